@@ -1,0 +1,69 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	regaddr "github.com/opentofu/registry-address/v2"
+)
+
+// Module is the address of a module within this registry: NAMESPACE/NAME/SYSTEM, its case kept as it was written.
+type Module struct {
+	Namespace string
+	Name      string
+	System    string
+}
+
+// ParseModule reads NAMESPACE/NAME/SYSTEM. It accepts what OpenTofu's own parser accepts for these three parts; a
+// hostname or a //subdirectory is an error, since neither is part of what a registry stores. Errors are ErrInvalid.
+func ParseModule(s string) (Module, error) {
+	if strings.Count(s, "/") != 2 {
+		return Module{}, fmt.Errorf("%w module address %q: it is NAMESPACE/NAME/SYSTEM, without a hostname or a subdirectory", ErrInvalid, s)
+	}
+	source, err := regaddr.ParseModuleSource(s)
+	if err != nil {
+		return Module{}, fmt.Errorf("%w module address %q: %w", ErrInvalid, s, err)
+	}
+	p := source.Package
+	return Module{Namespace: p.Namespace, Name: p.Name, System: p.TargetSystem}, nil
+}
+
+// String returns NAMESPACE/NAME/SYSTEM.
+func (m Module) String() string { return m.Namespace + "/" + m.Name + "/" + m.System }
+
+// Path returns modules/NAMESPACE/NAME/SYSTEM: the module's partition in the table, the prefix of its objects, and what
+// scopes name.
+func (m Module) Path() string { return "modules/" + m.String() }
+
+// ArchiveKey returns the object key of an archive of this module. It names the content, so that a key never means two
+// things; it ends in .tar.gz because go-getter finds the archive type by the path's ending.
+func (m Module) ArchiveKey(v Version, sha256 string) string {
+	return m.Path() + "/" + v.String() + "/" + sha256 + ".tar.gz"
+}
+
+// ModuleVersion is the record of one published version of a module.
+type ModuleVersion struct {
+	Version Version `json:"version"`
+	// Object is the key of the archive in the object store.
+	Object string `json:"object"`
+	// SHA256 is that of the archive as stored, in lower-case hexadecimal; clients verify it.
+	SHA256 string `json:"sha256"`
+	// ContentSHA256 is that of the uncompressed tar. Two archives are the same content when it is equal, whatever
+	// release of a compressor wrote them.
+	ContentSHA256 string `json:"content_sha256"`
+	// Size is that of the archive in bytes.
+	Size        int64     `json:"size"`
+	PublishedAt time.Time `json:"published_at"`
+	PublishedBy string    `json:"published_by"`
+	Description string    `json:"description,omitempty"`
+}
+
+// ModuleSummary is what the catalogue says of a module without reading its versions.
+type ModuleSummary struct {
+	// Address is NAMESPACE/NAME/SYSTEM.
+	Address string `json:"address"`
+	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
+	Latest      Version `json:"latest"`
+	Description string  `json:"description,omitempty"`
+}
