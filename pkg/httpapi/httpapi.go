@@ -1,0 +1,143 @@
+// Package httpapi is what all endpoints share: a route table, the one translation of errors into statuses, JSON bodies,
+// and the wrapper that checks paths, recovers from panics and logs each request once.
+//
+// It promises that every response carries Content-Type and Cache-Control, that an error's body is
+// {"errors":["…"]} with a fixed text that gives nothing away, and that a request's query string, headers and the URLs
+// in its answer are never logged.
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Values of Cache-Control.
+const (
+	// NoStore is for answers that hold a presigned URL, and for errors.
+	NoStore = "no-store"
+	// Revalidate is for answers that change with the next publish.
+	Revalidate = "private, no-cache"
+)
+
+// Route is one endpoint's place: the method it answers and its path, in the syntax of http.ServeMux, which API Gateway
+// shares for {wildcards} of one segment. A path may end in a {wildcard...}, but not in a slash. A GET route answers HEAD
+// too.
+type Route struct {
+	Method string
+	Path   string
+}
+
+// methods returns the value of an Allow header.
+func (r Route) methods() []string {
+	if r.Method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{r.Method}
+}
+
+// HandlerFunc answers one request. An error that it returns before it has written anything becomes the response.
+type HandlerFunc func(http.ResponseWriter, *http.Request) error
+
+// Endpoint is a route with what serves it.
+type Endpoint struct {
+	Route
+	Serve HandlerFunc
+}
+
+// Routes returns the endpoints' routes.
+func Routes(endpoints []Endpoint) []Route {
+	routes := make([]Route, len(endpoints))
+	for i, e := range endpoints {
+		routes[i] = e.Route
+	}
+	return routes
+}
+
+// Mux serves endpoints, answers another method on one of their paths with 405 and Allow, and any other path with 404.
+func Mux(endpoints ...Endpoint) http.Handler {
+	mux := http.NewServeMux()
+	for _, e := range endpoints {
+		allowed := e.methods()
+		handle(mux, e.Route, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !slices.Contains(allowed, r.Method) {
+				w.Header().Set("Allow", strings.Join(allowed, ", "))
+				Error(w, fmt.Errorf("%w: %s", errMethod, r.Method))
+				return
+			}
+			if err := e.Serve(w, r); err != nil {
+				Error(w, err)
+			}
+		}))
+	}
+	mux.HandleFunc("/", notFound)
+	return mux
+}
+
+// Service is a handler and the routes that it serves.
+type Service struct {
+	Routes  []Route
+	Handler http.Handler
+}
+
+// Join serves several services as one, and 404 on any path that is none of theirs.
+func Join(services ...Service) http.Handler {
+	mux := http.NewServeMux()
+	for _, s := range services {
+		for _, r := range s.Routes {
+			handle(mux, r, s.Handler)
+		}
+	}
+	mux.HandleFunc("/", notFound)
+	return mux
+}
+
+func handle(mux *http.ServeMux, r Route, h http.Handler) {
+	mux.Handle(r.Path, h)
+	// A mux redirects /tree to /tree/ unless /tree is served too.
+	if tree, _, ok := strings.Cut(r.Path, "/{"); ok && strings.HasSuffix(r.Path, "...}") && !strings.Contains(r.Path[len(tree)+1:], "/") {
+		mux.HandleFunc(tree, notFound)
+	}
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) { Error(w, registry.ErrNotFound) }
+
+var errMethod = errors.New("method not allowed")
+
+// statuses is the one place where errors become HTTP. The first match wins; anything else is a 500 that says nothing.
+var statuses = []struct {
+	err     error
+	status  int
+	message string
+}{
+	{registry.ErrInvalid, http.StatusBadRequest, "malformed request"},
+	{registry.ErrForbidden, http.StatusForbidden, "forbidden"},
+	{registry.ErrNotFound, http.StatusNotFound, "not found"},
+	{registry.ErrExists, http.StatusConflict, "already exists"},
+	{registry.ErrConflict, http.StatusConflict, "conflicting write, try again"},
+	{registry.ErrUnavailable, http.StatusServiceUnavailable, "temporarily unavailable, try again"},
+	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
+}
+
+// Error answers with the status and the fixed message that stand for err; err itself goes to the log alone.
+func Error(w http.ResponseWriter, err error) {
+	status, message := http.StatusInternalServerError, "internal error"
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			status, message = s.status, s.message
+			break
+		}
+	}
+	if l, ok := w.(*responseLog); ok {
+		l.err = err
+	}
+	if status == http.StatusServiceUnavailable {
+		// Clients wait for as long as this says, without a limit of their own.
+		w.Header().Set("Retry-After", "1")
+	}
+	WriteJSON(w, status, NoStore, map[string][]string{"errors": {message}})
+}

@@ -1,0 +1,117 @@
+// Package modules serves the module registry protocol: which versions a module has, and where the archive of one is.
+//
+// It promises one read of the catalogue for each request, and archive locations that every client installs from: a
+// presigned URL to which archive type and checksum are appended. go-getter, which fetches it, takes these two off before
+// it sends the request and refuses an archive whose bytes do not match.
+//
+// Source: the module registry protocol, https://opentofu.org/docs/internals/module-registry-protocol/.
+package modules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Service is the identifier under which discovery lists the protocol, and Path its value there.
+const (
+	Service = "modules.v1"
+	Path    = "/v1/modules/"
+)
+
+// Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
+type Catalog interface {
+	// ModuleListing returns the versions response of a module, as EncodeListing wrote it.
+	ModuleListing(context.Context, registry.Module) (listing []byte, err error)
+	// ModuleVersion returns the record of one version.
+	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+}
+
+// Signer makes presigned URLs.
+type Signer interface {
+	// SignGet returns an absolute URL, without a fragment, from which anyone can GET the object for a limited time.
+	SignGet(ctx context.Context, key string) (string, error)
+}
+
+// Routes are the protocol's endpoints.
+func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
+
+// New serves the protocol.
+func New(catalog Catalog, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+}
+
+type handler struct {
+	catalog Catalog
+	signer  Signer
+}
+
+func (h *handler) endpoints() []httpapi.Endpoint {
+	return []httpapi.Endpoint{
+		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/versions"}, Serve: h.versions},
+		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/{version}/download"}, Serve: h.download},
+	}
+}
+
+// versions answers "List Available Versions for a Specific Module".
+func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
+	m, err := address(r)
+	if err != nil {
+		return err
+	}
+	listing, err := h.catalog.ModuleListing(r.Context(), m)
+	if err != nil {
+		return fmt.Errorf("versions of module %s: %w", m, err)
+	}
+	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+}
+
+// download answers "Download Source Code for a Specific Module Version": 204 with X-Terraform-Get, which every client
+// understands, and the same as JSON to a client that asks for JSON by name.
+func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
+	m, err := address(r)
+	if err != nil {
+		return err
+	}
+	v, err := registry.ParseVersion(r.PathValue("version"))
+	if err != nil {
+		return err
+	}
+	record, err := h.catalog.ModuleVersion(r.Context(), m, v)
+	if err != nil {
+		return fmt.Errorf("module %s %s: %w", m, v, err)
+	}
+	signed, err := h.signer.SignGet(r.Context(), record.Object)
+	if err != nil {
+		return fmt.Errorf("signing a URL for module %s %s: %w", m, v, err)
+	}
+	location := location(signed, record.SHA256)
+	// A header that is set in every case, and before the body: Terraform never reads the body, OpenTofu prefers it.
+	w.Header().Set("X-Terraform-Get", location)
+	w.Header().Set("Vary", "Accept")
+	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
+			Location string `json:"location"`
+		}{location})
+		return nil
+	}
+	httpapi.WriteNoContent(w, httpapi.NoStore)
+	return nil
+}
+
+// location appends what go-getter takes off again. It comes after signing because the signature covers the query.
+func location(signed, sha256 string) string {
+	separator := "?"
+	if strings.Contains(signed, "?") {
+		separator = "&"
+	}
+	return signed + separator + "archive=tar.gz&checksum=sha256:" + sha256
+}
+
+func address(r *http.Request) (registry.Module, error) {
+	return registry.ParseModule(r.PathValue("namespace") + "/" + r.PathValue("name") + "/" + r.PathValue("system"))
+}

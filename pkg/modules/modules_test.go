@@ -1,0 +1,229 @@
+package modules_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var vpc = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+
+const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// fake is a catalogue of one module, and its signer. It counts what is asked of it.
+type fake struct {
+	versions []registry.Version
+	reads    int
+	signed   int
+	err      error
+	signErr  error
+}
+
+func (f *fake) ModuleListing(_ context.Context, m registry.Module) ([]byte, error) {
+	f.reads++
+	if f.err != nil {
+		return nil, f.err
+	}
+	if m != vpc {
+		return nil, registry.ErrNotFound
+	}
+	return modules.EncodeListing(f.versions)
+}
+
+func (f *fake) ModuleVersion(_ context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+	f.reads++
+	if f.err != nil {
+		return registry.ModuleVersion{}, f.err
+	}
+	for _, have := range f.versions {
+		if m == vpc && v == have {
+			return registry.ModuleVersion{Version: v, Object: m.ArchiveKey(v, sum), SHA256: sum}, nil
+		}
+	}
+	return registry.ModuleVersion{}, registry.ErrNotFound
+}
+
+func (f *fake) SignGet(_ context.Context, key string) (string, error) {
+	f.signed++
+	u := url.URL{Scheme: "https", Host: "bucket.example.com", Path: key, RawQuery: "X-Amz-Expires=3600&X-Amz-Signature=00ff"}
+	return u.String(), f.signErr
+}
+
+func versions(t testing.TB, texts ...string) []registry.Version {
+	t.Helper()
+	var vs []registry.Version
+	for _, text := range texts {
+		v, err := registry.ParseVersion(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vs = append(vs, v)
+	}
+	return vs
+}
+
+func ask(t testing.TB, h http.Handler, path string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// golden compares a whole response with testdata.
+func golden(t *testing.T, name string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	var got bytes.Buffer
+	fmt.Fprintf(&got, "%d\n", w.Code)
+	if err := w.Header().WriteSubset(&got, nil); err != nil {
+		t.Fatal(err)
+	}
+	got.WriteString("\n" + w.Body.String())
+	text := strings.ReplaceAll(got.String(), "\r\n", "\n")
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || text != string(want) {
+		t.Errorf("%s is not as in %s, %v:\n%s", name, path, err, text)
+	}
+}
+
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	f := &fake{versions: versions(t, "2.0.0-rc.1", "1.10.0", "1.9.0", "1.0.0+build.5", "1.0.0")}
+	h := modules.New(f, f)
+	for name, test := range map[string]struct {
+		path   string
+		header []string
+	}{
+		"versions":                  {"/v1/modules/acme/vpc/aws/versions", nil},
+		"download":                  {"/v1/modules/acme/vpc/aws/1.10.0/download", nil},
+		"download-short-version":    {"/v1/modules/acme/vpc/aws/1.0/download", nil},
+		"download-build-metadata":   {"/v1/modules/acme/vpc/aws/1.0.0+build.5/download", nil},
+		"download-any":              {"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "*/*"}},
+		"download-json":             {"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "text/html, application/json;q=0.9"}},
+		"versions-unknown":          {"/v1/modules/acme/other/aws/versions", nil},
+		"versions-other-case":       {"/v1/modules/Acme/vpc/aws/versions", nil},
+		"versions-malformed":        {"/v1/modules/-acme/vpc/aws/versions", nil},
+		"download-unknown":          {"/v1/modules/acme/vpc/aws/9.9.9/download", nil},
+		"download-malformed":        {"/v1/modules/acme/vpc/aws/v1.10.0/download", nil},
+		"another-path-of-the-world": {"/v1/modules/acme/vpc/aws", nil},
+	} {
+		golden(t, name, ask(t, h, test.path, test.header...))
+	}
+}
+
+// What go-getter makes of the location is what was signed: it takes archive and checksum off, and sorts the rest.
+func TestLocation(t *testing.T) {
+	t.Parallel()
+	f := &fake{versions: versions(t, "1.0.0")}
+	w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download")
+	location := w.Header().Get("X-Terraform-Get")
+	signed, _ := f.SignGet(t.Context(), vpc.ArchiveKey(f.versions[0], sum))
+	if !strings.HasPrefix(location, signed+"&") {
+		t.Errorf("the location does not begin with what was signed: %s", location)
+	}
+	u, err := url.Parse(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	if q.Get("archive") != "tar.gz" || q.Get("checksum") != "sha256:"+sum {
+		t.Errorf("location is %s", location)
+	}
+	q.Del("archive")
+	q.Del("checksum")
+	u.RawQuery = q.Encode()
+	if u.String() != signed {
+		t.Errorf("what remains is %s, signed was %s", u, signed)
+	}
+	if !u.IsAbs() || !strings.HasSuffix(u.Path, ".tar.gz") {
+		t.Errorf("not an absolute URL of an archive: %s", u)
+	}
+}
+
+func TestOneReadEach(t *testing.T) {
+	t.Parallel()
+	for path, signed := range map[string]int{
+		"/v1/modules/acme/vpc/aws/versions":       0,
+		"/v1/modules/acme/vpc/aws/1.0.0/download": 1,
+	} {
+		f := &fake{versions: versions(t, "1.0.0")}
+		ask(t, modules.New(f, f), path)
+		if f.reads != 1 || f.signed != signed {
+			t.Errorf("%s: %d reads, %d signatures", path, f.reads, f.signed)
+		}
+	}
+	// What is malformed is told without a look-up.
+	f := &fake{}
+	for _, path := range []string{"/v1/modules/a-/b/c/versions", "/v1/modules/a/b/C/versions", "/v1/modules/a/b/c/x/download", "/v1/modules/a/b/c/1.2.3.4/download"} {
+		if w := ask(t, modules.New(f, f), path); w.Code != 400 || f.reads != 0 {
+			t.Errorf("%s: %d after %d reads", path, w.Code, f.reads)
+		}
+	}
+}
+
+// A store that fails is neither "not found", which clients would believe, nor talkative.
+func TestStoreFails(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]int{registry.ErrUnavailable: 503, errors.New("no route to table in 10.0.0.1"): 500} {
+		h := modules.New(&fake{err: err}, &fake{})
+		for _, path := range []string{"/v1/modules/acme/vpc/aws/versions", "/v1/modules/acme/vpc/aws/1.0.0/download"} {
+			if w := ask(t, h, path); w.Code != want || strings.Contains(w.Body.String(), "10.0.0.1") {
+				t.Errorf("%v: %d %s", err, w.Code, w.Body)
+			}
+		}
+	}
+	f := &fake{versions: versions(t, "1.0.0"), signErr: errors.New("no credentials")}
+	if w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download"); w.Code != 500 || w.Header().Get("X-Terraform-Get") != "" {
+		t.Errorf("signing fails: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestListing(t *testing.T) {
+	t.Parallel()
+	want := versions(t, "2.0.0", "1.0.0-rc.1+b", "0.0.0")
+	encoded, err := modules.EncodeListing(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := modules.DecodeListing(encoded)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "hello", "\x1f\x8b"} {
+		if _, err := modules.DecodeListing([]byte(bad)); err == nil {
+			t.Errorf("DecodeListing(%q) succeeds", bad)
+		}
+	}
+	var twice bytes.Buffer
+	w := gzip.NewWriter(&twice)
+	_, _ = io.WriteString(w, `{"modules":[{},{}]}`)
+	_ = w.Close()
+	if _, err := modules.DecodeListing(twice.Bytes()); err == nil {
+		t.Error("DecodeListing of two modules succeeds")
+	}
+}
