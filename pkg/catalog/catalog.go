@@ -1,0 +1,273 @@
+// Package catalog keeps what has been published: a record for each version, and beside it the ready-made listing that a
+// versions request hands over without further work.
+//
+// It promises that a version becomes visible whole or not at all: its record, the listing and the catalogue's entry are
+// one write. A record, once written, is not replaced.
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Catalog reads and writes what has been published.
+type Catalog struct{ table Table }
+
+// New returns the catalogue on a table.
+func New(t Table) *Catalog { return &Catalog{t} }
+
+// Where things are in the table.
+const (
+	namespaces   = "namespaces"
+	listing      = "listing"
+	versionsSort = "version/"
+)
+
+func versionKey(partition string, v registry.Version) Key {
+	return Key{partition, versionsSort + v.String()}
+}
+
+func entryKey(namespace, path string) Key { return Key{"catalog/" + namespace, path} }
+
+// ModuleListing returns the versions response of a module, as modules.EncodeListing wrote it.
+func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte, error) {
+	item, err := c.table.Get(ctx, Key{m.Path(), listing})
+	return item.Data, err
+}
+
+// ModuleVersion returns the record of one version of a module.
+func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+	var record registry.ModuleVersion
+	err := c.get(ctx, versionKey(m.Path(), v), &record)
+	return record, err
+}
+
+// ModuleVersions returns the records of all versions of a module, the newest version first, and registry.ErrNotFound
+// where there is none.
+func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]registry.ModuleVersion, error) {
+	var records []registry.ModuleVersion
+	for item, err := range c.all(ctx, m.Path(), versionsSort) {
+		if err != nil {
+			return nil, err
+		}
+		var record registry.ModuleVersion
+		if err := decode(item, &record); err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("module %s: %w", m, registry.ErrNotFound)
+	}
+	slices.SortFunc(records, func(a, b registry.ModuleVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return records, nil
+}
+
+// Modules returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
+func (c *Catalog) Modules(ctx context.Context, namespace string) iter.Seq2[registry.ModuleSummary, error] {
+	return func(yield func(registry.ModuleSummary, error) bool) {
+		in := []string{namespace}
+		if namespace == "" {
+			in = nil
+			for item, err := range c.all(ctx, namespaces, "") {
+				if err != nil {
+					yield(registry.ModuleSummary{}, err)
+					return
+				}
+				in = append(in, item.Sort)
+			}
+		}
+		for _, namespace := range in {
+			for item, err := range c.all(ctx, "catalog/"+namespace, "modules/") {
+				var summary registry.ModuleSummary
+				if err == nil {
+					err = decode(item, &summary)
+				}
+				if !yield(summary, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// PublishModule makes one version of a module visible. Where that version has a record already it changes nothing and
+// returns that one, which the caller compares with its own.
+func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error) {
+	err = retry(ctx, func() error {
+		created = false
+		stored, err = c.ModuleVersion(ctx, m, record.Version)
+		if !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		stored, created = record, true
+		changes, err := c.moduleChanges(ctx, m, record)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changes...)
+	})
+	if err != nil {
+		return registry.ModuleVersion{}, false, fmt.Errorf("publishing module %s %s: %w", m, record.Version, err)
+	}
+	return stored, created, nil
+}
+
+// moduleChanges returns the write that publishes a version: each of its conditions is what was just read.
+func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record registry.ModuleVersion) ([]Change, error) {
+	version, err := change(Item{Key: versionKey(m.Path(), record.Version)}, record)
+	if err != nil {
+		return nil, err
+	}
+
+	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
+	if err != nil {
+		return nil, err
+	}
+	var versions []registry.Version
+	if listed.Revision > 0 {
+		if versions, err = modules.DecodeListing(listed.Data); err != nil {
+			return nil, fmt.Errorf("module %s: %w", m, err)
+		}
+	}
+	versions = append(versions, record.Version)
+	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	rendered, err := modules.EncodeListing(versions)
+	if err != nil {
+		return nil, err
+	}
+	listed.Data = rendered
+
+	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
+	if err != nil {
+		return nil, err
+	}
+	summary := registry.ModuleSummary{Address: m.String()}
+	if entry.Revision > 0 {
+		if err := decode(entry, &summary); err != nil {
+			return nil, err
+		}
+	}
+	summary.Latest = latest(versions)
+	if summary.Latest == record.Version {
+		summary.Description = record.Description
+	}
+	catalogued, err := change(entry, summary)
+	if err != nil {
+		return nil, err
+	}
+	changes := []Change{version, put(listed), catalogued}
+
+	namespace, err := c.getOrNew(ctx, Key{namespaces, m.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	if namespace.Revision == 0 {
+		namespace.Data = []byte("{}")
+		changes = append(changes, put(namespace))
+	}
+	return changes, nil
+}
+
+// latest returns the highest version that is no pre-release, or else the highest; versions has the newest first.
+func latest(versions []registry.Version) registry.Version {
+	for _, v := range versions {
+		if v.Prerelease == "" {
+			return v
+		}
+	}
+	return versions[0]
+}
+
+// retry runs a read and the conditional write that rests on it until no other writer comes between them.
+func retry(ctx context.Context, attempt func() error) error {
+	const (
+		attempts = 200
+		most     = 100 * time.Millisecond
+	)
+	wait := time.Millisecond
+	for range attempts {
+		err := attempt()
+		if !errors.Is(err, registry.ErrConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(wait)): //nolint:gosec // jitter, not a secret
+		}
+		wait = min(2*wait, most)
+	}
+	return fmt.Errorf("%w: other writers were faster %d times", registry.ErrUnavailable, attempts)
+}
+
+func (c *Catalog) get(ctx context.Context, k Key, v any) error {
+	item, err := c.table.Get(ctx, k)
+	if err != nil {
+		return err
+	}
+	return decode(item, v)
+}
+
+// getOrNew returns the item under a key, or one of revision 0 that is to be made.
+func (c *Catalog) getOrNew(ctx context.Context, k Key) (Item, error) {
+	item, err := c.table.Get(ctx, k)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{Key: k}, nil
+	}
+	return item, err
+}
+
+// all returns a whole query, page after page.
+func (c *Catalog) all(ctx context.Context, partition, prefix string) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		q := Query{Partition: partition, Prefix: prefix}
+		for {
+			page, err := c.table.Query(ctx, q)
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			q.After = page.Next
+		}
+	}
+}
+
+func decode(item Item, v any) error {
+	if err := json.Unmarshal(item.Data, v); err != nil {
+		return fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+	}
+	return nil
+}
+
+// change returns the change that gives an item, as it was read, the value v.
+func change(item Item, v any) (Change, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return Change{}, fmt.Errorf("item %s %s: %w", item.Partition, strings.ToValidUTF8(item.Sort, "?"), err)
+	}
+	item.Data = data
+	return put(item), nil
+}
+
+func put(item Item) Change {
+	return Change{Key: item.Key, Revision: item.Revision, Data: item.Data, Expires: item.Expires}
+}

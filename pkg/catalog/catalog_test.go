@@ -1,0 +1,317 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func open(t testing.TB) *sqlite.Table {
+	t.Helper()
+	table, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = table.Close() })
+	return table
+}
+
+func module(t testing.TB, s string) registry.Module {
+	t.Helper()
+	m, err := registry.ParseModule(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func record(t testing.TB, version, content string) registry.ModuleVersion {
+	t.Helper()
+	v, err := registry.ParseTag(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry.ModuleVersion{
+		Version: v, Object: "modules/x/" + version, SHA256: "archive of " + content, ContentSHA256: content, Size: 7,
+		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: "somebody", Description: "of " + version,
+	}
+}
+
+func publish(t testing.TB, c *catalog.Catalog, m registry.Module, r registry.ModuleVersion) {
+	t.Helper()
+	if _, created, err := c.PublishModule(t.Context(), m, r); err != nil || !created {
+		t.Fatalf("PublishModule(%s %s): %v, %v", m, r.Version, created, err)
+	}
+}
+
+func listed(t testing.TB, c *catalog.Catalog, m registry.Module) string {
+	t.Helper()
+	data, err := c.ModuleListing(t.Context(), m)
+	if errors.Is(err, registry.ErrNotFound) {
+		return "nothing"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions, err := modules.DecodeListing(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(versions)
+}
+
+func TestPublishModule(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	vpc := module(t, "acme/vpc/aws")
+	first := record(t, "1.0.0", "a")
+	for _, r := range []registry.ModuleVersion{first, record(t, "1.10.0", "b"), record(t, "1.9.0", "c"), record(t, "2.0.0-rc.1", "d")} {
+		publish(t, c, vpc, r)
+	}
+	if got := listed(t, c, vpc); got != "[2.0.0-rc.1 1.10.0 1.9.0 1.0.0]" {
+		t.Errorf("listed: %s", got)
+	}
+	// A second record of a version changes nothing and gives back the first.
+	stored, created, err := c.PublishModule(t.Context(), vpc, record(t, "1.0.0", "other"))
+	if diff := cmp.Diff(first, stored); diff != "" || created || err != nil {
+		t.Errorf("publishing 1.0.0 again: %v, %v, %s", created, err, diff)
+	}
+	got, err := c.ModuleVersion(t.Context(), vpc, first.Version)
+	if diff := cmp.Diff(first, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	all, err := c.ModuleVersions(t.Context(), vpc)
+	if err != nil || len(all) != 4 || all[0].Version.String() != "2.0.0-rc.1" || all[3].Version != first.Version {
+		t.Errorf("versions: %v, %v", all, err)
+	}
+	if _, err := c.ModuleVersions(t.Context(), module(t, "acme/other/aws")); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("versions of nothing: %v", err)
+	}
+}
+
+func TestModules(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	for address, versions := range map[string][]string{
+		"acme/vpc/aws": {"1.0.0", "0.9.0", "2.0.0-rc.1"}, "acme/dns/aws": {"1.0.0-a", "1.0.0-b"}, "Acme/vpc/aws": {"3.0.0"}, "acme2/vpc/aws": {"4.0.0"},
+	} {
+		for _, v := range versions {
+			publish(t, c, module(t, address), record(t, v, v))
+		}
+	}
+	for namespace, want := range map[string]string{
+		"":     "Acme/vpc/aws 3.0.0 of 3.0.0, acme/dns/aws 1.0.0-b of 1.0.0-b, acme/vpc/aws 1.0.0 of 1.0.0, acme2/vpc/aws 4.0.0 of 4.0.0, ",
+		"acme": "acme/dns/aws 1.0.0-b of 1.0.0-b, acme/vpc/aws 1.0.0 of 1.0.0, ",
+		"none": "",
+	} {
+		var got strings.Builder
+		for m, err := range c.Modules(t.Context(), namespace) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&got, "%s %s %s, ", m.Address, m.Latest, m.Description)
+		}
+		if got.String() != want {
+			t.Errorf("namespace %q: %s, want %s", namespace, got.String(), want)
+		}
+	}
+}
+
+// Whichever call fails, the version is visible everywhere or nowhere, and publishing again makes it visible.
+func TestPublishFails(t *testing.T) {
+	t.Parallel()
+	vpc := module(t, "acme/vpc/aws")
+	for _, done := range []bool{false, true} {
+		for _, before := range []string{"nothing", "[1.0.0]"} {
+			for at := int64(1); ; at++ {
+				table := open(t)
+				good := catalog.New(table)
+				if before != "nothing" {
+					publish(t, good, vpc, record(t, "1.0.0", "a"))
+				}
+				faulty := &tabletest.Faulty{Table: table, FailAt: at, Done: done}
+				_, _, err := catalog.New(faulty).PublishModule(t.Context(), vpc, record(t, "1.1.0", "b"))
+				if err == nil {
+					break // there are fewer calls
+				}
+				if !errors.Is(err, tabletest.ErrFault) {
+					t.Fatal(err)
+				}
+				_, err = good.ModuleVersion(t.Context(), vpc, record(t, "1.1.0", "b").Version)
+				visible := err == nil
+				if inListing := listed(t, good, vpc) != before; inListing != visible || visible && !done {
+					t.Errorf("call %d failed: record visible %v, listed %s", at, visible, listed(t, good, vpc))
+				}
+				if _, _, err := good.PublishModule(t.Context(), vpc, record(t, "1.1.0", "b")); err != nil {
+					t.Errorf("call %d failed, and publishing again: %v", at, err)
+				}
+				if got, want := listed(t, good, vpc), strings.Replace("[1.1.0 "+before[1:], "[1.1.0 othing", "[1.1.0]", 1); got != want {
+					t.Errorf("call %d failed, then listed: %s, want %s", at, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestPublishersAtOnce(t *testing.T) {
+	t.Parallel()
+	const publishers = 20
+	c := catalog.New(open(t))
+	vpc := module(t, "acme/vpc/aws")
+	var wait sync.WaitGroup
+	for i := range publishers {
+		wait.Go(func() {
+			if _, created, err := c.PublishModule(t.Context(), vpc, record(t, fmt.Sprintf("1.%d.0", i), "x")); err != nil || !created {
+				t.Errorf("publisher %d: %v, %v", i, created, err)
+			}
+		})
+	}
+	wait.Wait()
+	if got := listed(t, c, vpc); strings.Count(got, " ") != publishers-1 || !strings.HasPrefix(got, "[1.19.0 1.18.0 ") {
+		t.Errorf("listed: %s", got)
+	}
+	// Twenty with different bytes of one version: one record stays, and each is told which.
+	won := make([]string, publishers)
+	var created sync.Map
+	for i := range publishers {
+		wait.Go(func() {
+			stored, mine, err := c.PublishModule(t.Context(), vpc, record(t, "2.0.0", fmt.Sprint("content ", i)))
+			if err != nil {
+				t.Error(err)
+			}
+			if mine {
+				created.Store(i, true)
+			}
+			won[i] = stored.ContentSHA256
+		})
+	}
+	wait.Wait()
+	winners := 0
+	created.Range(func(i, _ any) bool {
+		winners++
+		if won[0] != fmt.Sprint("content ", i) {
+			t.Errorf("publisher %v won, and %s is stored", i, won[0])
+		}
+		return true
+	})
+	for _, w := range won {
+		if w != won[0] {
+			t.Errorf("told %s and %s", won[0], w)
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d winners", winners)
+	}
+}
+
+// A table on which another writer is always faster is given up in the end.
+func TestAlwaysConflicting(t *testing.T) {
+	t.Parallel()
+	table := conflicting{open(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := catalog.New(table).PublishModule(ctx, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+type conflicting struct{ catalog.Table }
+
+func (conflicting) Write(context.Context, ...catalog.Change) error { return registry.ErrConflict }
+
+// What is stored wrongly is an error, and no panic.
+func TestCorruptItems(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := catalog.New(table)
+	vpc := module(t, "acme/vpc/aws")
+	for _, k := range []catalog.Key{{Partition: "modules/acme/vpc/aws", Sort: "version/1.0.0"}, {Partition: "modules/acme/vpc/aws", Sort: "listing"}, {Partition: "catalog/acme", Sort: "modules/acme/vpc/aws"}, {Partition: "namespaces", Sort: "acme"}} {
+		if err := table.Write(t.Context(), catalog.Change{Key: k, Data: []byte("{")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.ModuleVersion(t.Context(), vpc, record(t, "1.0.0", "").Version); err == nil {
+		t.Error("ModuleVersion succeeds")
+	}
+	if _, err := c.ModuleVersions(t.Context(), vpc); err == nil {
+		t.Error("ModuleVersions succeeds")
+	}
+	if _, _, err := c.PublishModule(t.Context(), vpc, record(t, "1.1.0", "")); err == nil {
+		t.Error("PublishModule succeeds")
+	}
+	for _, err := range c.Modules(t.Context(), "") {
+		if err == nil {
+			t.Error("Modules succeeds")
+		}
+	}
+}
+
+// BenchmarkVersions serves a versions request of modules with many versions: one read of the table, and the bytes.
+func BenchmarkVersions(b *testing.B) {
+	for _, count := range []int{1, 100, 1_000, 5_000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			table := &tabletest.Faulty{Table: open(b)}
+			vpc := module(b, "acme/vpc/aws")
+			versions := make([]registry.Version, count)
+			for i := range versions {
+				versions[i] = registry.Version{Major: uint64(i / 100), Minor: uint64(i % 100)}
+			}
+			rendered, err := modules.EncodeListing(versions)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := table.Write(b.Context(), catalog.Change{Key: catalog.Key{Partition: vpc.Path(), Sort: "listing"}, Data: rendered}); err != nil {
+				b.Fatal(err)
+			}
+			h := modules.New(catalog.New(table), nil)
+			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil)
+			r.Header.Set("Accept-Encoding", "gzip")
+			before, requests := table.Calls.Load(), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				w := &discard{}
+				h.ServeHTTP(w, r)
+				if w.status != http.StatusOK || w.bytes != len(rendered) {
+					b.Fatalf("%d, %d bytes", w.status, w.bytes)
+				}
+				requests++
+			}
+			if reads := table.Calls.Load() - before; reads != int64(requests) {
+				b.Errorf("%d reads for %d requests", reads, requests)
+			}
+			b.ReportMetric(float64(table.Calls.Load()-before)/float64(requests), "reads/op")
+			b.ReportMetric(float64(len(rendered)), "bytes/op")
+		})
+	}
+}
+
+// discard is a response that goes nowhere.
+type discard struct {
+	header http.Header
+	status int
+	bytes  int
+}
+
+func (d *discard) Header() http.Header {
+	if d.header == nil {
+		d.header = make(http.Header)
+	}
+	return d.header
+}
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { d.bytes += len(b); return len(b), nil }

@@ -1,0 +1,170 @@
+// Package sqlite is the embedded default of catalog.Table: one SQLite file, for one machine.
+//
+// Several processes may use the file at once, as `larder serve` and `larder publish` do. What Write has returned from is
+// on disk.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver: SQLite without a C compiler, so that `go run` is all it takes
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Table is a catalog.Table in a file.
+type Table struct {
+	db  *sql.DB
+	now func() time.Time
+}
+
+var _ catalog.Table = (*Table)(nil)
+
+const schema = `
+CREATE TABLE IF NOT EXISTS items (
+	pk       TEXT    NOT NULL,
+	sk       TEXT    NOT NULL,
+	revision INTEGER NOT NULL,
+	data     BLOB    NOT NULL,
+	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
+	PRIMARY KEY (pk, sk)
+) STRICT, WITHOUT ROWID`
+
+// Open opens the file at path, which it makes if there is none. The folder must exist.
+func Open(ctx context.Context, path string) (*Table, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the catalogue: %w", err)
+	}
+	pragmas := url.Values{"_pragma": {
+		"busy_timeout(10000)", // another process's write is waited for
+		"journal_mode(WAL)",   // readers never wait for a writer
+		"synchronous(FULL)",
+	}, "_txlock": {"immediate"}}
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(abs), RawQuery: pragmas.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, fmt.Errorf("opening the catalogue %s: %w", path, err)
+	}
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the catalogue %s: %w", path, err), db.Close())
+	}
+	return &Table{db: db, now: time.Now}, nil
+}
+
+// Close closes the file.
+func (t *Table) Close() error { return t.db.Close() }
+
+const live = ` AND (expires = 0 OR expires > ?)`
+
+// Get implements catalog.Table.
+func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	row := t.db.QueryRowContext(ctx, `SELECT sk, revision, data, expires FROM items WHERE pk = ? AND sk = ?`+live,
+		k.Partition, k.Sort, t.now().Unix())
+	item, err := scan(row, k.Partition)
+	if errors.Is(err, sql.ErrNoRows) {
+		return catalog.Item{}, fmt.Errorf("item %s %s: %w", k.Partition, k.Sort, registry.ErrNotFound)
+	}
+	return item, err
+}
+
+// Query implements catalog.Table.
+func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 1000
+	}
+	// One more than the page holds tells whether there is another. Both substr and the comparisons work on bytes.
+	rows, err := t.db.QueryContext(ctx, `SELECT sk, revision, data, expires FROM items
+		WHERE pk = ? AND sk >= ? AND sk > ? AND substr(CAST(sk AS BLOB), 1, ?) = CAST(? AS BLOB)`+live+` ORDER BY sk LIMIT ?`,
+		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
+	if err != nil {
+		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, err)
+	}
+	defer rows.Close()
+	var page catalog.Page
+	for rows.Next() {
+		if len(page.Items) == limit {
+			page.Next = page.Items[limit-1].Sort
+			break
+		}
+		item, err := scan(rows, q.Partition)
+		if err != nil {
+			return catalog.Page{}, err
+		}
+		page.Items = append(page.Items, item)
+	}
+	if err := rows.Err(); err != nil {
+		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, err)
+	}
+	return page, nil
+}
+
+func scan(row interface{ Scan(...any) error }, partition string) (catalog.Item, error) {
+	item := catalog.Item{Key: catalog.Key{Partition: partition}}
+	var expires int64
+	if err := row.Scan(&item.Sort, &item.Revision, &item.Data, &expires); err != nil {
+		return catalog.Item{}, fmt.Errorf("reading an item of %s: %w", partition, err)
+	}
+	if expires != 0 {
+		item.Expires = time.Unix(expires, 0).UTC()
+	}
+	return item, nil
+}
+
+// Write implements catalog.Table.
+func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
+	if err := catalog.CheckChanges(changes); err != nil {
+		return err
+	}
+	tx, err := t.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning a write: %w", err)
+	}
+	now := t.now().Unix()
+	for _, c := range changes {
+		if err := apply(ctx, tx, c, now); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("committing a write: %w", err)
+	}
+	return nil
+}
+
+func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
+	var revision int64
+	err := tx.QueryRowContext(ctx, `SELECT revision FROM items WHERE pk = ? AND sk = ?`+live, c.Partition, c.Sort, now).Scan(&revision)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("reading %s %s: %w", c.Partition, c.Sort, err)
+	}
+	if revision != c.Revision {
+		return fmt.Errorf("item %s %s has revision %d, not %d: %w", c.Partition, c.Sort, revision, c.Revision, registry.ErrConflict)
+	}
+	if c.Delete {
+		_, err = tx.ExecContext(ctx, `DELETE FROM items WHERE pk = ? AND sk = ?`, c.Partition, c.Sort)
+	} else {
+		var expires int64
+		if !c.Expires.IsZero() {
+			expires = c.Expires.Unix()
+		}
+		data := c.Data
+		if data == nil {
+			data = []byte{}
+		}
+		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO items (pk, sk, revision, data, expires) VALUES (?, ?, ?, ?, ?)`,
+			c.Partition, c.Sort, revision+1, data, expires)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s %s: %w", c.Partition, c.Sort, err)
+	}
+	return nil
+}

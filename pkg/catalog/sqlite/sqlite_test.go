@@ -1,0 +1,52 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+)
+
+func open(t *testing.T, path string) *sqlite.Table {
+	t.Helper()
+	table, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	tabletest.Run(t, func(t *testing.T) catalog.Table { return open(t, filepath.Join(t.TempDir(), "larder.db")) })
+}
+
+// A path is a path, whatever it means in a URL.
+func TestOddPath(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a b?mode=memory#x%20.db")
+	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
+	if err := open(t, path).Write(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, path).Get(t.Context(), change.Key); err != nil {
+		t.Errorf("a second table on the same file: %v", err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "a b?mode=memory#x%20.db")); len(files) != 1 {
+		t.Errorf("the file is not where it should be")
+	}
+}
+
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "missing", "larder.db")); err == nil {
+		t.Error("Open in a missing folder succeeds")
+	}
+}

@@ -1,0 +1,108 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Table keeps items under a partition and a sort key. It is the least that DynamoDB and SQLite both do well.
+//
+// Every read sees every write that has returned. An item whose time has expired is as good as absent, whether or not
+// the backend has removed it. Errors that a caller may act on are registry's sentinels; a store that cannot answer at
+// present is registry.ErrUnavailable.
+type Table interface {
+	// Get returns one item, or registry.ErrNotFound.
+	Get(context.Context, Key) (Item, error)
+	// Query returns the items of a partition whose sort keys begin with a prefix, in the order of the sort keys' bytes,
+	// a page at a time.
+	Query(context.Context, Query) (Page, error)
+	// Write makes all changes or none. It fails with registry.ErrConflict if one of them does not find the revision it
+	// expects, and with registry.ErrInvalid if CheckChanges does.
+	Write(context.Context, ...Change) error
+}
+
+// Key is where an item is.
+type Key struct {
+	Partition string
+	Sort      string
+}
+
+// Item is what is stored under a key.
+type Item struct {
+	Key
+	// Revision counts the changes of an item, from 1.
+	Revision int64
+	Data     []byte
+	// Expires is the time, in whole seconds, from which on the item is absent. The zero time means never.
+	Expires time.Time
+}
+
+// Change puts an item, or deletes one.
+type Change struct {
+	Key
+	// Revision is the one that the item has; 0 means that there must be none.
+	Revision int64
+	Data     []byte
+	Expires  time.Time
+	// Delete removes the item, which must be there.
+	Delete bool
+}
+
+// Query names what to read of a partition.
+type Query struct {
+	Partition string
+	// Prefix is what sort keys begin with; all of them do with the empty one.
+	Prefix string
+	// After is the Next of the page before, or empty.
+	After string
+	// Limit is the most items of a page, from 1; 0 leaves it to the table. A page may have fewer.
+	Limit int
+}
+
+// Page is one part of a query's answer.
+type Page struct {
+	Items []Item
+	// Next continues the query, and is empty where there is nothing more.
+	Next string
+}
+
+// The limits of a write are DynamoDB's, whichever backend is in use, so that what works on one works on all.
+const (
+	maxChanges   = 100
+	maxPartition = 2048
+	maxSort      = 1024
+	maxItem      = 400 << 10
+	maxWrite     = 4 << 20
+)
+
+// CheckChanges says whether a write is one that every backend can make. Backends call it first. Errors are
+// registry.ErrInvalid.
+func CheckChanges(changes []Change) error {
+	if len(changes) == 0 || len(changes) > maxChanges {
+		return fmt.Errorf("%w write: it has %d changes, not 1 to %d", registry.ErrInvalid, len(changes), maxChanges)
+	}
+	total := 0
+	seen := make(map[Key]bool, len(changes))
+	for _, c := range changes {
+		size := len(c.Partition) + len(c.Sort) + len(c.Data)
+		total += size
+		switch {
+		case c.Partition == "" || len(c.Partition) > maxPartition || c.Sort == "" || len(c.Sort) > maxSort:
+			return fmt.Errorf("%w write: key %q: its parts have 1 to %d and 1 to %d bytes", registry.ErrInvalid, c.Key, maxPartition, maxSort)
+		case seen[c.Key]:
+			return fmt.Errorf("%w write: it changes %q twice", registry.ErrInvalid, c.Key)
+		case c.Revision < 0 || c.Delete && c.Revision == 0:
+			return fmt.Errorf("%w write: %q: revision %d cannot be expected", registry.ErrInvalid, c.Key, c.Revision)
+		case size > maxItem-1<<10: // room for the names of attributes
+			return fmt.Errorf("%w write: %q is too large: %d bytes", registry.ErrInvalid, c.Key, size)
+		}
+		seen[c.Key] = true
+	}
+	if total > maxWrite {
+		return fmt.Errorf("%w write: it is too large: %d bytes", registry.ErrInvalid, total)
+	}
+	return nil
+}

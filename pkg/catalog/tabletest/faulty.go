@@ -1,0 +1,54 @@
+package tabletest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+)
+
+// ErrFault is what a Faulty table fails with.
+var ErrFault = errors.New("injected fault")
+
+// Faulty is a table that fails at one of its calls, counted from 1, as a killed process or a lost connection does.
+type Faulty struct {
+	catalog.Table
+	// FailAt is the call that fails; 0 fails none.
+	FailAt int64
+	// Done lets a failing Write be made all the same, as when the answer is lost.
+	Done bool
+	// Calls counts the calls so far.
+	Calls atomic.Int64
+}
+
+func (f *Faulty) fails() bool { return f.Calls.Add(1) == f.FailAt }
+
+// Get implements catalog.Table.
+func (f *Faulty) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	if f.fails() {
+		return catalog.Item{}, ErrFault
+	}
+	return f.Table.Get(ctx, k)
+}
+
+// Query implements catalog.Table.
+func (f *Faulty) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if f.fails() {
+		return catalog.Page{}, ErrFault
+	}
+	return f.Table.Query(ctx, q)
+}
+
+// Write implements catalog.Table.
+func (f *Faulty) Write(ctx context.Context, changes ...catalog.Change) error {
+	if f.fails() {
+		if f.Done {
+			if err := f.Table.Write(ctx, changes...); err != nil {
+				return err
+			}
+		}
+		return ErrFault
+	}
+	return f.Table.Write(ctx, changes...)
+}

@@ -1,0 +1,369 @@
+// Package disk is the embedded default of objects.Store: a folder, whose files a server on the same machine hands out
+// through signed URLs.
+//
+// The URLs behave as presigned S3 URLs do: they are for one object and one method, they expire, and a changed one, be it
+// by an added query parameter, is refused with 403. What PutOnce has returned from is on disk.
+package disk
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Where things are in the store's folder.
+const (
+	stored     = "objects"
+	unfinished = "unfinished"
+	keyFile    = "url.key"
+)
+
+// Path is where Handler serves objects.
+const Path = "/objects/"
+
+// Store is an objects.Store in a folder.
+type Store struct {
+	root *os.Root
+	key  []byte
+
+	// BaseURL is where Handler is served, such as https://127.0.0.1:8443. SignGet needs it.
+	BaseURL string
+	// Lifetime is how long signed URLs hold; 60 minutes where it is zero. One init of a client reuses the URLs it got
+	// first.
+	Lifetime time.Duration
+	// Now tells the time; time.Now where it is nil.
+	Now func() time.Time
+}
+
+var _ objects.Store = (*Store)(nil)
+
+// Open opens the store in a folder, which it makes if there is none.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("opening the object store: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the object store: %w", err)
+	}
+	s := &Store{root: root}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the object store %s: %w", dir, err), root.Close())
+	}
+	return s, nil
+}
+
+// Close releases the folder.
+func (s *Store) Close() error { return s.root.Close() }
+
+func (s *Store) prepare() error {
+	for _, dir := range []string{stored, unfinished} {
+		if err := s.root.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	s.sweep()
+	var err error
+	s.key, err = s.root.ReadFile(keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		if err := s.place(strings.NewReader(string(key)), objects.Digest{SHA256: sum(key), Size: int64(len(key))}, keyFile); err != nil && !errors.Is(err, registry.ErrExists) {
+			return err
+		}
+		s.key, err = s.root.ReadFile(keyFile)
+	}
+	if err == nil && len(s.key) != 32 {
+		return fmt.Errorf("%s has %d bytes, not 32: remove it to have a new one made", keyFile, len(s.key))
+	}
+	return err
+}
+
+// sweep removes what killed writers left long ago. Nothing depends on it.
+func (s *Store) sweep() {
+	entries, err := fs.ReadDir(s.root.FS(), unfinished)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && s.now().Sub(info.ModTime()) > 24*time.Hour {
+			_ = s.root.Remove(path.Join(unfinished, e.Name()))
+		}
+	}
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+func (s *Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// PutOnce implements objects.Store.
+func (s *Store) PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error {
+	if err := objects.CheckKey(key); err != nil {
+		return err
+	}
+	name := path.Join(stored, key)
+	if _, err := s.root.Lstat(name); err == nil {
+		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
+	}
+	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return fmt.Errorf("object %s: %w", key, err)
+	}
+	return s.place(&cancellable{ctx, body}, digest, name)
+}
+
+// place writes a file beside the others and then gives it its name, which fails if the name is taken.
+func (s *Store) place(body io.Reader, digest objects.Digest, name string) (err error) {
+	temporary := path.Join(unfinished, rand.Text())
+	f, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	defer func() {
+		if e := s.root.Remove(temporary); e != nil && err == nil {
+			err = fmt.Errorf("writing %s: %w", name, e)
+		}
+	}()
+	if err := errors.Join(objects.Copy(f, body, digest), f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	if err := s.root.Link(temporary, name); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%s: %w", name, registry.ErrExists)
+		}
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	// The name, and those of folders made for it, must outlive a power cut as the bytes do.
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if err := s.syncDir(dir); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+		if dir == "." {
+			return nil
+		}
+	}
+}
+
+func (s *Store) syncDir(name string) error {
+	dir, err := s.root.Open(name)
+	if err != nil {
+		return err
+	}
+	_ = dir.Sync() // not every system syncs folders
+	return dir.Close()
+}
+
+// cancellable is a reader that ends with its context.
+type cancellable struct {
+	ctx  context.Context //nolint:containedctx // it is that of the one call which reads
+	body io.Reader
+}
+
+func (c *cancellable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.body.Read(p)
+}
+
+// Open implements objects.Store.
+func (s *Store) Open(_ context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	f, info, err := s.open(key)
+	if err != nil {
+		return nil, err
+	}
+	if offset < 0 || offset > info.Size() {
+		return nil, errors.Join(fmt.Errorf("%w range: object %s has %d bytes", registry.ErrInvalid, key, info.Size()), f.Close())
+	}
+	if length < 0 {
+		length = info.Size() - offset
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, offset, length), f}, nil
+}
+
+func (s *Store) open(key string) (*os.File, fs.FileInfo, error) {
+	if err := objects.CheckKey(key); err != nil {
+		return nil, nil, err
+	}
+	f, err := s.root.Open(path.Join(stored, key))
+	if err != nil {
+		return nil, nil, notFound(key, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(notFound(key, err), f.Close())
+	}
+	return f, info, nil
+}
+
+func notFound(key string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
+	}
+	return fmt.Errorf("object %s: %w", key, err)
+}
+
+// Stat implements objects.Store.
+func (s *Store) Stat(_ context.Context, key string) (objects.Info, error) {
+	f, info, err := s.open(key)
+	if err != nil {
+		return objects.Info{}, err
+	}
+	return objects.Info{Key: key, Size: info.Size()}, f.Close()
+}
+
+// Walk implements objects.Store.
+func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
+	tree, err := fs.Sub(s.root.FS(), stored)
+	if err != nil {
+		return fmt.Errorf("walking objects: %w", err)
+	}
+	var found []objects.Info
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name == "." || strings.HasPrefix(name+"/", prefix) || strings.HasPrefix(prefix, name+"/") {
+				return nil
+			}
+			return fs.SkipDir
+		}
+		if !strings.HasPrefix(name, prefix) {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		found = append(found, objects.Info{Key: name, Size: info.Size()})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("walking objects: %w", err)
+	}
+	// A walk goes folder by folder, in which a/b comes before a-b; keys order by their bytes.
+	slices.SortFunc(found, func(a, b objects.Info) int { return strings.Compare(a.Key, b.Key) })
+	for _, info := range found {
+		if err := visit(info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SignGet implements objects.Store. The signature covers method, path and all of the query.
+func (s *Store) SignGet(_ context.Context, key string) (string, error) {
+	if err := objects.CheckKey(key); err != nil {
+		return "", err
+	}
+	if s.BaseURL == "" {
+		return "", errors.New("signing a URL: the store has no base URL")
+	}
+	lifetime := s.Lifetime
+	if lifetime == 0 {
+		lifetime = time.Hour
+	}
+	expires := strconv.FormatInt(s.now().Add(lifetime).Unix(), 10)
+	query := url.Values{"expires": {expires}, "signature": {hex.EncodeToString(s.sign(key, expires))}}
+	u := url.URL{Path: Path + key, RawQuery: query.Encode()}
+	return s.BaseURL + u.String(), nil
+}
+
+func (s *Store) sign(key, expires string) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	// No part can hold a line break, so that no two requests have one text.
+	_, _ = io.WriteString(mac, "larder object v1\nGET\n"+key+"\n"+expires+"\n")
+	return mac.Sum(nil)
+}
+
+// Routes are those of Handler.
+func Routes() []httpapi.Route { return httpapi.Routes((&Store{}).endpoints()) }
+
+// Handler serves the objects to whoever has a signed URL.
+func (s *Store) Handler() http.Handler { return httpapi.Mux(s.endpoints()...) }
+
+func (s *Store) endpoints() []httpapi.Endpoint {
+	return []httpapi.Endpoint{{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{key...}"}, Serve: s.serve}}
+}
+
+func (s *Store) serve(w http.ResponseWriter, r *http.Request) error {
+	key := r.PathValue("key")
+	if err := s.verify(key, r.URL.RawQuery); err != nil {
+		return err
+	}
+	f, info, err := s.open(key)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := w.Header()
+	h.Set("Content-Type", contentType(key))
+	h.Set("Cache-Control", httpapi.Revalidate)
+	h.Set("X-Content-Type-Options", "nosniff")
+	// The key names the content.
+	h.Set("ETag", `"`+path.Base(key)+`"`)
+	http.ServeContent(w, r, "", info.ModTime(), f)
+	return nil
+}
+
+// contentType is never with a Content-Encoding: Go's clients would unpack an archive on the way.
+func contentType(key string) string {
+	if strings.HasSuffix(key, ".tar.gz") {
+		return "application/gzip"
+	}
+	return "application/octet-stream"
+}
+
+// verify says whether a query is the one that SignGet made for a key, and still holds. Errors are
+// registry.ErrForbidden.
+func (s *Store) verify(key, rawQuery string) error {
+	query, err := url.ParseQuery(rawQuery)
+	if err != nil || len(query) != 2 || len(query["expires"]) != 1 || len(query["signature"]) != 1 {
+		return fmt.Errorf("%w: the query is not that of a signed URL", registry.ErrForbidden)
+	}
+	expires := query.Get("expires")
+	signature, err := hex.DecodeString(query.Get("signature"))
+	if err != nil || !hmac.Equal(signature, s.sign(key, expires)) {
+		return fmt.Errorf("%w: the signature does not match", registry.ErrForbidden)
+	}
+	until, err := strconv.ParseInt(expires, 10, 64)
+	if err != nil || s.now().Unix() >= until {
+		return fmt.Errorf("%w: the signed URL has expired", registry.ErrForbidden)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package disk_test
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/objects/storetest"
+)
+
+func open(t *testing.T, dir string) *disk.Store {
+	t.Helper()
+	s, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		s := open(t, t.TempDir())
+		server := httptest.NewServer(s.Handler())
+		t.Cleanup(server.Close)
+		s.BaseURL = server.URL
+		return storetest.Backend{
+			Store:  s,
+			Client: server.Client(),
+			SignFor: func(t *testing.T, key string, lifetime time.Duration) string {
+				signer := *s
+				signer.Lifetime = lifetime
+				u, err := signer.SignGet(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u
+			},
+		}
+	})
+}
+
+// Two processes on one folder sign and accept each other's URLs, and the key is for the owner alone.
+func TestSharedKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	a.BaseURL, b.BaseURL = "https://127.0.0.1:8443", "https://127.0.0.1:8443"
+	now := time.Now()
+	a.Now, b.Now = func() time.Time { return now }, func() time.Time { return now }
+	first, err := a.SignGet(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := b.SignGet(t.Context(), "k"); err != nil || first != second {
+		t.Errorf("the two sign differently: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "url.key"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info, err)
+	}
+}
+
+// Keys cannot lead out of the folder, not even through a link that somebody put there.
+func TestNoWayOut(t *testing.T) {
+	t.Parallel()
+	dir, outside := t.TempDir(), t.TempDir()
+	s := open(t, dir)
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "objects", "link")); err != nil {
+		t.Skip(err)
+	}
+	if _, err := s.Open(t.Context(), "link/secret", 0, -1); err == nil {
+		t.Error("Open follows a link out of the store")
+	}
+	if err := s.PutOnce(t.Context(), "link/new", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}); err == nil {
+		t.Error("PutOnce follows a link out of the store")
+	}
+}
+
+// What a killed writer leaves is no object, and is gone a day later.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, dir)
+	left := filepath.Join(dir, "unfinished", "LEFT")
+	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	if err := s.Walk(t.Context(), "", func(i objects.Info) error { t.Errorf("found %s", i.Key); return nil }); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("a young file is gone: %v", err)
+	}
+	old := time.Now().Add(-25 * time.Hour)
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("an old file is still there: %v", err)
+	}
+}
