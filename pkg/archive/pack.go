@@ -1,0 +1,307 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Options of Pack.
+type Options struct {
+	// Include has patterns, as .terraformignore has them, of files to pack although they are left out otherwise.
+	Include []string
+	// Skip is a folder to leave out if it is within the module, such as where the registry keeps its data.
+	Skip string
+}
+
+// LeftOut is a file that was not packed because it may hold a secret.
+type LeftOut struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Pack writes the module in dir to w as a gzip-compressed tar with the module at its root: files in the order of their
+// paths, with fixed times, owners and modes. Folders have no entries of their own, and links become what they lead to.
+//
+// It honours .terraformignore in dir and returns what it left out on its own account. Errors that lie in the module are
+// registry.ErrInvalid and name the file.
+func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]LeftOut, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w module folder: %s is a file", registry.ErrInvalid, dir)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+	}
+	defer root.Close()
+	p := packer{root: root, dir: dir}
+	if err := p.load(options); err != nil {
+		return nil, err
+	}
+	if err := p.collect(ctx, ".", ".", nil); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(p.files, func(a, b packed) int { return cmp.Compare(a.Path, b.Path) })
+	return p.leftOut, p.write(ctx, w)
+}
+
+type packer struct {
+	root    *os.Root
+	dir     string
+	rules   ignore
+	asked   []rule // of Options.Include
+	skip    string // of Options.Skip, relative to dir
+	files   []packed
+	total   int64 // bytes of files
+	leftOut []LeftOut
+}
+
+// packed is a file of the archive, and the path of the file it is made from.
+type packed struct {
+	File
+	from string
+}
+
+func (p *packer) load(options Options) error {
+	f, err := p.root.Open(".terraformignore")
+	switch {
+	case err == nil:
+		defer f.Close()
+		own, err := parseIgnore(io.LimitReader(f, 1<<20))
+		if err != nil {
+			return err
+		}
+		p.rules = own
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, err)
+	}
+	p.rules = append(p.rules, always...)
+	for _, pattern := range options.Include {
+		r, err := parseRule(pattern)
+		if err != nil {
+			return err
+		}
+		if r.include {
+			return fmt.Errorf("%w pattern %q: what is to be included has no exclamation mark", registry.ErrInvalid, pattern)
+		}
+		r.include = true
+		p.asked = append(p.asked, r)
+	}
+	p.rules = append(p.rules, p.asked...)
+	if options.Skip != "" {
+		p.skip = within(p.dir, options.Skip)
+	}
+	return nil
+}
+
+// within returns the slash-separated path of a folder below dir, or an empty one.
+func within(dir, folder string) string {
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return "" // it does not exist
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
+		return ""
+	}
+	relative, err := filepath.Rel(dir, folder)
+	if err != nil || !filepath.IsLocal(relative) {
+		return ""
+	}
+	return filepath.ToSlash(relative)
+}
+
+// collect finds what is to be packed in a folder. Where a link led there, real is the folder's own path; within holds
+// the folders above, by which a link that leads back into one of them is found.
+func (p *packer) collect(ctx context.Context, dir, real string, within []fs.FileInfo) error {
+	info, err := p.root.Stat(real)
+	if err != nil {
+		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+	}
+	if slices.ContainsFunc(within, func(above fs.FileInfo) bool { return os.SameFile(above, info) }) {
+		return fmt.Errorf("%w module: the symbolic link %s leads to a folder that it is in", registry.ErrInvalid, dir)
+	}
+	within = append(within[:len(within):len(within)], info)
+	entries, err := fs.ReadDir(p.root.FS(), real)
+	if err != nil {
+		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		name, target := path.Join(dir, e.Name()), path.Join(real, e.Name())
+		if e.Type() != fs.ModeSymlink {
+			err = p.visit(ctx, name, target, e.IsDir(), within)
+		} else if r, excluded := p.rules.excludes(name, false); excluded {
+			p.leave(r, name)
+		} else {
+			err = p.followLink(ctx, name, target, within)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followLink packs what a link leads to under the link's name.
+func (p *packer) followLink(ctx context.Context, name, link string, within []fs.FileInfo) error {
+	// The root refuses what leads out of it, and what is absolute.
+	info, err := p.root.Stat(link)
+	if err != nil {
+		return fmt.Errorf("%w module: the symbolic link %s does not lead to something within the module: %w", registry.ErrInvalid, name, err)
+	}
+	target, err := filepath.EvalSymlinks(filepath.Join(p.dir, link))
+	if err != nil {
+		return fmt.Errorf("%w module: the symbolic link %s: %w", registry.ErrInvalid, name, err)
+	}
+	if target, err = filepath.Rel(p.dir, target); err != nil {
+		return fmt.Errorf("%w module: the symbolic link %s: %w", registry.ErrInvalid, name, err)
+	}
+	target = filepath.ToSlash(target)
+	if _, excluded := p.rules.excludes(target, info.IsDir()); excluded {
+		return fmt.Errorf("%w module: the symbolic link %s leads to %s, which is left out: leave out the link too", registry.ErrInvalid, name, target)
+	}
+	return p.visit(ctx, name, target, info.IsDir(), within)
+}
+
+// visit packs a folder or a file that lies at real under a name, unless a rule leaves it out.
+func (p *packer) visit(ctx context.Context, name, real string, isDir bool, within []fs.FileInfo) error {
+	if isDir {
+		if real == p.skip {
+			return nil
+		}
+		for _, folder := range []string{name, real} {
+			if p.rules.prunes(folder) {
+				r, _ := p.rules.excludes(folder, true)
+				p.leave(r, name+"/")
+				return nil
+			}
+		}
+		return p.collect(ctx, name, real, within)
+	}
+	for _, file := range []string{name, real} {
+		if r, excluded := p.rules.excludes(file, false); excluded {
+			p.leave(r, name)
+			return nil
+		}
+	}
+	f, err := p.describe(name, real)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(p.asked, func(r rule) bool { return r.matches(name, false) }) {
+		plan, err := p.isPlan(real)
+		if err != nil {
+			return err
+		}
+		if plan {
+			p.leftOut = append(p.leftOut, LeftOut{name, "is a saved plan"})
+			return nil
+		}
+	}
+	p.files = append(p.files, packed{f, real})
+	if p.total += f.Size; p.total > maxSize || len(p.files) > maxFiles {
+		return fmt.Errorf("%w module: it has more than %d files or %d bytes: leave out in .terraformignore what the module does not need", registry.ErrInvalid, maxFiles, maxSize)
+	}
+	return nil
+}
+
+// leave notes what a rule leaves out, where that is worth a word.
+func (p *packer) leave(r rule, name string) {
+	if r.secret {
+		p.leftOut = append(p.leftOut, LeftOut{name, "may hold secrets"})
+	}
+}
+
+func (p *packer) describe(name, real string) (File, error) {
+	if err := checkPath(name); err != nil {
+		return File{}, err
+	}
+	info, err := p.root.Stat(real)
+	if err != nil {
+		return File{}, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+	}
+	if !info.Mode().IsRegular() {
+		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore", registry.ErrInvalid, name)
+	}
+	return File{Path: name, Size: info.Size(), Executable: info.Mode()&0o111 != 0}, nil
+}
+
+// isPlan recognises a saved plan by what it is, since it may have any name: a zip whose first file is tfplan.
+func (p *packer) isPlan(name string) (bool, error) {
+	f, err := p.root.Open(name)
+	if err != nil {
+		return false, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+	}
+	defer f.Close()
+	head := make([]byte, 36)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+	}
+	return n == len(head) && bytes.HasPrefix(head, []byte("PK\x03\x04")) && string(head[30:]) == "tfplan", nil
+}
+
+// epoch is the time of everything in an archive.
+var epoch = time.Unix(0, 0)
+
+func (p *packer) write(ctx context.Context, w io.Writer) error {
+	compressed := gzip.NewWriter(w)
+	out := tar.NewWriter(compressed)
+	for _, f := range p.files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.add(out, f); err != nil {
+			return fmt.Errorf("packing %s: %w", f.Path, err)
+		}
+	}
+	if err := errors.Join(out.Close(), compressed.Close()); err != nil {
+		return fmt.Errorf("packing: %w", err)
+	}
+	return nil
+}
+
+func (p *packer) add(out *tar.Writer, f packed) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: f.Size, Mode: 0o644, ModTime: epoch}
+	if f.Executable {
+		header.Mode = 0o755
+	}
+	in, err := p.root.Open(f.from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != f.Size {
+		return fmt.Errorf("%w module: the file changed while it was packed: try again", registry.ErrInvalid)
+	}
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	n, err := io.Copy(out, in)
+	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && n != f.Size {
+		return fmt.Errorf("%w module: the file changed while it was packed: try again", registry.ErrInvalid)
+	}
+	return err
+}

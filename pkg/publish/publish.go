@@ -1,0 +1,208 @@
+// Package publish does the work of publishing: no flags, no printing.
+//
+// It goes in three steps that stay apart. Inspect verifies and hashes what is to be published, wherever it lies; upload
+// puts it into the object store, once; commit makes it visible by one write of the catalogue. A publish that ends
+// between two steps has left nothing that anyone can see, and running it again finishes it.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Catalog is where published versions become visible.
+type Catalog interface {
+	// ModuleVersion returns the record of a version, or registry.ErrNotFound.
+	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+	// PublishModule makes a version visible, unless it is already, and returns what is stored.
+	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
+}
+
+// Objects is where archives are put.
+type Objects interface {
+	PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error
+}
+
+// Progress is told what goes on.
+type Progress interface {
+	// Step is called as a step begins, with what it does, such as "packing ./vpc".
+	Step(what string)
+	// Upload is called as an upload begins. What it returns is called with the number of bytes that went on their way.
+	Upload(name string, size int64) (sent func(int))
+}
+
+// Publisher publishes to one registry.
+type Publisher struct {
+	// Catalog and Objects are the registry's. A dry run needs no Objects, and no Catalog where there is no registry yet.
+	Catalog Catalog
+	Objects Objects
+	// By is recorded as the publisher's name.
+	By string
+	// Progress may be nil.
+	Progress Progress
+	// Now tells the time; time.Now where it is nil.
+	Now func() time.Time
+}
+
+// Module is a module to publish.
+type Module struct {
+	Dir         string
+	Address     registry.Module
+	Version     registry.Version
+	Description string
+	// Pack says what of Dir to pack.
+	Pack archive.Options
+	// DryRun ends after inspection.
+	DryRun bool
+}
+
+// Result says what became of a publish.
+type Result struct {
+	// Record is the stored one, or, of a dry run, the one that would be.
+	Record registry.ModuleVersion
+	// Unchanged says that the same content had been published before.
+	Unchanged bool
+	Files     []archive.File
+	LeftOut   []archive.LeftOut
+}
+
+// DifferentContentError says that a version is published with other content.
+type DifferentContentError struct {
+	Module registry.Module
+	Stored registry.ModuleVersion
+	// ContentSHA256 is that of what was to be published.
+	ContentSHA256 string
+}
+
+func (e *DifferentContentError) Error() string {
+	return fmt.Sprintf("module %s %s is published already with other content, and versions do not change: publish yours under a new version (stored archive sha256:%s, stored content sha256:%s, your content sha256:%s)",
+		e.Module, e.Stored.Version, e.Stored.SHA256, e.Stored.ContentSHA256, e.ContentSHA256)
+}
+
+// Unwrap makes it a registry.ErrExists.
+func (e *DifferentContentError) Unwrap() error { return registry.ErrExists }
+
+// Module publishes a module. Publishing the same content again changes nothing and succeeds; other content under the
+// same version fails with DifferentContentError, also in a dry run. What is wrong with the module is
+// registry.ErrInvalid.
+func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
+	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
+	if err != nil {
+		return Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
+	}
+	defer func() {
+		_ = packed.Close()
+		_ = os.Remove(packed.Name())
+	}()
+
+	p.step("packing " + filepath.Clean(m.Dir))
+	result, err := p.inspectModule(ctx, m, packed)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.Catalog != nil {
+		stored, err := p.Catalog.ModuleVersion(ctx, m.Address, m.Version)
+		if err == nil {
+			return result.settle(m.Address, stored, true)
+		}
+		if !errors.Is(err, registry.ErrNotFound) {
+			return Result{}, err
+		}
+	}
+	if m.DryRun {
+		return result, nil
+	}
+	if err := p.upload(ctx, m, packed, result.Record); err != nil {
+		return Result{}, err
+	}
+	p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
+	stored, created, err := p.Catalog.PublishModule(ctx, m.Address, result.Record)
+	if err != nil {
+		return Result{}, err
+	}
+	return result.settle(m.Address, stored, !created)
+}
+
+// settle compares what is stored with what was to be.
+func (r Result) settle(m registry.Module, stored registry.ModuleVersion, before bool) (Result, error) {
+	if stored.ContentSHA256 != r.Record.ContentSHA256 {
+		return Result{}, &DifferentContentError{m, stored, r.Record.ContentSHA256}
+	}
+	r.Record, r.Unchanged = stored, before
+	return r, nil
+}
+
+// inspectModule packs a module, and finds out about the archive by reading it, as whoever receives it would.
+func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File) (Result, error) {
+	leftOut, err := archive.Pack(ctx, m.Dir, m.Pack, packed)
+	if err != nil {
+		return Result{}, err
+	}
+	if _, err := packed.Seek(0, io.SeekStart); err != nil {
+		return Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
+	}
+	found, err := archive.ReadModule(packed)
+	if err != nil {
+		return Result{}, err
+	}
+	now := time.Now
+	if p.Now != nil {
+		now = p.Now
+	}
+	return Result{
+		Record: registry.ModuleVersion{
+			Version:       m.Version,
+			Object:        m.Address.ArchiveKey(m.Version, found.SHA256),
+			SHA256:        found.SHA256,
+			ContentSHA256: found.ContentSHA256,
+			Size:          found.Size,
+			PublishedAt:   now().UTC().Truncate(time.Second),
+			PublishedBy:   p.By,
+			Description:   m.Description,
+		},
+		Files:   found.Files,
+		LeftOut: leftOut,
+	}, nil
+}
+
+// upload puts an archive where its record says. Keys name their content, so an object that is there is the right one.
+func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, record registry.ModuleVersion) error {
+	if _, err := packed.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("uploading: %w", err)
+	}
+	body := io.Reader(packed)
+	if p.Progress != nil {
+		body = &counted{packed, p.Progress.Upload(fmt.Sprintf("%s %s", m.Address, m.Version), record.Size)}
+	}
+	err := p.Objects.PutOnce(ctx, record.Object, body, objects.Digest{SHA256: record.SHA256, Size: record.Size})
+	if errors.Is(err, registry.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func (p *Publisher) step(what string) {
+	if p.Progress != nil {
+		p.Progress.Step(what)
+	}
+}
+
+type counted struct {
+	io.Reader
+	sent func(int)
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.sent(n)
+	return n, err
+}

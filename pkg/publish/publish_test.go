@@ -1,0 +1,303 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// backend is an empty registry.
+type backend struct {
+	table catalog.Table
+	store objects.Store
+}
+
+func embedded(t *testing.T) backend {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(table.Close(), store.Close()) })
+	return backend{table, store}
+}
+
+func (b backend) publisher() *publish.Publisher {
+	return &publish.Publisher{Catalog: catalog.New(b.table), Objects: b.store, By: "somebody"}
+}
+
+func module(t *testing.T, version, content string) publish.Module {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+content+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := registry.ParseTag(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return publish.Module{Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: v}
+}
+
+func (b backend) versions(t *testing.T) string {
+	t.Helper()
+	versions, err := catalog.New(b.table).ModuleVersions(t.Context(), module(t, "1.0.0", "").Address)
+	if errors.Is(err, registry.ErrNotFound) {
+		return "[]"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range versions {
+		if _, err := b.store.Stat(t.Context(), v.Object); err != nil {
+			t.Errorf("version %s is visible without its archive: %v", v.Version, err)
+		}
+		got = append(got, v.Version.String())
+	}
+	return fmt.Sprint(got)
+}
+
+func TestModule(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	p := b.publisher()
+	progress := &progress{}
+	p.Progress = progress
+	m := module(t, "v1.0.0", "a")
+	m.Description = "A network"
+	first, err := p.Module(t.Context(), m)
+	if err != nil || first.Unchanged {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	r := first.Record
+	if r.PublishedBy != "somebody" || r.Description != "A network" || r.PublishedAt.IsZero() || r.Object != "modules/acme/vpc/aws/1.0.0/"+r.SHA256+".tar.gz" {
+		t.Errorf("record: %+v", r)
+	}
+	if progress.sent != r.Size || len(progress.steps) != 2 {
+		t.Errorf("progress: %d bytes of %d, %q", progress.sent, r.Size, progress.steps)
+	}
+	body, err := b.store.Open(t.Context(), r.Object, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if stored, err := archive.ReadModule(body); err != nil || stored.SHA256 != r.SHA256 || stored.ContentSHA256 != r.ContentSHA256 || stored.Size != r.Size {
+		t.Errorf("stored is %+v, %v", stored, err)
+	}
+	again, err := p.Module(t.Context(), m)
+	if err != nil || !again.Unchanged || !again.Record.PublishedAt.Equal(r.PublishedAt) {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	_, err = p.Module(t.Context(), module(t, "1.0.0", "b"))
+	var different *publish.DifferentContentError
+	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) || different.Stored.SHA256 != r.SHA256 || !strings.Contains(err.Error(), r.SHA256) || !strings.Contains(err.Error(), r.ContentSHA256) {
+		t.Errorf("other content: %v", err)
+	}
+	if got := b.versions(t); got != "[1.0.0]" {
+		t.Errorf("versions: %s", got)
+	}
+	if n := b.objects(t); n != 1 {
+		t.Errorf("%d objects: other content was stored", n)
+	}
+}
+
+func (b backend) objects(t *testing.T) int {
+	t.Helper()
+	n := 0
+	if err := b.store.Walk(t.Context(), "", func(objects.Info) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+type progress struct {
+	steps []string
+	sent  int64
+}
+
+func (p *progress) Step(what string) { p.steps = append(p.steps, what) }
+func (p *progress) Upload(string, int64) func(int) {
+	return func(n int) { p.sent += int64(n) }
+}
+
+// A content published under an older compressor, and so with another archive, is the same content.
+func TestOtherCompression(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	m := module(t, "1.0.0", "a")
+	m.DryRun = true
+	dry, err := (&publish.Publisher{}).Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.DryRun = false
+	older := dry.Record
+	older.SHA256, older.Object = strings.Repeat("0", 64), "modules/acme/vpc/aws/1.0.0/older.tar.gz"
+	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.publisher().Module(t.Context(), m)
+	if err != nil || !got.Unchanged || got.Record.Object != older.Object {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := b.objects(t); n != 0 {
+		t.Errorf("%d objects were stored", n)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	m := module(t, "1.0.0", "a")
+	m.DryRun = true
+	got, err := b.publisher().Module(t.Context(), m)
+	if err != nil || got.Unchanged || got.Record.Size == 0 || len(got.Files) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if b.versions(t) != "[]" || b.objects(t) != 0 {
+		t.Error("a dry run stored something")
+	}
+}
+
+// faultyStore fails at its only write: before it, half-way, or after it as when the answer is lost.
+type faultyStore struct {
+	objects.Store
+	when string
+}
+
+func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error {
+	switch s.when {
+	case "half-way":
+		return s.Store.PutOnce(ctx, key, io.MultiReader(io.LimitReader(body, digest.Size/2), broken{}), digest)
+	case "after":
+		if err := s.Store.PutOnce(ctx, key, body, digest); err != nil {
+			return err
+		}
+	}
+	return tabletest.ErrFault
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, tabletest.ErrFault }
+
+// Whichever step fails, nothing is visible, or the whole version is; and publishing again completes it.
+func TestFailsAtEachStep(t *testing.T) {
+	t.Parallel()
+	check := func(name string, b backend, p *publish.Publisher) (failed bool) {
+		m := module(t, "1.0.0", "a")
+		_, err := p.Module(t.Context(), m)
+		if err == nil {
+			return false
+		}
+		if !errors.Is(err, tabletest.ErrFault) {
+			t.Errorf("%s: %v", name, err)
+		}
+		visible := b.versions(t)
+		if visible != "[]" && name != "answer lost" {
+			t.Errorf("%s: visible is %s", name, visible)
+		}
+		again, err := b.publisher().Module(t.Context(), m)
+		if err != nil || again.Unchanged != (visible != "[]") || b.versions(t) != "[1.0.0]" || b.objects(t) != 1 {
+			t.Errorf("%s, then again: %+v, %v", name, again, err)
+		}
+		return true
+	}
+	for _, when := range []string{"before", "half-way", "after"} {
+		b := embedded(t)
+		p := b.publisher()
+		p.Objects = &faultyStore{b.store, when}
+		if !check("storing fails "+when, b, p) {
+			t.Errorf("storing does not fail %s", when)
+		}
+	}
+	calls := int64(1)
+	for ; ; calls++ {
+		b := embedded(t)
+		p := b.publisher()
+		p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls})
+		if !check(fmt.Sprint("call ", calls, " of the table"), b, p) {
+			break
+		}
+	}
+	if calls < 4 {
+		t.Errorf("a publish makes %d calls of the table", calls-1)
+	}
+	b := embedded(t)
+	p := b.publisher()
+	p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls - 1, Done: true})
+	if !check("answer lost", b, p) {
+		t.Error("the last call does not fail")
+	}
+}
+
+func TestPublishersAtOnce(t *testing.T) {
+	t.Parallel()
+	const publishers = 20
+	b := embedded(t)
+	var wait sync.WaitGroup
+	for i := range publishers {
+		m := module(t, fmt.Sprintf("1.%d.0", i), "same")
+		wait.Go(func() {
+			if _, err := b.publisher().Module(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if got := b.versions(t); strings.Count(got, " ") != publishers-1 {
+		t.Errorf("versions: %s", got)
+	}
+	errs := make([]error, publishers)
+	for i := range publishers {
+		m := module(t, "2.0.0", fmt.Sprint("content ", i))
+		wait.Go(func() { _, errs[i] = b.publisher().Module(t.Context(), m) })
+	}
+	wait.Wait()
+	won := 0
+	for i, err := range errs {
+		var different *publish.DifferentContentError
+		switch {
+		case err == nil:
+			won++
+		case !errors.As(err, &different):
+			t.Errorf("publisher %d: %v", i, err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of %d publishers of one version won", won, publishers)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	m := module(t, "1.0.0", "a\n}")
+	if _, err := b.publisher().Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "main.tf:2") {
+		t.Errorf("a module that does not parse: %v", err)
+	}
+	if b.versions(t) != "[]" || b.objects(t) != 0 {
+		t.Error("something is stored")
+	}
+}
