@@ -1,0 +1,126 @@
+package local
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files in a registry's tls folder.
+const (
+	caCertificateFile = "ca.pem"
+	caKeyFile         = "ca.key"
+)
+
+// certificate returns a new server certificate for a loopback address, from the folder's own certificate authority,
+// which is made where there is none. The authority can vouch for loopback addresses alone, so that trusting it opens
+// nothing else.
+func certificate(dir string, ip net.IP) (certificate tls.Certificate, caFile string, err error) {
+	caFile = filepath.Join(dir, caCertificateFile)
+	ca, caKey, err := loadCA(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		ca, caKey, err = makeCA(dir)
+	}
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("certificate authority in %s: %w", dir, err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("server certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: "Larder on this machine"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{ip},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("server certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, caFile, nil
+}
+
+func loadCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caCertificateFile), filepath.Join(dir, caKeyFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || time.Now().After(pair.Leaf.NotAfter) {
+		return nil, nil, errors.New("it has expired or is of another kind: remove the folder to have a new one made, and trust that")
+	}
+	return pair.Leaf, key, nil
+}
+
+// makeCA makes the authority in a folder of its own and renames it, so that there is a whole one or none, and all of
+// several servers that start at once come to use the same.
+func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:                serial(),
+		Subject:                     pkix.Name{CommonName: "Larder on this machine, certificate authority"},
+		NotBefore:                   time.Now().Add(-time.Hour),
+		NotAfter:                    time.Now().AddDate(10, 0, 0),
+		IsCA:                        true,
+		BasicConstraintsValid:       true,
+		MaxPathLenZero:              true,
+		KeyUsage:                    x509.KeyUsageCertSign,
+		PermittedDNSDomainsCritical: true,
+		PermittedDNSDomains:         []string{"localhost"},
+		PermittedIPRanges:           []*net.IPNet{{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)}},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "tls-unfinished-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = os.RemoveAll(temporary) }()
+	err = errors.Join(
+		os.WriteFile(filepath.Join(temporary, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600),
+		os.WriteFile(filepath.Join(temporary, caCertificateFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	renamed := os.Rename(temporary, dir)
+	ca, caKey, err := loadCA(dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, renamed)
+	}
+	return ca, caKey, nil
+}
+
+// serial returns a certificate's serial number, unique by its 127 random bits.
+func serial() *big.Int {
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		panic(err) // crypto/rand never fails
+	}
+	return n
+}

@@ -1,0 +1,371 @@
+package local_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// running is a local registry that a test talks to.
+type running struct {
+	*local.Server
+	data *local.Data
+	tls  *tls.Config
+	log  *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func start(t *testing.T) running {
+	t.Helper()
+	data, err := local.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lockedBuffer{}
+	server, err := data.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-served, data.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	ca, err := os.ReadFile(server.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return running{server, data, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, log}
+}
+
+// raw sends one request whose target is what it is, since a client would tidy it up.
+func (r running) raw(t *testing.T, method, target string, header ...string) (*http.Response, string) {
+	t.Helper()
+	conn, err := (&tls.Dialer{Config: r.tls}).DialContext(t.Context(), "tcp", r.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n", method, target, r.Host, strings.Join(append(header, ""), "\r\n"))
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%s %.60q: %v", method, target, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %.60q: %v", method, target, err)
+	}
+	return response, string(body)
+}
+
+// publishModule publishes acme/vpc/aws 1.0.0.
+func publishModule(t *testing.T, data *local.Data) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := registry.ParseModule("acme/vpc/aws")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := registry.ParseTag("v1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
+	if _, err := p.Module(t.Context(), publish.Module{Dir: dir, Address: m, Version: v}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is asked badly is answered with a status of its own and a fixed JSON text, over the wire.
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	publishModule(t, r.data)
+	const good = "/v1/modules/acme/vpc/aws/versions"
+	for _, test := range []struct {
+		method, target string
+		want           int
+	}{
+		{"GET", good, 200},
+		{"HEAD", good, 200},
+		{"GET", "/v1/modules/acme/vpc/aws/1.0.0/download", 204},
+		{"HEAD", "/v1/modules/acme/vpc/aws/1.0.0/download", 204},
+		{"GET", "/v1/modules/acme/vpc/aws/1%2E0.0/download", 204},
+		{"GET", "/.well-known/terraform.json", 200},
+		{"GET", "/v1/modules/acme/other/aws/versions", 404},
+		{"GET", "/v1/modules/acme/vpc/azurerm/versions", 404},
+		{"GET", "/v1/modules/ACME/vpc/aws/versions", 404},
+		{"GET", "/v1/modules/acme/vpc/aws/2.0.0/download", 404},
+		{"GET", "/v1/modules/acme/vpc/aws/1.0.0-rc.1/download", 404},
+		{"GET", "/v1/modules/acme/vpc/aws/v1.0.0/download", 400},
+		{"GET", "/v1/modules/acme/vpc/aws/latest/download", 400},
+		{"GET", "/v1/modules/acme/vpc/aws/99999999999999999999999.0.0/download", 400},
+		{"GET", "/v1/modules/acme/vpc/AWS/versions", 400},
+		{"GET", "/v1/modules/-/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/" + strings.Repeat("a", 65) + "/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc/aws", 404},
+		{"GET", "/v1/modules/acme/vpc/aws/", 404},
+		{"GET", good + "/", 404},
+		{"GET", "/v1/modules/", 404},
+		{"GET", "/v1/providers/acme/x/versions", 404},
+		{"GET", "/", 404},
+		{"GET", "/favicon.ico", 404},
+		{"GET", "/.well-known/terraform.json/", 404},
+		{"GET", "/v1/modules/acme/../acme/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/acme/%2e%2e/aws/versions", 400},
+		{"GET", "/v1/modules/acme/..%2f..%2fetc/aws/versions", 400},
+		{"GET", "/v1/modules/acme%2Fvpc/aws/versions", 404},
+		{"GET", "/v1/modules/acme/vpc%2Faws/versions/download", 404},
+		{"GET", "/v1/modules/a%2Fb/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc%25/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc%252Faws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc%00/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc%0a/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc%3Fx/aws/versions", 400},
+		{"GET", "/v1/modules/acme/v%C3%A4c/aws/versions", 400},
+		{"GET", "//v1/modules/acme/vpc/aws/versions", 400},
+		{"GET", "/v1//modules/acme/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/acme/vpc/aws//versions", 400},
+		{"GET", "/./v1/modules/acme/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/" + strings.Repeat("a/", 2000), 400},
+		{"GET", "/" + strings.Repeat("a", 40_000), 400},
+		{"OPTIONS", "*", 400},
+		{"POST", good, 405},
+		{"PUT", good, 405},
+		{"DELETE", good, 405},
+		{"PATCH", "/v1/modules/acme/vpc/aws/1.0.0/download", 405},
+		{"OPTIONS", good, 405},
+		{"TRACE", good, 405},
+		{"POST", "/.well-known/terraform.json", 405},
+		{"POST", "/nothing", 404},
+		{"GET", "/objects", 404},
+		{"GET", "/objects/", 403},
+		{"GET", "/objects/modules/acme/vpc/aws/1.0.0/x.tar.gz", 403},
+		{"GET", "/objects/../larder.db", 400},
+		{"GET", "/objects/..%2flarder.db", 400},
+		{"GET", "/objects/%2e%2e/url.key?expires=1&signature=00", 400},
+		{"PUT", "/objects/modules/x", 405},
+	} {
+		response, body := r.raw(t, test.method, test.target)
+		name := fmt.Sprintf("%s %.60s", test.method, test.target)
+		if response.StatusCode != test.want {
+			t.Errorf("%s: %s, want %d", name, response.Status, test.want)
+		}
+		if response.Header.Get("Content-Type") != "application/json" || response.Header.Get("Cache-Control") == "" {
+			t.Errorf("%s: %v", name, response.Header)
+		}
+		if allow := response.Header.Get("Allow"); (test.want == 405) != (allow == "GET, HEAD") {
+			t.Errorf("%s: Allow is %q", name, allow)
+		}
+		if test.method == "HEAD" && body != "" {
+			t.Errorf("%s has a body: %s", name, body)
+		}
+		if test.want >= 400 {
+			var e struct{ Errors []string }
+			if err := json.Unmarshal([]byte(body), &e); err != nil || len(e.Errors) != 1 || len(body) > 60 {
+				t.Errorf("%s: body %s", name, body)
+			}
+		}
+	}
+	if strings.Contains(r.log.String(), "level=ERROR") {
+		t.Errorf("logged:\n%s", r.log)
+	}
+}
+
+// A HEAD has the headers of a GET, its length included.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	publishModule(t, r.data)
+	for _, target := range []string{"/.well-known/terraform.json", "/v1/modules/acme/vpc/aws/versions", "/nothing"} {
+		get, body := r.raw(t, "GET", target)
+		head, _ := r.raw(t, "HEAD", target)
+		for _, h := range []*http.Response{get, head} {
+			h.Header.Del("Date")
+		}
+		if get.StatusCode != head.StatusCode || fmt.Sprint(get.Header) != fmt.Sprint(head.Header) || head.ContentLength != int64(len(body)) {
+			t.Errorf("%s: GET %v, HEAD %v", target, get.Header, head.Header)
+		}
+	}
+}
+
+// A query, a token, and a signed URL are not in the log; a request is, in one line.
+func TestLogKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	publishModule(t, r.data)
+	response, _ := r.raw(t, "GET", "/v1/modules/acme/vpc/aws/1.0.0/download?token=s3cret", "Authorization: Bearer s3cret")
+	location := response.Header.Get("X-Terraform-Get")
+	signed, _, _ := strings.Cut(strings.TrimPrefix(location, "https://"+r.Host), "&archive=")
+	if object, _ := r.raw(t, "GET", signed); object.StatusCode != 200 {
+		t.Errorf("GET of the archive: %s", object.Status)
+	}
+	if forbidden, _ := r.raw(t, "GET", signed+"&archive=tar.gz"); forbidden.StatusCode != 403 {
+		t.Errorf("GET with a parameter more, as no client asks: %s; S3 refuses it too", forbidden.Status)
+	}
+	log := r.log.String()
+	if strings.Contains(log, "s3cret") || strings.Contains(log, "signature=") || strings.Contains(log, "expires=") {
+		t.Errorf("logged:\n%s", log)
+	}
+	if n := strings.Count(log, "msg=request"); n != 3 {
+		t.Errorf("%d lines for 3 requests:\n%s", n, log)
+	}
+}
+
+// Clients get by with an empty credential, and with any.
+func TestCredentialsAreIgnored(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	publishModule(t, r.data)
+	for _, header := range []string{"Authorization: Bearer", "Authorization: Bearer ", "Authorization: Basic eDp5", "Authorization: nonsense", "X-Terraform-Version: 1.12.6"} {
+		if response, _ := r.raw(t, "GET", "/v1/modules/acme/vpc/aws/versions", header); response.StatusCode != 200 {
+			t.Errorf("%s: %s", header, response.Status)
+		}
+	}
+}
+
+// The authority vouches for loopback addresses alone, and what it has vouched for is this server.
+func TestCertificate(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	connection, err := (&tls.Dialer{Config: r.tls}).DialContext(t.Context(), "tcp", r.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	leaf := connection.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	if len(leaf.IPAddresses) != 1 || !leaf.IPAddresses[0].IsLoopback() || len(leaf.DNSNames) != 0 || leaf.IsCA {
+		t.Errorf("certificate: %v %v", leaf.IPAddresses, leaf.DNSNames)
+	}
+	pair, err := tls.LoadX509KeyPair(r.CAFile, filepath.Join(filepath.Dir(r.CAFile), "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := &x509.Certificate{SerialNumber: leaf.SerialNumber, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
+	der, err := x509.CreateCertificate(nil, forged, pair.Leaf, leaf.PublicKey, pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"example.com", "192.0.2.1"} {
+		if _, err := forged.Verify(x509.VerifyOptions{Roots: r.tls.RootCAs, DNSName: name}); err == nil {
+			t.Errorf("the authority can vouch for %s", name)
+		}
+	}
+}
+
+func TestServersAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var (
+		wait sync.WaitGroup
+		cas  [5]string
+	)
+	for i := range cas {
+		wait.Go(func() {
+			data, err := local.Open(t.Context(), dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer data.Close()
+			server, err := data.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := server.Serve(ctx); err != nil {
+				t.Error(err)
+			}
+			ca, err := os.ReadFile(server.CAFile)
+			if err != nil {
+				t.Error(err)
+			}
+			cas[i] = string(ca)
+		})
+	}
+	wait.Wait()
+	for _, ca := range cas {
+		if ca == "" || ca != cas[0] {
+			t.Error("servers on the same data have different authorities")
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "tls-unfinished-*")); len(left) != 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestOpenExisting(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := local.OpenExisting(t.Context(), dir); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("nothing: %v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder was made: %v", err)
+	}
+	data, err := local.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	again, err := local.OpenExisting(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+}

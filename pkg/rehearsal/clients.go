@@ -1,0 +1,104 @@
+// Package rehearsal uses a registry as its real users do. It finds and runs the real clients; tests and scripts/rehearse
+// are built on it, and nothing that serves or publishes is.
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// tofu is where scripts/test puts OpenTofu, within the checkout.
+const tofu = ".tools/opentofu-v1.12.6/tofu"
+
+// Client is a real client's command line.
+type Client struct {
+	// Name is tofu or terraform.
+	Name string
+	path string
+}
+
+// Clients returns the clients that are there: OpenTofu as scripts/test built it, and Terraform where it is on PATH.
+// missing says of each other one why it is left out.
+func Clients() (found []Client, missing []string) {
+	if path, err := inCheckout(tofu); err == nil {
+		found = append(found, Client{"tofu", path})
+	} else {
+		missing = append(missing, "tofu: scripts/test builds it: "+err.Error())
+	}
+	if path, err := exec.LookPath("terraform"); err == nil {
+		found = append(found, Client{"terraform", path})
+	} else {
+		missing = append(missing, "terraform: it is not on PATH")
+	}
+	return found, missing
+}
+
+// inCheckout finds a file by its path from the root of the checkout that holds the working directory.
+func inCheckout(name string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			path := filepath.Join(dir, name)
+			_, err := os.Stat(path)
+			return path, err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", fs.ErrNotExist
+		}
+		dir = up
+	}
+}
+
+// Session is a user's home in which a client runs: its configuration and what it trusts, and nothing of the machine's.
+type Session struct {
+	Client Client
+	// Home is a folder of the session's own.
+	Home string
+	// CAFile is the certificate authority to trust.
+	CAFile string
+	// Config is the text of the client's configuration file.
+	Config string
+	// Env has further variables, as NAME=value.
+	Env []string
+}
+
+// Run runs the client in a folder and returns all it printed. It fails where the client does.
+func (s Session) Run(ctx context.Context, dir string, args ...string) (string, error) {
+	config := filepath.Join(s.Home, "client.rc")
+	if err := os.WriteFile(config, []byte(s.Config), 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, s.Client.path, args...)
+	cmd.Dir = dir
+	cmd.Env = append([]string{
+		"HOME=" + s.Home,
+		"PATH=" + os.Getenv("PATH"),
+		"TMPDIR=" + os.TempDir(),
+		"TF_CLI_CONFIG_FILE=" + config,
+		"SSL_CERT_FILE=" + s.CAFile,
+		"SSL_CERT_DIR=" + filepath.Join(s.Home, "no-certificates"),
+		"CHECKPOINT_DISABLE=1",
+		"TF_IN_AUTOMATION=1",
+		"TF_INPUT=0",
+	}, s.Env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	text := strings.ReplaceAll(out.String(), "\r\n", "\n")
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return text, fmt.Errorf("%s %s: %w:\n%s", s.Client.Name, strings.Join(args, " "), err, text)
+	}
+	return text, err
+}

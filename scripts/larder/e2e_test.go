@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// The test binary is the command line too: larder on PATH runs main in a process of its own.
+func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector holds up each process's end by a second otherwise
+	testscript.Main(m, map[string]func(){"larder": main})
+}
+
+// eachClient runs a test with each real client. With LARDER_REQUIRE_CLIENTS set, as scripts/test sets it, OpenTofu must
+// be there.
+func eachClient(t *testing.T, test func(*testing.T, rehearsal.Client)) {
+	t.Helper()
+	clients, missing := rehearsal.Clients()
+	for _, why := range missing {
+		if strings.HasPrefix(why, "tofu") && os.Getenv("LARDER_REQUIRE_CLIENTS") != "" {
+			t.Fatal(why)
+		}
+		t.Run(strings.Split(why, ":")[0], func(t *testing.T) { t.Skip("LEFT OUT:", why) })
+	}
+	for _, c := range clients {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// server is a running `larder serve`.
+type server struct {
+	Host   string `json:"host"`
+	CAFile string `json:"ca_file"`
+	data   string
+	cmd    *exec.Cmd
+	log    *bytes.Buffer
+}
+
+// serve runs `larder serve` until the test ends.
+func serve(t *testing.T, data string) *server {
+	t.Helper()
+	s := &server{data: data, log: new(bytes.Buffer)}
+	s.cmd = exec.CommandContext(t.Context(), "larder", "serve", "--json", "--listen", "127.0.0.1:0", "--data", data)
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
+	s.cmd.WaitDelay = 20 * time.Second
+	s.cmd.Stderr = s.log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(out).Decode(s); err != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		t.Fatalf("larder serve: %v\n%s", err, s.log)
+	}
+	t.Cleanup(func() {
+		s.stop(t)
+		if t.Failed() {
+			t.Logf("larder serve:\n%s", s.log)
+		}
+	})
+	return s
+}
+
+// stop ends the server as Ctrl-C does.
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	if err := s.cmd.Wait(); err != nil && t.Context().Err() == nil {
+		t.Errorf("larder serve does not end cleanly: %v\n%s", err, s.log)
+	}
+}
+
+// publish publishes files as a module.
+func publishModule(t *testing.T, data, address, version string, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, files)
+	larder(t, "publish", "module", dir, address, version, "--store", "dir:"+data)
+}
+
+// larder runs a command and returns what it printed on standard output.
+func larder(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("larder %s: %v\n%s%s", strings.Join(args, " "), err, &stdout, &stderr)
+	}
+	return stdout.String()
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if target, ok := strings.CutPrefix(content, "-> "); ok {
+			if err := os.Symlink(target, path); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// output is a module that tells which one it is.
+func output(value string) map[string]string {
+	return map[string]string{"main.tf": `output "it" { value = "` + value + `" }` + "\n"}
+}
+
+func session(t *testing.T, c rehearsal.Client, s *server) rehearsal.Session {
+	t.Helper()
+	return rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: s.CAFile}
+}
+
+// What a configuration asks for is what it gets, and it works.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	for _, v := range []string{"1.0.0", "1.0.1", "1.4.0", "1.10.0", "1.11.0-beta.1", "v2.0.0", "3.0.0-rc.1", "4.0.0+build.5"} {
+		publishModule(t, s.data, "acme/vpc/aws", v, output("acme/vpc/aws "+strings.TrimPrefix(v, "v")))
+	}
+	publishModule(t, s.data, "Beta_Team/VPC-Main/aws", "1.0.0", output("Beta_Team/VPC-Main/aws 1.0.0"))
+	publishModule(t, s.data, "beta_team/vpc-main/aws", "1.0.0", output("beta_team/vpc-main/aws 1.0.0"))
+	publishModule(t, s.data, "acme/nested/aws", "1.0.0", map[string]string{
+		"main.tf":              `module "x" { source = "./modules/x" }` + "\n" + `output "it" { value = module.x.it }`,
+		"modules/x/main.tf":    `output "it" { value = "nested ${trimspace(file("${path.module}/../../shared/name.txt"))}" }`,
+		"shared/name.txt":      "x\n",
+		"modules/y/main.tf":    "-> ../x/main.tf",
+		"modules/y/shared":     "-> ../../shared",
+		"modules/x/run.sh":     "#!/bin/sh\n",
+		"LICENSE":              "none\n",
+		"docs/LICENSE":         "-> ../LICENSE",
+		"a/folder/with/a/file": strings.Repeat("content ", 10_000),
+		strings.Repeat("l", 120) + "/" + strings.Repeat("m", 120): "a path of more than a plain tar header holds",
+	})
+
+	want := map[string]struct{ source, version, output string }{
+		"exact":      {"acme/vpc/aws", `1.0.0`, "acme/vpc/aws 1.0.0"},
+		"highest":    {"acme/vpc/aws", `~> 1.0`, "acme/vpc/aws 1.10.0"},
+		"patch":      {"acme/vpc/aws", `~> 1.0.0`, "acme/vpc/aws 1.0.1"},
+		"tag":        {"acme/vpc/aws", `2.0.0`, "acme/vpc/aws 2.0.0"},
+		"prerelease": {"acme/vpc/aws", `3.0.0-rc.1`, "acme/vpc/aws 3.0.0-rc.1"},
+		"upper":      {"Beta_Team/VPC-Main/aws", `1.0.0`, "Beta_Team/VPC-Main/aws 1.0.0"},
+		"lower":      {"beta_team/vpc-main/aws", `1.0.0`, "beta_team/vpc-main/aws 1.0.0"},
+		"nested":     {"acme/nested/aws", `1.0.0`, "nested x"},
+		"subdir":     {"acme/nested/aws//modules/x", `~> 1.0`, "nested x"},
+		"linked":     {"acme/nested/aws//modules/y", `1.0.0`, "nested x"},
+	}
+	var config strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		w := want[name]
+		config.WriteString(`module "` + name + `" {
+  source  = "` + s.Host + "/" + w.source + `"
+  version = "` + w.version + `"
+}
+output "` + name + `" { value = module.` + name + `.it }
+`)
+	}
+	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"main.tf": config.String()})
+		client := session(t, c, s)
+		if _, err := client.Run(t.Context(), dir, "init"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Run(t.Context(), dir, "apply", "-auto-approve"); err != nil {
+			t.Fatal(err)
+		}
+		printed, err := client.Run(t.Context(), dir, "output", "-json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]struct{ Value string }
+		if err := json.Unmarshal([]byte(printed), &got); err != nil {
+			t.Fatal(err)
+		}
+		for name, w := range want {
+			if got[name].Value != w.output {
+				t.Errorf("%s: module %s at %q says %q, want %q", name, w.source, w.version, got[name].Value, w.output)
+			}
+		}
+		if info, err := os.Stat(filepath.Join(dir, ".terraform/modules/nested/LICENSE")); err != nil || info.Size() == 0 {
+			t.Errorf("a file of the module is missing: %v", err)
+		}
+	})
+}
+
+// Clients refuse an archive of which one byte is another one than was published.
+func TestTamperedArchive(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
+	archives, err := filepath.Glob(filepath.Join(s.data, "objects/modules/acme/vpc/aws/1.0.0/*.tar.gz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatal(archives, err)
+	}
+	// The ninth byte names the system that compressed the archive; nothing else depends on it.
+	f, err := os.OpenFile(archives[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{3}, 9); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" {
+  source  = "` + s.Host + `/acme/vpc/aws"
+  version = "1.0.0"
+}`})
+		out, err := session(t, c, s).Run(t.Context(), dir, "init")
+		if err == nil || !strings.Contains(out, "Checksums did not match") {
+			t.Errorf("init with a changed archive: %v\n%s", err, out)
+		}
+	})
+}
+
+// What the clients say of something that is not there is their own message for it.
+func TestInitOfUnknown(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
+	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+		for source, want := range map[string]string{
+			`source = "HOST/acme/other/aws"`: "Module not found",
+			`source = "HOST/acme/vpc/aws"
+			 version = "2.0.0"`: "Unresolvable module version constraint",
+		} {
+			dir := t.TempDir()
+			writeFiles(t, dir, map[string]string{"main.tf": "module \"m\" {\n" + strings.ReplaceAll(source, "HOST", s.Host) + "\n}"})
+			out, err := session(t, c, s).Run(t.Context(), dir, "init")
+			if err == nil || !strings.Contains(out, want) && !strings.Contains(out, "no available version") {
+				t.Errorf("%s: %v\n%s", source, err, out)
+			}
+		}
+	})
+}
+
+// Ctrl-C ends the server with exit code 0, and what was published is there when it runs again, under the same authority.
+func TestServeAgain(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first := serve(t, data)
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
+	before, err := os.ReadFile(first.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.stop(t)
+	if code := first.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	second := serve(t, data)
+	after, err := os.ReadFile(second.CAFile)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the authority changed: %v", err)
+	}
+	for _, name := range []string{"tls/ca.key", "url.key"} {
+		if info, err := os.Stat(filepath.Join(data, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" { source = "` + second.Host + `/acme/vpc/aws" }`})
+		if _, err := session(t, c, second).Run(t.Context(), dir, "init"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A publish that is killed at any moment leaves nothing visible, or everything; running it again completes it.
+func TestKilledPublish(t *testing.T) {
+	t.Parallel()
+	data, dir := t.TempDir(), t.TempDir()
+	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
+	publish := func(version string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+	}
+	begin := time.Now()
+	if out, err := publish("0.1.0").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	took := time.Since(begin)
+
+	const kills = 12
+	visible := 0
+	for i := range kills {
+		cmd := publish("1.0.0")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The moments go through the whole of a publish, its beginning and its end included.
+		time.Sleep(took * time.Duration(i+1) / kills)
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+		var got struct {
+			Versions []struct{ Version, Object string }
+		}
+		if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
+			t.Fatal(err)
+		}
+		visible = len(got.Versions) - 1
+		for _, v := range got.Versions {
+			if _, err := os.Stat(filepath.Join(data, "objects", v.Object)); err != nil {
+				t.Errorf("version %s is visible without its archive: %v", v.Version, err)
+			}
+		}
+	}
+	t.Logf("a publish takes %s; after %d that were killed, %d more version is visible", took, kills, visible)
+	if out, err := publish("1.0.0").CombinedOutput(); err != nil {
+		t.Errorf("publishing once more: %v\n%s", err, out)
+	}
+	if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+data); strings.Count(out, "\n") != 3 {
+		t.Errorf("listed:\n%s", out)
+	}
+}
+
+// Processes that publish at once, one of each version, all succeed, and all versions are listed.
+func TestPublishersAtOnce(t *testing.T) {
+	t.Parallel()
+	const publishers = 20
+	data, dir := t.TempDir(), t.TempDir()
+	writeFiles(t, dir, output("x"))
+	var running []*exec.Cmd
+	for i := range publishers {
+		version := fmt.Sprintf("1.%d.0", i)
+		cmd := exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+		cmd.Stderr = new(bytes.Buffer)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, cmd)
+	}
+	for _, cmd := range running {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v\n%s", cmd.Args, err, cmd.Stderr)
+		}
+	}
+	var got struct{ Versions []struct{ Version string } }
+	if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Versions) != publishers || got.Versions[0].Version != "1.19.0" {
+		t.Errorf("listed: %v", got.Versions)
+	}
+}

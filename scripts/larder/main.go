@@ -1,0 +1,141 @@
+// Larder is the command line of the registry: it serves one on this machine, publishes to one, and lists what one holds.
+//
+// It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
+//
+//	1  something failed; nothing is half done, and running it again is safe
+//	2  the command line is wrong
+//	3  what was handed in is refused: an address, a version, a module
+//	4  the version is published already with other content
+//	5  what was asked for is not there
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+const (
+	exitFailed = 1 + iota
+	exitUsage
+	exitRefused
+	exitExists
+	exitNotFound
+)
+
+// cli is what all commands share.
+type cli struct {
+	stdout io.Writer
+	stderr io.Writer
+	store  string
+	json   bool
+}
+
+// run runs one command and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := &cli{stdout: stdout, stderr: stderr}
+	root := c.command()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	fmt.Fprintf(stderr, "larder: %v\n", err)
+	if code == exitUsage {
+		fmt.Fprintln(stderr, "Run the command with --help to see how it is used.")
+	}
+	if c.json {
+		_ = c.printJSON(struct {
+			Error    string `json:"error"`
+			ExitCode int    `json:"exit_code"`
+		}{err.Error(), code})
+	}
+	return code
+}
+
+// usageError is a mistake in the command line itself.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, registry.ErrInvalid):
+		return exitRefused
+	case errors.Is(err, registry.ErrExists):
+		return exitExists
+	case errors.Is(err, registry.ErrNotFound):
+		return exitNotFound
+	}
+	return exitFailed
+}
+
+func (c *cli) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "larder",
+		Short: "A private registry for OpenTofu and Terraform",
+		Long: `Larder is a private registry for OpenTofu and Terraform.
+
+Exit codes:
+  0  done, also where the same content was published before
+  1  something failed; nothing is half done, and running it again is safe
+  2  the command line is wrong
+  3  what was handed in is refused: an address, a version, a module
+  4  the version is published already with other content
+  5  what was asked for is not there`,
+		Example: `  larder serve
+  larder publish module ./vpc acme/vpc/aws 1.0.0
+  larder list`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usage(cobra.NoArgs),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand())
+	return root
+}
+
+// usage marks what check finds as a mistake in the command line.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}
+
+func (c *cli) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.stdout, format, args...) // whoever reads it has gone
+}
+
+func (c *cli) printJSON(v any) error {
+	encoder := json.NewEncoder(c.stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}

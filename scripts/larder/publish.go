@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"os/user"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func (c *cli) publishCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "publish",
+		Short:   "Publish to a registry",
+		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0`,
+		Args:    usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.publishModuleCommand())
+	return cmd
+}
+
+func (c *cli) publishModuleCommand() *cobra.Command {
+	var m publish.Module
+	cmd := &cobra.Command{
+		Use:   "module DIR NAMESPACE/NAME/SYSTEM VERSION",
+		Short: "Publish the module in a folder",
+		Long: `Publish the module in a folder, as one version that does not change any more.
+
+The folder is packed as it is, without what .terraformignore names, without .git and .terraform, and without state, plans
+and variable files, which may hold secrets; --include takes some of these in. The module and those below modules/ must
+parse. A leading v of the version is taken off.
+
+Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
+code 4. A publish that was interrupted has left nothing visible: run it again.`,
+		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
+  larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
+  larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars' --json`,
+		Args: usage(cobra.ExactArgs(3)),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			m.Dir = args[0]
+			if m.Address, err = registry.ParseModule(args[1]); err != nil {
+				return err
+			}
+			if m.Version, err = registry.ParseTag(args[2]); err != nil {
+				return err
+			}
+			if m.Pack.Skip, err = dataDir(c.store); err != nil {
+				return err
+			}
+			progress := newProgress(c)
+			publisher := publish.Publisher{By: whoami(), Progress: progress}
+			open := c.openData
+			if m.DryRun {
+				open = c.openExistingData
+			}
+			data, err := open(cmd.Context())
+			switch {
+			case err == nil:
+				defer func() { err = errors.Join(err, data.Close()) }()
+				publisher.Catalog, publisher.Objects = data.Catalog, data.Objects
+			case !m.DryRun || !errors.Is(err, registry.ErrNotFound):
+				return err
+			}
+			result, err := publisher.Module(cmd.Context(), m)
+			progress.stop()
+			if err != nil {
+				return err
+			}
+			return c.reportModule(m, result)
+		},
+	}
+	c.storeFlag(cmd)
+	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "pack and check, show what would be published, and end")
+	cmd.Flags().StringVar(&m.Description, "description", "", "one line that `larder list` shows")
+	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
+	return cmd
+}
+
+// whoami returns the name under which a publish from this machine is recorded.
+func whoami() string {
+	u, err := user.Current()
+	if err != nil {
+		return "unknown"
+	}
+	return u.Username
+}
+
+func (c *cli) reportModule(m publish.Module, result publish.Result) error {
+	status := "published"
+	switch {
+	case m.DryRun && !result.Unchanged:
+		status = "dry run"
+	case result.Unchanged:
+		status = "unchanged"
+	}
+	if c.json {
+		return c.printJSON(struct {
+			Status  string `json:"status"`
+			Address string `json:"address"`
+			registry.ModuleVersion
+			Files   []archive.File    `json:"files"`
+			LeftOut []archive.LeftOut `json:"left_out"`
+		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...)})
+	}
+	for _, f := range result.LeftOut {
+		c.printf("Left out: %s %s; --include takes it in\n", f.Path, f.Reason)
+	}
+	files := english.Plural(len(result.Files), "file", "files")
+	size := humanize.IBytes(uint64(result.Record.Size))
+	switch status {
+	case "dry run":
+		for _, f := range result.Files {
+			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
+		}
+		c.printf("Would publish %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
+	case "unchanged":
+		c.printf("Unchanged: %s %s is published already with this content, since %s\n", m.Address, m.Version, result.Record.PublishedAt.Format("2006-01-02 15:04 MST"))
+	default:
+		c.printf("Published %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
+	}
+	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
+	return nil
+}
