@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -29,13 +30,25 @@ type File struct {
 // The bounds of a module. They are far from what a module needs, and near enough to keep whoever reads one safe.
 const (
 	maxFiles = 100_000
-	maxSize  = 1 << 30 // bytes, unpacked
+	maxPath  = 1024 // bytes
+	maxName  = 255  // bytes of one part of a path, which is what file systems take
 )
+
+// maxSize is in bytes, unpacked. It is a variable for the sake of tests.
+var maxSize int64 = 1 << 30
 
 // checkPath says whether a path is one that every client can unpack to the same place.
 func checkPath(name string) error {
+	if len(name) > maxPath {
+		return fmt.Errorf("%w path in an archive: %.40q… has more than %d bytes", registry.ErrInvalid, name, maxPath)
+	}
 	if !fs.ValidPath(name) || name == "." {
 		return fmt.Errorf("%w path %q in an archive", registry.ErrInvalid, name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxName {
+			return fmt.Errorf("%w path in an archive: %.40q… has a name of more than %d bytes", registry.ErrInvalid, name, maxName)
+		}
 	}
 	for _, r := range name {
 		// A backslash separates folders on Windows; the replacement character stands for what is no UTF-8.

@@ -115,11 +115,12 @@ func TestPackLeavesOut(t *testing.T) {
 				"terraform.tfstate": "", "terraform.tfstate.backup": "", "terraform.tfstate.1700000000.backup": "", ".terraform.tfstate.lock.info": "",
 				"terraform.tfstate.d/prod/terraform.tfstate": "", "x.tfplan": "", "tfplan": "", "plan.out": "PK\x03\x04....................______tfplan....",
 				"terraform.tfvars": "", "prod.auto.tfvars": "", "a/b/x.tfvars.json": "", ".terraformrc": "", "credentials.tfrc.json": "", ".env": "", "crash.log": "", "id_ed25519": "",
-				"tfplan.tf": config, "tfstate.tf": config, "x.tfvars.md": "", "id_ed25519.pub": "", "small": "PK", "other.zip": "PK\x03\x04....................______readme....",
+				"tfplan.tf": config, "tfstate.tf": config, "x.tfvars.md": "", "id_ed25519.pub": "", "keys/a.pem": "-----BEGIN EC PRIVATE KEY-----\nx\n", "b.key": "\n-----BEGIN OPENSSH PRIVATE KEY-----\r\nx", "ca.pem": "-----BEGIN CERTIFICATE-----\nx\n", "keys.md": "# -----BEGIN PRIVATE KEY-----",
+				".env.production": "", ".aws/credentials": "", "data/larder.db": "", "data/url.key": "", "data/tls/ca.key": "", "small": "PK", "other.zip": "PK\x03\x04....................______readme....",
 			},
-			want: []string{"id_ed25519.pub", "other.zip", "small", "tfplan.tf", "tfstate.tf", "x.tfvars.md"},
+			want: []string{"ca.pem", "id_ed25519.pub", "keys.md", "other.zip", "small", "tfplan.tf", "tfstate.tf", "x.tfvars.md"},
 			left: []string{
-				".env", ".terraform.tfstate.lock.info", ".terraformrc", "a/b/x.tfvars.json", "crash.log", "credentials.tfrc.json", "id_ed25519", "plan.out", "prod.auto.tfvars",
+				".aws/", ".env", ".env.production", ".terraform.tfstate.lock.info", ".terraformrc", "a/b/x.tfvars.json", "b.key", "crash.log", "credentials.tfrc.json", "data/", "id_ed25519", "keys/a.pem", "plan.out", "prod.auto.tfvars",
 				"terraform.tfstate", "terraform.tfstate.1700000000.backup", "terraform.tfstate.backup", "terraform.tfstate.d/", "terraform.tfvars", "tfplan", "x.tfplan",
 			},
 		},
@@ -432,11 +433,9 @@ func TestReadModuleRefuses(t *testing.T) {
 		{"syntax of Terraform 0.11", archiveOf(t, file("main.tf", "resource \"a\" \"b\" {\n  x = \"${list(\"a\")}\"\n  foo {\n \"a.b\" = 1\n }\n}")), "main.tf:4"},
 		{"an unlabelled block", archiveOf(t, file("main.tf", "\nvariable {}\n")), "main.tf:2"},
 		{"an override that does not parse", archiveOf(t, main, file("x_override.tf", "}")), "x_override.tf:1"},
-		{"brackets without end", archiveOf(t, file("main.tf", "x = "+strings.Repeat("(", 3<<20))), "nested too deeply"},
-		{"JSON without end", archiveOf(t, file("main.tf.json", strings.Repeat("[", 3<<20))), "nested too deeply"},
-		{"signs without end", archiveOf(t, file("main.tf", "x = "+strings.Repeat("! ", 1<<20)+"true")), "nested too deeply"},
-		{"conditionals without end", archiveOf(t, file("main.tf", "x = "+strings.Repeat("true ? 1 : ", 1<<18)+"1")), "nested too deeply"},
-		{"a file of configuration too large", archiveOf(t, file("main.tf", strings.Repeat("#\n", 3<<20))), "main.tf has more than"},
+		{"a long path", archiveOf(t, main, file(strings.Repeat("a/", 600)+"x", "")), "more than 1024 bytes"},
+		{"a long name", archiveOf(t, main, file(strings.Repeat("a", 256), "")), "more than 255 bytes"},
+		{"a file of configuration too large", archiveOf(t, file("main.tf", strings.Repeat("#\n", 1<<20))), "main.tf has more than"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -449,13 +448,35 @@ func TestReadModuleRefuses(t *testing.T) {
 	}
 }
 
+// The parser is recursive, and nothing recovers from an exhausted stack; some of its work is quadratic.
+func TestReadModuleRefusesEndlessNesting(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{
+		"(", "[", "{a=", `["]",`, "[/*]*/", "[\n#]\n", "!", "- ", "-/**/", "true ? 1 : ", "1+", "1\n+", "f(", "[for a in ", `"${`, "${", `"%{if a}`, "<<A\n${", "a[b]", "[b]", "[b] ", ".c[b]", "[*]", "a.*.", "a==", "a&&",
+		"a {\n",
+	} {
+		for _, begin := range []string{"x = ", `x = "`} {
+			text := begin + strings.Repeat(pattern, 120_000/len(pattern))
+			_, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf", text))))
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("%s%s…: %v", begin, pattern, err)
+			}
+		}
+	}
+	for _, pattern := range []string{"[", `{"a":`, `["]",`, `[["\"]",`, `{"resource":[`} {
+		if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf.json", strings.Repeat(pattern, 120_000/len(pattern)))))); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("JSON %s…: %v", pattern, err)
+		}
+	}
+}
+
 // A bomb is given up when it has unpacked to the bound, and takes no memory.
 func TestReadModuleBomb(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
 	w := tar.NewWriter(compressed)
-	const size = 1<<30 + 1
+	const size = 512 << 20
 	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "zeros", Size: size}); err != nil {
 		t.Fatal(err)
 	}
@@ -510,9 +531,16 @@ provider "aws" {
   alias    = "by_region"
 }
 resource "a" "b" {
+  provider = aws.by_region[each.key]
   lifecycle {
     prevent_destroy = var.keep
   }
+}
+resource "a" "sensitive" {
+  sensitive = var.x
+}
+provider "b" {
+  version = local.y
 }
 ephemeral "c" "d" {}
 check "e" {}

@@ -29,7 +29,7 @@ var always = func() []rule {
 	}{
 		{false, ".git .hg/ .svn/ .bzr/ .terraform/ .terragrunt-cache/ larder-data/ .DS_Store"},
 		{true, "*.tfstate *.tfstate.*backup *.tfstate.lock.info terraform.tfstate.d/ tfplan *.tfplan tfplan.json *.tfplan.json *.tfvars *.tfvars.json"},
-		{true, ".terraformrc .tofurc terraform.rc tofu.rc *.tfrc *.tfrc.json .netrc _netrc .env .env.local .env.*.local crash.log crash.*.log id_rsa id_ecdsa id_ed25519"},
+		{true, ".terraformrc .tofurc terraform.rc tofu.rc *.tfrc *.tfrc.json .netrc _netrc .aws/ .env .env.* crash.log crash.*.log id_rsa id_dsa id_ecdsa id_ed25519"},
 	} {
 		for pattern := range strings.FieldsSeq(line.patterns) {
 			r, err := parseRule(pattern)

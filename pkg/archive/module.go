@@ -9,14 +9,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-	hcljson "github.com/hashicorp/hcl/v2/json"
-	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -33,10 +29,11 @@ type Module struct {
 	Files []File
 }
 
-// The bounds of configuration, of one file and of all, in bytes.
+// The bounds of configuration: of one file and of all in bytes, and of their number.
 const (
-	maxConfig  = 4 << 20
-	maxConfigs = 64 << 20
+	maxConfig      = 1 << 20
+	maxConfigs     = 64 << 20
+	maxConfigFiles = 10_000
 )
 
 // ReadModule reads a packed module to its end and verifies it: that it unpacks within its own folder, that a module is
@@ -74,7 +71,7 @@ func readModule(packed io.Reader) (Module, error) {
 		return Module{}, fmt.Errorf("%w module archive: %w", registry.ErrInvalid, err)
 	}
 	// One byte beyond the bound tells that it was passed. Headers and padding have room beside the files.
-	const most = maxSize + maxFiles*2048
+	most := maxSize + maxFiles*2048
 	content := digest{r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
 	m, configs, err := readTar(&content)
 	if err == nil {
@@ -155,56 +152,26 @@ var extensions = []string{".tf", ".tf.json", ".tofu", ".tofu.json"}
 
 // checkConfigs says whether there is a module at the root and all modules parse.
 func checkConfigs(files []File, configs map[string][]byte) error {
-	modules := make(map[string][]string) // folder to its configuration files
+	atRoot := false
 	for _, f := range files {
-		if isConfig(f.Path) {
-			dir := path.Dir(f.Path)
-			modules[dir] = append(modules[dir], f.Path)
+		atRoot = atRoot || isConfig(f.Path) && path.Dir(f.Path) == "."
+	}
+	if !atRoot {
+		return fmt.Errorf("%w module: there is no .tf or .tofu file at its root: publish the folder that holds them%s, and see that .terraformignore does not leave them out", registry.ErrInvalid, hint(files))
+	}
+	if len(configs) > maxConfigFiles {
+		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
+	}
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		// OpenTofu reads a .tofu file in place of the .tf file of the same name.
+		if _, hidden := configs[tofuTwin(name)]; hidden {
+			continue
 		}
-	}
-	if len(modules["."]) == 0 {
-		return fmt.Errorf("%w module: there is no .tf or .tofu file in its folder; publish the folder that holds them%s", registry.ErrInvalid, hint(files))
-	}
-	dirs := make([]string, 0, len(modules))
-	for dir := range modules {
-		dirs = append(dirs, dir)
-	}
-	slices.Sort(dirs)
-	for _, dir := range dirs {
-		parsed := tfconfig.NewModule(dir)
-		for _, p := range inUse(modules[dir]) {
-			if err := checkConfig(parsed, p, configs[p]); err != nil {
-				return err
-			}
+		if err := checkConfig(name, configs[name]); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// hint names a folder further down that does hold a module.
-func hint(files []File) string {
-	for _, f := range files {
-		if dir := path.Dir(f.Path); dir != "." && slices.ContainsFunc(extensions, func(e string) bool { return strings.HasSuffix(f.Path, e) }) {
-			return ", such as " + dir
-		}
-	}
-	return ""
-}
-
-// inUse leaves out what OpenTofu leaves out of one folder: a .tf file beside a .tofu file of the same name. Overrides
-// come last.
-func inUse(paths []string) []string {
-	var primary, override []string
-	for _, p := range paths {
-		switch {
-		case slices.Contains(paths, tofuTwin(p)):
-		case isOverride(path.Base(p)):
-			override = append(override, p)
-		default:
-			primary = append(primary, p)
-		}
-	}
-	return append(primary, override...)
 }
 
 // tofuTwin returns the name of the file that OpenTofu reads in place of a .tf or .tf.json file.
@@ -218,74 +185,12 @@ func tofuTwin(p string) string {
 	return ""
 }
 
-func isOverride(name string) bool {
-	for _, e := range extensions {
-		if base, ok := strings.CutSuffix(name, e); ok {
-			return base == "override" || strings.HasSuffix(base, "_override")
+// hint names a folder further down that does hold a module.
+func hint(files []File) string {
+	for _, f := range files {
+		if dir := path.Dir(f.Path); dir != "." && slices.ContainsFunc(extensions, func(e string) bool { return strings.HasSuffix(f.Path, e) }) {
+			return ", such as " + dir
 		}
 	}
-	return false
-}
-
-// checkConfig parses one file into a module. What depends on values, such as a module source that is a variable, is for
-// the client to judge; it knows more than this reader.
-func checkConfig(into *tfconfig.Module, name string, source []byte) error {
-	var (
-		file  *hcl.File
-		diags hcl.Diagnostics
-	)
-	if tooDeep(source) {
-		return fmt.Errorf("%w module: %s is nested too deeply", registry.ErrInvalid, name)
-	}
-	if strings.HasSuffix(name, ".json") {
-		file, diags = hcljson.Parse(source, name)
-	} else {
-		file, diags = hclsyntax.ParseConfig(source, name, hcl.InitialPos)
-	}
-	if file != nil && !diags.HasErrors() {
-		diags = tfconfig.LoadModuleFromFile(file, into)
-	}
-	for _, d := range diags {
-		if d.Severity == hcl.DiagError && d.Expression == nil {
-			return invalidConfig(name, d)
-		}
-	}
-	return nil
-}
-
-// tooDeep says whether a configuration file is nested so deeply that parsing it, which is recursive, might exhaust the
-// stack, from which no program recovers. It counts brackets, chains of conditionals and of signs, wherever they stand;
-// what people write is far from the bounds.
-func tooDeep(source []byte) bool {
-	const brackets, conditionals, signs = 1000, 20_000, 1000
-	depth, questions, run := 0, 0, 0
-	for _, c := range source {
-		switch c {
-		case '(', '[', '{':
-			depth++
-		case ')', ']', '}':
-			depth = max(depth-1, 0)
-		case '?':
-			questions++
-		}
-		switch c {
-		case '!', '-':
-			run++
-		case ' ', '\t', '\r', '\n':
-		default:
-			run = 0
-		}
-		if depth > brackets || questions > conditionals || run > signs {
-			return true
-		}
-	}
-	return false
-}
-
-func invalidConfig(name string, d *hcl.Diagnostic) error {
-	where := name
-	if d.Subject != nil {
-		where = fmt.Sprintf("%s:%d", name, d.Subject.Start.Line)
-	}
-	return fmt.Errorf("%w module: %s: %s: %s", registry.ErrInvalid, where, d.Summary, d.Detail)
+	return ""
 }

@@ -145,6 +145,10 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 	if err != nil {
 		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
+	if dir != "." && isRegistry(entries) {
+		p.leftOut = append(p.leftOut, LeftOut{dir + "/", "is a registry's data"})
+		return nil
+	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -169,7 +173,7 @@ func (p *packer) followLink(ctx context.Context, name, link string, within []fs.
 	// The root refuses what leads out of it, and what is absolute.
 	info, err := p.root.Stat(link)
 	if err != nil {
-		return fmt.Errorf("%w module: the symbolic link %s does not lead to something within the module: %w", registry.ErrInvalid, name, err)
+		return fmt.Errorf("%w module: the symbolic link %s does not lead to something within the module: copy that in, or leave out the link in .terraformignore", registry.ErrInvalid, name)
 	}
 	target, err := filepath.EvalSymlinks(filepath.Join(p.dir, link))
 	if err != nil {
@@ -211,12 +215,12 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 		return err
 	}
 	if !slices.ContainsFunc(p.asked, func(r rule) bool { return r.matches(name, false) }) {
-		plan, err := p.isPlan(real)
+		secret, err := p.holdsSecret(real)
 		if err != nil {
 			return err
 		}
-		if plan {
-			p.leftOut = append(p.leftOut, LeftOut{name, "is a saved plan"})
+		if secret != "" {
+			p.leftOut = append(p.leftOut, LeftOut{name, secret})
 			return nil
 		}
 	}
@@ -248,19 +252,39 @@ func (p *packer) describe(name, real string) (File, error) {
 	return File{Path: name, Size: info.Size(), Executable: info.Mode()&0o111 != 0}, nil
 }
 
-// isPlan recognises a saved plan by what it is, since it may have any name: a zip whose first file is tfplan.
-func (p *packer) isPlan(name string) (bool, error) {
+// isRegistry recognises the data of a local registry, whatever its folder is called; its keys are secret.
+func isRegistry(entries []fs.DirEntry) bool {
+	found := 0
+	for _, e := range entries {
+		if e.Name() == "larder.db" || e.Name() == "url.key" {
+			found++
+		}
+	}
+	return found == 2
+}
+
+// holdsSecret recognises, by what they are, files that may have any name: a saved plan, which is a zip whose first file is
+// tfplan, and a private key in PEM. It returns a reason to leave the file out, or nothing.
+func (p *packer) holdsSecret(name string) (string, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
-		return false, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return "", fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
 	defer f.Close()
-	head := make([]byte, 36)
+	head := make([]byte, 128)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return "", fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
-	return n == len(head) && bytes.HasPrefix(head, []byte("PK\x03\x04")) && string(head[30:]) == "tfplan", nil
+	head = head[:n]
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && len(head) > 36 && string(head[30:36]) == "tfplan" {
+		return "is a saved plan", nil
+	}
+	first, _, _ := bytes.Cut(bytes.TrimSpace(head), []byte("\n"))
+	if bytes.HasPrefix(first, []byte("-----BEGIN ")) && bytes.Contains(first, []byte("PRIVATE KEY")) {
+		return "is a private key", nil
+	}
+	return "", nil
 }
 
 // epoch is the time of everything in an archive.

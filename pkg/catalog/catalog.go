@@ -140,6 +140,15 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 			return nil, fmt.Errorf("module %s: %w", m, err)
 		}
 	}
+	for _, v := range versions {
+		if v == record.Version {
+			return nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+		}
+		// Clients take either where one is asked for, so that a second one would change what the first means.
+		if v.Same(record.Version) {
+			return nil, fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, record.Version, v)
+		}
+	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	rendered, err := modules.EncodeListing(versions)

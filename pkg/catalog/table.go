@@ -2,10 +2,9 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
-
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Table keeps items under a partition and a sort key. It is the least that DynamoDB and SQLite both do well.
@@ -20,7 +19,7 @@ type Table interface {
 	// a page at a time.
 	Query(context.Context, Query) (Page, error)
 	// Write makes all changes or none. It fails with registry.ErrConflict if one of them does not find the revision it
-	// expects, and with registry.ErrInvalid if CheckChanges does.
+	// expects, and with ErrBadWrite if CheckChanges does.
 	Write(context.Context, ...Change) error
 }
 
@@ -78,11 +77,13 @@ const (
 	maxWrite     = 4 << 20
 )
 
-// CheckChanges says whether a write is one that every backend can make. Backends call it first. Errors are
-// registry.ErrInvalid.
+// ErrBadWrite says that no table can make a write: it is too large, or nonsense. It is no fault of a user's.
+var ErrBadWrite = errors.New("bad write")
+
+// CheckChanges says whether a write is one that every backend can make. Backends call it first. Errors are ErrBadWrite.
 func CheckChanges(changes []Change) error {
 	if len(changes) == 0 || len(changes) > maxChanges {
-		return fmt.Errorf("%w write: it has %d changes, not 1 to %d", registry.ErrInvalid, len(changes), maxChanges)
+		return fmt.Errorf("%w: it has %d changes, not 1 to %d", ErrBadWrite, len(changes), maxChanges)
 	}
 	total := 0
 	seen := make(map[Key]bool, len(changes))
@@ -91,18 +92,18 @@ func CheckChanges(changes []Change) error {
 		total += size
 		switch {
 		case c.Partition == "" || len(c.Partition) > maxPartition || c.Sort == "" || len(c.Sort) > maxSort:
-			return fmt.Errorf("%w write: key %q: its parts have 1 to %d and 1 to %d bytes", registry.ErrInvalid, c.Key, maxPartition, maxSort)
+			return fmt.Errorf("%w: key %q: its parts have 1 to %d and 1 to %d bytes", ErrBadWrite, c.Key, maxPartition, maxSort)
 		case seen[c.Key]:
-			return fmt.Errorf("%w write: it changes %q twice", registry.ErrInvalid, c.Key)
+			return fmt.Errorf("%w: it changes %q twice", ErrBadWrite, c.Key)
 		case c.Revision < 0 || c.Delete && c.Revision == 0:
-			return fmt.Errorf("%w write: %q: revision %d cannot be expected", registry.ErrInvalid, c.Key, c.Revision)
+			return fmt.Errorf("%w: %q: revision %d cannot be expected", ErrBadWrite, c.Key, c.Revision)
 		case size > maxItem-1<<10: // room for the names of attributes
-			return fmt.Errorf("%w write: %q is too large: %d bytes", registry.ErrInvalid, c.Key, size)
+			return fmt.Errorf("%w: %q is too large: %d bytes", ErrBadWrite, c.Key, size)
 		}
 		seen[c.Key] = true
 	}
 	if total > maxWrite {
-		return fmt.Errorf("%w write: it is too large: %d bytes", registry.ErrInvalid, total)
+		return fmt.Errorf("%w: it is too large: %d bytes", ErrBadWrite, total)
 	}
 	return nil
 }

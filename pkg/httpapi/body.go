@@ -31,6 +31,7 @@ func WriteNoContent(w http.ResponseWriter, cacheControl string) {
 	h := w.Header()
 	h.Set("Content-Type", contentTypeJSON)
 	h.Set("Cache-Control", cacheControl)
+	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusNoContent)
 }
 

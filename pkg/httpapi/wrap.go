@@ -48,13 +48,8 @@ func Wrap(log *slog.Logger, next http.Handler) http.Handler {
 
 // plainPath says whether a decoded path is one that can name an endpoint.
 func plainPath(p string) bool {
-	if len(p) > maxPath || !strings.HasPrefix(p, "/") {
+	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !registry.IsPlain(p) {
 		return false
-	}
-	for _, c := range []byte(p) {
-		if !strings.ContainsRune("/._~+-", rune(c)) && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return false
-		}
 	}
 	clean := path.Clean(p)
 	return p == clean || p == clean+"/"
@@ -103,7 +98,8 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 	}
 	if l.err != nil {
 		attrs = append(attrs, slog.String("error", l.err.Error()))
-		if l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest {
+		// A client that goes away in the middle is no fault of the registry's.
+		if r.Context().Err() == nil && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
 			level = slog.LevelError
 		}
 	}

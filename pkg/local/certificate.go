@@ -30,21 +30,25 @@ const (
 func certificate(dir string, ip net.IP) (certificate tls.Certificate, caFile string, err error) {
 	caFile = filepath.Join(dir, caCertificateFile)
 	ca, caKey, err := loadCA(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
 		ca, caKey, err = makeCA(dir)
 	}
 	if err != nil {
-		return tls.Certificate{}, "", fmt.Errorf("certificate authority in %s: %w", dir, err)
+		return tls.Certificate{}, "", fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", dir, err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("server certificate: %w", err)
 	}
+	notAfter := time.Now().AddDate(1, 0, 0)
+	if notAfter.After(ca.NotAfter) {
+		notAfter = ca.NotAfter
+	}
 	template := &x509.Certificate{
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: "Larder on this machine"},
 		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().AddDate(1, 0, 0),
+		NotAfter:     notAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses:  []net.IP{ip},
@@ -63,7 +67,7 @@ func loadCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || time.Now().After(pair.Leaf.NotAfter) {
-		return nil, nil, errors.New("it has expired or is of another kind: remove the folder to have a new one made, and trust that")
+		return nil, nil, errors.New("it has expired or is of another kind")
 	}
 	return pair.Leaf, key, nil
 }
@@ -102,8 +106,8 @@ func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	err = errors.Join(
-		os.WriteFile(filepath.Join(temporary, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600),
-		os.WriteFile(filepath.Join(temporary, caCertificateFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		writeDurably(filepath.Join(temporary, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
+		writeDurably(filepath.Join(temporary, caCertificateFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 	)
 	if err != nil {
 		return nil, nil, err
@@ -114,6 +118,15 @@ func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		return nil, nil, errors.Join(err, renamed)
 	}
 	return ca, caKey, nil
+}
+
+func writeDurably(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // serial returns a certificate's serial number, unique by its 127 random bits.

@@ -1,7 +1,9 @@
 // Package local is the whole registry on one machine: the handlers of all functions in one HTTPS server, on the embedded
 // default of SQLite and a folder.
 //
-// Publishing to the same data works while it runs. It serves loopback addresses alone, since whoever reaches it may read
+// Publishing to the same data works while it runs. Requests so malformed that Go's server itself refuses them, such as
+// one with headers of more than 64 KiB, get its plain text and not JSON.
+// It serves loopback addresses alone, since whoever reaches it may read
 // everything.
 package local
 
@@ -66,12 +68,14 @@ func OpenExisting(ctx context.Context, dir string) (*Data, error) {
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
-// Handler serves the registry.
-func (d *Data) Handler(log *slog.Logger) http.Handler {
+// Handler serves the registry under a URL such as https://127.0.0.1:8443, which those of archives begin with.
+func (d *Data) Handler(baseURL string, log *slog.Logger) http.Handler {
+	store := *d.Objects
+	store.BaseURL = baseURL
 	return httpapi.Wrap(log, httpapi.Join(
 		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path})},
-		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(d.Catalog, d.Objects)},
-		httpapi.Service{Routes: disk.Routes(), Handler: d.Objects.Handler()},
+		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(d.Catalog, &store)},
+		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }
 
@@ -98,7 +102,7 @@ func (d *Data) Listen(ctx context.Context, address string, log *slog.Logger) (*S
 	// Clients take a name for a registry's host only if it has a dot, which no IPv6 address has.
 	ip := net.ParseIP(host)
 	if ip.To4() == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("%w address %q: the local registry has no access control and listens on loopback addresses alone, such as 127.0.0.1:8443", registry.ErrInvalid, address)
+		return nil, fmt.Errorf("%w address %q: the local registry has no access control and listens on IPv4 loopback addresses alone, such as 127.0.0.1:8443", registry.ErrInvalid, address)
 	}
 	certificate, caFile, err := certificate(filepath.Join(d.Dir, "tls"), ip)
 	if err != nil {
@@ -107,21 +111,28 @@ func (d *Data) Listen(ctx context.Context, address string, log *slog.Logger) (*S
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
+		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
 	}
 	s := &Server{Host: listener.Addr().String(), CAFile: caFile, listener: listener}
-	d.Objects.BaseURL = "https://" + s.Host
 	s.server = &http.Server{
-		Handler:                      d.Handler(log),
+		Handler:                      d.Handler("https://"+s.Host, log),
 		TLSConfig:                    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
 		ReadHeaderTimeout:            10 * time.Second,
 		ReadTimeout:                  time.Minute,
 		IdleTimeout:                  2 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelInfo), // clients that do not trust the authority show up here
 	}
 	return s, nil
+}
+
+// ended leaves out the error by which a server says that it was told to stop.
+func ended(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
 // Serve answers requests until its context ends, and then lets those under way finish for some seconds.
@@ -135,8 +146,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := s.server.Shutdown(patience); err != nil {
-		return errors.Join(s.server.Close())
+	err := s.server.Shutdown(patience)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.server.Close() // what is still under way is a download, which its client repeats
 	}
-	return nil
+	return errors.Join(err, ended(<-served))
 }

@@ -287,18 +287,23 @@ func TestCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := &x509.Certificate{SerialNumber: leaf.SerialNumber, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
-	der, err := x509.CreateCertificate(nil, forged, pair.Leaf, leaf.PublicKey, pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"example.com", "192.0.2.1"} {
-		if _, err := forged.Verify(x509.VerifyOptions{Roots: r.tls.RootCAs, DNSName: name}); err == nil {
-			t.Errorf("the authority can vouch for %s", name)
+	for name, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "example.com": false, "192.0.2.1": false, "::1": false} {
+		template := &x509.Certificate{SerialNumber: leaf.SerialNumber, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = []net.IP{ip}
+		} else {
+			template.DNSNames = []string{name}
+		}
+		der, err := x509.CreateCertificate(nil, template, pair.Leaf, leaf.PublicKey, pair.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := forged.Verify(x509.VerifyOptions{Roots: r.tls.RootCAs, DNSName: name}); want != (err == nil) {
+			t.Errorf("the authority vouches for %s: %v", name, err)
 		}
 	}
 }

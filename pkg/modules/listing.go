@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -22,6 +23,9 @@ type (
 		Version registry.Version `json:"version"`
 	}
 )
+
+// maxListing bounds a listing that is read, in bytes of JSON.
+const maxListing = 64 << 20
 
 // EncodeListing renders the versions response of a module, gzip-compressed: the bytes that are stored at publish and
 // handed over at each request.
@@ -47,8 +51,13 @@ func DecodeListing(data []byte) ([]registry.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a listing: %w", err)
 	}
+	// To the end, so that the checksum there counts.
+	text, err := io.ReadAll(io.LimitReader(compressed, maxListing))
+	if err != nil {
+		return nil, fmt.Errorf("reading a listing: %w", err)
+	}
 	var l listing
-	if err := json.NewDecoder(compressed).Decode(&l); err != nil {
+	if err := json.Unmarshal(text, &l); err != nil {
 		return nil, fmt.Errorf("reading a listing: %w", err)
 	}
 	if len(l.Modules) != 1 {

@@ -19,8 +19,10 @@ import (
 type Store interface {
 	// PutOnce stores an object whole or not at all. It refuses with registry.ErrExists where the key holds an object,
 	// and with registry.ErrInvalid where the bytes are not those of the digest and size, which the store itself
-	// verifies. When it returns nil the object is durable.
-	PutOnce(ctx context.Context, key string, body io.Reader, digest Digest) error
+	// verifies. When it returns nil or ErrExists the object is durable.
+	//
+	// It reads the body from where it stands, more than once where it must try again.
+	PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest Digest) error
 	// SignGet returns an absolute URL from which anyone can GET the object for a limited time. It does not look whether
 	// the object is there.
 	SignGet(ctx context.Context, key string) (string, error)
@@ -46,16 +48,23 @@ type Info struct {
 	Size int64
 }
 
-// CheckKey says whether a key is one that every backend can keep: a path that can lead nowhere else, of at most 1,024
-// bytes. Errors are registry.ErrInvalid.
+// maxKey leaves room for what comes before a key in a URL's path.
+const maxKey = 1000
+
+// CheckKey says whether a key is one that every backend can keep and hand out: a plain path that can lead nowhere else.
+// Errors are registry.ErrInvalid.
 func CheckKey(key string) error {
-	if !fs.ValidPath(key) || key == "." || len(key) > 1024 {
+	if !fs.ValidPath(key) || key == "." || len(key) > maxKey || !registry.IsPlain(key) {
 		return fmt.Errorf("%w object key %q", registry.ErrInvalid, key)
 	}
-	for _, c := range []byte(key) {
-		if c < ' ' || c == '\\' || c >= 0x7f {
-			return fmt.Errorf("%w object key %q", registry.ErrInvalid, key)
-		}
+	return nil
+}
+
+// Check says whether a digest is one that an object can have. Errors are registry.ErrInvalid.
+func (d Digest) Check() error {
+	sum, err := hex.DecodeString(d.SHA256)
+	if err != nil || len(sum) != sha256.Size || d.SHA256 != hex.EncodeToString(sum) || d.Size < 0 {
+		return fmt.Errorf("%w digest: sha256:%s, %d bytes", registry.ErrInvalid, d.SHA256, d.Size)
 	}
 	return nil
 }

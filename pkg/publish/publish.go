@@ -12,7 +12,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -29,7 +31,10 @@ type Catalog interface {
 
 // Objects is where archives are put.
 type Objects interface {
-	PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error
+	// PutOnce stores an object, or fails with registry.ErrExists where the key holds one.
+	PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error
+	// Stat describes an object, or fails with registry.ErrNotFound.
+	Stat(ctx context.Context, key string) (objects.Info, error)
 }
 
 // Progress is told what goes on.
@@ -91,14 +96,21 @@ func (e *DifferentContentError) Error() string {
 // Unwrap makes it a registry.ErrExists.
 func (e *DifferentContentError) Unwrap() error { return registry.ErrExists }
 
+// maxDescription bounds a description, in bytes.
+const maxDescription = 1000
+
 // Module publishes a module. Publishing the same content again changes nothing and succeeds; other content under the
 // same version fails with DifferentContentError, also in a dry run. What is wrong with the module is
 // registry.ErrInvalid.
 func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
+	if len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, unicode.IsControl) {
+		return Result{}, fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
+	}
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
 	if err != nil {
 		return Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
 	}
+	_ = os.Remove(packed.Name()) // so that nothing stays if this process is killed; Windows removes it below
 	defer func() {
 		_ = packed.Close()
 		_ = os.Remove(packed.Name())
@@ -112,7 +124,11 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 	if p.Catalog != nil {
 		stored, err := p.Catalog.ModuleVersion(ctx, m.Address, m.Version)
 		if err == nil {
-			return result.settle(m.Address, stored, true)
+			settled, err := result.settle(m.Address, stored, true)
+			if err == nil && !m.DryRun {
+				err = p.restore(ctx, m, packed, stored, result.Record.SHA256)
+			}
+			return settled, err
 		}
 		if !errors.Is(err, registry.ErrNotFound) {
 			return Result{}, err
@@ -120,6 +136,9 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 	}
 	if m.DryRun {
 		return result, nil
+	}
+	for _, l := range result.LeftOut {
+		p.step(fmt.Sprintf("leaving out %s, which %s", l.Path, l.Reason))
 	}
 	if err := p.upload(ctx, m, packed, result.Record); err != nil {
 		return Result{}, err
@@ -174,12 +193,25 @@ func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File
 	}, nil
 }
 
+// restore puts an archive back that is missing from the store, if this one, of a sum, is that archive byte for byte.
+func (p *Publisher) restore(ctx context.Context, m Module, packed *os.File, record registry.ModuleVersion, sha256 string) error {
+	_, err := p.Objects.Stat(ctx, record.Object)
+	if !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	if sha256 != record.SHA256 {
+		return fmt.Errorf("the archive %s is missing from the store, and cannot be made again here: the same files were compressed by another release then", record.Object)
+	}
+	p.step("restoring the archive, which is missing from the store")
+	return p.upload(ctx, m, packed, record)
+}
+
 // upload puts an archive where its record says. Keys name their content, so an object that is there is the right one.
 func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, record registry.ModuleVersion) error {
 	if _, err := packed.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("uploading: %w", err)
 	}
-	body := io.Reader(packed)
+	body := io.ReadSeeker(packed)
 	if p.Progress != nil {
 		body = &counted{packed, p.Progress.Upload(fmt.Sprintf("%s %s", m.Address, m.Version), record.Size)}
 	}
@@ -196,13 +228,14 @@ func (p *Publisher) step(what string) {
 	}
 }
 
+// counted tells how much was read of a file.
 type counted struct {
-	io.Reader
+	io.ReadSeeker
 	sent func(int)
 }
 
 func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
+	n, err := c.ReadSeeker.Read(b)
 	c.sent(n)
 	return n, err
 }

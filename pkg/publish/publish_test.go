@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -153,16 +154,70 @@ func TestOtherCompression(t *testing.T) {
 	}
 	m.DryRun = false
 	older := dry.Record
-	older.SHA256, older.Object = strings.Repeat("0", 64), "modules/acme/vpc/aws/1.0.0/older.tar.gz"
+	older.SHA256, older.Object = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "modules/acme/vpc/aws/1.0.0/older.tar.gz"
 	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.publisher().Module(t.Context(), m); err == nil {
+		t.Error("the archive is missing and cannot be restored, and that is no error")
+	}
+	if err := b.store.PutOnce(t.Context(), older.Object, strings.NewReader(""), objects.Digest{SHA256: older.SHA256}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.publisher().Module(t.Context(), m)
 	if err != nil || !got.Unchanged || got.Record.Object != older.Object {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := b.objects(t); n != 0 {
+	if n := b.objects(t); n != 1 {
 		t.Errorf("%d objects were stored", n)
+	}
+}
+
+// An archive that somebody removed comes back when the same is published again.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	p := b.publisher()
+	m := module(t, "1.0.0", "a")
+	first, err := p.Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	emptied := embedded(t)
+	p.Objects = emptied.store
+	again, err := p.Module(t.Context(), m)
+	if err != nil || !again.Unchanged {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if info, err := emptied.store.Stat(t.Context(), first.Record.Object); err != nil || info.Size != first.Record.Size {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// Two versions that differ in build metadata alone are one to clients.
+func TestBuildMetadata(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	for version, want := range map[string]error{"1.0.0+a": nil, "2.0.0": nil} {
+		if _, err := b.publisher().Module(t.Context(), module(t, version, "a")); !errors.Is(err, want) {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+	for _, version := range []string{"1.0.0", "1.0.0+b", "2.0.0+a"} {
+		if _, err := b.publisher().Module(t.Context(), module(t, version, "a")); !errors.Is(err, registry.ErrExists) {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"two\nlines", "\x1b[31mred", strings.Repeat("x", 1001)} {
+		m := module(t, "1.0.0", "a")
+		m.Description = bad
+		if _, err := embedded(t).publisher().Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 
@@ -186,10 +241,12 @@ type faultyStore struct {
 	when string
 }
 
-func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error {
+func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
 	switch s.when {
 	case "half-way":
-		return s.Store.PutOnce(ctx, key, io.MultiReader(io.LimitReader(body, digest.Size/2), broken{}), digest)
+		if err := s.Store.PutOnce(ctx, key, storetest.Broken(body, digest.Size/2), digest); err == nil {
+			return nil
+		}
 	case "after":
 		if err := s.Store.PutOnce(ctx, key, body, digest); err != nil {
 			return err
@@ -197,10 +254,6 @@ func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.Reader, d
 	}
 	return tabletest.ErrFault
 }
-
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, tabletest.ErrFault }
 
 // Whichever step fails, nothing is visible, or the whole version is; and publishing again completes it.
 func TestFailsAtEachStep(t *testing.T) {

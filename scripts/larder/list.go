@@ -50,6 +50,8 @@ func (c *cli) listModules(cmd *cobra.Command, data *local.Data, namespace string
 		found = append(found, m)
 	}
 	switch {
+	case len(found) == 0 && namespace != "":
+		return fmt.Errorf("modules in namespace %q: %w", namespace, registry.ErrNotFound)
 	case c.json:
 		return c.printJSON(struct {
 			Modules []registry.ModuleSummary `json:"modules"`

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -53,14 +54,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	code := exitCode(err)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = errors.New("interrupted: nothing is half done, and running it again is safe")
+	}
 	fmt.Fprintf(stderr, "larder: %v\n", err)
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "Run the command with --help to see how it is used.")
+		fmt.Fprintf(stderr, "Usage: %s\nMore with --help.\n", cmd.UseLine())
 	}
 	if c.json {
 		_ = c.printJSON(struct {
@@ -107,6 +111,7 @@ Exit codes:
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0
   larder list`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usage(cobra.NoArgs),
@@ -117,6 +122,14 @@ Exit codes:
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
 	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand())
 	return root
+}
+
+// version is what the module was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // usage marks what check finds as a mistake in the command line.

@@ -58,8 +58,16 @@ func (s *steps) Upload(name string, size int64) func(int) {
 
 // stop ends the display, so that what is printed next stands below it.
 func (s *steps) stop() {
-	if s.bars != nil {
+	if s.bars == nil {
+		return
+	}
+	for {
+		// A Stop that comes before the display has begun is lost.
 		s.bars.Stop()
-		<-s.done
+		select {
+		case <-s.done:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }

@@ -32,9 +32,10 @@ func (c *cli) publishModuleCommand() *cobra.Command {
 		Short: "Publish the module in a folder",
 		Long: `Publish the module in a folder, as one version that does not change any more.
 
-The folder is packed as it is, without what .terraformignore names, without .git and .terraform, and without state, plans
-and variable files, which may hold secrets; --include takes some of these in. The module and those below modules/ must
-parse. A leading v of the version is taken off.
+The folder is packed as it is, without what .terraformignore names, without .git and .terraform, and without what may hold
+secrets: state, saved plans, *.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash logs, private
+keys and registries' data. --include takes some of these in. The module and those below modules/ must parse; what depends
+on values is not checked. A leading v of the version is taken off.
 
 Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
 code 4. A publish that was interrupted has left nothing visible: run it again.`,
@@ -53,8 +54,7 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 			if m.Pack.Skip, err = dataDir(c.store); err != nil {
 				return err
 			}
-			progress := newProgress(c)
-			publisher := publish.Publisher{By: whoami(), Progress: progress}
+			publisher := publish.Publisher{By: whoami()}
 			open := c.openData
 			if m.DryRun {
 				open = c.openExistingData
@@ -67,6 +67,8 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 			case !m.DryRun || !errors.Is(err, registry.ErrNotFound):
 				return err
 			}
+			progress := newProgress(c)
+			publisher.Progress = progress
 			result, err := publisher.Module(cmd.Context(), m)
 			progress.stop()
 			if err != nil {
@@ -77,7 +79,7 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 	}
 	c.storeFlag(cmd)
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "pack and check, show what would be published, and end")
-	cmd.Flags().StringVar(&m.Description, "description", "", "one line that `larder list` shows")
+	cmd.Flags().StringVar(&m.Description, "description", "", "one line that larder list shows")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
 	return cmd
 }
@@ -108,21 +110,23 @@ func (c *cli) reportModule(m publish.Module, result publish.Result) error {
 			LeftOut []archive.LeftOut `json:"left_out"`
 		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...)})
 	}
-	for _, f := range result.LeftOut {
-		c.printf("Left out: %s %s; --include takes it in\n", f.Path, f.Reason)
+	if m.DryRun {
+		for _, f := range result.Files {
+			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
+		}
+		for _, f := range result.LeftOut {
+			c.printf("    left out  %s, which %s; --include takes it in\n", f.Path, f.Reason)
+		}
 	}
 	files := english.Plural(len(result.Files), "file", "files")
 	size := humanize.IBytes(uint64(result.Record.Size))
 	switch status {
 	case "dry run":
-		for _, f := range result.Files {
-			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
-		}
 		c.printf("Would publish %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
 	case "unchanged":
 		c.printf("Unchanged: %s %s is published already with this content, since %s\n", m.Address, m.Version, result.Record.PublishedAt.Format("2006-01-02 15:04 MST"))
 	default:
-		c.printf("Published %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
+		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, c.store, files, size)
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +28,7 @@ the same data works while the registry runs. Ctrl-C ends it.`,
   larder serve --data ./larder-data --listen 127.0.0.1:8443`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			data = strings.TrimPrefix(data, "dir:")
 			if data == "" {
 				if data, err = dataDir(c.store); err != nil {
 					return err
@@ -54,7 +57,7 @@ the same data works while the registry runs. Ctrl-C ends it.`,
 	}
 	c.storeFlag(cmd)
 	_ = cmd.Flags().MarkHidden("store") // the environment's LARDER_STORE counts here too
-	cmd.Flags().StringVar(&data, "data", "", "folder of the registry's data (default "+defaultData+")")
+	cmd.Flags().StringVar(&data, "data", "", "folder of the registry's data (default that of "+storeFromEnv+", or "+defaultData+")")
 	cmd.Flags().StringVar(&address, "listen", defaultAddress, "loopback address and port to listen on; port 0 picks a free one")
 	return cmd
 }
@@ -73,21 +76,43 @@ func (c *cli) announce(server *local.Server, data string) error {
 			Data   string `json:"data"`
 		}{"https://" + server.Host, server.Host, ca, data})
 	}
+	dir, err := filepath.Abs(data)
+	if err != nil {
+		return err
+	}
 	c.printf(`Larder serves %s at https://%s (process %d; Ctrl-C ends it)
 
-Clients on Linux trust it once this is set in their shell:
+Clients on Linux trust it once this is set for them:
 
   export SSL_CERT_FILE=%s
 
 Publish a module from another shell, and use it:
 
-  larder publish module ./vpc acme/vpc/aws 1.0.0 --store dir:%s
+  %s publish module DIR acme/hello/null 1.0.0 --store %s
 
-  module "vpc" {
-    source  = "%s/acme/vpc/aws"
+  module "hello" {
+    source  = "%s/acme/hello/null"
     version = "1.0.0"
   }
 
-`, data, server.Host, os.Getpid(), ca, data, server.Host)
+`, dir, server.Host, os.Getpid(), quoted(ca), invocation(), quoted("dir:"+dir), server.Host)
 	return nil
+}
+
+// quoted returns a word as a shell takes it.
+func quoted(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._-:", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}
+
+// invocation returns how this command line was called.
+func invocation() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./scripts/larder"
+	}
+	return "larder"
 }

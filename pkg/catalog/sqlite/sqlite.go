@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver: SQLite without a C compiler, so that `go run` is all it takes
+	"modernc.org/sqlite" // SQLite without a C compiler, so that `go run` is all it takes
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -40,6 +42,14 @@ CREATE TABLE IF NOT EXISTS items (
 // Open opens the file at path, which it makes if there is none. The folder must exist.
 func Open(ctx context.Context, path string) (*Table, error) {
 	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the catalogue: %w", err)
+	}
+	// SQLite would make it for everyone to read; the files beside it take its mode.
+	f, err := os.OpenFile(abs, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the catalogue: %w", err)
 	}
@@ -72,7 +82,19 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return catalog.Item{}, fmt.Errorf("item %s %s: %w", k.Partition, k.Sort, registry.ErrNotFound)
 	}
-	return item, err
+	return item, translate(err)
+}
+
+// translate says that a file which another process holds for too long is unavailable.
+func translate(err error) error {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) {
+		switch failed.Code() & 0xff { // what is above it says more
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
+		}
+	}
+	return err
 }
 
 // Query implements catalog.Table.
@@ -86,7 +108,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		WHERE pk = ? AND sk >= ? AND sk > ? AND substr(CAST(sk AS BLOB), 1, ?) = CAST(? AS BLOB)`+live+` ORDER BY sk LIMIT ?`,
 		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
 	if err != nil {
-		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, err)
+		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
 	}
 	defer rows.Close()
 	var page catalog.Page
@@ -102,7 +124,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		page.Items = append(page.Items, item)
 	}
 	if err := rows.Err(); err != nil {
-		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, err)
+		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
 	}
 	return page, nil
 }
@@ -126,16 +148,16 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	}
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("beginning a write: %w", err)
+		return fmt.Errorf("beginning a write: %w", translate(err))
 	}
 	now := t.now().Unix()
 	for _, c := range changes {
 		if err := apply(ctx, tx, c, now); err != nil {
-			return errors.Join(err, tx.Rollback())
+			return errors.Join(translate(err), tx.Rollback())
 		}
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("committing a write: %w", err)
+		return fmt.Errorf("committing a write: %w", translate(err))
 	}
 	return nil
 }

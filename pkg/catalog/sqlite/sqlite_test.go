@@ -1,12 +1,15 @@
 package sqlite_test
 
 import (
+	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 func open(t *testing.T, path string) *sqlite.Table {
@@ -41,6 +44,27 @@ func TestOddPath(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "a b?mode=memory#x%20.db")); len(files) != 1 {
 		t.Errorf("the file is not where it should be")
+	}
+}
+
+// A file that another process holds for too long is unavailable, which is worth another try.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for ten seconds")
+	}
+	path := filepath.Join(t.TempDir(), "larder.db")
+	table := open(t, path)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}}); !errors.Is(err, registry.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }
 

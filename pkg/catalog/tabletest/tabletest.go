@@ -207,8 +207,8 @@ func badWrites(t *testing.T, table catalog.Table) {
 		"deleting revision 0":  {{Key: key("p", "s"), Delete: true}},
 		"one bad among others": {newItem("p", "good", "x"), newItem("p", "", "x")},
 	} {
-		if err := table.Write(t.Context(), changes...); !errors.Is(err, registry.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		if err := table.Write(t.Context(), changes...); !errors.Is(err, catalog.ErrBadWrite) {
+			t.Errorf("%s: %v, want ErrBadWrite", name, err)
 		}
 	}
 	if got := sorts(t, table, catalog.Query{Partition: "p"}); len(got) != 0 {

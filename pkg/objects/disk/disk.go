@@ -123,13 +123,14 @@ func (s *Store) now() time.Time {
 }
 
 // PutOnce implements objects.Store.
-func (s *Store) PutOnce(ctx context.Context, key string, body io.Reader, digest objects.Digest) error {
-	if err := objects.CheckKey(key); err != nil {
+func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if err := errors.Join(objects.CheckKey(key), digest.Check()); err != nil {
 		return err
 	}
 	name := path.Join(stored, key)
 	if _, err := s.root.Lstat(name); err == nil {
-		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
+		// Whoever stored it may have been killed before it was durable.
+		return errors.Join(fmt.Errorf("object %s: %w", key, registry.ErrExists), s.syncDirs(name))
 	}
 	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("object %s: %w", key, err)
@@ -152,13 +153,16 @@ func (s *Store) place(body io.Reader, digest objects.Digest, name string) (err e
 	if err := errors.Join(objects.Copy(f, body, digest), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	if err := s.root.Link(temporary, name); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%s: %w", name, registry.ErrExists)
-		}
+	if err := s.root.Link(temporary, name); errors.Is(err, fs.ErrExist) {
+		return errors.Join(fmt.Errorf("%s: %w", name, registry.ErrExists), s.syncDirs(name))
+	} else if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	// The name, and those of folders made for it, must outlive a power cut as the bytes do.
+	return s.syncDirs(name)
+}
+
+// syncDirs makes a file's name, and those of the folders that it is in, outlive a power cut as its bytes do.
+func (s *Store) syncDirs(name string) error {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		if err := s.syncDir(dir); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
@@ -299,16 +303,16 @@ func (s *Store) SignGet(_ context.Context, key string) (string, error) {
 		lifetime = time.Hour
 	}
 	expires := strconv.FormatInt(s.now().Add(lifetime).Unix(), 10)
-	query := url.Values{"expires": {expires}, "signature": {hex.EncodeToString(s.sign(key, expires))}}
+	query := url.Values{"expires": {expires}, "signature": {s.sign(key, expires)}}
 	u := url.URL{Path: Path + key, RawQuery: query.Encode()}
 	return s.BaseURL + u.String(), nil
 }
 
-func (s *Store) sign(key, expires string) []byte {
+func (s *Store) sign(key, expires string) string {
 	mac := hmac.New(sha256.New, s.key)
 	// No part can hold a line break, so that no two requests have one text.
 	_, _ = io.WriteString(mac, "larder object v1\nGET\n"+key+"\n"+expires+"\n")
-	return mac.Sum(nil)
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // Routes are those of Handler.
@@ -337,8 +341,30 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) error {
 	h.Set("X-Content-Type-Options", "nosniff")
 	// The key names the content.
 	h.Set("ETag", `"`+path.Base(key)+`"`)
-	http.ServeContent(w, r, "", info.ModTime(), f)
+	http.ServeContent(&jsonErrors{ResponseWriter: w}, r, "", info.ModTime(), f)
 	return nil
+}
+
+// jsonErrors gives what http.ServeContent says of a range or a condition the form of all errors.
+type jsonErrors struct {
+	http.ResponseWriter
+	failed bool
+}
+
+func (j *jsonErrors) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		j.ResponseWriter.WriteHeader(status)
+		return
+	}
+	j.failed = true
+	httpapi.WriteJSON(j.ResponseWriter, status, httpapi.NoStore, map[string][]string{"errors": {strings.ToLower(http.StatusText(status))}})
+}
+
+func (j *jsonErrors) Write(b []byte) (int, error) {
+	if j.failed {
+		return len(b), nil
+	}
+	return j.ResponseWriter.Write(b)
 }
 
 // contentType is never with a Content-Encoding: Go's clients would unpack an archive on the way.
@@ -357,8 +383,7 @@ func (s *Store) verify(key, rawQuery string) error {
 		return fmt.Errorf("%w: the query is not that of a signed URL", registry.ErrForbidden)
 	}
 	expires := query.Get("expires")
-	signature, err := hex.DecodeString(query.Get("signature"))
-	if err != nil || !hmac.Equal(signature, s.sign(key, expires)) {
+	if !hmac.Equal([]byte(query.Get("signature")), []byte(s.sign(key, expires))) {
 		return fmt.Errorf("%w: the signature does not match", registry.ErrForbidden)
 	}
 	until, err := strconv.ParseInt(expires, 10, 64)

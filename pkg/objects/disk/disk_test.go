@@ -1,10 +1,12 @@
 package disk_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,6 +85,62 @@ func TestNoWayOut(t *testing.T) {
 	}
 	if err := s.PutOnce(t.Context(), "link/new", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}); err == nil {
 		t.Error("PutOnce follows a link out of the store")
+	}
+}
+
+// A signed URL holds for an hour where nothing else is said: one init of a client, and tools that cache for half an hour.
+func TestLifetime(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	s.BaseURL = server.URL
+	if err := s.PutOnce(t.Context(), "k", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}); err != nil {
+		t.Fatal(err)
+	}
+	signed := time.Now()
+	var now atomic.Pointer[time.Time]
+	now.Store(&signed)
+	s.Now = func() time.Time { return *now.Load() }
+	u, err := s.SignGet(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after, want := range map[time.Duration]int{0: 200, time.Hour - 2*time.Second: 200, time.Hour: 403} {
+		later := signed.Add(after)
+		now.Store(&later)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != want {
+			t.Errorf("after %s: %s, want %d", after, response.Status, want)
+		}
+	}
+}
+
+// What cannot be had of an object is told as all errors are.
+func TestBadRange(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	s.BaseURL = "https://127.0.0.1:8443"
+	if err := s.PutOnce(t.Context(), "k", strings.NewReader("a"), objects.Digest{SHA256: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb", Size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	u, err := s.SignGet(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, want := range map[string]int{"Range: bytes=9-": 416, "If-Match: \"x\"": 412} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != want || !strings.HasPrefix(w.Body.String(), `{"errors":["`) || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %s %v", header, w.Code, w.Body, w.Header())
+		}
 	}
 }
 

@@ -137,8 +137,7 @@ func wrongBytes(t *testing.T, s Backend) {
 }
 
 func interrupted(t *testing.T, s Backend) {
-	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("the line went dead")))
-	if err := s.PutOnce(t.Context(), key, broken, digest("half and half")); err == nil {
+	if err := s.PutOnce(t.Context(), key, Broken(strings.NewReader("half and half"), 4), digest("half and half")); err == nil {
 		t.Error("PutOnce of a body that breaks off succeeds")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,6 +149,16 @@ func interrupted(t *testing.T, s Backend) {
 		t.Errorf("stored: %q", found)
 	}
 	put(t, s, key, "content")
+}
+
+// Broken is a body that can be read up to a number of bytes, and then fails.
+func Broken(body io.ReadSeeker, after int64) io.ReadSeeker {
+	return &broken{body, io.MultiReader(io.LimitReader(body, after), iotest.ErrReader(errors.New("the line went dead")))}
+}
+
+type broken struct {
+	io.Seeker
+	io.Reader
 }
 
 func badKeys(t *testing.T, s Backend) {
@@ -319,6 +328,12 @@ func alteredURL(t *testing.T, s Backend) {
 					last = '2'
 				}
 				return v[:len(v)-1] + string(last)
+			},
+			func(v string) string {
+				if upper := strings.ToUpper(v); upper != v {
+					return upper
+				}
+				return v + "A"
 			},
 		} {
 			u, q := *signed, signed.Query()

@@ -1,0 +1,242 @@
+// Package dynamodb is catalog.Table on one DynamoDB table with the string keys pk and sk.
+//
+// Reads are strongly consistent, and a write is one TransactWriteItems with a condition on each item. JSON is stored as
+// text, so that it can be read in the console; anything else is stored as binary.
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// The attributes of an item. TTL is on expires.
+const (
+	attrPartition = "pk"
+	attrSort      = "sk"
+	attrRevision  = "revision"
+	attrData      = "data"
+	attrExpires   = "expires"
+)
+
+// TTLAttribute is the one by which the table removes expired items.
+const TTLAttribute = attrExpires
+
+// Table is a catalog.Table in DynamoDB.
+type Table struct {
+	client *dynamodb.Client
+	name   string
+	now    func() time.Time
+}
+
+var _ catalog.Table = (*Table)(nil)
+
+// New returns the table of a name.
+func New(config aws.Config, name string) *Table {
+	return &Table{client: dynamodb.NewFromConfig(config), name: name, now: time.Now}
+}
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+func primaryKey(k catalog.Key) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{attrPartition: text(k.Partition), attrSort: text(k.Sort)}
+}
+
+// Get implements catalog.Table.
+func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	out, err := t.client.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: &t.name, Key: primaryKey(k), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return catalog.Item{}, fmt.Errorf("reading %s %s: %w", k.Partition, k.Sort, translate(err))
+	}
+	if out.Item != nil {
+		item, err := decode(out.Item)
+		if err != nil || !t.expired(item) {
+			return item, err
+		}
+	}
+	return catalog.Item{}, fmt.Errorf("item %s %s: %w", k.Partition, k.Sort, registry.ErrNotFound)
+}
+
+// expired says whether an item is absent although the table has not removed it yet, which may take days.
+func (t *Table) expired(item catalog.Item) bool {
+	return !item.Expires.IsZero() && item.Expires.Unix() <= t.now().Unix()
+}
+
+// Query implements catalog.Table.
+func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	in := &dynamodb.QueryInput{
+		TableName:                 &t.name,
+		ConsistentRead:            aws.Bool(true),
+		KeyConditionExpression:    aws.String("#pk = :pk"),
+		ExpressionAttributeNames:  map[string]string{"#pk": attrPartition},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": text(q.Partition)},
+	}
+	if q.Prefix != "" { // an empty one is not allowed here
+		in.KeyConditionExpression = aws.String("#pk = :pk AND begins_with(#sk, :sk)")
+		in.ExpressionAttributeNames["#sk"] = attrSort
+		in.ExpressionAttributeValues[":sk"] = text(q.Prefix)
+	}
+	if q.After != "" {
+		in.ExclusiveStartKey = primaryKey(catalog.Key{Partition: q.Partition, Sort: q.After})
+	}
+	if q.Limit > 0 {
+		in.Limit = aws.Int32(int32(min(q.Limit, 1000)))
+	}
+	out, err := t.client.Query(ctx, in)
+	if err != nil {
+		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
+	}
+	var page catalog.Page
+	for _, attributes := range out.Items {
+		item, err := decode(attributes)
+		if err != nil {
+			return catalog.Page{}, err
+		}
+		if !t.expired(item) {
+			page.Items = append(page.Items, item)
+		}
+	}
+	if last, ok := out.LastEvaluatedKey[attrSort].(*types.AttributeValueMemberS); ok {
+		page.Next = last.Value
+	}
+	return page, nil
+}
+
+// decode reads an item. One that Write has not written is an error.
+func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
+	var item catalog.Item
+	pk, okPK := attributes[attrPartition].(*types.AttributeValueMemberS)
+	sk, okSK := attributes[attrSort].(*types.AttributeValueMemberS)
+	revision, okRevision := attributes[attrRevision].(*types.AttributeValueMemberN)
+	if !okPK || !okSK || !okRevision {
+		return item, errors.New("decoding an item: its key or revision is missing")
+	}
+	item.Key = catalog.Key{Partition: pk.Value, Sort: sk.Value}
+	var err error
+	if item.Revision, err = strconv.ParseInt(revision.Value, 10, 64); err != nil {
+		return catalog.Item{}, fmt.Errorf("decoding item %s %s: %w", pk.Value, sk.Value, err)
+	}
+	switch data := attributes[attrData].(type) {
+	case *types.AttributeValueMemberS:
+		item.Data = []byte(data.Value)
+	case *types.AttributeValueMemberB:
+		item.Data = data.Value
+	default:
+		return catalog.Item{}, fmt.Errorf("decoding item %s %s: it has no data", pk.Value, sk.Value)
+	}
+	if expires, ok := attributes[attrExpires].(*types.AttributeValueMemberN); ok {
+		seconds, err := strconv.ParseInt(expires.Value, 10, 64)
+		if err != nil {
+			return catalog.Item{}, fmt.Errorf("decoding item %s %s: %w", pk.Value, sk.Value, err)
+		}
+		item.Expires = time.Unix(seconds, 0).UTC()
+	}
+	return item, nil
+}
+
+// Write implements catalog.Table.
+func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
+	if err := catalog.CheckChanges(changes); err != nil {
+		return err
+	}
+	items := make([]types.TransactWriteItem, len(changes))
+	for i, c := range changes {
+		items[i] = t.item(c)
+	}
+	// The SDK adds a token, by which a repeated request is the same write.
+	if _, err := t.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
+		return fmt.Errorf("writing %s %s and %d more: %w", changes[0].Partition, changes[0].Sort, len(changes)-1, translate(err))
+	}
+	return nil
+}
+
+func (t *Table) item(c catalog.Change) types.TransactWriteItem {
+	condition, names, values := t.condition(c)
+	if c.Delete {
+		return types.TransactWriteItem{Delete: &types.Delete{
+			TableName: &t.name, Key: primaryKey(c.Key),
+			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+		}}
+	}
+	item := primaryKey(c.Key)
+	item[attrRevision] = number(c.Revision + 1)
+	if utf8.Valid(c.Data) {
+		item[attrData] = text(string(c.Data))
+	} else {
+		item[attrData] = &types.AttributeValueMemberB{Value: c.Data}
+	}
+	if !c.Expires.IsZero() {
+		item[attrExpires] = number(c.Expires.Unix())
+	}
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: &t.name, Item: item,
+		ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+	}}
+}
+
+// condition holds where the item is as the change expects it; an expired one is absent.
+func (t *Table) condition(c catalog.Change) (string, map[string]string, map[string]types.AttributeValue) {
+	now := number(t.now().Unix())
+	if c.Revision == 0 {
+		return "attribute_not_exists(#pk) OR #expires <= :now",
+			map[string]string{"#pk": attrPartition, "#expires": attrExpires},
+			map[string]types.AttributeValue{":now": now}
+	}
+	return "#revision = :revision AND (attribute_not_exists(#expires) OR #expires > :now)",
+		map[string]string{"#revision": attrRevision, "#expires": attrExpires},
+		map[string]types.AttributeValue{":revision": number(c.Revision), ":now": now}
+}
+
+// translate gives an error the sentinel on which a caller can act.
+func translate(err error) error {
+	var (
+		cancelled   *types.TransactionCanceledException
+		conflict    *types.TransactionConflictException
+		underWay    *types.TransactionInProgressException
+		throughput  *types.ProvisionedThroughputExceededException
+		requests    *types.RequestLimitExceeded
+		throttled   *types.ThrottlingException
+		response    *awshttp.ResponseError
+		unavailable = errors.As(err, &throughput) || errors.As(err, &requests) || errors.As(err, &throttled)
+	)
+	switch {
+	case errors.As(err, &cancelled):
+		for _, reason := range cancelled.CancellationReasons {
+			switch aws.ToString(reason.Code) {
+			case "ConditionalCheckFailed", "TransactionConflict":
+				return fmt.Errorf("%w: %w", registry.ErrConflict, err)
+			case "ThrottlingError", "ProvisionedThroughputExceeded":
+				unavailable = true
+			}
+		}
+	case errors.As(err, &conflict), errors.As(err, &underWay):
+		return fmt.Errorf("%w: %w", registry.ErrConflict, err)
+	case errors.As(err, &response):
+		status := response.HTTPStatusCode() // 0 where there was no answer
+		unavailable = unavailable || status == 0 || status >= http.StatusInternalServerError
+	case !errors.Is(err, context.Canceled):
+		unavailable = true // it did not come to a request
+	}
+	if unavailable {
+		return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/truora/minidyn/server"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func config(url string) aws.Config {
+	return aws.Config{
+		Region: "eu-central-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
+		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+	}
+}
+
+func open(t *testing.T) (*dynamodb.Table, aws.Config) {
+	t.Helper()
+	emulator := httptest.NewServer(server.NewServer())
+	t.Cleanup(emulator.Close)
+	c := config(emulator.URL)
+	_, err := awsdynamodb.NewFromConfig(c).CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
+		TableName: aws.String("larder"), BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}, {AttributeName: aws.String("sk"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}, {AttributeName: aws.String("sk"), KeyType: types.KeyTypeRange}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dynamodb.New(c, "larder"), c
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	tabletest.Run(t, func(t *testing.T) catalog.Table {
+		table, _ := open(t)
+		return table
+	})
+}
+
+// JSON can be read in the console.
+func TestStoredForm(t *testing.T) {
+	t.Parallel()
+	table, c := open(t)
+	for sort, data := range map[string]string{"json": `{"a":1}`, "gzip": "\x1f\x8b\x00"} {
+		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: sort}, Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := awsdynamodb.NewFromConfig(c).GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: aws.String("larder"), Key: map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: "p"}, "sk": &types.AttributeValueMemberS{Value: sort},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, isText := out.Item["data"].(*types.AttributeValueMemberS); isText != (sort == "json") {
+			t.Errorf("%s is stored as %T", sort, out.Item["data"])
+		}
+	}
+}
+
+// A table that cannot answer is unavailable, which clients retry; what will not get better is not.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
+	for body, test := range map[string]struct {
+		status int
+		want   error
+	}{
+		`{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`: {400, registry.ErrUnavailable},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`:                    {400, registry.ErrUnavailable},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded"}`:                   {400, registry.ErrUnavailable},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`:                    {500, registry.ErrUnavailable},
+		`nonsense`: {503, registry.ErrUnavailable},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException"}`:                                                                        {400, registry.ErrConflict},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict"}]}`: {400, registry.ErrConflict},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ThrottlingError"}]}`:                     {400, registry.ErrUnavailable},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}`:                                                                           {400, nil},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`:                                                                               {400, nil},
+		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ValidationError"}]}`:                     {400, nil},
+	} {
+		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+			w.WriteHeader(test.status)
+			_, _ = w.Write([]byte(body))
+		}))
+		table := dynamodb.New(config(broken.URL), "larder")
+		errs := []error{table.Write(t.Context(), change)}
+		_, err := table.Get(t.Context(), change.Key)
+		errs = append(errs, err)
+		_, err = table.Query(t.Context(), catalog.Query{Partition: "p"})
+		errs = append(errs, err)
+		for _, err := range errs {
+			for _, sentinel := range []error{registry.ErrUnavailable, registry.ErrConflict, registry.ErrNotFound, registry.ErrInvalid} {
+				wanted := test.want != nil && errors.Is(test.want, sentinel)
+				if err == nil || errors.Is(err, sentinel) != wanted {
+					t.Errorf("%s: %v", body, err)
+				}
+			}
+		}
+		broken.Close()
+		if _, err := table.Get(t.Context(), change.Key); !errors.Is(err, registry.ErrUnavailable) {
+			t.Errorf("nobody answers: %v", err)
+		}
+	}
+	end := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	defer slow.Close()
+	defer close(end)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := dynamodb.New(config(slow.URL), "larder").Get(ctx, change.Key); !errors.Is(err, registry.ErrUnavailable) {
+		t.Errorf("too slow: %v", err)
+	}
+}
