@@ -1,0 +1,9 @@
+// Providers is the function at the place of the provider registry protocol, which is not served yet: it answers 404.
+package main
+
+import (
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/lambdahttp"
+)
+
+func main() { lambdahttp.Start(httpapi.Mux()) }

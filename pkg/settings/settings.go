@@ -1,0 +1,73 @@
+// Package settings has the names and forms of what a function is told by its environment. The stack writes them, the
+// functions read them; nothing else is configured.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The names of environment variables.
+const (
+	tableName     = "LARDER_TABLE"
+	bucketName    = "LARDER_BUCKET"
+	presignTime   = "LARDER_PRESIGN_SECONDS"
+	pathStyleName = "LARDER_S3_PATH_STYLE"
+)
+
+// Settings of the functions that read the catalogue.
+type Settings struct {
+	// Table is the name of the DynamoDB table.
+	Table string
+	// Bucket is the name of the S3 bucket.
+	Bucket string
+	// PresignLifetime is how long presigned URLs hold, in whole seconds.
+	PresignLifetime time.Duration
+	// PathStyle puts the bucket into the path of S3's URLs, as emulators need it.
+	PathStyle bool
+}
+
+// The bounds of PresignLifetime: an init must be able to reuse a URL, and S3 takes no more than a week.
+const (
+	MinPresignLifetime = time.Minute
+	MaxPresignLifetime = 7 * 24 * time.Hour
+)
+
+// FromEnvironment reads settings through getenv, which is os.Getenv. Its error names every variable that is wrong.
+func FromEnvironment(getenv func(string) string) (Settings, error) {
+	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName)}
+	var errs []error
+	for name, value := range map[string]string{tableName: s.Table, bucketName: s.Bucket} {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("%s is not set", name))
+		}
+	}
+	seconds, err := strconv.Atoi(getenv(presignTime))
+	s.PresignLifetime = time.Duration(seconds) * time.Second
+	if err != nil || s.PresignLifetime < MinPresignLifetime || s.PresignLifetime > MaxPresignLifetime {
+		errs = append(errs, fmt.Errorf("%s is %q, not a number of seconds from %.0f to %.0f", presignTime, getenv(presignTime), MinPresignLifetime.Seconds(), MaxPresignLifetime.Seconds()))
+	}
+	switch v := getenv(pathStyleName); v {
+	case "", "false":
+	case "true":
+		s.PathStyle = true
+	default:
+		errs = append(errs, fmt.Errorf("%s is %q, not true or false", pathStyleName, v))
+	}
+	return s, errors.Join(errs...)
+}
+
+// Environment returns the variables from which FromEnvironment reads the same settings.
+func (s Settings) Environment() map[string]string {
+	env := map[string]string{
+		tableName:   s.Table,
+		bucketName:  s.Bucket,
+		presignTime: strconv.Itoa(int(s.PresignLifetime.Seconds())),
+	}
+	if s.PathStyle {
+		env[pathStyleName] = "true"
+	}
+	return env
+}
