@@ -52,7 +52,7 @@ func plainPath(p string) bool {
 		return false
 	}
 	clean := path.Clean(p)
-	return p == clean || p == clean+"/"
+	return p == clean || clean != "/" && p == clean+"/"
 }
 
 // responseLog passes a response on and remembers what a log line says of it.

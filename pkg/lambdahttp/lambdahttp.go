@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
@@ -42,9 +43,17 @@ func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIG
 		}
 	}))
 	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+		if deadline, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
+			defer cancel()
+		}
 		return adapter.ProxyWithContext(context.WithValue(ctx, eventKey{}, &event), harmless)
 	}
 }
+
+// grace is how long before a function is ended a slow store is given up, so that the client is told to try again.
+const grace = time.Second
 
 type eventKey struct{}
 

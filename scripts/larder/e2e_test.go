@@ -26,25 +26,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"larder": main})
 }
 
-// eachClient runs a test with each real client. With LARDER_REQUIRE_CLIENTS set, as scripts/test sets it, OpenTofu must
-// be there.
-func eachClient(t *testing.T, test func(*testing.T, rehearsal.Client)) {
-	t.Helper()
-	clients, missing := rehearsal.Clients()
-	for _, why := range missing {
-		if strings.HasPrefix(why, "tofu") && os.Getenv("LARDER_REQUIRE_CLIENTS") != "" {
-			t.Fatal(why)
-		}
-		t.Run(strings.Split(why, ":")[0], func(t *testing.T) { t.Skip("LEFT OUT:", why) })
-	}
-	for _, c := range clients {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
-	}
-}
-
 // server is a running `larder serve`.
 type server struct {
 	Host   string `json:"host"`
@@ -191,7 +172,7 @@ func TestInit(t *testing.T) {
 output "` + name + `" { value = module.` + name + `.it }
 `)
 	}
-	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": config.String()})
 		client := session(t, c, s)
@@ -240,7 +221,7 @@ func TestTamperedArchive(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" {
   source  = "` + s.Host + `/acme/vpc/aws"
@@ -258,7 +239,7 @@ func TestInitOfUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
 	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
-	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
 		for source, want := range map[string]string{
 			`source = "HOST/acme/other/aws"`: "Module not found",
 			`source = "HOST/acme/vpc/aws"
@@ -298,7 +279,7 @@ func TestServeAgain(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	eachClient(t, func(t *testing.T, c rehearsal.Client) {
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" { source = "` + second.Host + `/acme/vpc/aws" }`})
 		if _, err := session(t, c, second).Run(t.Context(), dir, "init"); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,14 +25,7 @@ import (
 // Each test of the suite has a bucket of its own on one server.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	server, err := rehearsal.StartS3(t.Context(), t.TempDir(), "first")
-	if errors.Is(err, rehearsal.ErrNoS3) && os.Getenv("LARDER_REQUIRE_CLIENTS") == "" {
-		t.Skip("LEFT OUT:", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := rehearsal.S3ForTest(t, "first")
 	var buckets atomic.Int64
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
 		bucket := fmt.Sprintf("bucket-%d", buckets.Add(1))

@@ -1,0 +1,316 @@
+// Package functions_test runs the functions' own binaries as Lambda does: under a Runtime API server, behind a gateway
+// that builds the events of an HTTP API, on emulators of DynamoDB and S3.
+package functions_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+var built = sync.OnceValues(func() (string, error) {
+	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
+	out, err := exec.Command("../scripts/build", arch).CombinedOutput()
+	return filepath.Join("..", "dist", arch), wrap(err, out)
+})
+
+func wrap(err error, out []byte) error {
+	if err == nil {
+		return nil
+	}
+	return &buildError{err, string(out)}
+}
+
+type buildError struct {
+	error
+	out string
+}
+
+func (e *buildError) Error() string { return e.error.Error() + "\n" + e.out }
+
+// start starts a function's binary as scripts/build made it.
+func start(t *testing.T, name string, env map[string]string) *rehearsal.Function {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("LEFT OUT: functions are built for Linux")
+	}
+	dist, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := rehearsal.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.Close()
+		if t.Failed() {
+			t.Logf("function %s:\n%s", name, f.Log())
+		}
+	})
+	return f
+}
+
+// deployed is a registry of functions on emulators.
+type deployed struct {
+	gateway   *rehearsal.Gateway
+	publisher publish.Publisher
+	functions map[string]*rehearsal.Function
+	s3        *rehearsal.S3
+	caFile    string
+}
+
+func deploy(t *testing.T) deployed {
+	t.Helper()
+	const table, bucket = "larder", "larder-objects"
+	s3server := rehearsal.S3ForTest(t, bucket)
+	dynamo, err := rehearsal.StartDynamoDB(t.Context(), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	s := settings.Settings{Table: table, Bucket: bucket, PresignLifetime: settings.MinPresignLifetime, PathStyle: true}
+	env := s.Environment()
+	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
+	d := deployed{s3: s3server, functions: map[string]*rehearsal.Function{
+		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env),
+	}}
+	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
+	for _, r := range modules.Routes() {
+		routes["ANY "+r.Path] = d.functions["modules"]
+	}
+	d.gateway = rehearsal.StartGateway(routes)
+	t.Cleanup(d.gateway.Close)
+	d.caFile = filepath.Join(t.TempDir(), "ca.pem")
+	if err := d.gateway.WriteCA(d.caFile); err != nil {
+		t.Fatal(err)
+	}
+	d.publisher = publish.Publisher{
+		Catalog: catalog.New(dynamodb.New(rehearsal.Config(dynamo.URL), table)),
+		Objects: s3.New(rehearsal.Config(s3server.URL), bucket, s3.Options{PathStyle: true}),
+		By:      "arn:aws:iam::000000000000:user/rehearsal",
+	}
+	return d
+}
+
+func (d deployed) publish(t *testing.T, address, version, content string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := registry.ParseModule(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := registry.ParseTag(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.publisher.Module(t.Context(), publish.Module{Dir: dir, Address: m, Version: v}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A module comes to the real clients through the functions, and its bytes from S3.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	for _, v := range []string{"1.0.0", "1.2.0", "2.0.0+build.5"} {
+		d.publish(t, "Acme/vpc/aws", v, `output "it" { value = "`+v+`" }`)
+	}
+	// What publish has reported the next request sees.
+	response, body := d.get(t, "/v1/modules/Acme/vpc/aws/versions")
+	if response.StatusCode != 200 || body != `{"modules":[{"versions":[{"version":"2.0.0+build.5"},{"version":"1.2.0"},{"version":"1.0.0"}]}]}`+"\n" {
+		t.Errorf("versions: %s %s", response.Status, body)
+	}
+	response, _ = d.get(t, "/v1/modules/Acme/vpc/aws/1.0/download")
+	location := response.Header.Get("X-Terraform-Get")
+	if response.StatusCode != 204 || !strings.HasPrefix(location, d.s3.URL+"/") || !strings.Contains(location, "&archive=tar.gz&checksum=sha256:") {
+		t.Errorf("download: %s, the location is of %.40s", response.Status, location)
+	}
+	// S3 signs for one method: it refuses the HEAD with which go-getter begins.
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodHead, strings.Split(location, "&archive=")[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := http.DefaultClient.Do(request); err != nil || head.StatusCode != 403 {
+		t.Errorf("HEAD of the archive: %v, %v", head, err)
+	}
+	for name, f := range d.functions {
+		if log := f.Log(); strings.Contains(log, "X-Amz-Signature") || strings.Contains(log, "ERROR") {
+			t.Errorf("%s has logged:\n%s", name, log)
+		}
+	}
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		dir := t.TempDir()
+		config := `module "a" {
+  source  = "` + d.gateway.Host + `/Acme/vpc/aws"
+  version = "~> 1.0"
+}
+module "b" {
+  source  = "` + d.gateway.Host + `/Acme/vpc/aws"
+  version = "2.0.0+build.5"
+}
+output "a" { value = module.a.it }
+output "b" { value = module.b.it }
+`
+		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		session := rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: d.caFile}
+		for _, args := range [][]string{{"init"}, {"apply", "-auto-approve"}} {
+			if out, err := session.Run(t.Context(), dir, args...); err != nil {
+				t.Fatal(err, out)
+			}
+		}
+		out, err := session.Run(t.Context(), dir, "output", "-json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]struct{ Value string }
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got["a"].Value != "1.2.0" || got["b"].Value != "2.0.0+build.5" {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
+}
+
+func (d deployed) get(t *testing.T, path string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.gateway.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := d.gateway.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// recorded are events as AWS documents them: paths are decoded, and anybody can send any.
+func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	data, err := os.ReadFile("testdata/event.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]events.APIGatewayV2HTTPRequest)
+	add := func(name string, change func(*events.APIGatewayV2HTTPRequest)) {
+		var e events.APIGatewayV2HTTPRequest
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatal(err)
+		}
+		change(&e)
+		out[name] = e
+	}
+	for _, path := range []string{
+		"/.well-known/terraform.json", "/v1/modules/acme/vpc/aws/versions", "/v1/modules/acme/vpc/aws/1.0.0/download", "/v1/providers/acme/x/versions", "/v1/mirror/example.com/acme/x/index.json",
+		"/", "", "//", "/..", "/v1/modules/../x", "/v1/modules/acme/vpc/aws//versions", "/v1/modules/acme%/vpc/aws/versions", "/v1/modules/acme%2Fvpc/aws/versions", "/v1/modules/a b/vpc/aws/versions",
+		"/v1/modules/a?b=c/vpc/aws/versions", "/v1/modules/a#b/vpc/aws/versions", "/v1/modules/\u00e4/vpc/aws/versions", "/v1/modules/a\x00/vpc/aws/versions", "/" + strings.Repeat("a", 9000), "no slash", "/favicon.ico",
+	} {
+		add("path "+path, func(e *events.APIGatewayV2HTTPRequest) { e.RawPath, e.RequestContext.HTTP.Path = path, path })
+	}
+	for _, method := range []string{"HEAD", "POST", "DELETE", "OPTIONS", "", "BREW COFFEE"} {
+		add("method "+method, func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = method })
+	}
+	add("no headers", func(e *events.APIGatewayV2HTTPRequest) { e.Headers = nil })
+	add("odd headers", func(e *events.APIGatewayV2HTTPRequest) {
+		e.Headers = map[string]string{"accept": ",,;q=", "authorization": "Bearer", "accept-encoding": "gzip;q=x", "content-length": "-1", "x": strings.Repeat("y", 9000)}
+	})
+	add("a query", func(e *events.APIGatewayV2HTTPRequest) { e.RawQueryString = "%zz&=&a=%00" })
+	add("a body", func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "!", true })
+	add("nothing", func(e *events.APIGatewayV2HTTPRequest) { *e = events.APIGatewayV2HTTPRequest{} })
+	return out
+}
+
+// Whatever event comes, each function answers it, with no 5xx, as JSON that gives nothing away.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.functions["providers"], d.functions["mirror"] = start(t, "providers", nil), start(t, "mirror", nil)
+	for name, f := range d.functions {
+		for what, e := range recorded(t) {
+			payload, err := f.Invoke(t.Context(), e)
+			if err != nil {
+				t.Errorf("%s, %.60q: %v", name, what, err)
+				continue
+			}
+			var response events.APIGatewayV2HTTPResponse
+			if err := json.Unmarshal(payload, &response); err != nil {
+				t.Errorf("%s, %.60q: %v", name, what, err)
+			}
+			if response.StatusCode < 200 || response.StatusCode >= 500 || response.Headers["Content-Type"] != "application/json" || response.Headers["Cache-Control"] == "" {
+				t.Errorf("%s, %.60q: %+v", name, what, response)
+			}
+			if e.RequestContext.HTTP.Method != "HEAD" && response.StatusCode >= 400 && !strings.HasPrefix(response.Body, `{"errors":["`) {
+				t.Errorf("%s, %.60q: %s", name, what, response.Body)
+			}
+		}
+		if strings.Contains(f.Log(), `"level":"ERROR"`) {
+			t.Errorf("%s has logged errors", name)
+		}
+	}
+	if d.gateway.Failures != 0 {
+		t.Errorf("%d failures", d.gateway.Failures)
+	}
+}
+
+// A function that is told nothing of its table says so and ends, before its first request.
+func TestMissingSettings(t *testing.T) {
+	t.Parallel()
+	f := start(t, "modules", map[string]string{"LARDER_TABLE": "x", "LARDER_PRESIGN_SECONDS": "3600"})
+	if _, err := f.Invoke(t.Context(), events.APIGatewayV2HTTPRequest{}); err == nil || !strings.Contains(err.Error(), "LARDER_BUCKET is not set") {
+		t.Error(err)
+	}
+}
+
+// The same source gives the same bytes, wherever it lies.
+func TestReproducible(t *testing.T) {
+	t.Parallel()
+	dist, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(filepath.Join(dist, "modules", "bootstrap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", elsewhere).CombinedOutput(); err != nil {
+		t.Skipf("LEFT OUT: it is no git checkout: %v %s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "status", "--porcelain", "--", "functions", "pkg", "go.mod", "scripts/build").Output(); err != nil || len(out) > 0 {
+		t.Skip("LEFT OUT: there are uncommitted changes")
+	}
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(elsewhere, "scripts/build"), filepath.Base(dist)).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	second, err := os.ReadFile(filepath.Join(elsewhere, "dist", filepath.Base(dist), "modules", "bootstrap"))
+	if err != nil || string(first) != string(second) {
+		t.Errorf("the bytes differ, %v", err)
+	}
+}

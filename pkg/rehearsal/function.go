@@ -1,0 +1,165 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Function is a Lambda function: its binary in a process of its own, under a server of the Lambda Runtime API.
+//
+// Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html.
+type Function struct {
+	name    string
+	cmd     *exec.Cmd
+	server  *http.Server
+	events  chan invocation
+	ended   chan struct{}
+	endedBy error
+
+	mu      sync.Mutex
+	waiting map[string]chan result
+	next    int
+	log     bytes.Buffer
+}
+
+type invocation struct {
+	id      string
+	payload []byte
+}
+
+type result struct {
+	payload []byte
+	err     error
+}
+
+// functionTimeout is what the stack gives each function.
+const functionTimeout = 10 * time.Second
+
+// StartFunction starts a function's binary with an environment, to which Lambda's own variables are added.
+func StartFunction(ctx context.Context, name, binary string, env map[string]string) (*Function, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	f := &Function{name: name, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", f.serveNext)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", f.serveResult)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", f.serveResult)
+	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	go func() { _ = f.server.Serve(listener) }()
+
+	f.cmd = exec.CommandContext(ctx, binary)
+	f.cmd.Env = []string{
+		"AWS_LAMBDA_RUNTIME_API=" + listener.Addr().String(), "AWS_LAMBDA_FUNCTION_NAME=" + name, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256",
+		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_REGION=" + Region, "AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey,
+	}
+	for name, value := range env {
+		f.cmd.Env = append(f.cmd.Env, name+"="+value)
+	}
+	f.cmd.Stdout, f.cmd.Stderr = &locked{f}, &locked{f}
+	if err := f.cmd.Start(); err != nil {
+		_ = f.server.Close()
+		return nil, fmt.Errorf("starting function %s: %w", name, err)
+	}
+	go func() {
+		f.endedBy = f.cmd.Wait()
+		close(f.ended)
+	}()
+	return f, nil
+}
+
+// locked is where a function logs.
+type locked struct{ f *Function }
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.f.log.Write(p)
+}
+
+// Log returns what the function has printed.
+func (f *Function) Log() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.String()
+}
+
+// Close ends the function.
+func (f *Function) Close() {
+	_ = f.cmd.Process.Kill()
+	<-f.ended
+	_ = f.server.Close()
+}
+
+// Invoke gives the function one event and returns its answer. It fails where the function returns an error, ends or
+// takes longer than it may, each of which API Gateway would answer with a 5xx.
+func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	f.next++
+	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", f.next)
+	done := make(chan result, 1)
+	f.waiting[id] = done
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, functionTimeout)
+	defer cancel()
+	select {
+	case f.events <- invocation{id, payload}:
+	case <-f.ended:
+		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+	case <-ctx.Done():
+		return nil, fmt.Errorf("function %s does not ask for work: %w", f.name, ctx.Err())
+	}
+	select {
+	case r := <-done:
+		return r.payload, r.err
+	case <-f.ended:
+		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+	case <-ctx.Done():
+		return nil, fmt.Errorf("function %s takes too long: %w", f.name, ctx.Err())
+	}
+}
+
+func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
+	select {
+	case i := <-f.events:
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Lambda-Runtime-Aws-Request-Id", i.id)
+		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(functionTimeout).UnixMilli(), 10))
+		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:"+Region+":000000000000:function:"+f.name)
+		h.Set("Lambda-Runtime-Trace-Id", "Root=1-00000000-000000000000000000000000;Sampled=0")
+		_, _ = w.Write(i.payload)
+	case <-r.Context().Done():
+	}
+}
+
+func (f *Function) serveResult(w http.ResponseWriter, r *http.Request) {
+	payload, err := io.ReadAll(r.Body)
+	if err == nil && r.PathValue("id") != "" && r.URL.Path[len(r.URL.Path)-len("/error"):] == "/error" {
+		err = errors.New("function " + f.name + " returned an error: " + string(payload))
+	}
+	f.mu.Lock()
+	done := f.waiting[r.PathValue("id")]
+	delete(f.waiting, r.PathValue("id"))
+	f.mu.Unlock()
+	if done != nil {
+		done <- result{payload, err}
+	}
+	w.WriteHeader(http.StatusAccepted)
+}

@@ -1,0 +1,149 @@
+package rehearsal
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// Gateway is an API Gateway HTTP API: an HTTPS server that turns requests into events of format 2.0, as AWS does, and
+// hands them to functions by routes such as ANY /v1/modules/{namespace}/{name}/{system}/versions, or $default.
+type Gateway struct {
+	// Host is an address and a port.
+	Host string
+	// Failures counts the answers that a function did not give, each of which was a 5xx.
+	Failures int
+
+	server *httptest.Server
+	routes map[string]*Function
+}
+
+// StartGateway starts a gateway with functions by their route keys.
+func StartGateway(routes map[string]*Function) *Gateway {
+	g := &Gateway{routes: routes}
+	g.server = httptest.NewTLSServer(g)
+	g.Host = g.server.Listener.Addr().String()
+	return g
+}
+
+// Close ends the gateway, but not its functions.
+func (g *Gateway) Close() { g.server.Close() }
+
+// WriteCA writes the certificate that clients must trust to a file.
+func (g *Gateway) WriteCA(path string) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw}), 0o600)
+}
+
+// Client trusts the gateway.
+func (g *Gateway) Client() *http.Client { return g.server.Client() }
+
+// ServeHTTP answers one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	routeKey, function := g.route(r)
+	if function == nil {
+		http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
+		return
+	}
+	event, err := Event(r, routeKey)
+	if err != nil {
+		http.Error(w, `{"message":"Bad Request"}`, http.StatusBadRequest)
+		return
+	}
+	payload, err := function.Invoke(r.Context(), event)
+	var response events.APIGatewayV2HTTPResponse
+	if err == nil {
+		err = json.Unmarshal(payload, &response)
+	}
+	body := []byte(response.Body)
+	if err == nil && response.IsBase64Encoded {
+		body, err = base64.StdEncoding.DecodeString(response.Body)
+	}
+	if err != nil {
+		g.Failures++
+		http.Error(w, `{"message":"Internal Server Error"}`, http.StatusInternalServerError)
+		return
+	}
+	for name, value := range response.Headers {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(response.StatusCode)
+	_, _ = w.Write(body)
+}
+
+// route finds the most specific route: the one with the most literal parts.
+func (g *Gateway) route(r *http.Request) (key string, f *Function) {
+	best := -1
+	for candidate, function := range g.routes {
+		method, path, _ := strings.Cut(candidate, " ")
+		if method != "ANY" && method != r.Method {
+			continue
+		}
+		if literal, ok := matches(path, r.URL.Path); ok && literal > best {
+			best, key, f = literal, candidate, function
+		}
+	}
+	if f == nil {
+		return "$default", g.routes["$default"]
+	}
+	return key, f
+}
+
+func matches(pattern, path string) (literal int, ok bool) {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	for i, part := range want {
+		switch {
+		case strings.HasSuffix(part, "+}") && i < len(got):
+			return literal, true
+		case i >= len(got):
+			return 0, false
+		case strings.HasPrefix(part, "{"):
+			if got[i] == "" {
+				return 0, false
+			}
+		case part != got[i]:
+			return 0, false
+		default:
+			literal++
+		}
+	}
+	return literal, len(want) == len(got)
+}
+
+// Event is what API Gateway makes of a request: its path is decoded, its headers are in lower case, and those that come
+// more than once are joined by commas.
+//
+// Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html.
+func Event(r *http.Request, routeKey string) (events.APIGatewayV2HTTPRequest, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 10<<20))
+	if err != nil {
+		return events.APIGatewayV2HTTPRequest{}, err
+	}
+	headers := map[string]string{"host": r.Host}
+	for name, values := range r.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	ip, _, _ := strings.Cut(r.RemoteAddr, ":")
+	now := time.Now()
+	event := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: routeKey, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: headers,
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			RouteKey: routeKey, AccountID: "000000000000", Stage: "$default", RequestID: "rehearsal", APIID: "rehearsal",
+			DomainName: r.Host, Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
+				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: ip, UserAgent: r.UserAgent(),
+			},
+		},
+	}
+	if len(body) > 0 {
+		event.Body, event.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	return event, nil
+}
