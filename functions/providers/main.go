@@ -1,9 +1,9 @@
-// Providers is the function at the place of the provider registry protocol, which is not served yet: it answers 404.
+// Providers is the function at the place of the provider registry protocol, which answers 404 to everything as yet.
 package main
 
 import (
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/providers"
 )
 
-func main() { lambdahttp.Start(httpapi.Mux()) }
+func main() { lambdahttp.Start(providers.New()) }

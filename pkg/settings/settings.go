@@ -17,6 +17,9 @@ const (
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 )
 
+// TTLAttribute is the table's attribute by which it removes expired items.
+const TTLAttribute = "expires"
+
 // Settings of the functions that read the catalogue.
 type Settings struct {
 	// Table is the name of the DynamoDB table.

@@ -20,19 +20,17 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// The attributes of an item. TTL is on expires.
+// The attributes of an item.
 const (
 	attrPartition = "pk"
 	attrSort      = "sk"
 	attrRevision  = "revision"
 	attrData      = "data"
-	attrExpires   = "expires"
+	attrExpires   = settings.TTLAttribute
 )
-
-// TTLAttribute is the one by which the table removes expired items.
-const TTLAttribute = attrExpires
 
 // Table is a catalog.Table in DynamoDB.
 type Table struct {

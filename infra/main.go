@@ -1,0 +1,45 @@
+// Infra is the CDK app that makes the registry in an AWS account: functions behind an HTTP API, a table and a bucket.
+// Synthesis builds the functions.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+func main() {
+	defer jsii.Close()
+	app := awscdk.NewApp(nil)
+	context, _ := app.Node().GetAllContext(nil).(map[string]any)
+	s, err := parseSettings(context)
+	if err != nil {
+		fail(err)
+	}
+	dist, err := build(s.Architecture)
+	if err != nil {
+		fail(err)
+	}
+	newStack(app, s, dist)
+	app.Synth(nil)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	jsii.Close()
+	os.Exit(1)
+}
+
+// build builds the functions and returns the folder that holds one folder for each.
+func build(architecture string) (string, error) {
+	cmd := exec.Command("../scripts/build", architecture) //nolint:noctx // it is what this program waits for
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the functions: %w", err)
+	}
+	return filepath.Abs(filepath.Join("..", "dist", architecture))
+}

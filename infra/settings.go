@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings of the stack. Each is a key of CDK context: -c KEY=VALUE, or "context" in cdk.json.
+type Settings struct {
+	// StackName is the name of the CloudFormation stack.
+	StackName string
+	// AnonymousRead says that whoever reaches the registry may read everything. There is no other way as yet, so that it
+	// must be said.
+	AnonymousRead bool
+	// DomainName is the registry's host, with its certificate in the stack's region and its hosted zone. All four or none.
+	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
+	// Architecture of the functions: arm64 or x86_64.
+	Architecture string
+	// MemoryMiB of each function.
+	MemoryMiB int
+	// PresignLifetime of archive URLs.
+	PresignLifetime time.Duration
+	// LogRetentionDays of all log groups.
+	LogRetentionDays int
+	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
+	ThrottleRate, ThrottleBurst int
+	// TableName and BucketName adopt a table and a bucket that exist, such as restored ones; empty ones are made.
+	TableName, BucketName string
+}
+
+var (
+	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
+	certificateARN  = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
+	zonePattern     = regexp.MustCompile(`^Z[A-Z0-9]{1,31}$`)
+	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
+	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	bucketPattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	retentionPeriod = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+)
+
+// parseSettings reads settings from context. Its error is one line for each thing that is wrong, and says what to do.
+func parseSettings(context map[string]any) (Settings, error) {
+	p := parser{context: context, known: map[string]bool{}}
+	s := Settings{
+		StackName:        p.text("stackName", "larder", stackPattern, "letters, digits and hyphens"),
+		AnonymousRead:    p.boolean("anonymousRead"),
+		DomainName:       p.text("domainName", "", domainPattern, "a host name in lower case, such as registry.example.com"),
+		CertificateARN:   p.text("certificateArn", "", certificateARN, "the ARN of an ACM certificate in the stack's region"),
+		HostedZoneID:     p.text("hostedZoneId", "", zonePattern, "the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ"),
+		HostedZoneName:   p.text("hostedZoneName", "", domainPattern, "the name of the hosted zone, such as example.com"),
+		Architecture:     p.text("architecture", "arm64", regexp.MustCompile(`^(arm64|x86_64)$`), "arm64 or x86_64"),
+		MemoryMiB:        p.number("memory", 256, 128, 10240),
+		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, 1, 720)) * time.Minute,
+		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
+		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
+		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),
+		TableName:        p.text("tableName", "", tablePattern, "the name of a DynamoDB table"),
+		BucketName:       p.text("bucketName", "", bucketPattern, "the name of an S3 bucket"),
+	}
+	p.unknown()
+	if !slices.Contains(retentionPeriod, s.LogRetentionDays) {
+		p.fail("logRetentionDays", "it is one of %v", retentionPeriod)
+	}
+	domain := []string{s.DomainName, s.CertificateARN, s.HostedZoneID, s.HostedZoneName}
+	if slices.Contains(domain, "") && strings.Join(domain, "") != "" {
+		p.fail("domainName", "a domain needs domainName, certificateArn, hostedZoneId and hostedZoneName together")
+	}
+	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName, "."+s.HostedZoneName) {
+		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
+	}
+	if !s.AnonymousRead {
+		p.fail("anonymousRead", "this release has no access control: whoever reaches the registry reads everything in it; deploy with -c anonymousRead=true if that is meant")
+	}
+	return s, errors.Join(p.errs...)
+}
+
+type parser struct {
+	context map[string]any
+	known   map[string]bool
+	errs    []error
+}
+
+func (p *parser) fail(key, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("context %s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+func (p *parser) get(key string) (value string, given bool) {
+	p.known[key] = true
+	v, given := p.context[key]
+	return fmt.Sprint(v), given
+}
+
+func (p *parser) text(key, fallback string, pattern *regexp.Regexp, want string) string {
+	value, given := p.get(key)
+	if !given {
+		return fallback
+	}
+	if !pattern.MatchString(value) {
+		p.fail(key, "%q is not %s", value, want)
+	}
+	return value
+}
+
+func (p *parser) number(key string, fallback, low, high int) int {
+	value, given := p.get(key)
+	if !given {
+		return fallback
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < low || n > high {
+		p.fail(key, "%q is not a number from %d to %d", value, low, high)
+	}
+	return n
+}
+
+func (p *parser) boolean(key string) bool {
+	value, given := p.get(key)
+	if given && value != "true" && value != "false" {
+		p.fail(key, "%q is not true or false", value)
+	}
+	return value == "true"
+}
+
+// unknown finds keys that are nobody's. CDK's own have a colon or begin with an at sign.
+func (p *parser) unknown() {
+	for _, key := range slices.Sorted(maps.Keys(p.context)) {
+		if !p.known[key] && !strings.HasPrefix(key, "@") && !strings.Contains(key, ":") {
+			p.fail(key, "there is no such setting; there are %s", strings.Join(slices.Sorted(maps.Keys(p.known)), ", "))
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53targets"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/larder-registry/larder/pkg/discovery"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// function is one Lambda function: what it serves, and what of the registry it may read.
+type function struct {
+	name   string
+	routes []httpapi.Route
+	// partitions are patterns of the table's partition keys.
+	partitions []string
+	// objects is a pattern of object keys.
+	objects string
+}
+
+// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves.
+func functions() []function {
+	return []function{
+		{name: "discovery", routes: discovery.Routes()},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
+		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "keys/*", "tokens"}, objects: "providers/*"},
+		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+	}
+}
+
+// The names of the stack's outputs, by which the command line finds everything.
+const (
+	OutputURL            = "RegistryURL"
+	OutputHost           = "RegistryHost"
+	OutputTable          = "TableName"
+	OutputBucket         = "BucketName"
+	OutputOperatorPolicy = "OperatorPolicyArn"
+)
+
+// stack is the registry as it is made.
+type stack struct {
+	awscdk.Stack // the scope of all that is in it
+	settings Settings
+	dist     string
+	table    awsdynamodb.ITable
+	bucket   awss3.IBucket
+}
+
+// newStack adds the registry to an app. dist holds the functions' folders.
+func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
+	st := &stack{
+		Stack: awscdk.NewStack(app, jsii.String("Larder"), &awscdk.StackProps{
+			StackName:   &s.StackName,
+			Description: jsii.String("Larder, a private registry for OpenTofu and Terraform"),
+		}),
+		settings: s, dist: dist,
+	}
+	st.table = st.newTable()
+	st.bucket = st.newBucket()
+	api := st.newAPI()
+	st.output(OutputTable, st.table.TableName(), "The DynamoDB table")
+	st.output(OutputBucket, st.bucket.BucketName(), "The S3 bucket")
+	st.output(OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
+	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"), &map[string]*string{"Api": api.ApiId()})
+	if s.DomainName != "" {
+		host = &s.DomainName
+	}
+	st.output(OutputHost, host, "What module addresses begin with")
+	st.output(OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
+	return st.Stack
+}
+
+func (st *stack) output(name string, value *string, description string) {
+	awscdk.NewCfnOutput(st.Stack, jsii.String(name), &awscdk.CfnOutputProps{Value: value, Description: &description})
+}
+
+func (st *stack) newTable() awsdynamodb.ITable {
+	if st.settings.TableName != "" {
+		return awsdynamodb.Table_FromTableName(st.Stack, jsii.String("Table"), &st.settings.TableName)
+	}
+	return awsdynamodb.NewTable(st.Stack, jsii.String("Table"), &awsdynamodb.TableProps{
+		PartitionKey:                     &awsdynamodb.Attribute{Name: jsii.String("pk"), Type: awsdynamodb.AttributeType_STRING},
+		SortKey:                          &awsdynamodb.Attribute{Name: jsii.String("sk"), Type: awsdynamodb.AttributeType_STRING},
+		BillingMode:                      awsdynamodb.BillingMode_PAY_PER_REQUEST,
+		TimeToLiveAttribute:              jsii.String(settings.TTLAttribute),
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
+		DeletionProtection:               jsii.Bool(true),
+		RemovalPolicy:                    awscdk.RemovalPolicy_RETAIN,
+	})
+}
+
+func (st *stack) newBucket() awss3.IBucket {
+	if st.settings.BucketName != "" {
+		return awss3.Bucket_FromBucketName(st.Stack, jsii.String("Bucket"), &st.settings.BucketName)
+	}
+	bucket := awss3.NewBucket(st.Stack, jsii.String("Bucket"), &awss3.BucketProps{
+		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
+		ObjectOwnership:   awss3.ObjectOwnership_BUCKET_OWNER_ENFORCED,
+		Encryption:        awss3.BucketEncryption_S3_MANAGED,
+		EnforceSSL:        jsii.Bool(true),
+		Versioned:         jsii.Bool(true),
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+		LifecycleRules: &[]*awss3.LifecycleRule{{
+			Id:                                  jsii.String("abort-unfinished-uploads"),
+			AbortIncompleteMultipartUploadAfter: awscdk.Duration_Days(jsii.Number(7)),
+		}},
+	})
+	// What is stored is never replaced, whoever has the permission to write. The parts of an upload are no objects yet;
+	// its completion is.
+	bucket.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:        jsii.String("PutOnceOnly"),
+		Effect:     awsiam.Effect_DENY,
+		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
+		Actions:    jsii.Strings("s3:PutObject"),
+		Resources:  &[]*string{bucket.ArnForObjects(jsii.String("*"))},
+		Conditions: &map[string]any{
+			"Null": map[string]any{"s3:if-none-match": "true"},
+			"Bool": map[string]any{"s3:ObjectCreationOperation": "true"},
+		},
+	}))
+	return bucket
+}
+
+// newLogGroup makes a log group that goes with the stack. The ARN that it has ends in ":*", as IAM wants it.
+func (st *stack) newLogGroup(id string) awslogs.LogGroup {
+	group := awslogs.NewLogGroup(st.Stack, jsii.String(id), &awslogs.LogGroupProps{RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
+	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
+		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
+	}
+	return group
+}
+
+// newFunction makes a function with a role of its own, whose statements are written here and nowhere else.
+func (st *stack) newFunction(f function) awslambda.Function {
+	logs := st.newLogGroup(f.name + "-logs")
+	statements := []awsiam.PolicyStatement{allow("WriteItsLog", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), []*string{logs.LogGroupArn()}, nil)}
+	var environment *map[string]*string
+	if f.objects != "" {
+		statements = append(statements,
+			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), []*string{st.table.TableArn()}, map[string]any{
+				"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": f.partitions},
+				// Without this, a request that names no key would pass the condition above.
+				"Null": map[string]any{"dynamodb:LeadingKeys": "false"},
+			}),
+			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+		environment = &map[string]*string{}
+		for name, value := range (settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime}).Environment() {
+			(*environment)[name] = jsii.String(value)
+		}
+	}
+	role := awsiam.NewRole(st.Stack, jsii.String(f.name+"-role"), &awsiam.RoleProps{
+		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		Description:    jsii.String("What the function " + f.name + " of the registry may do"),
+		InlinePolicies: &map[string]awsiam.PolicyDocument{"function": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &statements})},
+	})
+	architecture := awslambda.Architecture_ARM_64()
+	if st.settings.Architecture == "x86_64" {
+		architecture = awslambda.Architecture_X86_64()
+	}
+	return awslambda.NewFunction(st.Stack, jsii.String(f.name), &awslambda.FunctionProps{
+		Description:   jsii.String("Larder: " + f.name),
+		Runtime:       awslambda.Runtime_PROVIDED_AL2023(),
+		Architecture:  architecture,
+		Handler:       jsii.String("bootstrap"),
+		Code:          awslambda.Code_FromAsset(jsii.String(filepath.Join(st.dist, f.name)), nil),
+		MemorySize:    jsii.Number(float64(st.settings.MemoryMiB)),
+		Timeout:       awscdk.Duration_Seconds(jsii.Number(10)), // clients give up after ten
+		Role:          role,
+		LogGroup:      logs,
+		LoggingFormat: awslambda.LoggingFormat_JSON,
+		Environment:   environment,
+	})
+}
+
+func allow(sid string, actions *[]*string, resources []*string, conditions map[string]any) awsiam.PolicyStatement {
+	props := &awsiam.PolicyStatementProps{Sid: &sid, Actions: actions, Resources: &resources}
+	if conditions != nil {
+		props.Conditions = &conditions
+	}
+	return awsiam.NewPolicyStatement(props)
+}
+
+// newAPI makes the gateway. Its routes are the handlers' routes with any method, so that HEAD and 405 are theirs; what
+// is left goes to discovery, whose 404 is JSON.
+func (st *stack) newAPI() awsapigatewayv2.HttpApi {
+	api := awsapigatewayv2.NewHttpApi(st.Stack, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
+		ApiName:                   jsii.String(st.settings.StackName),
+		CreateDefaultStage:        jsii.Bool(false),
+		DisableExecuteApiEndpoint: jsii.Bool(st.settings.DomainName != ""),
+	})
+	for _, f := range functions() {
+		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f), nil)
+		for _, r := range f.routes {
+			api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+				Path: jsii.String(r.Path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
+			})
+		}
+		if f.name == "discovery" {
+			awsapigatewayv2.NewHttpRoute(st.Stack, jsii.String("Default"), &awsapigatewayv2.HttpRouteProps{
+				HttpApi: api, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(), Integration: integration,
+			})
+		}
+	}
+	stage := awsapigatewayv2.NewCfnStage(st.Stack, jsii.String("Stage"), &awsapigatewayv2.CfnStageProps{
+		ApiId:      api.ApiId(),
+		StageName:  jsii.String("$default"),
+		AutoDeploy: jsii.Bool(true),
+		DefaultRouteSettings: &awsapigatewayv2.CfnStage_RouteSettingsProperty{
+			ThrottlingRateLimit:  jsii.Number(float64(st.settings.ThrottleRate)),
+			ThrottlingBurstLimit: jsii.Number(float64(st.settings.ThrottleBurst)),
+		},
+		AccessLogSettings: &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+			DestinationArn: st.newLogGroup("access-logs").LogGroupArn(),
+			Format:         jsii.String(accessLogFormat()),
+		},
+	})
+	if st.settings.DomainName != "" {
+		st.newDomain(api, stage)
+	}
+	return api
+}
+
+// accessLogFormat names what is logged of a request. The path has no query, and no header is there, so that neither
+// tokens nor signatures are.
+func accessLogFormat() string {
+	format, err := json.Marshal(map[string]string{
+		"requestId": "$context.requestId", "time": "$context.requestTime", "ip": "$context.identity.sourceIp", "method": "$context.httpMethod",
+		"route": "$context.routeKey", "path": "$context.path", "status": "$context.status", "bytes": "$context.responseLength",
+		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency", "integrationError": "$context.integrationErrorMessage",
+		"userAgent": "$context.identity.userAgent",
+	})
+	if err != nil {
+		panic(err) // strings encode
+	}
+	return string(format)
+}
+
+func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.CfnStage) {
+	s := st.settings
+	domain := awsapigatewayv2.NewDomainName(st.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{
+		DomainName:     &s.DomainName,
+		Certificate:    awscertificatemanager.Certificate_FromCertificateArn(st.Stack, jsii.String("Certificate"), &s.CertificateARN),
+		SecurityPolicy: awsapigatewayv2.SecurityPolicy_TLS_1_2,
+	})
+	mapping := awsapigatewayv2.NewCfnApiMapping(st.Stack, jsii.String("Mapping"), &awsapigatewayv2.CfnApiMappingProps{
+		ApiId: api.ApiId(), DomainName: domain.Name(), Stage: jsii.String("$default"),
+	})
+	mapping.AddDependency(stage)
+	zone := awsroute53.HostedZone_FromHostedZoneAttributes(st.Stack, jsii.String("Zone"), &awsroute53.HostedZoneAttributes{HostedZoneId: &s.HostedZoneID, ZoneName: &s.HostedZoneName})
+	target := awsroute53.RecordTarget_FromAlias(awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(), domain.RegionalHostedZoneId()))
+	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
+}
+
+// newOperatorPolicy holds exactly what publishing with AWS credentials needs. It can replace and delete nothing that is
+// published.
+func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
+	var objects []*string
+	var prefixes []string
+	for _, f := range functions() {
+		if f.objects != "" {
+			objects = append(objects, st.bucket.ArnForObjects(jsii.String(f.objects)))
+			prefixes = append(prefixes, f.objects)
+		}
+	}
+	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
+		Description: jsii.String(fmt.Sprintf("Publishing to the registry %s", st.settings.StackName)),
+		Statements: &[]awsiam.PolicyStatement{
+			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{st.StackId()}, nil),
+			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()}, nil),
+			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), objects, nil),
+			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
+			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
+		},
+	})
+}
