@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -44,7 +43,7 @@ var (
 	retentionPeriod = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 )
 
-// parseSettings reads settings from context. Its error is one line for each thing that is wrong, and says what to do.
+// parseSettings reads settings from context. Its error is one line, and says what to do.
 func parseSettings(context map[string]any) (Settings, error) {
 	p := parser{context: context, known: map[string]bool{}}
 	s := Settings{
@@ -77,7 +76,10 @@ func parseSettings(context map[string]any) (Settings, error) {
 	if !s.AnonymousRead {
 		p.fail("anonymousRead", "this release has no access control: whoever reaches the registry reads everything in it; deploy with -c anonymousRead=true if that is meant")
 	}
-	return s, errors.Join(p.errs...)
+	if len(p.errs) > 0 {
+		return Settings{}, p.errs[0] // one clear line; the next try shows the next
+	}
+	return s, nil
 }
 
 type parser struct {

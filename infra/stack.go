@@ -47,22 +47,13 @@ func functions() []function {
 	}
 }
 
-// The names of the stack's outputs, by which the command line finds everything.
-const (
-	OutputURL            = "RegistryURL"
-	OutputHost           = "RegistryHost"
-	OutputTable          = "TableName"
-	OutputBucket         = "BucketName"
-	OutputOperatorPolicy = "OperatorPolicyArn"
-)
-
 // stack is the registry as it is made.
 type stack struct {
 	awscdk.Stack // the scope of all that is in it
-	settings Settings
-	dist     string
-	table    awsdynamodb.ITable
-	bucket   awss3.IBucket
+	settings     Settings
+	dist         string
+	table        awsdynamodb.ITable
+	bucket       awss3.IBucket
 }
 
 // newStack adds the registry to an app. dist holds the functions' folders.
@@ -77,15 +68,15 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
 	api := st.newAPI()
-	st.output(OutputTable, st.table.TableName(), "The DynamoDB table")
-	st.output(OutputBucket, st.bucket.BucketName(), "The S3 bucket")
-	st.output(OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
+	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
+	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
+	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
 	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"), &map[string]*string{"Api": api.ApiId()})
 	if s.DomainName != "" {
 		host = &s.DomainName
 	}
-	st.output(OutputHost, host, "What module addresses begin with")
-	st.output(OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
+	st.output(settings.OutputHost, host, "What module addresses begin with")
+	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
 	return st.Stack
 }
 
@@ -264,7 +255,7 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	mapping := awsapigatewayv2.NewCfnApiMapping(st.Stack, jsii.String("Mapping"), &awsapigatewayv2.CfnApiMappingProps{
 		ApiId: api.ApiId(), DomainName: domain.Name(), Stage: jsii.String("$default"),
 	})
-	mapping.AddDependency(stage)
+	mapping.AddResourceDependency(stage, nil)
 	zone := awsroute53.HostedZone_FromHostedZoneAttributes(st.Stack, jsii.String("Zone"), &awsroute53.HostedZoneAttributes{HostedZoneId: &s.HostedZoneID, ZoneName: &s.HostedZoneName})
 	target := awsroute53.RecordTarget_FromAlias(awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(), domain.RegionalHostedZoneId()))
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
@@ -284,7 +275,7 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String(fmt.Sprintf("Publishing to the registry %s", st.settings.StackName)),
 		Statements: &[]awsiam.PolicyStatement{
-			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{st.StackId()}, nil),
+			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()}, nil),
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), objects, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.

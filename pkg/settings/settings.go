@@ -1,5 +1,5 @@
-// Package settings has the names and forms of what a function is told by its environment. The stack writes them, the
-// functions read them; nothing else is configured.
+// Package settings has the names and forms of what the stack tells others: the functions, by their environment, and the
+// command line, by the stack's outputs. Nothing else is configured.
 package settings
 
 import (
@@ -16,6 +16,18 @@ const (
 	presignTime   = "LARDER_PRESIGN_SECONDS"
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 )
+
+// The names of the stack's outputs, by which the command line finds a deployed registry.
+const (
+	OutputURL            = "RegistryURL"
+	OutputHost           = "RegistryHost"
+	OutputTable          = "TableName"
+	OutputBucket         = "BucketName"
+	OutputOperatorPolicy = "OperatorPolicyArn"
+)
+
+// PathStyleVariable is set to true where S3 is an emulator, for the functions and the command line alike.
+const PathStyleVariable = pathStyleName
 
 // TTLAttribute is the table's attribute by which it removes expired items.
 const TTLAttribute = "expires"

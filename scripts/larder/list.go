@@ -9,7 +9,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -23,14 +22,14 @@ func (c *cli) listCommand() *cobra.Command {
   larder list acme/vpc/aws --json`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			data, err := c.openExistingData(cmd.Context())
+			data, err := c.openStore(cmd.Context(), false)
 			if err != nil {
 				if errors.Is(err, registry.ErrNotFound) {
 					return fmt.Errorf("%w: publish something, or say with --store where it is", err)
 				}
 				return err
 			}
-			defer func() { err = errors.Join(err, data.Close()) }()
+			defer func() { err = errors.Join(err, data.close()) }()
 			if len(args) == 1 && strings.Contains(args[0], "/") {
 				return c.listVersions(cmd, data, args[0])
 			}
@@ -41,9 +40,9 @@ func (c *cli) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) listModules(cmd *cobra.Command, data *local.Data, namespace string) error {
+func (c *cli) listModules(cmd *cobra.Command, data *store, namespace string) error {
 	found := []registry.ModuleSummary{}
-	for m, err := range data.Catalog.Modules(cmd.Context(), namespace) {
+	for m, err := range data.catalog.Modules(cmd.Context(), namespace) {
 		if err != nil {
 			return err
 		}
@@ -68,12 +67,12 @@ func (c *cli) listModules(cmd *cobra.Command, data *local.Data, namespace string
 	return table.Flush()
 }
 
-func (c *cli) listVersions(cmd *cobra.Command, data *local.Data, address string) error {
+func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) error {
 	m, err := registry.ParseModule(address)
 	if err != nil {
 		return err
 	}
-	versions, err := data.Catalog.ModuleVersions(cmd.Context(), m)
+	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
 	if err != nil {
 		return err
 	}

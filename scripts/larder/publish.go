@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os/user"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -41,6 +40,7 @@ Publishing the same content again changes nothing and succeeds. Other content un
 code 4. A publish that was interrupted has left nothing visible: run it again.`,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
+  larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
   larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars' --json`,
 		Args: usage(cobra.ExactArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -51,20 +51,18 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 			if m.Version, err = registry.ParseTag(args[2]); err != nil {
 				return err
 			}
-			if m.Pack.Skip, err = dataDir(c.store); err != nil {
+			dir, stack, err := parseStore(c.store)
+			if err != nil {
 				return err
 			}
-			publisher := publish.Publisher{By: whoami()}
-			open := c.openData
-			if m.DryRun {
-				open = c.openExistingData
-			}
-			data, err := open(cmd.Context())
+			m.Pack.Skip = dir
+			var publisher publish.Publisher
+			data, err := c.openStore(cmd.Context(), !m.DryRun)
 			switch {
 			case err == nil:
-				defer func() { err = errors.Join(err, data.Close()) }()
-				publisher.Catalog, publisher.Objects = data.Catalog, data.Objects
-			case !m.DryRun || !errors.Is(err, registry.ErrNotFound):
+				defer func() { err = errors.Join(err, data.close()) }()
+				publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects, By: data.by}
+			case !m.DryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
 				return err
 			}
 			progress := newProgress(c)
@@ -82,15 +80,6 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 	cmd.Flags().StringVar(&m.Description, "description", "", "one line that larder list shows")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
 	return cmd
-}
-
-// whoami returns the name under which a publish from this machine is recorded.
-func whoami() string {
-	u, err := user.Current()
-	if err != nil {
-		return "unknown"
-	}
-	return u.Username
 }
 
 func (c *cli) reportModule(m publish.Module, result publish.Result) error {

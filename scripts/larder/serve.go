@@ -30,8 +30,11 @@ the same data works while the registry runs. Ctrl-C ends it.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			data = strings.TrimPrefix(data, "dir:")
 			if data == "" {
-				if data, err = dataDir(c.store); err != nil {
+				if data, _, err = parseStore(c.store); err != nil {
 					return err
+				}
+				if data == "" {
+					return usageError{errors.New("a deployed registry serves itself: give --data a folder of this machine")}
 				}
 			}
 			registry, err := local.Open(cmd.Context(), data)

@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/user"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/objects"
 )
 
 const (
@@ -17,35 +20,60 @@ const (
 	storeFromEnv = "LARDER_STORE"
 )
 
+// store is a registry's data, wherever it is.
+type store struct {
+	catalog *catalog.Catalog
+	objects objects.Store
+	// by is the name under which a publish is recorded.
+	by    string
+	close func() error
+}
+
 // storeFlag gives a command the flag that says where the registry's data is.
 func (c *cli) storeFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.store, "store", cmp.Or(os.Getenv(storeFromEnv), "dir:"+defaultData),
-		"where the registry keeps its data: dir:FOLDER; the environment's "+storeFromEnv+" does the same")
+		"where the registry keeps its data: dir:FOLDER, or stack:NAME for a deployed one; the environment's "+storeFromEnv+" does the same")
 }
 
-// dataDir returns the folder that a store names.
-func dataDir(store string) (string, error) {
-	kind, where, _ := strings.Cut(store, ":")
-	if kind != "dir" || where == "" {
-		return "", usageError{fmt.Errorf("store %q: it is dir:FOLDER, such as dir:%s", store, defaultData)}
+// parseStore returns what a store names: a folder or a stack, the other being empty.
+func parseStore(s string) (dir, stack string, err error) {
+	kind, where, _ := strings.Cut(s, ":")
+	switch {
+	case where == "":
+	case kind == "dir":
+		return where, "", nil
+	case kind == "stack":
+		return "", where, nil
 	}
-	return where, nil
+	return "", "", usageError{fmt.Errorf("store %q: it is dir:FOLDER, such as dir:%s, or stack:NAME", s, defaultData)}
 }
 
-// openData opens the store for writing, and makes it where there is none.
-func (c *cli) openData(ctx context.Context) (*local.Data, error) {
-	dir, err := dataDir(c.store)
+// openStore opens the store. A folder is made where there is none if create says so; otherwise, and for a stack, what is
+// not there is registry.ErrNotFound.
+func (c *cli) openStore(ctx context.Context, create bool) (*store, error) {
+	dir, stack, err := parseStore(c.store)
 	if err != nil {
 		return nil, err
 	}
-	return local.Open(ctx, dir)
-}
-
-// openExistingData opens the store for reading.
-func (c *cli) openExistingData(ctx context.Context) (*local.Data, error) {
-	dir, err := dataDir(c.store)
+	if stack != "" {
+		return openStack(ctx, stack)
+	}
+	open := local.OpenExisting
+	if create {
+		open = local.Open
+	}
+	data, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	return local.OpenExisting(ctx, dir)
+	return &store{catalog: data.Catalog, objects: data.Objects, by: whoami(), close: data.Close}, nil
+}
+
+// whoami returns the name of who uses this machine.
+func whoami() string {
+	u, err := user.Current()
+	if err != nil {
+		return "unknown"
+	}
+	return u.Username
 }

@@ -1,0 +1,509 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+func TestMain(m *testing.M) {
+	if _, err := exec.LookPath("node"); err != nil && os.Getenv("LARDER_REQUIRE_NODE") == "" {
+		fmt.Println("LEFT OUT: the stack's tests need node, which is not on PATH")
+		return
+	}
+	code := m.Run()
+	jsii.Close()
+	os.Exit(code)
+}
+
+// template is a synthesised stack.
+type template struct {
+	Resources map[string]resource
+	Outputs   map[string]struct{ Value any }
+}
+
+type resource struct {
+	Type                string
+	Properties          map[string]any
+	DeletionPolicy      string
+	UpdateReplacePolicy string
+}
+
+func defaults(t *testing.T, context ...string) Settings {
+	t.Helper()
+	given := map[string]any{"anonymousRead": "true"}
+	for i := 0; i < len(context); i += 2 {
+		given[context[i]] = context[i+1]
+	}
+	s, err := parseSettings(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// synth synthesises the stack with stubs in place of the functions' binaries.
+func synth(t *testing.T, s Settings) template {
+	t.Helper()
+	dist := t.TempDir()
+	for _, f := range functions() {
+		path := filepath.Join(dist, f.name, "bootstrap")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(f.name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
+	text, err := json.Marshal(assertions.Template_FromStack(newStack(app, s, dist), nil).ToJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got template
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func (tm template) all(kind string) map[string]resource {
+	found := make(map[string]resource)
+	for id, r := range tm.Resources {
+		if r.Type == kind {
+			found[id] = r
+		}
+	}
+	return found
+}
+
+func (tm template) one(t *testing.T, kind string) resource {
+	t.Helper()
+	found := tm.all(kind)
+	if len(found) != 1 {
+		t.Fatalf("%d of %s", len(found), kind)
+	}
+	for _, r := range found {
+		return r
+	}
+	return resource{}
+}
+
+// at reads a property by its path.
+func (r resource) at(path string) any {
+	var v any = r.Properties
+	for part := range strings.SplitSeq(path, ".") {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[part]
+		case []any:
+			if len(x) == 0 {
+				return nil
+			}
+			v = x[0]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func list(v any) []string {
+	switch x := v.(type) {
+	case []any:
+		var out []string
+		for _, e := range x {
+			if s, ok := e.(string); ok {
+				out = append(out, s)
+			} else {
+				out = append(out, text(e))
+			}
+		}
+		return out
+	case string:
+		return []string{x}
+	case nil:
+		return nil
+	}
+	return []string{text(v)}
+}
+
+// The gateway's routes are the handlers' routes, each to its own function, and what is left goes to discovery.
+func TestRoutes(t *testing.T) {
+	tm := synth(t, defaults(t))
+	want := map[string]string{"$default": "discovery"}
+	for _, f := range functions() {
+		if len(f.routes) == 0 {
+			t.Errorf("function %s serves nothing", f.name)
+		}
+		for _, r := range f.routes {
+			want["ANY "+r.Path] = f.name
+		}
+	}
+	got := make(map[string]string)
+	for _, r := range tm.all("AWS::ApiGatewayV2::Route") {
+		target := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(r.at("Target")))
+		integration := tm.Resources[target[1]]
+		function := tm.Resources[regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(integration.at("IntegrationUri")))[1]]
+		got[r.at("RouteKey").(string)] = strings.TrimPrefix(function.at("Description").(string), "Larder: ")
+		if integration.at("PayloadFormatVersion") != "2.0" || integration.at("IntegrationType") != "AWS_PROXY" {
+			t.Errorf("%s: integration %v", r.at("RouteKey"), integration.Properties)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("routes are %v, want %v", got, want)
+	}
+	// Each function's folder is there, and no folder is without a function.
+	folders, err := filepath.Glob("../functions/*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range folders {
+		names = append(names, filepath.Base(filepath.Dir(f)))
+	}
+	var have []string
+	for _, f := range functions() {
+		have = append(have, f.name)
+	}
+	slices.Sort(have)
+	if !slices.Equal(names, have) {
+		t.Errorf("folders %q, functions in the stack %q", names, have)
+	}
+}
+
+func TestGateway(t *testing.T) {
+	tm := synth(t, defaults(t, "throttleRate", "7", "throttleBurst", "9"))
+	stage := tm.one(t, "AWS::ApiGatewayV2::Stage")
+	if stage.at("StageName") != "$default" || stage.at("AutoDeploy") != true || stage.at("DefaultRouteSettings.ThrottlingRateLimit") != 7.0 || stage.at("DefaultRouteSettings.ThrottlingBurstLimit") != 9.0 {
+		t.Errorf("stage: %v", stage.Properties)
+	}
+	format, _ := stage.at("AccessLogSettings.Format").(string)
+	var fields map[string]string
+	if err := json.Unmarshal([]byte(format), &fields); err != nil {
+		t.Errorf("the access log is no JSON: %v", err)
+	}
+	for _, field := range fields {
+		// $context.path has no query, and headers are not among these.
+		if !slices.Contains([]string{
+			"$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.httpMethod", "$context.routeKey", "$context.path", "$context.status",
+			"$context.responseLength", "$context.responseLatency", "$context.integrationLatency", "$context.integrationErrorMessage", "$context.identity.userAgent",
+		}, field) {
+			t.Errorf("the access log has %s", field)
+		}
+	}
+	if api := tm.one(t, "AWS::ApiGatewayV2::Api"); api.at("ProtocolType") != "HTTP" || api.at("DisableExecuteApiEndpoint") != false {
+		t.Errorf("api: %v", api.Properties)
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	for _, arch := range []string{"arm64", "x86_64"} {
+		tm := synth(t, defaults(t, "architecture", arch, "memory", "512", "presignMinutes", "45", "logRetentionDays", "90"))
+		groups := tm.all("AWS::Logs::LogGroup")
+		if len(groups) != len(functions())+1 {
+			t.Errorf("%d log groups", len(groups))
+		}
+		for id, g := range groups {
+			if g.at("RetentionInDays") != 90.0 {
+				t.Errorf("%s keeps logs for %v", id, g.at("RetentionInDays"))
+			}
+		}
+		lambdas := tm.all("AWS::Lambda::Function")
+		if len(lambdas) != len(functions()) {
+			t.Errorf("%d functions", len(lambdas))
+		}
+		for id, f := range lambdas {
+			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != 512.0 || f.at("Timeout") != 10.0 {
+				t.Errorf("%s: %v", id, f.Properties)
+			}
+			group := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(f.at("LoggingConfig.LogGroup")))
+			if f.at("LoggingConfig.LogFormat") != "JSON" || len(group) != 2 || groups[group[1]].Type == "" {
+				t.Errorf("%s: logging %v", id, f.at("LoggingConfig"))
+			}
+			env, _ := f.at("Environment.Variables").(map[string]any)
+			if f.at("Description") == "Larder: discovery" {
+				if env != nil {
+					t.Errorf("discovery is told %v", env)
+				}
+				continue
+			}
+			got, err := settings.FromEnvironment(func(name string) string {
+				if s, ok := env[name].(string); ok {
+					return s
+				}
+				if env[name] == nil {
+					return ""
+				}
+				return text(env[name]) // a reference
+			})
+			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") || !strings.Contains(got.Bucket, "Bucket") || got.PathStyle {
+				t.Errorf("%s is told %+v, %v", id, got, err)
+			}
+		}
+	}
+}
+
+// Statement is one statement of a policy.
+type statement struct {
+	Sid, Effect      string
+	Action, Resource any
+	Condition        map[string]map[string]any
+}
+
+func statements(t *testing.T, document any) []statement {
+	t.Helper()
+	var d struct{ Statement []statement }
+	if err := json.Unmarshal([]byte(text(document)), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Statement
+}
+
+// Each function's role allows what the function does on what is its own, and nothing else.
+func TestRoles(t *testing.T) {
+	tm := synth(t, defaults(t))
+	if n := len(tm.all("AWS::IAM::Policy")); n != 0 {
+		t.Errorf("%d policies besides the roles' own", n)
+	}
+	roles := tm.all("AWS::IAM::Role")
+	if len(roles) != len(functions()) {
+		t.Errorf("%d roles", len(roles))
+	}
+	byFunction := make(map[string]resource)
+	for id, f := range tm.all("AWS::Lambda::Function") {
+		role := regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(f.at("Role")))[1]
+		name := strings.TrimPrefix(f.at("Description").(string), "Larder: ")
+		if _, shared := byFunction[name]; shared {
+			t.Errorf("%s shares a role", id)
+		}
+		byFunction[name] = roles[role]
+	}
+	want := map[string]struct{ keys, objects string }{
+		"modules": {"modules/*,tokens", "/modules/*"}, "providers": {"providers/*,keys/*,tokens", "/providers/*"}, "mirror": {"mirror/*,tokens", "/mirror/*"},
+	}
+	for name, role := range byFunction {
+		if role.at("ManagedPolicyArns") != nil {
+			t.Errorf("%s has managed policies", name)
+		}
+		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") || strings.Count(trust, "Service") != 1 {
+			t.Errorf("%s may be assumed by %s", name, trust)
+		}
+		got := make(map[string]statement)
+		policies, _ := role.at("Policies").([]any)
+		if len(policies) != 1 {
+			t.Fatalf("%s has %d policies", name, len(policies))
+		}
+		for _, s := range statements(t, policies[0].(map[string]any)["PolicyDocument"]) {
+			if s.Effect != "Allow" {
+				t.Errorf("%s: %v", name, s)
+			}
+			for _, action := range list(s.Action) {
+				if strings.Contains(action, "*") {
+					t.Errorf("%s: action %s", name, action)
+				}
+				got[action] = s
+			}
+			for _, r := range list(s.Resource) {
+				if r == "*" || !strings.Contains(r, "GetAtt") {
+					t.Errorf("%s: resource %s", name, r)
+				}
+			}
+		}
+		allowed := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
+		if w, reads := want[name]; reads {
+			allowed = append(allowed, "dynamodb:GetItem", "dynamodb:Query", "s3:GetObject")
+			for _, action := range []string{"dynamodb:GetItem", "dynamodb:Query"} {
+				s := got[action]
+				if keys := strings.Join(list(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]), ","); keys != w.keys {
+					t.Errorf("%s: leading keys %s", name, keys)
+				}
+				if s.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
+					t.Errorf("%s: a request without a key passes", name)
+				}
+			}
+			if r := text(got["s3:GetObject"].Resource); !strings.Contains(r, w.objects) {
+				t.Errorf("%s: objects %s", name, r)
+			}
+		}
+		slices.Sort(allowed)
+		if actions := slices.Sorted(maps.Keys(got)); !slices.Equal(actions, allowed) {
+			t.Errorf("%s may %q, want %q", name, actions, allowed)
+		}
+	}
+}
+
+func TestOperatorPolicy(t *testing.T) {
+	tm := synth(t, defaults(t))
+	policy := tm.one(t, "AWS::IAM::ManagedPolicy")
+	var actions []string
+	for _, s := range statements(t, policy.at("PolicyDocument")) {
+		actions = append(actions, list(s.Action)...)
+		for _, r := range list(s.Resource) {
+			if r == "*" {
+				t.Errorf("%s is on every resource", s.Sid)
+			}
+		}
+		if s.Sid == "SeeWhichArchivesThereAre" && text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
+			t.Errorf("condition %v", s.Condition)
+		}
+	}
+	slices.Sort(actions)
+	want := []string{"cloudformation:DescribeStacks", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "s3:GetObject", "s3:ListBucket", "s3:PutObject"}
+	if !slices.Equal(actions, want) {
+		t.Errorf("an operator may %q", actions)
+	}
+}
+
+func TestStores(t *testing.T) {
+	tm := synth(t, defaults(t))
+	table := tm.one(t, "AWS::DynamoDB::Table")
+	if table.at("BillingMode") != "PAY_PER_REQUEST" || table.at("DeletionProtectionEnabled") != true || table.at("PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled") != true ||
+		table.at("TimeToLiveSpecification.AttributeName") != "expires" || table.at("TimeToLiveSpecification.Enabled") != true || table.at("TableName") != nil {
+		t.Errorf("table: %v", table.Properties)
+	}
+	if keys := text(table.at("KeySchema")); keys != `[{"AttributeName":"pk","KeyType":"HASH"},{"AttributeName":"sk","KeyType":"RANGE"}]` {
+		t.Errorf("keys: %s", keys)
+	}
+	bucket := tm.one(t, "AWS::S3::Bucket")
+	public, _ := bucket.at("PublicAccessBlockConfiguration").(map[string]any)
+	if len(public) != 4 || slices.Contains(slices.Collect(maps.Values(public)), any(false)) {
+		t.Errorf("public access: %v", public)
+	}
+	if bucket.at("VersioningConfiguration.Status") != "Enabled" || bucket.at("BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault.SSEAlgorithm") != "AES256" ||
+		bucket.at("LifecycleConfiguration.Rules.0.AbortIncompleteMultipartUpload.DaysAfterInitiation") != 7.0 || bucket.at("OwnershipControls.Rules.0.ObjectOwnership") != "BucketOwnerEnforced" {
+		t.Errorf("bucket: %v", bucket.Properties)
+	}
+	for _, kept := range []resource{table, bucket} {
+		if kept.DeletionPolicy != "Retain" || kept.UpdateReplacePolicy != "Retain" {
+			t.Errorf("%s goes with the stack", kept.Type)
+		}
+	}
+	denied := make(map[string]statement)
+	for _, s := range statements(t, tm.one(t, "AWS::S3::BucketPolicy").at("PolicyDocument")) {
+		if s.Effect != "Deny" {
+			t.Errorf("the bucket's policy allows %v", s)
+		}
+		denied[text(s.Action)] = s
+	}
+	if s := denied[`"s3:*"`]; s.Condition["Bool"]["aws:SecureTransport"] != "false" {
+		t.Errorf("without TLS: %v", s)
+	}
+	if s := denied[`"s3:PutObject"`]; s.Condition["Null"]["s3:if-none-match"] != "true" || s.Condition["Bool"]["s3:ObjectCreationOperation"] != "true" {
+		t.Errorf("without a condition: %v", s)
+	}
+}
+
+// A table and a bucket that exist are used and not made, and roles name them.
+func TestAdopt(t *testing.T) {
+	tm := synth(t, defaults(t, "tableName", "restored-table", "bucketName", "restored-bucket"))
+	for _, kind := range []string{"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::S3::BucketPolicy"} {
+		if n := len(tm.all(kind)); n != 0 {
+			t.Errorf("%d of %s", n, kind)
+		}
+	}
+	for _, r := range tm.all("AWS::IAM::Role") {
+		if d := text(r.at("Policies")); strings.Contains(d, "dynamodb:") && (!strings.Contains(d, "table/restored-table") || !strings.Contains(d, ":::restored-bucket/")) {
+			t.Errorf("role: %s", d)
+		}
+	}
+	if tm.Outputs[settings.OutputTable].Value != "restored-table" || tm.Outputs[settings.OutputBucket].Value != "restored-bucket" {
+		t.Errorf("outputs: %v", tm.Outputs)
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	tm := synth(t, defaults(t))
+	if got := slices.Sorted(maps.Keys(tm.Outputs)); !slices.Equal(got, []string{settings.OutputBucket, settings.OutputOperatorPolicy, settings.OutputHost, settings.OutputURL, settings.OutputTable}) {
+		t.Errorf("outputs: %q", got)
+	}
+	if u := text(tm.Outputs[settings.OutputURL].Value); !strings.Contains(u, "https://") || !strings.Contains(u, "execute-api") || strings.Contains(u, "ApiEndpoint") {
+		t.Errorf("URL: %s", u)
+	}
+}
+
+func TestDomain(t *testing.T) {
+	tm := synth(t, defaults(t, "domainName", "registry.example.com", "certificateArn", "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000", "hostedZoneId", "Z0123456789", "hostedZoneName", "example.com"))
+	if api := tm.one(t, "AWS::ApiGatewayV2::Api"); api.at("DisableExecuteApiEndpoint") != true {
+		t.Error("the other endpoint is open too")
+	}
+	domain := tm.one(t, "AWS::ApiGatewayV2::DomainName")
+	if domain.at("DomainName") != "registry.example.com" || domain.at("DomainNameConfigurations.0.SecurityPolicy") != "TLS_1_2" || domain.at("DomainNameConfigurations.0.EndpointType") != "REGIONAL" {
+		t.Errorf("domain: %v", domain.Properties)
+	}
+	if m := tm.one(t, "AWS::ApiGatewayV2::ApiMapping"); m.at("Stage") != "$default" || m.at("ApiMappingKey") != nil {
+		t.Errorf("mapping: %v", m.Properties)
+	}
+	if r := tm.one(t, "AWS::Route53::RecordSet"); r.at("Name") != "registry.example.com." || r.at("HostedZoneId") != "Z0123456789" {
+		t.Errorf("record: %v", r.Properties)
+	}
+	if tm.Outputs[settings.OutputHost].Value != "registry.example.com" || tm.Outputs[settings.OutputURL].Value != "https://registry.example.com" {
+		t.Errorf("outputs: %v", tm.Outputs)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	good := map[string]any{"anonymousRead": "true"}
+	domain := map[string]any{"domainName": "registry.example.com", "certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0", "hostedZoneId": "Z0", "hostedZoneName": "example.com"}
+	for _, test := range []struct {
+		context map[string]any
+		want    string
+	}{
+		{map[string]any{"anonymousRead": "false"}, "anonymousRead=true if that is meant"},
+		{map[string]any{"anonymousRead": "yes"}, `"yes" is not true or false`},
+		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are anonymousRead, architecture,"},
+		{map[string]any{"domainName": "registry.example.com"}, "certificateArn, hostedZoneId and hostedZoneName together"},
+		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},
+		{map[string]any{"domainName": "https://registry.example.com"}, "context domainName"},
+		{map[string]any{"domainName": "registry"}, "context domainName"},
+		{map[string]any{"domainName": "Registry.example.com"}, "context domainName"},
+		{map[string]any{"hostedZoneName": "example.org"}, "not within the zone"},
+		{map[string]any{"certificateArn": "arn:aws:iam::1:x"}, "context certificateArn"},
+		{map[string]any{"architecture": "arm"}, "arm64 or x86_64"},
+		{map[string]any{"memory": "64"}, "128 to 10240"},
+		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
+		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
+		{map[string]any{"logRetentionDays": "31"}, "it is one of [1 3 5"},
+		{map[string]any{"throttleRate": "-1"}, "context throttleRate"},
+		{map[string]any{"tableName": "a b"}, "context tableName"},
+		{map[string]any{"bucketName": "UPPER"}, "context bucketName"},
+		{map[string]any{"stackName": "1st"}, "context stackName"},
+	} {
+		given := maps.Clone(good)
+		if strings.Contains(test.want, "zone") && !strings.Contains(test.want, "together") {
+			maps.Copy(given, domain)
+		}
+		maps.Copy(given, test.context)
+		_, err := parseSettings(given)
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
+		}
+	}
+	if _, err := parseSettings(map[string]any{}); err == nil {
+		t.Error("a registry open to everyone need not be asked for")
+	}
+	// What a file says need not be text, and CDK's own keys are not ours.
+	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512, "@aws-cdk/core:x": true, "aws:cdk:bundling-stacks": []any{"**"}})
+	if s, err := parseSettings(domain); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// openStack opens the table and the bucket of a deployed registry, which it finds by the outputs of its stack, with the
+// AWS credentials and the region that the AWS command line would use.
+func openStack(ctx context.Context, name string) (*store, error) {
+	configuration, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("AWS configuration: %w", err)
+	}
+	if configuration.Region == "" {
+		return nil, usageError{errors.New("there is no AWS region: set AWS_REGION to the one of the stack")}
+	}
+	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("there are no AWS credentials: sign in as for the AWS command line, such as by AWS_PROFILE: %w", err)
+	}
+	outputs, err := stackOutputs(ctx, configuration, name)
+	if err != nil {
+		return nil, err
+	}
+	caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return nil, fmt.Errorf("asking AWS who publishes: %w", err)
+	}
+	return &store{
+		catalog: catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
+		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: os.Getenv(settings.PathStyleVariable) == "true"}),
+		by:      aws.ToString(caller.Arn),
+		close:   func() error { return nil },
+	}, nil
+}
+
+func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {
+	found, err := cloudformation.NewFromConfig(configuration).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	var failed smithy.APIError
+	if errors.As(err, &failed) && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist") || err == nil && len(found.Stacks) != 1 {
+		return nil, fmt.Errorf("stack %s in region %s: %w: is it another region or account?", name, configuration.Region, registry.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for stack %s: %w", name, err)
+	}
+	outputs := make(map[string]string)
+	for _, o := range found.Stacks[0].Outputs {
+		outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	}
+	for _, wanted := range []string{settings.OutputTable, settings.OutputBucket} {
+		if outputs[wanted] == "" {
+			return nil, fmt.Errorf("stack %s has no output %s: is it a registry, and deployed to its end?", name, wanted)
+		}
+	}
+	return outputs, nil
+}
