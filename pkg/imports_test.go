@@ -16,6 +16,7 @@ const house = "github.com/larder-registry/larder/"
 // pkg is what `go list` says of a package.
 type pkg struct {
 	ImportPath string
+	Imports    []string
 	Deps       []string // all it links, not its tests'
 	Doc        string
 	GoFiles    []string
@@ -23,7 +24,7 @@ type pkg struct {
 
 func list(t *testing.T) map[string]pkg {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps,Doc,GoFiles", house+"...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Doc,GoFiles", house+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +56,36 @@ var rules = []struct {
 	{"pkg/publish", []string{"pkg/registry", "pkg/archive", "pkg/objects"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"}, []string{"github.com/aws/", "database/sql"}},
-	{"scripts/larder", nil, []string{house + "pkg/rehearsal"}},
+	{"pkg/providers", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/mirror", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
+	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{"pkg/lambdahttp", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/aws-sdk-go-v2"}},
+	{"functions/discovery", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/lambdahttp"}, notInFunctions("github.com/aws/aws-sdk-go-v2")},
+	{"functions/modules", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/lambdahttp", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/s3"}, notInFunctions()},
+	{"functions/providers", []string{"pkg/registry", "pkg/httpapi", "pkg/providers", "pkg/lambdahttp"}, notInFunctions()},
+	{"functions/mirror", []string{"pkg/registry", "pkg/httpapi", "pkg/mirror", "pkg/lambdahttp"}, notInFunctions()},
+	{"infra", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/settings"}, []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
 	{"pkg/local", nil, []string{house + "pkg/publish", house + "pkg/rehearsal"}},
+}
+
+// notInFunctions is what no function links, and more.
+func notInFunctions(more ...string) []string {
+	return append(more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org", "github.com/spf13", house+"scripts", house+"pkg/local", house+"pkg/rehearsal")
+}
+
+// Only pkg/lambdahttp knows of Lambda; tests and the rehearsal do too.
+func TestLambdaHasOneDoor(t *testing.T) {
+	t.Parallel()
+	for name, p := range list(t) {
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != "pkg/rehearsal" {
+				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
 }
 
 func TestImports(t *testing.T) {

@@ -11,15 +11,20 @@ import (
 	"sync"
 	"testing"
 
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // backend is an empty registry.
@@ -41,6 +46,35 @@ func embedded(t *testing.T) backend {
 	}
 	t.Cleanup(func() { _ = errors.Join(table.Close(), store.Close()) })
 	return backend{table, store}
+}
+
+// onAWS returns a maker of empty registries on emulators of DynamoDB and S3.
+func onAWS(t *testing.T) func(*testing.T) backend {
+	t.Helper()
+	server := rehearsal.S3ForTest(t, "first")
+	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	made := 0
+	return func(t *testing.T) backend {
+		t.Helper()
+		dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(dynamo.Close)
+		made++
+		bucket := fmt.Sprint("bucket-", made)
+		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
+			t.Fatal(err)
+		}
+		return backend{dynamodb.New(rehearsal.Config(dynamo.URL), "larder"), s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true})}
+	}
+}
+
+// onBoth runs a test on the embedded registry and on the emulators.
+func onBoth(t *testing.T, test func(t *testing.T, empty func(*testing.T) backend)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { t.Parallel(); test(t, embedded) })
+	t.Run("AWS", func(t *testing.T) { t.Parallel(); test(t, onAWS(t)) })
 }
 
 func (b backend) publisher() *publish.Publisher {
@@ -258,6 +292,10 @@ func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 // Whichever step fails, nothing is visible, or the whole version is; and publishing again completes it.
 func TestFailsAtEachStep(t *testing.T) {
 	t.Parallel()
+	onBoth(t, failsAtEachStep)
+}
+
+func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 	check := func(name string, b backend, p *publish.Publisher) (failed bool) {
 		m := module(t, "1.0.0", "a")
 		_, err := p.Module(t.Context(), m)
@@ -278,7 +316,7 @@ func TestFailsAtEachStep(t *testing.T) {
 		return true
 	}
 	for _, when := range []string{"before", "half-way", "after"} {
-		b := embedded(t)
+		b := empty(t)
 		p := b.publisher()
 		p.Objects = &faultyStore{b.store, when}
 		if !check("storing fails "+when, b, p) {
@@ -287,7 +325,7 @@ func TestFailsAtEachStep(t *testing.T) {
 	}
 	calls := int64(1)
 	for ; ; calls++ {
-		b := embedded(t)
+		b := empty(t)
 		p := b.publisher()
 		p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls})
 		if !check(fmt.Sprint("call ", calls, " of the table"), b, p) {
@@ -297,7 +335,7 @@ func TestFailsAtEachStep(t *testing.T) {
 	if calls < 4 {
 		t.Errorf("a publish makes %d calls of the table", calls-1)
 	}
-	b := embedded(t)
+	b := empty(t)
 	p := b.publisher()
 	p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls - 1, Done: true})
 	if !check("answer lost", b, p) {
@@ -307,8 +345,12 @@ func TestFailsAtEachStep(t *testing.T) {
 
 func TestPublishersAtOnce(t *testing.T) {
 	t.Parallel()
+	onBoth(t, publishersAtOnce)
+}
+
+func publishersAtOnce(t *testing.T, empty func(*testing.T) backend) {
 	const publishers = 20
-	b := embedded(t)
+	b := empty(t)
 	var wait sync.WaitGroup
 	for i := range publishers {
 		m := module(t, fmt.Sprintf("1.%d.0", i), "same")
