@@ -9,38 +9,31 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/truora/minidyn/server"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
+// config reaches a service at a URL, and does not try again.
 func config(url string) aws.Config {
-	return aws.Config{
-		Region: "eu-central-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
-		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
-	}
+	c := rehearsal.Config(url)
+	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
+	return c
 }
 
 func open(t *testing.T) (*dynamodb.Table, aws.Config) {
 	t.Helper()
-	emulator := httptest.NewServer(server.NewServer())
-	t.Cleanup(emulator.Close)
-	c := config(emulator.URL)
-	_, err := awsdynamodb.NewFromConfig(c).CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
-		TableName: aws.String("larder"), BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}, {AttributeName: aws.String("sk"), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}, {AttributeName: aws.String("sk"), KeyType: types.KeyTypeRange}},
-	})
+	emulator, err := rehearsal.StartDynamoDB(t.Context(), "larder")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dynamodb.New(c, "larder"), c
+	t.Cleanup(emulator.Close)
+	return dynamodb.New(config(emulator.URL), "larder"), config(emulator.URL)
 }
 
 func TestTable(t *testing.T) {
