@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // Settings of the stack. Each is a key of CDK context: -c KEY=VALUE, or "context" in cdk.json.
@@ -34,7 +36,7 @@ type Settings struct {
 }
 
 var (
-	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
+	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
 	certificateARN  = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
 	zonePattern     = regexp.MustCompile(`^Z[A-Z0-9]{1,31}$`)
 	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
@@ -55,7 +57,7 @@ func parseSettings(context map[string]any) (Settings, error) {
 		HostedZoneName:   p.text("hostedZoneName", "", domainPattern, "the name of the hosted zone, such as example.com"),
 		Architecture:     p.text("architecture", "arm64", regexp.MustCompile(`^(arm64|x86_64)$`), "arm64 or x86_64"),
 		MemoryMiB:        p.number("memory", 256, 128, 10240),
-		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, 1, 720)) * time.Minute,
+		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()))) * time.Minute,
 		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
 		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
 		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),

@@ -128,6 +128,8 @@ func (st *stack) newBucket() awss3.IBucket {
 			"Bool": map[string]any{"s3:ObjectCreationOperation": "true"},
 		},
 	}))
+	// Without it the policy would go with the stack, or when the stack adopts its own bucket by name.
+	bucket.Policy().ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN)
 	return bucket
 }
 
@@ -147,11 +149,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	var environment *map[string]*string
 	if f.objects != "" {
 		statements = append(statements,
-			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), []*string{st.table.TableArn()}, map[string]any{
-				"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": f.partitions},
-				// Without this, a request that names no key would pass the condition above.
-				"Null": map[string]any{"dynamodb:LeadingKeys": "false"},
-			}),
+			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
 			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
 		environment = &map[string]*string{}
 		for name, value := range (settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime}).Environment() {
@@ -180,6 +178,15 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		LoggingFormat: awslambda.LoggingFormat_JSON,
 		Environment:   environment,
 	})
+}
+
+// heldTo is the condition under which a request of the table names partitions of these patterns alone.
+func heldTo(partitions ...string) map[string]any {
+	return map[string]any{
+		"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": partitions},
+		// Without this, a request that names no key would pass the condition above.
+		"Null": map[string]any{"dynamodb:LeadingKeys": "false"},
+	}
 }
 
 func allow(sid string, actions *[]*string, resources []*string, conditions map[string]any) awsiam.PolicyStatement {
@@ -261,25 +268,20 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing with AWS credentials needs. It can replace and delete nothing that is
-// published.
+// newOperatorPolicy holds exactly what publishing modules with AWS credentials needs. It deletes nothing, and the bucket
+// lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
+// rests on the publisher's conditions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
-	var objects []*string
-	var prefixes []string
-	for _, f := range functions() {
-		if f.objects != "" {
-			objects = append(objects, st.bucket.ArnForObjects(jsii.String(f.objects)))
-			prefixes = append(prefixes, f.objects)
-		}
-	}
+	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String(fmt.Sprintf("Publishing to the registry %s", st.settings.StackName)),
 		Statements: &[]awsiam.PolicyStatement{
-			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)}, nil),
-			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()}, nil),
-			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), objects, nil),
+			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
+			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
+				heldTo("modules/*", "catalog/*", "namespaces")),
+			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
-			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
+			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": "modules/*"}}),
 		},
 	})
 }

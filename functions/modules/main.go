@@ -5,7 +5,9 @@ import (
 	"context"
 	"log"
 	"os"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -21,7 +23,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	aws, err := config.LoadDefaultConfig(context.Background())
+	// Clients wait for ten seconds: a connection that hangs must leave time for another.
+	quick := http.NewBuildableClient().WithTimeout(2 * time.Second)
+	aws, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(quick), config.WithRetryMaxAttempts(3))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -68,6 +70,26 @@ func TestErrors(t *testing.T) {
 		}
 		if want := map[bool]string{true: "1"}[test.status == 503]; response.Header.Get("Retry-After") != want {
 			t.Errorf("%v: Retry-After %q", test.err, response.Header.Get("Retry-After"))
+		}
+	}
+}
+
+// A store that takes too long is an error; a client that goes away is none.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	h := httpapi.Mux(get("/x", func(_ http.ResponseWriter, r *http.Request) error {
+		return fmt.Errorf("%w: %w", registry.ErrUnavailable, r.Context().Err())
+	}))
+	for want, ctx := range map[string]context.Context{"level=INFO": cancelled, "level=ERROR": late} {
+		var log bytes.Buffer
+		w := httptest.NewRecorder()
+		httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), h).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/x", nil))
+		if w.Code != 503 || !strings.Contains(log.String(), want) {
+			t.Errorf("%d, want %s in %s", w.Code, want, &log)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,7 +100,7 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 	if l.err != nil {
 		attrs = append(attrs, slog.String("error", l.err.Error()))
 		// A client that goes away in the middle is no fault of the registry's.
-		if r.Context().Err() == nil && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
+		if !errors.Is(r.Context().Err(), context.Canceled) && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
 			level = slog.LevelError
 		}
 	}

@@ -42,7 +42,13 @@ func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIG
 			first.WriteHeader(http.StatusOK)
 		}
 	}))
-	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (response events.APIGatewayV2HTTPResponse, err error) {
+		defer func() {
+			// httpapi.Wrap recovers from all but a handler's wish to cut the connection, for which there is no way here.
+			if p := recover(); p != nil {
+				response, err = aborted, nil
+			}
+		}()
 		if deadline, ok := ctx.Deadline(); ok {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
@@ -53,7 +59,13 @@ func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIG
 }
 
 // grace is how long before a function is ended a slow store is given up, so that the client is told to try again.
-const grace = time.Second
+const grace = 2 * time.Second
+
+var aborted = events.APIGatewayV2HTTPResponse{
+	StatusCode: http.StatusInternalServerError,
+	Headers:    map[string]string{"Content-Type": "application/json", "Cache-Control": httpapi.NoStore},
+	Body:       `{"errors":["internal error"]}` + "\n",
+}
 
 type eventKey struct{}
 

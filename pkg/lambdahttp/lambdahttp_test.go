@@ -2,6 +2,7 @@ package lambdahttp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
@@ -101,12 +103,29 @@ func TestResponse(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "\x1f\x8b\x00\xff")
 		}, 200, base64.StdEncoding.EncodeToString([]byte("\x1f\x8b\x00\xff")), true},
-		"a panic": {func(http.ResponseWriter, *http.Request) { panic("x") }, 500, `{"errors":["internal error"]}` + "\n", false},
+		"an abort": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, `{"errors":["internal error"]}` + "\n", false},
+		"a panic":  {func(http.ResponseWriter, *http.Request) { panic("x") }, 500, `{"errors":["internal error"]}` + "\n", false},
 	} {
 		response, _ := invoke(t, test.serve, event("GET", "/a"))
 		if response.StatusCode != test.status || response.Body != test.body || response.IsBase64Encoded != test.base64 {
 			t.Errorf("%s: %+v", name, response)
 		}
+	}
+}
+
+// A handler that waits for a store is told to give up while there is time to answer.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	ends := time.Now().Add(2500 * time.Millisecond)
+	ctx, cancel := context.WithDeadline(t.Context(), ends)
+	defer cancel()
+	h := lambdahttp.Handler(slog.New(slog.DiscardHandler), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	response, err := h(ctx, event("GET", "/a"))
+	if err != nil || response.StatusCode != 503 || ctx.Err() != nil {
+		t.Errorf("%+v, %v, %v", response, err, ctx.Err())
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package rehearsal uses a registry as its real users do. It finds and runs the real clients; tests and scripts/rehearse
-// are built on it, and nothing that serves or publishes is.
+// Package rehearsal is what a registry meets in real life: the real clients, Lambda's Runtime API and a gateway for the
+// functions' own binaries, and emulators of DynamoDB and S3. Tests are built on it, and nothing that serves or publishes.
 package rehearsal
 
 import (

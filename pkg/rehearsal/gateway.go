@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -20,7 +21,7 @@ type Gateway struct {
 	// Host is an address and a port.
 	Host string
 	// Failures counts the answers that a function did not give, each of which was a 5xx.
-	Failures int
+	Failures atomic.Int64
 
 	server *httptest.Server
 	routes map[string]*Function
@@ -67,7 +68,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, err = base64.StdEncoding.DecodeString(response.Body)
 	}
 	if err != nil {
-		g.Failures++
+		g.Failures.Add(1)
 		http.Error(w, `{"message":"Internal Server Error"}`, http.StatusInternalServerError)
 		return
 	}

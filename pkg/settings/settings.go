@@ -44,18 +44,18 @@ type Settings struct {
 	PathStyle bool
 }
 
-// The bounds of PresignLifetime: an init must be able to reuse a URL, and S3 takes no more than a week.
+// The bounds of PresignLifetime: an init must be able to reuse a URL, and no role's credentials sign for longer.
 const (
 	MinPresignLifetime = time.Minute
-	MaxPresignLifetime = 7 * 24 * time.Hour
+	MaxPresignLifetime = 12 * time.Hour
 )
 
 // FromEnvironment reads settings through getenv, which is os.Getenv. Its error names every variable that is wrong.
 func FromEnvironment(getenv func(string) string) (Settings, error) {
 	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName)}
 	var errs []error
-	for name, value := range map[string]string{tableName: s.Table, bucketName: s.Bucket} {
-		if value == "" {
+	for _, name := range []string{tableName, bucketName} {
+		if getenv(name) == "" {
 			errs = append(errs, fmt.Errorf("%s is not set", name))
 		}
 	}

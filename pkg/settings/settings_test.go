@@ -26,7 +26,7 @@ func TestWrong(t *testing.T) {
 	good := settings.Settings{Table: "t", Bucket: "b", PresignLifetime: time.Hour}.Environment()
 	for name, values := range map[string][]string{
 		"LARDER_TABLE": {""}, "LARDER_BUCKET": {""}, "LARDER_S3_PATH_STYLE": {"yes", "1"},
-		"LARDER_PRESIGN_SECONDS": {"", "x", "0", "59", "-1", "604801", "3600s", "99999999999999999999"},
+		"LARDER_PRESIGN_SECONDS": {"", "x", "0", "59", "-1", "43201", "3600s", "99999999999999999999"},
 	} {
 		for _, value := range values {
 			_, err := settings.FromEnvironment(func(n string) string {

@@ -61,7 +61,10 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 			switch {
 			case err == nil:
 				defer func() { err = errors.Join(err, data.close()) }()
-				publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects, By: data.by}
+				publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects}
+				if publisher.By, err = data.by(cmd.Context()); err != nil {
+					return err
+				}
 			case !m.DryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
 				return err
 			}

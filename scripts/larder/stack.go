@@ -37,15 +37,17 @@ func openStack(ctx context.Context, name string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-	if err != nil {
-		return nil, fmt.Errorf("asking AWS who publishes: %w", err)
-	}
 	return &store{
 		catalog: catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
 		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: os.Getenv(settings.PathStyleVariable) == "true"}),
-		by:      aws.ToString(caller.Arn),
-		close:   func() error { return nil },
+		by: func(ctx context.Context) (string, error) {
+			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+			if err != nil {
+				return "", fmt.Errorf("asking AWS who publishes: %w", err)
+			}
+			return aws.ToString(caller.Arn), nil
+		},
+		close: func() error { return nil },
 	}, nil
 }
 

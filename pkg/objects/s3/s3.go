@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -91,6 +93,11 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		if err == nil || code(err) != "ConditionalRequestConflict" || attempt == attempts {
 			return translate(key, err)
 		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(100 * time.Millisecond << attempt)): //nolint:gosec // jitter, not a secret
+		}
 	}
 }
 
@@ -128,11 +135,24 @@ func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.
 	case offset > 0:
 		in.Range = aws.String(fmt.Sprintf("bytes=%d-", offset))
 	}
-	out, err := s.client.GetObject(ctx, in)
-	if err != nil {
-		return nil, translate(key, err)
+	if length != 0 {
+		out, err := s.client.GetObject(ctx, in)
+		if err == nil {
+			return out.Body, nil
+		}
+		if code(err) != "InvalidRange" {
+			return nil, translate(key, err)
+		}
 	}
-	return out.Body, nil
+	// S3 knows no empty range. One that is asked for, or begins at the end, is one all the same.
+	info, err := s.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if offset > info.Size {
+		return nil, fmt.Errorf("%w range: object %s has %d bytes", registry.ErrInvalid, key, info.Size)
+	}
+	return io.NopCloser(strings.NewReader("")), nil
 }
 
 // Stat implements objects.Store.
@@ -190,7 +210,9 @@ func translate(key string, err error) error {
 		sentinel = registry.ErrNotFound
 	case code == "InvalidRange" || code == "BadDigest" || code == "XAmzContentSHA256Mismatch" || code == "XAmzContentChecksumMismatch":
 		sentinel = registry.ErrInvalid
-	case code == "SlowDown" || status == 0 || status >= http.StatusInternalServerError:
+	case code == "EntityTooLarge":
+		sentinel = registry.ErrInvalid
+	case code == "SlowDown" || code == "ConditionalRequestConflict" || status == 0 || status >= http.StatusInternalServerError:
 		sentinel = registry.ErrUnavailable
 	}
 	return fmt.Errorf("object %s: %w: %w", key, sentinel, err)

@@ -131,7 +131,8 @@ func TestErrors(t *testing.T) {
 		"XAmzContentSHA256Mismatch":  {400, registry.ErrInvalid},
 		"SlowDown":                   {503, registry.ErrUnavailable},
 		"InternalError":              {500, registry.ErrUnavailable},
-		"ConditionalRequestConflict": {409, nil},
+		"ConditionalRequestConflict": {409, registry.ErrUnavailable},
+		"EntityTooLarge":             {400, registry.ErrInvalid},
 		"AccessDenied":               {403, nil},
 	} {
 		calls := 0

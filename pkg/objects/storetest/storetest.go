@@ -183,13 +183,21 @@ func openRanges(t *testing.T, s Backend) {
 	for _, test := range []struct {
 		offset, length int64
 		want           string
-	}{{0, -1, "0123456789"}, {0, 10, "0123456789"}, {0, 1, "0"}, {3, 4, "3456"}, {9, 1, "9"}, {5, -1, "56789"}, {5, 100, "56789"}} {
+	}{{0, -1, "0123456789"}, {0, 10, "0123456789"}, {0, 1, "0"}, {3, 4, "3456"}, {9, 1, "9"}, {5, -1, "56789"}, {5, 100, "56789"}, {0, 0, ""}, {3, 0, ""}, {10, 0, ""}, {10, -1, ""}, {10, 5, ""}} {
 		if got := content(t, s, key, test.offset, test.length); got != test.want {
 			t.Errorf("Open(%d, %d) reads %q, want %q", test.offset, test.length, got, test.want)
 		}
 	}
-	if _, err := s.Open(t.Context(), key, 11, -1); !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("Open beyond the end: %v, want ErrInvalid", err)
+	for _, length := range []int64{-1, 0, 1} {
+		if _, err := s.Open(t.Context(), key, 11, length); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("Open beyond the end for %d bytes: %v, want ErrInvalid", length, err)
+		}
+	}
+	put(t, s, "empty", "")
+	for _, length := range []int64{-1, 0, 1} {
+		if got := content(t, s, "empty", 0, length); got != "" {
+			t.Errorf("an empty object reads %q", got)
+		}
 	}
 	if _, err := s.Open(t.Context(), "missing", 0, -1); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("Open of a missing key: %v, want ErrNotFound", err)
