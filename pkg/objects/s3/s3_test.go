@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/pkg/objects"
@@ -81,6 +82,26 @@ func TestSignedHeaders(t *testing.T) {
 	// A plus in a path means itself to Go and a space to others.
 	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
 		t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+	}
+}
+
+// A function's credentials have a session token. It goes into the query, and the whole fits into a header.
+func TestSessionToken(t *testing.T) {
+	t.Parallel()
+	config := rehearsal.Config("https://unused.example.com")
+	config.BaseEndpoint = nil
+	token := strings.Repeat("IQoJb3JpZ2luX2VjEA", 60)
+	config.Credentials = credentials.NewStaticCredentialsProvider("AKID", "secret", token)
+	signed, err := s3.New(config, "bucket", s3.Options{}).SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0/00.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := u.Query(); q.Get("X-Amz-Security-Token") != token || q.Get("X-Amz-SignedHeaders") != "host" || len(signed) > 4<<10 {
+		t.Errorf("%d bytes, signed headers %q", len(signed), q.Get("X-Amz-SignedHeaders"))
 	}
 }
 
