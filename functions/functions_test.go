@@ -333,7 +333,7 @@ func TestReproducible(t *testing.T) {
 		t.Skip("LEFT OUT: there are uncommitted changes")
 	}
 	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
-	cmd := exec.CommandContext(t.Context(), filepath.Join(elsewhere, "scripts/build"), arch)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `umask 077; exec "$0" "$1"`, filepath.Join(elsewhere, "scripts/build"), arch)
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=true", "CGO_ENABLED=1", "GOAMD64=v3")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
@@ -343,6 +343,10 @@ func TestReproducible(t *testing.T) {
 		second, err2 := os.ReadFile(filepath.Join(elsewhere, "dist", arch, name, "bootstrap"))
 		if err1 != nil || err2 != nil || !bytes.Equal(first, second) {
 			t.Errorf("%s: the bytes differ, %v, %v", name, err1, err2)
+		}
+		// Whoever builds them, anyone may run them: Lambda does so as another user.
+		if info, err := os.Stat(filepath.Join(elsewhere, "dist", arch, name, "bootstrap")); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
 }

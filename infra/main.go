@@ -9,14 +9,13 @@ import (
 	"path/filepath"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/jsii-runtime-go"
 )
 
 func main() {
-	defer jsii.Close()
+	// No jsii.Close: it reports its own child's end as an error, beside ours. The child ends with its standard input.
 	app := awscdk.NewApp(nil)
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
-	s, err := parseSettings(context)
+	s, err := parseSettings(context, os.Getenv("CDK_DEFAULT_REGION"))
 	if err != nil {
 		fail(err)
 	}
@@ -30,7 +29,6 @@ func main() {
 
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, err)
-	jsii.Close()
 	os.Exit(1)
 }
 

@@ -45,11 +45,12 @@ var (
 	retentionPeriod = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 )
 
-// parseSettings reads settings from context. Its error is one line, and says what to do.
-func parseSettings(context map[string]any) (Settings, error) {
+// parseSettings reads settings from context. Its error is one line, and says what to do. region is where the stack goes,
+// or empty where that is not known.
+func parseSettings(context map[string]any, region string) (Settings, error) {
 	p := parser{context: context, known: map[string]bool{}}
 	s := Settings{
-		StackName:        p.text("stackName", "larder", stackPattern, "letters, digits and hyphens"),
+		StackName:        p.text("stackName", "larder", stackPattern, "a letter, and letters, digits and hyphens behind it"),
 		AnonymousRead:    p.boolean("anonymousRead"),
 		DomainName:       p.text("domainName", "", domainPattern, "a host name in lower case, such as registry.example.com"),
 		CertificateARN:   p.text("certificateArn", "", certificateARN, "the ARN of an ACM certificate in the stack's region"),
@@ -61,16 +62,21 @@ func parseSettings(context map[string]any) (Settings, error) {
 		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
 		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
 		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),
-		TableName:        p.text("tableName", "", tablePattern, "the name of a DynamoDB table"),
-		BucketName:       p.text("bucketName", "", bucketPattern, "the name of an S3 bucket"),
+		TableName:        p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
+		BucketName:       p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
 	}
 	p.unknown()
 	if !slices.Contains(retentionPeriod, s.LogRetentionDays) {
-		p.fail("logRetentionDays", "it is one of %v", retentionPeriod)
+		p.fail("logRetentionDays", "%d is not among what CloudWatch Logs takes: %v", s.LogRetentionDays, retentionPeriod)
 	}
-	domain := []string{s.DomainName, s.CertificateARN, s.HostedZoneID, s.HostedZoneName}
-	if slices.Contains(domain, "") && strings.Join(domain, "") != "" {
-		p.fail("domainName", "a domain needs domainName, certificateArn, hostedZoneId and hostedZoneName together")
+	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN, "hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
+	for _, key := range slices.Sorted(maps.Keys(domain)) {
+		if domain[key] == "" && s.DomainName+s.CertificateARN+s.HostedZoneID+s.HostedZoneName != "" {
+			p.fail(key, "it is missing: a domain needs domainName, certificateArn, hostedZoneId and hostedZoneName together")
+		}
+	}
+	if arn := strings.Split(s.CertificateARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
+		p.fail("certificateArn", "the certificate is in %s, and the stack goes to %s", arn[3], region)
 	}
 	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName, "."+s.HostedZoneName) {
 		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
@@ -105,6 +111,8 @@ func (p *parser) text(key, fallback string, pattern *regexp.Regexp, want string)
 	if !given {
 		return fallback
 	}
+	// The forms in which Route 53's own commands print zones.
+	value = strings.TrimPrefix(strings.TrimSuffix(value, "."), "/hostedzone/")
 	if !pattern.MatchString(value) {
 		p.fail(key, "%q is not %s", value, want)
 	}

@@ -52,7 +52,7 @@ func defaults(t *testing.T, context ...string) Settings {
 	for i := 0; i < len(context); i += 2 {
 		given[context[i]] = context[i+1]
 	}
-	s, err := parseSettings(given)
+	s, err := parseSettings(given, "eu-central-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +501,7 @@ func TestDomain(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	good := map[string]any{"anonymousRead": "true"}
-	domain := map[string]any{"domainName": "registry.example.com", "certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0", "hostedZoneId": "Z0", "hostedZoneName": "example.com"}
+	domain := map[string]any{"domainName": "registry.example.com", "certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0", "hostedZoneId": "/hostedzone/Z0", "hostedZoneName": "example.com."}
 	for _, test := range []struct {
 		context map[string]any
 		want    string
@@ -509,7 +509,8 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"anonymousRead": "false"}, "anonymousRead=true if that is meant"},
 		{map[string]any{"anonymousRead": "yes"}, `"yes" is not true or false`},
 		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are anonymousRead, architecture,"},
-		{map[string]any{"domainName": "registry.example.com"}, "certificateArn, hostedZoneId and hostedZoneName together"},
+		{map[string]any{"domainName": "registry.example.com"}, "context certificateArn: it is missing"},
+		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
 		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},
 		{map[string]any{"domainName": "https://registry.example.com"}, "context domainName"},
 		{map[string]any{"domainName": "registry"}, "context domainName"},
@@ -520,7 +521,7 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"memory": "64"}, "128 to 10240"},
 		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
 		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
-		{map[string]any{"logRetentionDays": "31"}, "it is one of [1 3 5"},
+		{map[string]any{"logRetentionDays": "31"}, "31 is not among what CloudWatch Logs takes: [1 3 5"},
 		{map[string]any{"throttleRate": "-1"}, "context throttleRate"},
 		{map[string]any{"tableName": "a b"}, "context tableName"},
 		{map[string]any{"bucketName": "UPPER"}, "context bucketName"},
@@ -531,17 +532,18 @@ func TestSettings(t *testing.T) {
 			maps.Copy(given, domain)
 		}
 		maps.Copy(given, test.context)
-		_, err := parseSettings(given)
+		test.want = strings.TrimSuffix(test.want, " zone")
+		_, err := parseSettings(given, "eu-central-1")
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
 		}
 	}
-	if _, err := parseSettings(map[string]any{}); err == nil {
+	if _, err := parseSettings(map[string]any{}, ""); err == nil {
 		t.Error("a registry open to everyone need not be asked for")
 	}
 	// What a file says need not be text, and CDK's own keys are not ours.
 	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512, "@aws-cdk/core:x": true, "aws:cdk:bundling-stacks": []any{"**"}})
-	if s, err := parseSettings(domain); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" {
+	if s, err := parseSettings(domain, ""); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

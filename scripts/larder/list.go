@@ -24,7 +24,7 @@ func (c *cli) listCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			data, err := c.openStore(cmd.Context(), false)
 			if err != nil {
-				if errors.Is(err, registry.ErrNotFound) {
+				if dir, _, _ := parseStore(c.store); dir != "" && errors.Is(err, registry.ErrNotFound) {
 					return fmt.Errorf("%w: publish something, or say with --store where it is", err)
 				}
 				return err

@@ -62,7 +62,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 		TableName: &t.name, Key: primaryKey(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return catalog.Item{}, fmt.Errorf("reading %s %s: %w", k.Partition, k.Sort, translate(err))
+		return catalog.Item{}, fmt.Errorf("table %s: reading %s %s: %w", t.name, k.Partition, k.Sort, translate(err))
 	}
 	if out.Item != nil {
 		item, err := decode(out.Item)
@@ -100,7 +100,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	}
 	out, err := t.client.Query(ctx, in)
 	if err != nil {
-		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
+		return catalog.Page{}, fmt.Errorf("table %s: querying %s: %w", t.name, q.Partition, translate(err))
 	}
 	var page catalog.Page
 	for _, attributes := range out.Items {
@@ -161,7 +161,7 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	}
 	// The SDK adds a token, by which a repeated request is the same write.
 	if _, err := t.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
-		return fmt.Errorf("writing %s %s and %d more: %w", changes[0].Partition, changes[0].Sort, len(changes)-1, translate(err))
+		return fmt.Errorf("table %s: writing %s %s and %d more: %w", t.name, changes[0].Partition, changes[0].Sort, len(changes)-1, translate(err))
 	}
 	return nil
 }

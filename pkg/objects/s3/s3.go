@@ -91,7 +91,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		}, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
 		// Two writers at once: S3 asks the slower one to find out who won.
 		if err == nil || code(err) != "ConditionalRequestConflict" || attempt == attempts {
-			return translate(key, err)
+			return s.translate(key, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -141,7 +141,7 @@ func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.
 			return out.Body, nil
 		}
 		if code(err) != "InvalidRange" {
-			return nil, translate(key, err)
+			return nil, s.translate(key, err)
 		}
 	}
 	// S3 knows no empty range. One that is asked for, or begins at the end, is one all the same.
@@ -162,7 +162,7 @@ func (s *Store) Stat(ctx context.Context, key string) (objects.Info, error) {
 	}
 	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
-		return objects.Info{}, translate(key, err)
+		return objects.Info{}, s.translate(key, err)
 	}
 	return objects.Info{Key: key, Size: aws.ToInt64(out.ContentLength)}, nil
 }
@@ -173,7 +173,7 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return translate(prefix, err)
+			return s.translate(prefix, err)
 		}
 		for _, object := range page.Contents {
 			if err := visit(objects.Info{Key: aws.ToString(object.Key), Size: aws.ToInt64(object.Size)}); err != nil {
@@ -193,7 +193,7 @@ func code(err error) string {
 }
 
 // translate gives an error the sentinel on which a caller can act.
-func translate(key string, err error) error {
+func (s *Store) translate(key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -215,5 +215,5 @@ func translate(key string, err error) error {
 	case code == "SlowDown" || code == "ConditionalRequestConflict" || status == 0 || status >= http.StatusInternalServerError:
 		sentinel = registry.ErrUnavailable
 	}
-	return fmt.Errorf("object %s: %w: %w", key, sentinel, err)
+	return fmt.Errorf("bucket %s: object %s: %w: %w", s.bucket, key, sentinel, err)
 }
