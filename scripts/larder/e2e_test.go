@@ -335,32 +335,47 @@ func TestKilledPublish(t *testing.T) {
 	}
 }
 
-// Processes that publish at once, one of each version, all succeed, and all versions are listed.
+// Processes that publish at once, one of each version, all succeed, and all versions are listed. Of those that publish
+// one version with different bytes, one succeeds, and each other is told.
 func TestPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	const publishers = 20
-	data, dir := t.TempDir(), t.TempDir()
-	writeFiles(t, dir, output("x"))
-	var running []*exec.Cmd
-	for i := range publishers {
-		version := fmt.Sprintf("1.%d.0", i)
-		cmd := exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
-		cmd.Stderr = new(bytes.Buffer)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+	data := t.TempDir()
+	publish := func(module func(i int) (version string, files map[string]string)) (exits map[int]int) {
+		running := make([]*exec.Cmd, publishers)
+		for i := range running {
+			dir := t.TempDir()
+			version, files := module(i)
+			writeFiles(t, dir, files)
+			running[i] = exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+			running[i].Stderr = new(bytes.Buffer)
 		}
-		running = append(running, cmd)
+		for _, cmd := range running {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exits = make(map[int]int)
+		for _, cmd := range running {
+			_ = cmd.Wait()
+			code := cmd.ProcessState.ExitCode()
+			exits[code]++
+			if code != 0 && code != exitExists {
+				t.Errorf("%v: exit code %d\n%s", cmd.Args, code, cmd.Stderr)
+			}
+		}
+		return exits
 	}
-	for _, cmd := range running {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v: %v\n%s", cmd.Args, err, cmd.Stderr)
-		}
+	all := publish(func(i int) (string, map[string]string) { return fmt.Sprintf("1.%d.0", i), output("x") })
+	one := publish(func(i int) (string, map[string]string) { return "2.0.0", output(fmt.Sprint(i)) })
+	if all[0] != publishers || one[0] != 1 || one[exitExists] != publishers-1 {
+		t.Errorf("exit codes of %d versions: %v; of one: %v", publishers, all, one)
 	}
 	var got struct{ Versions []struct{ Version string } }
 	if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Versions) != publishers || got.Versions[0].Version != "1.19.0" {
+	if len(got.Versions) != publishers+1 || got.Versions[0].Version != "2.0.0" || got.Versions[1].Version != "1.19.0" {
 		t.Errorf("listed: %v", got.Versions)
 	}
 }
