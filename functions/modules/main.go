@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 
@@ -23,13 +25,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Clients wait for ten seconds: a connection that hangs must leave time for another.
+	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
 	quick := http.NewBuildableClient().WithTimeout(2 * time.Second)
-	aws, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(quick), config.WithRetryMaxAttempts(3))
+	retryer := func() aws.Retryer { return retry.AddWithMaxBackoffDelay(retry.NewStandard(), 200*time.Millisecond) }
+	account, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(quick), config.WithRetryer(retryer))
 	if err != nil {
 		log.Fatal(err)
 	}
-	table := dynamodb.New(aws, s.Table)
-	bucket := s3.New(aws, s.Bucket, s3.Options{Lifetime: s.PresignLifetime, PathStyle: s.PathStyle})
+	table := dynamodb.New(account, s.Table)
+	bucket := s3.New(account, s.Bucket, s3.Options{Lifetime: s.PresignLifetime, PathStyle: s.PathStyle})
 	lambdahttp.Start(modules.New(catalog.New(table), bucket))
 }
