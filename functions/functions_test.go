@@ -5,6 +5,7 @@ package functions_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -32,22 +33,11 @@ import (
 var built = sync.OnceValues(func() (string, error) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 	out, err := exec.Command("../scripts/build", arch).CombinedOutput()
-	return filepath.Join("..", "dist", arch), wrap(err, out)
-})
-
-func wrap(err error, out []byte) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return &buildError{err, string(out)}
-}
-
-type buildError struct {
-	error
-	out string
-}
-
-func (e *buildError) Error() string { return e.error.Error() + "\n" + e.out }
+	return filepath.Join("..", "dist", arch), nil
+})
 
 // start starts a function's binary as scripts/build made it.
 func start(t *testing.T, name string, env map[string]string) *rehearsal.Function {

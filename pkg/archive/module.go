@@ -145,24 +145,24 @@ func isConfig(p string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") {
 		return false
 	}
-	return slices.ContainsFunc(extensions, func(e string) bool { return strings.HasSuffix(name, e) })
+	return hasExtension(name)
 }
 
-var extensions = []string{".tf", ".tf.json", ".tofu", ".tofu.json"}
+// hasExtension says whether a file's name ends as configuration's does.
+func hasExtension(name string) bool {
+	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(e string) bool { return strings.HasSuffix(name, e) })
+}
 
 // checkConfigs says whether there is a module at the root and all modules parse.
 func checkConfigs(files []File, configs map[string][]byte) error {
-	atRoot := false
-	for _, f := range files {
-		atRoot = atRoot || isConfig(f.Path) && path.Dir(f.Path) == "."
-	}
-	if !atRoot {
+	names := slices.Sorted(maps.Keys(configs))
+	if !slices.ContainsFunc(names, func(name string) bool { return path.Dir(name) == "." }) {
 		return fmt.Errorf("%w module: there is no .tf or .tofu file at its root: publish the folder that holds them%s, and see that .terraformignore does not leave them out", registry.ErrInvalid, hint(files))
 	}
 	if len(configs) > maxConfigFiles {
 		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
 	}
-	for _, name := range slices.Sorted(maps.Keys(configs)) {
+	for _, name := range names {
 		// OpenTofu reads a .tofu file in place of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {
 			continue
@@ -188,7 +188,7 @@ func tofuTwin(p string) string {
 // hint names a folder further down that does hold a module.
 func hint(files []File) string {
 	for _, f := range files {
-		if dir := path.Dir(f.Path); dir != "." && slices.ContainsFunc(extensions, func(e string) bool { return strings.HasSuffix(f.Path, e) }) {
+		if dir := path.Dir(f.Path); dir != "." && hasExtension(f.Path) {
 			return ", such as " + dir
 		}
 	}

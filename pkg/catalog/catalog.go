@@ -13,7 +13,6 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/modules"
@@ -271,7 +270,7 @@ func decode(item Item, v any) error {
 func change(item Item, v any) (Change, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return Change{}, fmt.Errorf("item %s %s: %w", item.Partition, strings.ToValidUTF8(item.Sort, "?"), err)
+		return Change{}, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
 	}
 	item.Data = data
 	return put(item), nil

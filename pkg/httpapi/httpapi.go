@@ -99,8 +99,8 @@ func Join(services ...Service) http.Handler {
 func handle(mux *http.ServeMux, r Route, h http.Handler) {
 	mux.Handle(r.Path, h)
 	// A mux redirects /tree to /tree/ unless /tree is served too.
-	if tree, _, ok := strings.Cut(r.Path, "/{"); ok && strings.HasSuffix(r.Path, "...}") && !strings.Contains(r.Path[len(tree)+1:], "/") {
-		mux.HandleFunc(tree, notFound)
+	if strings.HasSuffix(r.Path, "...}") {
+		mux.HandleFunc(r.Path[:strings.LastIndexByte(r.Path, '/')], notFound)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -151,7 +152,7 @@ func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
 
 func (f *Function) serveResult(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(r.Body)
-	if err == nil && r.PathValue("id") != "" && r.URL.Path[len(r.URL.Path)-len("/error"):] == "/error" {
+	if err == nil && strings.HasSuffix(r.URL.Path, "/error") {
 		err = errors.New("function " + f.name + " returned an error: " + string(payload))
 	}
 	f.mu.Lock()

@@ -26,9 +26,6 @@ const (
 	OutputOperatorPolicy = "OperatorPolicyArn"
 )
 
-// PathStyleVariable is set to true where S3 is an emulator, for the functions and the command line alike.
-const PathStyleVariable = pathStyleName
-
 // TTLAttribute is the table's attribute by which it removes expired items.
 const TTLAttribute = "expires"
 
@@ -64,14 +61,22 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	if err != nil || s.PresignLifetime < MinPresignLifetime || s.PresignLifetime > MaxPresignLifetime {
 		errs = append(errs, fmt.Errorf("%s is %q, not a number of seconds from %.0f to %.0f", presignTime, getenv(presignTime), MinPresignLifetime.Seconds(), MaxPresignLifetime.Seconds()))
 	}
-	switch v := getenv(pathStyleName); v {
-	case "", "false":
-	case "true":
-		s.PathStyle = true
-	default:
-		errs = append(errs, fmt.Errorf("%s is %q, not true or false", pathStyleName, v))
+	if s.PathStyle, err = PathStyle(getenv); err != nil {
+		errs = append(errs, err)
 	}
 	return s, errors.Join(errs...)
+}
+
+// PathStyle reads Settings.PathStyle alone, which the command line takes from its environment too.
+func PathStyle(getenv func(string) string) (bool, error) {
+	switch v := getenv(pathStyleName); v {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, fmt.Errorf("%s is %q, not true or false", pathStyleName, v)
+	}
 }
 
 // Environment returns the variables from which FromEnvironment reads the same settings.

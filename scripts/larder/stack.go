@@ -33,13 +33,17 @@ func openStack(ctx context.Context, name string) (*store, error) {
 	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
 		return nil, fmt.Errorf("there are no AWS credentials: sign in as for the AWS command line, such as by AWS_PROFILE: %w", err)
 	}
+	pathStyle, err := settings.PathStyle(os.Getenv)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	outputs, err := stackOutputs(ctx, configuration, name)
 	if err != nil {
 		return nil, err
 	}
 	return &store{
 		catalog: catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
-		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: os.Getenv(settings.PathStyleVariable) == "true"}),
+		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle}),
 		by: func(ctx context.Context) (string, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
