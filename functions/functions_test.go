@@ -93,8 +93,8 @@ func deploy(t *testing.T) deployed {
 	d.gateway = rehearsal.StartGateway(routes)
 	t.Cleanup(func() {
 		d.gateway.Close()
-		if n := d.gateway.Failures.Load(); n != 0 {
-			t.Errorf("%d requests were not answered by their function", n)
+		if failures := d.gateway.Failures(); len(failures) != 0 {
+			t.Errorf("requests were not answered by their function: %v", failures)
 		}
 	})
 	d.caFile = filepath.Join(t.TempDir(), "ca.pem")

@@ -37,13 +37,14 @@ type function struct {
 	objects string
 }
 
-// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves.
+// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; providers
+// and mirror read nothing as yet.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes()},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
-		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "keys/*", "tokens"}, objects: "providers/*"},
-		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*"}, objects: "modules/*"},
+		{name: "providers", routes: providers.Routes()},
+		{name: "mirror", routes: mirror.Routes()},
 	}
 }
 
@@ -149,7 +150,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	var environment *map[string]*string
 	if f.objects != "" {
 		statements = append(statements,
-			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
+			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
 			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
 		environment = &map[string]*string{}
 		for name, value := range (settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime}).Environment() {

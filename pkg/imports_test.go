@@ -90,6 +90,18 @@ func TestLambdaHasOneDoor(t *testing.T) {
 	}
 }
 
+// The rehearsal is for tests and for its own command.
+func TestRehearsalIsNotServed(t *testing.T) {
+	t.Parallel()
+	for name, p := range list(t) {
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, house+"pkg/rehearsal") && !strings.HasPrefix(name, "pkg/rehearsal") {
+				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
+}
+
 func TestImports(t *testing.T) {
 	t.Parallel()
 	packages := list(t)

@@ -65,7 +65,7 @@ type Session struct {
 	Client Client
 	// Home is a folder of the session's own.
 	Home string
-	// CAFile is the certificate authority to trust.
+	// CAFile is the certificate authority to trust, and no other; if it is empty, those of the machine.
 	CAFile string
 	// Config is the text of the client's configuration file.
 	Config string
@@ -86,12 +86,13 @@ func (s Session) Run(ctx context.Context, dir string, args ...string) (string, e
 		"PATH=" + os.Getenv("PATH"),
 		"TMPDIR=" + os.TempDir(),
 		"TF_CLI_CONFIG_FILE=" + config,
-		"SSL_CERT_FILE=" + s.CAFile,
-		"SSL_CERT_DIR=" + filepath.Join(s.Home, "no-certificates"),
 		"CHECKPOINT_DISABLE=1",
 		"TF_IN_AUTOMATION=1",
 		"TF_INPUT=0",
 	}, s.Env...)
+	if s.CAFile != "" {
+		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+s.CAFile, "SSL_CERT_DIR="+filepath.Join(s.Home, "no-certificates"))
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/truora/minidyn/server"
 )
 
@@ -126,4 +128,60 @@ func freeAddress(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return l.Addr().String(), l.Close()
+}
+
+// Moto is moto_server, which emulates so much of AWS that CDK can deploy to it.
+type Moto struct {
+	// URL has the host localhost, as CDK needs it.
+	URL string
+	cmd *exec.Cmd
+	out bytes.Buffer
+}
+
+// ErrNoMoto says that moto_server is not on PATH.
+var ErrNoMoto = errors.New("moto_server is not on PATH")
+
+// StartMoto starts an empty account on a free port.
+func StartMoto(ctx context.Context) (*Moto, error) {
+	path, err := exec.LookPath("moto_server")
+	if err != nil {
+		return nil, ErrNoMoto
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	m := &Moto{URL: "http://localhost:" + port}
+	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
+	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it may be a script that starts the server
+	if err := m.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting moto_server: %w", err)
+	}
+	for attempt := 0; ; attempt++ {
+		_, err := sts.NewFromConfig(Config(m.URL)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		if err == nil {
+			return m, nil
+		}
+		if attempt == 20 || ctx.Err() != nil {
+			m.Close()
+			return nil, fmt.Errorf("starting moto_server: %w\n%s", err, &m.out)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// Env is the environment in which programs find the account, in place of what they would find otherwise.
+func (m *Moto) Env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + m.URL, "AWS_REGION=" + Region, "AWS_DEFAULT_REGION=" + Region, "AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey,
+		"AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+}
+
+// Close ends the server.
+func (m *Moto) Close() {
+	_ = syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL)
+	_ = m.cmd.Wait()
 }

@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -20,16 +21,19 @@ import (
 type Gateway struct {
 	// Host is an address and a port.
 	Host string
-	// Failures counts the answers that a function did not give, each of which was a 5xx.
-	Failures atomic.Int64
 
 	server *httptest.Server
 	routes map[string]*Function
+
+	mu       sync.Mutex
+	failures []error
+	stray    []string
+	asked    map[string]bool
 }
 
 // StartGateway starts a gateway with functions by their route keys.
 func StartGateway(routes map[string]*Function) *Gateway {
-	g := &Gateway{routes: routes}
+	g := &Gateway{routes: routes, asked: make(map[string]bool)}
 	g.server = httptest.NewTLSServer(g)
 	g.Host = g.server.Listener.Addr().String()
 	return g
@@ -43,12 +47,46 @@ func (g *Gateway) WriteCA(path string) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw}), 0o600)
 }
 
+// Failures are why functions have not answered, each of which was a 5xx.
+func (g *Gateway) Failures() []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.failures)
+}
+
+// Stray are the requests for which there was no route, and which went to $default.
+func (g *Gateway) Stray() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.stray)
+}
+
+// Unasked are the routes that no request has taken.
+func (g *Gateway) Unasked() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var unasked []string
+	for key := range g.routes {
+		if !g.asked[key] {
+			unasked = append(unasked, key)
+		}
+	}
+	slices.Sort(unasked)
+	return unasked
+}
+
 // Client trusts the gateway.
 func (g *Gateway) Client() *http.Client { return g.server.Client() }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routeKey, function := g.route(r)
+	g.mu.Lock()
+	g.asked[routeKey] = true
+	if routeKey == "$default" {
+		g.stray = append(g.stray, r.Method+" "+r.URL.Path)
+	}
+	g.mu.Unlock()
 	if function == nil {
 		http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
 		return
@@ -68,7 +106,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, err = base64.StdEncoding.DecodeString(response.Body)
 	}
 	if err != nil {
-		g.Failures.Add(1)
+		g.mu.Lock()
+		g.failures = append(g.failures, err)
+		g.mu.Unlock()
 		http.Error(w, `{"message":"Internal Server Error"}`, http.StatusInternalServerError)
 		return
 	}

@@ -1,0 +1,301 @@
+package rehearsal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/larder-registry/larder/pkg/rehearsal/iam"
+)
+
+// Account stands before an emulator that lets everyone do everything, and does what AWS does: it knows who calls by the
+// access key that signed, and refuses what the caller's role does not allow.
+type Account struct {
+	// URL is what AWS_ENDPOINT_URL must be.
+	URL string
+	// ID and Region are those of the ARNs of what is in it.
+	ID, Region string
+
+	server *http.Server
+	mu     sync.Mutex
+	roles  map[string]namedRole // by access key
+	denied []string
+}
+
+type namedRole struct {
+	name string
+	role *iam.Role
+}
+
+// StartAccount starts it in front of the emulator at a URL.
+func StartAccount(ctx context.Context, emulator, id, region string) (*Account, error) {
+	target, err := url.Parse(emulator)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", emulator, err)
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, roles: make(map[string]namedRole)}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: a.hideMissing,
+	}
+	a.server = &http.Server{ReadHeaderTimeout: functionTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if who, err := a.judge(r); err != nil {
+			a.mu.Lock()
+			a.denied = append(a.denied, fmt.Sprintf("%s: %v", who, err))
+			a.mu.Unlock()
+			deny(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})}
+	go func() { _ = a.server.Serve(listener) }()
+	return a, nil
+}
+
+// Close ends it, but not the emulator.
+func (a *Account) Close() { _ = a.server.Close() }
+
+// Add lets a principal in, and returns the access key by which it is known.
+func (a *Account) Add(name string, role *iam.Role) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := fmt.Sprintf("ASIAREHEARSAL%07d", len(a.roles)+1)
+	a.roles[key] = namedRole{name, role}
+	return key
+}
+
+// Denied returns the calls that were refused, each with who made it.
+func (a *Account) Denied() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.denied)
+}
+
+// Unused names what of the principals' statements no call has needed.
+func (a *Account) Unused() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var unused []string
+	for _, r := range a.roles {
+		for _, what := range r.role.Unused() {
+			unused = append(unused, r.name+": "+what)
+		}
+	}
+	slices.Sort(unused)
+	return unused
+}
+
+// credential is how a signature names who signed and for which service, in a header or a presigned URL.
+var credential = regexp.MustCompile(`(?:Credential=|^)([A-Z0-9]+)/\d{8}/[a-z0-9-]+/([a-z0-9]+)/aws4_request`)
+
+func (a *Account) judge(r *http.Request) (who string, err error) {
+	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
+	if found == nil {
+		return "somebody", fmt.Errorf("%s %s is not signed", r.Method, r.URL.Path)
+	}
+	a.mu.Lock()
+	caller, known := a.roles[found[1]]
+	a.mu.Unlock()
+	if !known {
+		return "somebody", fmt.Errorf("access key %s is nobody's", found[1])
+	}
+	calls, err := a.calls(found[2], r)
+	for _, c := range calls {
+		err = errors.Join(err, caller.role.Judge(c))
+	}
+	return caller.name, err
+}
+
+// calls returns what IAM makes of a request. What it does not know it refuses, so that nothing passes unseen.
+func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
+	switch service {
+	case "s3":
+		return s3Calls(r)
+	case "dynamodb":
+		return a.dynamoDBCalls(r)
+	case "cloudformation", "sts":
+		body, err := drain(r)
+		if err != nil {
+			return nil, err
+		}
+		form, err := url.ParseQuery(string(body))
+		switch action := form.Get("Action"); {
+		case err != nil:
+			return nil, err
+		case service+":"+action == "sts:GetCallerIdentity": // it needs no permission
+			return nil, nil
+		case service+":"+action == "cloudformation:DescribeStacks":
+			return []iam.Call{{Action: "cloudformation:DescribeStacks", Resource: a.ARN("cloudformation", "stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
+		}
+	}
+	return nil, fmt.Errorf("a call of %s that the rehearsal does not know: %s %s", service, r.Method, r.URL.Path)
+}
+
+// ARN names something of the account.
+func (a *Account) ARN(service, resource string) string {
+	return "arn:aws:" + service + ":" + a.Region + ":" + a.ID + ":" + resource
+}
+
+// drain returns a request's body, which can be read again.
+func drain(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+func s3Calls(r *http.Request) ([]iam.Call, error) {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	object := "arn:aws:s3:::" + bucket + "/" + key
+	query := r.URL.Query()
+	switch {
+	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2":
+		return []iam.Call{listing(bucket, query.Get("prefix"))}, nil
+	case key == "":
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return []iam.Call{{Action: "s3:GetObject", Resource: object}}, nil
+	case r.Method == http.MethodPut && r.Header.Get("X-Amz-Copy-Source") == "":
+		return []iam.Call{{Action: "s3:PutObject", Resource: object}}, nil
+	}
+	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+}
+
+func listing(bucket, prefix string) iam.Call {
+	return iam.Call{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket, Keys: map[string][]string{"s3:prefix": {prefix}}}
+}
+
+// hideMissing answers 403 in place of 404 for an object that is missing to who may not list the bucket, as S3 does. The
+// object's key stands for the prefix of a listing then.
+func (a *Account) hideMissing(response *http.Response) error {
+	r := response.Request
+	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
+	bucket, key, isObject := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if response.StatusCode != http.StatusNotFound || found == nil || found[2] != "s3" || !isObject {
+		return nil
+	}
+	a.mu.Lock()
+	caller := a.roles[found[1]]
+	a.mu.Unlock()
+	if err := caller.role.Judge(listing(bucket, key)); err != nil {
+		a.mu.Lock()
+		a.denied = append(a.denied, fmt.Sprintf("%s: asking for a missing object: %v", caller.name, err))
+		a.mu.Unlock()
+		response.StatusCode, response.Status = http.StatusForbidden, "403 Forbidden"
+		response.Header.Del("Content-Length")
+		_ = response.Body.Close()
+		response.Body, response.ContentLength = http.NoBody, 0
+	}
+	return nil
+}
+
+// attribute is a string of DynamoDB's.
+type attribute struct{ S string }
+
+// keyed is what a request says of one item or partition.
+type keyed struct {
+	TableName                 string
+	Key                       map[string]attribute
+	Item                      map[string]json.RawMessage
+	KeyConditionExpression    string
+	ExpressionAttributeValues map[string]json.RawMessage
+}
+
+// partition finds the placeholder of the partition's key in a query, which comes first.
+var partition = regexp.MustCompile(`^\s*\S+\s*=\s*(:\w+)`)
+
+func (k keyed) leadingKey() (string, error) {
+	raw := k.Item["pk"]
+	if k.KeyConditionExpression != "" {
+		if found := partition.FindStringSubmatch(k.KeyConditionExpression); found != nil {
+			raw = k.ExpressionAttributeValues[found[1]]
+		}
+	}
+	key := k.Key["pk"]
+	if raw != nil {
+		if err := json.Unmarshal(raw, &key); err != nil {
+			return "", err
+		}
+	}
+	if key.S == "" {
+		return "", errors.New("a call of DynamoDB without a partition")
+	}
+	return key.S, nil
+}
+
+// dynamoDBCalls returns a call for each item: a transaction needs the permission of each of its writes.
+func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	_, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	named := make(map[string][]keyed)
+	switch action {
+	case "GetItem", "Query":
+		var one keyed
+		err = json.Unmarshal(body, &one)
+		named[action] = []keyed{one}
+	case "TransactWriteItems":
+		var transaction struct{ TransactItems []map[string]keyed }
+		err = json.Unmarshal(body, &transaction)
+		for _, item := range transaction.TransactItems {
+			for kind, k := range item {
+				action := map[string]string{"Put": "PutItem", "Delete": "DeleteItem", "Update": "UpdateItem", "ConditionCheck": "ConditionCheckItem"}[kind]
+				named[action] = append(named[action], k)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("a call of DynamoDB that the rehearsal does not know: %s", action)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var calls []iam.Call
+	for action, items := range named {
+		for _, k := range items {
+			leading, err := k.leadingKey()
+			if err != nil {
+				return nil, err
+			}
+			calls = append(calls, iam.Call{
+				Action: "dynamodb:" + action, Resource: a.ARN("dynamodb", "table/"+k.TableName),
+				Keys: map[string][]string{"dynamodb:LeadingKeys": {leading}},
+			})
+		}
+	}
+	return calls, nil
+}
+
+// deny answers as the services do, which speak XML or JSON.
+func deny(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Amz-Target") != "" {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`)
+		return
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(http.StatusForbidden)
+	if r.Method == http.MethodPost {
+		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`)
+		return
+	}
+	_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+}

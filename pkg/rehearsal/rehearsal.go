@@ -1,0 +1,320 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// StackName is that of the stack of a rehearsal; no other is touched.
+const StackName = "larder-rehearsal"
+
+// Rehearsal deploys the registry as its owner would, and uses it as clients would.
+type Rehearsal struct {
+	// Checkout is the root of the source.
+	Checkout string
+	// Older is a commit to deploy first, over which the source is deployed then; none if it is empty.
+	Older string
+	// Account is where to deploy, and Endpoint the URL of the emulator that it is in; empty for AWS itself.
+	Account  aws.Config
+	Endpoint string
+	// Env is added to the environment of programs that find the account by it.
+	Env []string
+	// Out is told what is done, and how long it takes.
+	Out io.Writer
+	// Ask is asked before anything is made in an account of AWS.
+	Ask func(question string) bool
+	// Scenarios are what the deployed registry is used for.
+	Scenarios []Scenario
+}
+
+// ErrNotWanted says that the answer to Ask was no.
+var ErrNotWanted = errors.New("nothing was done")
+
+// Run rehearses. Its error names what is wrong, a line for each thing.
+func (r *Rehearsal) Run(ctx context.Context) error {
+	begun := time.Now()
+	if err := r.agree(ctx); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "larder-rehearsal-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	clients, missing := Clients()
+	for _, why := range missing {
+		fmt.Fprintln(r.Out, "LEFT OUT:", why)
+	}
+	if len(clients) == 0 {
+		return errors.New("there is no client to rehearse with")
+	}
+	d := &deployment{Rehearsal: r, scratch: scratch, namespace: "rehearsal", clients: clients}
+	stack, err := d.deploy(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.deployAgain(ctx, stack); err != nil {
+		return err
+	}
+	if err := d.use(ctx, stack); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.Out, "rehearsed in %s\n", time.Since(begun).Round(time.Second))
+	return nil
+}
+
+// agree finds out where this is, and asks whether it is meant.
+func (r *Rehearsal) agree(ctx context.Context) error {
+	id, err := r.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Endpoint != "" {
+		fmt.Fprintf(r.Out, "rehearsing in the emulator at %s, account %s, region %s\n", r.Endpoint, id, r.Account.Region)
+		return nil
+	}
+	fmt.Fprintf(r.Out, "rehearsing in AWS, account %s, region %s\n", id, r.Account.Region)
+	if !r.Ask(fmt.Sprintf("This makes the stack %s there, with a registry of its own, bootstraps CDK where that is not done, and costs next to nothing. Go on?", StackName)) {
+		return ErrNotWanted
+	}
+	return nil
+}
+
+// caller returns the number of the account.
+func (r *Rehearsal) caller(ctx context.Context) (string, error) {
+	if r.Account.Region == "" {
+		return "", errors.New("there is no AWS region: set AWS_REGION")
+	}
+	caller, err := sts.NewFromConfig(r.Account).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", fmt.Errorf("asking AWS whose account this is: %w", err)
+	}
+	return aws.ToString(caller.Account), nil
+}
+
+// step does one thing, and says what and how long it took.
+func (r *Rehearsal) step(what string, do func() error) error {
+	fmt.Fprintf(r.Out, "%s ...\n", what)
+	begun := time.Now()
+	if err := do(); err != nil {
+		fmt.Fprintf(r.Out, "  failed after %.1f s\n", time.Since(begun).Seconds())
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Fprintf(r.Out, "  %.1f s\n", time.Since(begun).Seconds())
+	return nil
+}
+
+// deployment is one run of a rehearsal.
+type deployment struct {
+	*Rehearsal
+	scratch   string
+	namespace string
+	clients   []Client
+}
+
+// run runs a program and returns its standard output. Its error has all that it printed.
+func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), d.Env...), env...)
+	var out, all bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &all), &all
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, &all)
+	}
+	return out.String(), nil
+}
+
+// deploy leaves the source deployed, and says what is there then.
+func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
+	err = d.step("building the command line, and CDK's", func() error {
+		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", filepath.Join(d.scratch, "larder"), "./scripts/larder"); err != nil {
+			return err
+		}
+		_, err := d.run(ctx, filepath.Join(d.Checkout, "infra"), nil, "npm", "ci", "--silent", "--no-audit", "--no-fund")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.bootstrap(ctx); err != nil {
+		return nil, err
+	}
+	var older *Stack
+	if d.Older != "" {
+		if older, err = d.deployOlder(ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = d.step("cdk deploy", func() error { return d.cdkDeploy(ctx, d.Checkout) })
+	if err != nil {
+		return nil, err
+	}
+	if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
+		return nil, err
+	}
+	for _, kept := range []string{settings.OutputTable, settings.OutputBucket} {
+		if older != nil && older.Outputs[kept] != stack.Outputs[kept] {
+			return nil, fmt.Errorf("a deploy over %s makes another %s: it was %s and is %s", d.Older, kept, older.Outputs[kept], stack.Outputs[kept])
+		}
+	}
+	return stack, nil
+}
+
+// deployAgain deploys the same source, which must change nothing.
+func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
+	return d.step("cdk deploy again, with no change", func() error {
+		if err := d.cdkDeploy(ctx, d.Checkout); err != nil {
+			return err
+		}
+		again, err := Inspect(ctx, d.Account, StackName)
+		if err != nil {
+			return err
+		}
+		if changes := again.Changes(stack); len(changes) > 0 {
+			return fmt.Errorf("it changes what is there: %s", strings.Join(changes, "; "))
+		}
+		return nil
+	})
+}
+
+const olderModule = "rehearsal/older/null"
+
+// deployOlder deploys an older commit and publishes a module with its own command line.
+func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) {
+	err = d.step("cdk deploy of the older "+d.Older, func() error {
+		checkout, tar := filepath.Join(d.scratch, "older"), filepath.Join(d.scratch, "older.tar")
+		if err := os.Mkdir(checkout, 0o700); err != nil {
+			return err
+		}
+		if _, err := d.run(ctx, d.Checkout, nil, "git", "archive", "--output", tar, d.Older); err != nil {
+			return err
+		}
+		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {
+			return err
+		}
+		if err := d.cdkDeploy(ctx, checkout); err != nil {
+			return err
+		}
+		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
+			return err
+		}
+		module := filepath.Join(d.scratch, "older-module")
+		if err := os.MkdirAll(module, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
+			return err
+		}
+		_, err := d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, olderModule, "1.0.0", "--store", "stack:"+StackName)
+		return err
+	})
+	return stack, err
+}
+
+// pathStyle is what programs need besides AWS's own variables to use an emulator of S3.
+func (d *deployment) pathStyle() []string {
+	if d.Endpoint == "" {
+		return nil
+	}
+	return []string{"LARDER_S3_PATH_STYLE=true"}
+}
+
+// bootstrap prepares the account for CDK, unless it is.
+func (d *deployment) bootstrap(ctx context.Context) error {
+	const toolkit = "CDKToolkit"
+	if _, err := cloudformation.NewFromConfig(d.Account).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String(toolkit)}); err == nil {
+		fmt.Fprintf(d.Out, "cdk bootstrap: it has been done, the stack %s is there\n", toolkit)
+		return nil
+	}
+	return d.step("cdk bootstrap", func() error { return d.cdk(ctx, d.Checkout, "bootstrap") })
+}
+
+// bootstrapVersion is where CDK finds which bootstrap there is. moto answers 500 to an update that rests on the default of
+// this parameter.
+const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
+
+func (d *deployment) cdkDeploy(ctx context.Context, checkout string) error {
+	args := []string{"deploy", "--require-approval", "never"}
+	if d.Endpoint != "" {
+		// moto gives a stack that a change set made no outputs.
+		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
+	}
+	return d.cdk(ctx, checkout, args...)
+}
+
+// cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.
+func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) error {
+	app := fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))
+	args = append(args, "--app", app, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci",
+		"-c", "stackName="+StackName, "-c", "architecture="+Architecture(), "-c", "anonymousRead=true")
+	env := []string{"CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1"}
+	_, err := d.run(ctx, d.scratch, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
+	return err
+}
+
+// use goes through the scenarios with a deployed stack.
+func (d *deployment) use(ctx context.Context, stack *Stack) error {
+	registry := &Registry{
+		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch,
+		Lose: func(ctx context.Context, key string) error {
+			client := s3.NewFromConfig(d.Account, func(o *s3.Options) { o.UsePathStyle = d.Endpoint != "" })
+			_, err := client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
+			return err
+		},
+	}
+	env := d.pathStyle()
+	var running *Running
+	if d.Endpoint != "" {
+		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() (err error) {
+			running, err = stack.Run(ctx, d.Endpoint, filepath.Join(d.scratch, "functions"))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		defer running.Close()
+		registry.Host, registry.HTTP, registry.CAFile = running.Gateway.Host, running.Gateway.Client(), filepath.Join(d.scratch, "ca.pem")
+		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
+			return err
+		}
+		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey)
+	}
+	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
+		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
+	}
+	scenarios := d.Scenarios
+	if d.Older != "" {
+		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {
+			return r.installModule(ctx, olderModule, "1.0.0", "older")
+		}}}, scenarios...)
+	}
+	for _, s := range scenarios {
+		if err := d.step(s.Name, func() error { return s.Run(ctx, registry) }); err != nil {
+			if running != nil {
+				err = errors.Join(err, running.Wrong(), running.Stray())
+			}
+			return err
+		}
+	}
+	if running == nil {
+		return nil
+	}
+	return errors.Join(running.Wrong(), running.Unneeded())
+}

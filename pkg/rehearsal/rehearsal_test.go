@@ -1,0 +1,159 @@
+package rehearsal
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// deployForTest deploys this source to an emulator that ends with the test.
+func deployForTest(t *testing.T) (*deployment, *Stack) {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("LEFT OUT: npm is not on PATH")
+	}
+	moto, err := StartMoto(t.Context())
+	if errors.Is(err, ErrNoMoto) {
+		t.Skip("LEFT OUT:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(moto.Close)
+	clients, missing := Clients()
+	if len(clients) == 0 {
+		t.Skip("LEFT OUT:", missing)
+	}
+	checkout, err := inCheckout(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deployment{scratch: t.TempDir(), namespace: "rehearsal", clients: clients[:1], Rehearsal: &Rehearsal{
+		Checkout: checkout, Account: Config(moto.URL), Endpoint: moto.URL, Env: moto.Env(), Out: io.Discard, Scenarios: Scenarios(),
+	}}
+	stack, err := d.deploy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, stack
+}
+
+// A rehearsal of what is deployed passes. With anything missing or too much of it, it fails and names that.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	d, stack := deployForTest(t)
+	if err := d.use(t.Context(), stack); err != nil {
+		t.Fatal(err)
+	}
+	const versions, download = "ANY /v1/modules/{namespace}/{name}/{system}/versions", "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
+	replace := func(s *Stack, old, now string) {
+		p := &s.Functions["modules"].Policies[0]
+		if !strings.Contains(*p, old) {
+			t.Fatalf("the role has no %s", old)
+		}
+		*p = strings.ReplaceAll(*p, old, now)
+	}
+	operator := func(s *Stack, old, now string) {
+		if !strings.Contains(s.OperatorPolicy, old) {
+			t.Fatalf("the operator's policy has no %s", old)
+		}
+		s.OperatorPolicy = strings.ReplaceAll(s.OperatorPolicy, old, now)
+	}
+	for name, test := range map[string]struct {
+		do   func(*Stack)
+		want string
+	}{
+		"a permission of the bucket too few": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") }, "function modules: s3:GetObject of arn:aws:s3:::"},
+		"a permission of the table too few":  {func(s *Stack) { replace(s, "dynamodb:GetItem", "dynamodb:DescribeTable") }, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
+		"items of another":                   {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) }, "(dynamodb:LeadingKeys modules/"},
+		"a log that cannot be written":       {func(s *Stack) { replace(s, "logs:PutLogEvents", "logs:GetLogEvents") }, "function modules: logs:PutLogEvents of"},
+		"a permission too many":              {func(s *Stack) { replace(s, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`) }, "function modules: statement ReadItsItems: no call needs action dynamodb:Scan"},
+		"an operator who cannot write":       {func(s *Stack) { operator(s, "dynamodb:PutItem", "dynamodb:UpdateItem") }, "the operator's policy: dynamodb:PutItem of"},
+		"an operator who cannot list":        {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") }, "the operator's policy: asking for a missing object: s3:ListBucket of"},
+		"a route missing":                    {func(s *Stack) { delete(s.Routes, download) }, "no route for GET /v1/modules/a-route-missing/hello/null/1.2.0/download"},
+		"a route that nobody needs":          {func(s *Stack) { s.Routes["ANY /v2"] = "modules" }, "route ANY /v2: no request needs it"},
+		"a route to another function":        {func(s *Stack) { s.Routes[versions] = "discovery" }, "a-route-to-another-function/hello/null"},
+		"a variable misnamed": {func(s *Stack) {
+			env := s.Functions["modules"].Environment
+			env["LARDER_BUKET"] = env["LARDER_BUCKET"]
+			delete(env, "LARDER_BUCKET")
+		}, "LARDER_BUCKET is not set"},
+		"code that does not run": {func(s *Stack) { s.Functions["modules"].Code = nil }, "function modules: zip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := *stack
+			broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
+			modules := *stack.Functions["modules"]
+			modules.Environment, modules.Policies = maps.Clone(modules.Environment), slices.Clone(modules.Policies)
+			broken.Functions["modules"] = &modules
+			test.do(&broken)
+			again := *d
+			again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
+			if err := os.Link(filepath.Join(d.scratch, "larder"), filepath.Join(again.scratch, "larder")); err != nil {
+				t.Fatal(err)
+			}
+			if err := again.use(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// What a stack says is read as AWS means it.
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	const good = `{"Resources": {
+		"F0ABCDEF0": {"Type": "AWS::Lambda::Function", "Properties": {}},
+		"I": {"Type": "AWS::ApiGatewayV2::Integration", "Properties": {"PayloadFormatVersion": "2.0", "IntegrationUri": {"Fn::GetAtt": ["F0ABCDEF0", "Arn"]}}},
+		"R": {"Type": "AWS::ApiGatewayV2::Route", "Properties": {"RouteKey": "ANY /a/{b}", "Target": {"Fn::Join": ["", ["integrations/", {"Ref": "I"}]]}}},
+		"S": {"Type": "AWS::ApiGatewayV2::Stage", "Properties": {"StageName": "$default", "AutoDeploy": true}},
+		"P": {"Type": "AWS::Lambda::Permission", "Properties": {"Principal": "apigateway.amazonaws.com", "FunctionName": {"Fn::GetAtt": ["F0ABCDEF0", "Arn"]},
+			"SourceArn": {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":execute-api:", {"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}, ":", {"Ref": "Api"}, "/*/*/a/{b}"]]}}}
+	}}`
+	for _, test := range []struct{ old, now, want string }{
+		{"{b}", "{b}", ""},
+		{`"2.0"`, `"1.0"`, "route ANY /a/{b}: its events have format 1.0"},
+		{`"/*/*/a/{b}"`, `"/*/*/a"`, "route ANY /a/{b}: nothing permits the gateway to invoke function F"},
+		{"apigateway.amazonaws.com", "s3.amazonaws.com", "route ANY /a/{b}: nothing permits the gateway to invoke function F"},
+		{"$default", "prod", "the gateway has 0 stages"},
+	} {
+		var tm template
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(good, test.old, test.now)), &tm); err != nil {
+			t.Fatal(err)
+		}
+		routes := make(map[string]string)
+		switch err := tm.routes(routes); {
+		case test.want != "":
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v", test.now, err)
+			}
+		case err != nil || routes["ANY /a/{b}"] != "F":
+			t.Error(routes, err)
+		}
+	}
+	tm := template{account: "1", region: "r", physical: map[string]string{"T": "table", "B": "bucket"}}
+	if err := json.Unmarshal([]byte(`{"Resources": {"T": {"Type": "AWS::DynamoDB::Table"}, "B": {"Type": "AWS::S3::Bucket"}}}`), &tm); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`{"Fn::GetAtt": ["T", "Arn"]}`:                                        `"arn:aws:dynamodb:r:1:table/table"`,
+		`{"Fn::Join": ["", [{"Fn::GetAtt": ["B", "Arn"]}, "/modules/*"]]}`:    `"arn:aws:s3:::bucket/modules/*"`,
+		`{"Fn::Sub": "assets-${AWS::AccountId}-${AWS::Region}"}`:              `"assets-1-r"`,
+		`{"a": [{"Ref": "B"}, 1, true], "b": {"Fn::GetAtt": ["T", "Other"]}}`: `{"a":["bucket",1,true],"b":{"Fn::GetAtt":["T","Other"]}}`,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(tm.resolve(v)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", value, got, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/rehearsal/iam"
+)
+
+// Running is a deployed stack that runs on this machine: its functions' deployed code with the environment that the stack
+// gives them, under their roles, behind a gateway with the deployed routes.
+type Running struct {
+	// Gateway is where clients go.
+	Gateway *Gateway
+	// Account is where the functions' calls of AWS go.
+	Account *Account
+	// OperatorKey is the access key of who publishes with the operator's policy.
+	OperatorKey string
+
+	functions map[string]*Function
+	roles     map[string]*iam.Role
+	logGroups map[string]string
+}
+
+// Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked.
+func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error) {
+	roles, operator, err := s.Roles()
+	if err != nil {
+		return nil, err
+	}
+	account, err := StartAccount(ctx, emulator, s.Account, s.Region)
+	if err != nil {
+		return nil, err
+	}
+	r := &Running{Account: account, functions: make(map[string]*Function), roles: roles, logGroups: make(map[string]string)}
+	r.OperatorKey = account.Add("the operator's policy", operator)
+	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
+		f := s.Functions[name]
+		r.logGroups[name] = f.LogGroup
+		env := map[string]string{
+			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
+			// As a role's credentials are.
+			"AWS_ACCESS_KEY_ID": account.Add("function "+name, roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
+		}
+		maps.Copy(env, f.Environment)
+		if err := r.start(ctx, name, f, env, filepath.Join(dir, name)); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("function %s: %w", name, err)
+		}
+	}
+	routes := make(map[string]*Function)
+	for key, name := range s.Routes {
+		routes[key] = r.functions[name]
+	}
+	r.Gateway = StartGateway(routes)
+	return r, nil
+}
+
+func (r *Running) start(ctx context.Context, name string, f *StackFunction, env map[string]string, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	binary, err := f.Unpack(dir)
+	if err != nil {
+		return err
+	}
+	r.functions[name], err = StartFunction(ctx, name, binary, env)
+	return err
+}
+
+// Close ends functions and gateway.
+func (r *Running) Close() {
+	if r.Gateway != nil {
+		r.Gateway.Close()
+	}
+	for _, f := range r.functions {
+		f.Close()
+	}
+	r.Account.Close()
+}
+
+// Wrong says what has gone wrong behind the gateway, a line for each thing, which a client sees as a mere failure.
+func (r *Running) Wrong() error {
+	var errs []error
+	for _, denied := range r.Account.Denied() {
+		errs = append(errs, errors.New(denied))
+	}
+	errs = append(errs, r.Gateway.Failures()...)
+	for name, f := range r.functions {
+		for _, line := range strings.Split(f.Log(), "\n") {
+			if strings.Contains(line, `"level":"ERROR"`) {
+				errs = append(errs, fmt.Errorf("function %s has logged %s", name, line))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stray says which requests there was no route for.
+func (r *Running) Stray() error {
+	var errs []error
+	for _, request := range r.Gateway.Stray() {
+		errs = append(errs, fmt.Errorf("no route for %s: it went to $default", request))
+	}
+	return errors.Join(errs...)
+}
+
+// Unneeded says which permissions and routes nothing has needed.
+func (r *Running) Unneeded() error {
+	var errs []error
+	for name, f := range r.functions {
+		if f.Log() == "" {
+			continue
+		}
+		// What Lambda does with the role when a function prints.
+		stream := r.logGroups[name] + ":log-stream:2026/01/01/[$LATEST]0123456789abcdef"
+		for _, action := range []string{"logs:CreateLogStream", "logs:PutLogEvents"} {
+			if err := r.roles[name].Judge(iam.Call{Action: action, Resource: stream}); err != nil {
+				errs = append(errs, fmt.Errorf("function %s: %w", name, err))
+			}
+		}
+	}
+	for _, what := range r.Account.Unused() {
+		errs = append(errs, errors.New(what))
+	}
+	for _, key := range r.Gateway.Unasked() {
+		errs = append(errs, fmt.Errorf("route %s: no request needs it", key))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,188 @@
+package rehearsal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Scenario is a use of a deployed registry, from publishing to what the real clients make of it.
+type Scenario struct {
+	Name string
+	// Run fails with what was not as it must be. It can be run again on the same registry.
+	Run func(context.Context, *Registry) error
+}
+
+// Scenarios are what a rehearsal goes through, in this order. Here is where a feature adds its own: between them they must
+// ask for each route, and need each permission of each role.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{"discovery, and answers to what is not served", discoveryScenario},
+		{"a module: publish, init, list", moduleScenario},
+		{"a module whose archive is lost: publish again", lostArchiveScenario},
+	}
+}
+
+// Registry is a deployed registry as its users have it.
+type Registry struct {
+	// Host is what addresses begin with.
+	Host string
+	// Clients are the real clients that are there.
+	Clients []Client
+	// HTTP trusts the registry.
+	HTTP *http.Client
+	// CAFile is what clients must trust; empty for what they trust anyway.
+	CAFile string
+	// Larder runs the command line on the deployed stack, as who has the operator's policy, and returns what it prints.
+	Larder func(ctx context.Context, args ...string) (string, error)
+	// Lose deletes an object, behind the registry's back.
+	Lose func(ctx context.Context, key string) error
+	// Namespace is where scenarios publish.
+	Namespace string
+	// Scratch is a folder for files.
+	Scratch string
+}
+
+func discoveryScenario(ctx context.Context, r *Registry) error {
+	if err := r.get(ctx, "/.well-known/terraform.json", http.StatusOK); err != nil {
+		return err
+	}
+	for _, path := range []string{
+		"/", "/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
+		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
+		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
+	} {
+		if err := r.get(ctx, path, http.StatusNotFound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func moduleScenario(ctx context.Context, r *Registry) error {
+	address := r.Namespace + "/hello/null"
+	if err := r.publishModule(ctx, address, "1.2.0", "hello"); err != nil {
+		return err
+	}
+	if err := r.installModule(ctx, address, "~> 1.0", "hello"); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "list", r.Namespace)
+	if err == nil && !strings.Contains(listed, address) {
+		err = fmt.Errorf("the list does not have %s:\n%s", address, listed)
+	}
+	return err
+}
+
+func lostArchiveScenario(ctx context.Context, r *Registry) error {
+	address := r.Namespace + "/lost/null"
+	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "list", address, "--json")
+	if err != nil {
+		return err
+	}
+	var list struct{ Versions []struct{ Object string } }
+	if err := json.Unmarshal([]byte(listed), &list); err != nil {
+		return fmt.Errorf("the list of versions: %w:\n%s", err, listed)
+	}
+	if len(list.Versions) != 1 {
+		return fmt.Errorf("it is not a list of one version:\n%s", listed)
+	}
+	if err := r.Lose(ctx, list.Versions[0].Object); err != nil {
+		return err
+	}
+	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {
+		return err
+	}
+	return r.installModule(ctx, address, "1.0.0", "lost")
+}
+
+// get asks for a path, and fails where the status is another or the answer is not JSON.
+func (r *Registry) get(ctx context.Context, path string, want int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := r.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err == nil && (response.StatusCode != want || !json.Valid(body)) {
+		err = fmt.Errorf("GET %s: %s, and it must be %d: %s", path, response.Status, want, body)
+	}
+	return err
+}
+
+// publishModule publishes a module whose output is a text.
+func (r *Registry) publishModule(ctx context.Context, address, version, text string) error {
+	dir, err := r.folder(fmt.Sprintf("output \"text\" {\n  value = %q\n}\n", text))
+	if err != nil {
+		return err
+	}
+	_, err = r.Larder(ctx, "publish", "module", dir, address, version)
+	return err
+}
+
+// installModule installs a module with each client, and fails where its output is another text.
+func (r *Registry) installModule(ctx context.Context, address, constraint, text string) error {
+	config := fmt.Sprintf(`module "it" {
+  source  = "%s/%s"
+  version = "%s"
+}
+
+output "text" {
+  value = module.it.text
+}
+`, r.Host, address, constraint)
+	return r.eachClient(ctx, config, func(run func(args ...string) (string, error)) error {
+		for _, args := range [][]string{{"init"}, {"apply", "-auto-approve"}} {
+			if _, err := run(args...); err != nil {
+				return err
+			}
+		}
+		out, err := run("output", "-raw", "text")
+		if err == nil && out != text {
+			err = fmt.Errorf("the module's output is %q, and must be %q", out, text)
+		}
+		return err
+	})
+}
+
+// eachClient runs a use of a configuration with each client, in a folder and a home of its own.
+func (r *Registry) eachClient(ctx context.Context, config string, use func(run func(args ...string) (string, error)) error) error {
+	var errs []error
+	for _, c := range r.Clients {
+		dir, err := r.folder(config)
+		if err != nil {
+			return err
+		}
+		home, err := os.MkdirTemp(r.Scratch, "home")
+		if err != nil {
+			return err
+		}
+		session := Session{Client: c, Home: home, CAFile: r.CAFile}
+		if err := use(func(args ...string) (string, error) { return session.Run(ctx, dir, args...) }); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// folder makes a folder that has one file.
+func (r *Registry) folder(main string) (string, error) {
+	dir, err := os.MkdirTemp(r.Scratch, "module")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "main.tf"), []byte(main), 0o600)
+}
