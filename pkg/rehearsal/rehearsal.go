@@ -64,7 +64,8 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	if len(clients) == 0 {
 		return errors.New("there is no client to rehearse with")
 	}
-	d := &deployment{Rehearsal: r, scratch: scratch, namespace: "rehearsal", clients: clients}
+	// A namespace of its own, so that a second rehearsal on the same stack publishes as the first did.
+	d := &deployment{Rehearsal: r, scratch: scratch, namespace: begun.UTC().Format("rehearsal-20060102-150405"), clients: clients}
 	stack, err := d.deploy(ctx)
 	if err != nil {
 		return err
