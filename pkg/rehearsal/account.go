@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/rehearsal/iam"
 )
@@ -56,7 +57,7 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: a.hideMissing,
 	}
-	a.server = &http.Server{ReadHeaderTimeout: functionTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if who, err := a.judge(r); err != nil {
 			a.mu.Lock()
 			a.denied = append(a.denied, fmt.Sprintf("%s: %v", who, err))
@@ -107,21 +108,30 @@ func (a *Account) Unused() []string {
 var credential = regexp.MustCompile(`(?:Credential=|^)([A-Z0-9]+)/\d{8}/[a-z0-9-]+/([a-z0-9]+)/aws4_request`)
 
 func (a *Account) judge(r *http.Request) (who string, err error) {
-	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
-	if found == nil {
+	key, service := signer(r)
+	if key == "" {
 		return "somebody", fmt.Errorf("%s %s is not signed", r.Method, r.URL.Path)
 	}
 	a.mu.Lock()
-	caller, known := a.roles[found[1]]
+	caller, known := a.roles[key]
 	a.mu.Unlock()
 	if !known {
-		return "somebody", fmt.Errorf("access key %s is nobody's", found[1])
+		return "somebody", fmt.Errorf("access key %s is nobody's", key)
 	}
-	calls, err := a.calls(found[2], r)
+	calls, err := a.calls(service, r)
 	for _, c := range calls {
 		err = errors.Join(err, caller.role.Judge(c))
 	}
 	return caller.name, err
+}
+
+// signer returns the access key with which a request is signed, and the service that it is for.
+func signer(r *http.Request) (key, service string) {
+	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
+	if found == nil {
+		return "", ""
+	}
+	return found[1], found[2]
 }
 
 // calls returns what IAM makes of a request. What it does not know it refuses, so that nothing passes unseen.
@@ -165,13 +175,23 @@ func s3Calls(r *http.Request) ([]iam.Call, error) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	object := "arn:aws:s3:::" + bucket + "/" + key
 	query := r.URL.Query()
+	for name := range query {
+		if !strings.HasPrefix(name, "X-Amz-") && !slices.Contains([]string{"x-id", "list-type", "prefix", "start-after", "continuation-token", "max-keys", "encoding-type"}, name) {
+			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
+		}
+	}
+	for _, name := range []string{"X-Amz-Acl", "X-Amz-Tagging", "X-Amz-Copy-Source"} {
+		if r.Header.Get(name) != "" {
+			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
+		}
+	}
 	switch {
 	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2":
 		return []iam.Call{listing(bucket, query.Get("prefix"))}, nil
 	case key == "":
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return []iam.Call{{Action: "s3:GetObject", Resource: object}}, nil
-	case r.Method == http.MethodPut && r.Header.Get("X-Amz-Copy-Source") == "":
+	case r.Method == http.MethodPut:
 		return []iam.Call{{Action: "s3:PutObject", Resource: object}}, nil
 	}
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
@@ -182,16 +202,16 @@ func listing(bucket, prefix string) iam.Call {
 }
 
 // hideMissing answers 403 in place of 404 for an object that is missing to who may not list the bucket, as S3 does. The
-// object's key stands for the prefix of a listing then.
+// object's key stands for the prefix of a listing then, as Ceph found of S3: https://github.com/ceph/ceph/pull/68577.
 func (a *Account) hideMissing(response *http.Response) error {
 	r := response.Request
-	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
+	who, service := signer(r)
 	bucket, key, isObject := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if response.StatusCode != http.StatusNotFound || found == nil || found[2] != "s3" || !isObject {
+	if response.StatusCode != http.StatusNotFound || service != "s3" || !isObject {
 		return nil
 	}
 	a.mu.Lock()
-	caller := a.roles[found[1]]
+	caller := a.roles[who]
 	a.mu.Unlock()
 	if err := caller.role.Judge(listing(bucket, key)); err != nil {
 		a.mu.Lock()

@@ -11,10 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
-// tofu is where scripts/test puts OpenTofu, within the checkout.
+// tofu is where scripts/tools puts OpenTofu, within the checkout.
 const tofu = ".tools/opentofu-v1.12.6/tofu"
 
 // Client is a real client's command line.
@@ -24,13 +25,13 @@ type Client struct {
 	path string
 }
 
-// Clients returns the clients that are there: OpenTofu as scripts/test built it, and Terraform where it is on PATH.
+// Clients returns the clients that are there: OpenTofu as scripts/tools built it, and Terraform where it is on PATH.
 // missing says of each other one why it is left out.
 func Clients() (found []Client, missing []string) {
 	if path, err := inCheckout(tofu); err == nil {
 		found = append(found, Client{"tofu", path})
 	} else {
-		missing = append(missing, "tofu: scripts/test builds it: "+err.Error())
+		missing = append(missing, "tofu: scripts/tools builds it: "+err.Error())
 	}
 	if path, err := exec.LookPath("terraform"); err == nil {
 		found = append(found, Client{"terraform", path})
@@ -73,11 +74,11 @@ type Session struct {
 	Env []string
 }
 
-// Run runs the client in a folder and returns all it printed. It fails where the client does.
-func (s Session) Run(ctx context.Context, dir string, args ...string) (string, error) {
+// command is the client's command line in a folder, with the session's environment.
+func (s Session) command(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
 	config := filepath.Join(s.Home, "client.rc")
 	if err := os.WriteFile(config, []byte(s.Config), 0o600); err != nil {
-		return "", err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, s.Client.path, args...)
 	cmd.Dir = dir
@@ -93,10 +94,22 @@ func (s Session) Run(ctx context.Context, dir string, args ...string) (string, e
 	if s.CAFile != "" {
 		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+s.CAFile, "SSL_CERT_DIR="+filepath.Join(s.Home, "no-certificates"))
 	}
+	return cmd, nil
+}
+
+// secret is what of a presigned URL lets anyone use it: clients print URLs that fail.
+var secret = regexp.MustCompile(`(?i)(X-Amz-(?:Signature|Security-Token|Credential))=[^&\s"]+`)
+
+// Run runs the client in a folder and returns all it printed. It fails where the client does.
+func (s Session) Run(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd, err := s.command(ctx, dir, args...)
+	if err != nil {
+		return "", err
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	text := strings.ReplaceAll(out.String(), "\r\n", "\n")
+	err = cmd.Run()
+	text := secret.ReplaceAllString(strings.ReplaceAll(out.String(), "\r\n", "\n"), "$1=...")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return text, fmt.Errorf("%s %s: %w:\n%s", s.Client.Name, strings.Join(args, " "), err, text)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,8 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
-
-	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // Destroy takes down what a rehearsal has made: its table and its bucket with all that is in them, which a stack keeps
@@ -28,50 +25,66 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 	if r.Endpoint == "" && !r.Ask(fmt.Sprintf("This deletes the stack %s in account %s, region %s, with its table and its bucket. Go on?", StackName, id, r.Account.Region)) {
 		return ErrNotWanted
 	}
-	formation := cloudformation.NewFromConfig(r.Account)
-	found, err := formation.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String(StackName)})
-	if err != nil && strings.Contains(err.Error(), "does not exist") {
-		fmt.Fprintf(r.Out, "there is no stack %s\n", StackName)
-		return nil
-	}
+	found, there, err := describe(ctx, r.Account, StackName)
 	if err != nil {
 		return err
 	}
-	outputs := make(map[string]string)
-	for _, o := range found.Stacks[0].Outputs {
-		outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	if !there {
+		fmt.Fprintf(r.Out, "there is no stack %s\n", StackName)
+		return nil
 	}
-	// The stack goes last: with it goes the knowledge of what else there is.
-	if table := outputs[settings.OutputTable]; table != "" {
-		if err := r.step("deleting table "+table, func() error { return r.deleteTable(ctx, table) }); err != nil {
-			return err
+	// What the stack itself has made, and no table or bucket that it was told to use. The stack goes last: with it goes the
+	// knowledge of what else there is.
+	resources, err := stackResources(ctx, r.Account, StackName)
+	if err != nil {
+		return err
+	}
+	for _, resource := range resources {
+		name := aws.ToString(resource.PhysicalResourceId)
+		var err error
+		switch kind := aws.ToString(resource.ResourceType); {
+		case name == "":
+		case kind == "AWS::DynamoDB::Table":
+			err = r.step("deleting table "+name, func() error { return r.deleteTable(ctx, name) })
+		case kind == "AWS::S3::Bucket":
+			err = r.step("deleting bucket "+name, func() error { return r.deleteBucket(ctx, name) })
 		}
-	}
-	if bucket := outputs[settings.OutputBucket]; bucket != "" {
-		if err := r.step("deleting bucket "+bucket, func() error { return r.deleteBucket(ctx, bucket) }); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return r.step("deleting stack "+StackName, func() error {
-		stack := found.Stacks[0].StackId // by its name it could not be seen to be gone
+		formation, stack := cloudformation.NewFromConfig(r.Account), found.StackId // by its name it could not be seen to be gone
 		if _, err := formation.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: stack}); err != nil {
 			return err
 		}
-		return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: stack}, 30*time.Minute)
+		return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: stack}, patience)
 	})
 }
 
+// patience is how long AWS may take for one thing.
+const patience = 30 * time.Minute
+
 func (r *Rehearsal) deleteTable(ctx context.Context, name string) error {
 	client := dynamodb.NewFromConfig(r.Account)
-	_, err := client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)})
-	if err == nil {
-		_, err = client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name})
-	}
+	table := &dynamodb.DescribeTableInput{TableName: &name}
+	described, err := client.DescribeTable(ctx, table)
 	var missing *dynamodbtypes.ResourceNotFoundException
 	if errors.As(err, &missing) {
 		return nil
 	}
-	return err
+	if err == nil && described.Table.TableStatus != dynamodbtypes.TableStatusDeleting {
+		if _, err = client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)}); err == nil {
+			err = dynamodb.NewTableExistsWaiter(client).Wait(ctx, table, patience)
+		}
+		if err == nil {
+			_, err = client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return dynamodb.NewTableNotExistsWaiter(client).Wait(ctx, table, patience)
 }
 
 // deleteBucket deletes a bucket with every version of every object in it.

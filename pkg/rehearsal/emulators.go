@@ -133,9 +133,10 @@ func freeAddress(ctx context.Context) (string, error) {
 // Moto is moto_server, which emulates so much of AWS that CDK can deploy to it.
 type Moto struct {
 	// URL has the host localhost, as CDK needs it.
-	URL string
-	cmd *exec.Cmd
-	out bytes.Buffer
+	URL   string
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+	ended chan struct{}
 }
 
 // ErrNoMoto says that moto_server is not on PATH.
@@ -152,23 +153,35 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(address)
-	m := &Moto{URL: "http://localhost:" + port}
+	m := &Moto{URL: "http://localhost:" + port, ended: make(chan struct{})}
 	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
 	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it may be a script that starts the server
 	if err := m.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting moto_server: %w", err)
 	}
+	go func() {
+		_ = m.cmd.Wait()
+		close(m.ended)
+	}()
+	client := sts.NewFromConfig(Config(m.URL), func(o *sts.Options) { o.RetryMaxAttempts = 1 })
 	for attempt := 0; ; attempt++ {
-		_, err := sts.NewFromConfig(Config(m.URL)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		_, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 		if err == nil {
 			return m, nil
 		}
-		if attempt == 20 || ctx.Err() != nil {
+		select {
+		case <-m.ended:
+			return nil, fmt.Errorf("moto_server has ended:\n%s", &m.out)
+		case <-ctx.Done():
+			m.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+		if attempt == 150 {
 			m.Close()
 			return nil, fmt.Errorf("starting moto_server: %w\n%s", err, &m.out)
 		}
-		time.Sleep(500 * time.Millisecond)
 	}
 }
 
@@ -183,5 +196,5 @@ func (m *Moto) Env() []string {
 // Close ends the server.
 func (m *Moto) Close() {
 	_ = syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL)
-	_ = m.cmd.Wait()
+	<-m.ended
 }

@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
@@ -49,6 +50,9 @@ var ErrNotWanted = errors.New("nothing was done")
 // Run rehearses. Its error names what is wrong, a line for each thing.
 func (r *Rehearsal) Run(ctx context.Context) error {
 	begun := time.Now()
+	if err := r.check(ctx); err != nil {
+		return err
+	}
 	if err := r.agree(ctx); err != nil {
 		return err
 	}
@@ -58,6 +62,9 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(scratch)
 	clients, missing := Clients()
+	for _, c := range clients {
+		fmt.Fprintln(r.Out, "with", c.path)
+	}
 	for _, why := range missing {
 		fmt.Fprintln(r.Out, "LEFT OUT:", why)
 	}
@@ -77,6 +84,28 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(r.Out, "rehearsed in %s\n", time.Since(begun).Round(time.Second))
+	if r.Endpoint == "" {
+		fmt.Fprintf(r.Out, "the stack %s stays until scripts/rehearse --destroy\n", StackName)
+	}
+	return nil
+}
+
+// check finds out, before anything is made, whether what is needed is there.
+func (r *Rehearsal) check(ctx context.Context) error {
+	if r.Endpoint != "" && runtime.GOOS != "linux" {
+		return errors.New("functions run on Linux alone: here only a rehearsal in AWS is possible")
+	}
+	for _, program := range []string{"go", "npm", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is not on PATH", program)
+		}
+	}
+	if r.Older == "" {
+		return nil
+	}
+	if out, err := exec.CommandContext(ctx, "git", "-C", r.Checkout, "cat-file", "-e", r.Older+":infra/cdk.json").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s is no commit of this checkout that can be deployed: %s", r.Older, bytes.TrimSpace(out))
+	}
 	return nil
 }
 
@@ -99,12 +128,13 @@ func (r *Rehearsal) agree(ctx context.Context) error {
 
 // caller returns the number of the account.
 func (r *Rehearsal) caller(ctx context.Context) (string, error) {
-	if r.Account.Region == "" {
-		return "", errors.New("there is no AWS region: set AWS_REGION")
-	}
 	caller, err := sts.NewFromConfig(r.Account).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return "", fmt.Errorf("asking AWS whose account this is: %w", err)
+		where := "AWS"
+		if r.Endpoint != "" {
+			where = r.Endpoint
+		}
+		return "", fmt.Errorf("asking %s whose account this is: %w", where, err)
 	}
 	return aws.ToString(caller.Account), nil
 }
@@ -133,13 +163,24 @@ type deployment struct {
 func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), d.Env...), env...)
-	var out, all bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &all), &all
+	cmd.Env = append(append(d.environ(), d.Env...), env...)
+	cmd.WaitDelay = 10 * time.Second // what it has started may hold on to its output
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, &all)
+		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(name), strings.Join(args, " "), err, &said, &out)
 	}
 	return out.String(), nil
+}
+
+// environ is this process's environment, without what would lead programs elsewhere than to an emulator.
+func (d *deployment) environ() []string {
+	if d.Endpoint == "" {
+		return os.Environ()
+	}
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "AWS_ENDPOINT_URL_") || strings.HasPrefix(variable, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=")
+	})
 }
 
 // deploy leaves the source deployed, and says what is there then.
@@ -195,7 +236,8 @@ func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 	})
 }
 
-const olderModule = "rehearsal/older/null"
+// olderModule is what the older release publishes.
+func (d *deployment) olderModule() string { return d.namespace + "/older/null" }
 
 // deployOlder deploys an older commit and publishes a module with its own command line.
 func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) {
@@ -223,7 +265,7 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
 			return err
 		}
-		_, err := d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, olderModule, "1.0.0", "--store", "stack:"+StackName)
+		_, err := d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
 		return err
 	})
 	return stack, err
@@ -240,7 +282,11 @@ func (d *deployment) pathStyle() []string {
 // bootstrap prepares the account for CDK, unless it is.
 func (d *deployment) bootstrap(ctx context.Context) error {
 	const toolkit = "CDKToolkit"
-	if _, err := cloudformation.NewFromConfig(d.Account).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String(toolkit)}); err == nil {
+	_, found, err := describe(ctx, d.Account, toolkit)
+	if err != nil {
+		return err
+	}
+	if found {
 		fmt.Fprintf(d.Out, "cdk bootstrap: it has been done, the stack %s is there\n", toolkit)
 		return nil
 	}
@@ -295,7 +341,7 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
 			return err
 		}
-		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey)
+		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey, "AWS_SECRET_ACCESS_KEY="+SecretKey, "AWS_SESSION_TOKEN=")
 	}
 	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
 		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
@@ -303,15 +349,15 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	scenarios := d.Scenarios
 	if d.Older != "" {
 		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {
-			return r.installModule(ctx, olderModule, "1.0.0", "older")
+			return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
 		}}}, scenarios...)
 	}
 	for _, s := range scenarios {
 		if err := d.step(s.Name, func() error { return s.Run(ctx, registry) }); err != nil {
 			if running != nil {
-				err = errors.Join(err, running.Wrong(), running.Stray())
+				return errors.Join(err, running.Wrong())
 			}
-			return err
+			return fmt.Errorf("%w\nwhat the functions say of it: %s", err, stack.logs())
 		}
 	}
 	if running == nil {

@@ -1,6 +1,8 @@
 package rehearsal
 
 import (
+	"archive/zip"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -85,6 +87,23 @@ func TestFaults(t *testing.T) {
 			env["LARDER_BUKET"] = env["LARDER_BUCKET"]
 			delete(env, "LARDER_BUCKET")
 		}, "LARDER_BUCKET is not set"},
+		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/providers/{namespace}/{type}/versions") }, "no route for GET /v1/providers/rehearsal/absent/versions"},
+		"a route missing of discovery":        {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
+		"code that is no program": {func(s *Stack) {
+			var z bytes.Buffer
+			w := zip.NewWriter(&z)
+			header := &zip.FileHeader{Name: "bootstrap"}
+			header.SetMode(0o755)
+			if f, err := w.CreateHeader(header); err != nil {
+				t.Error(err)
+			} else if _, err := f.Write([]byte("junk")); err != nil {
+				t.Error(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			s.Functions["modules"].Code = z.Bytes()
+		}, "function modules: "},
 		"code that does not run": {func(s *Stack) { s.Functions["modules"].Code = nil }, "function modules: zip"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +122,31 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// Between two states of a stack each difference is seen.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	state := func(change func(*Stack)) *Stack {
+		s := &Stack{Outputs: map[string]string{"a": "b"}, Routes: map[string]string{"ANY /": "f"}, updated: "then", Functions: map[string]*StackFunction{
+			"f": {Environment: map[string]string{"a": "b"}, Policies: []string{"{}"}, LogGroup: "g", Code: []byte("x")},
+		}}
+		change(s)
+		return s
+	}
+	same := func(*Stack) {}
+	if changes := state(same).Changes(state(same)); len(changes) > 0 {
+		t.Error(changes)
+	}
+	for name, change := range map[string]func(*Stack){
+		"updated": func(s *Stack) { s.updated = "now" }, "output": func(s *Stack) { s.Outputs["a"] = "c" }, "route": func(s *Stack) { delete(s.Routes, "ANY /") },
+		"function": func(s *Stack) { delete(s.Functions, "f") }, "code": func(s *Stack) { s.Functions["f"].Code = nil }, "policy": func(s *Stack) { s.Functions["f"].Policies = nil },
+		"environment": func(s *Stack) { s.Functions["f"].Environment = nil }, "log": func(s *Stack) { s.Functions["f"].LogGroup = "" }, "operator": func(s *Stack) { s.OperatorPolicy = "{}" },
+	} {
+		if len(state(change).Changes(state(same))) == 0 {
+			t.Errorf("%s is not seen", name)
+		}
 	}
 }
 

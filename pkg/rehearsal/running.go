@@ -70,7 +70,10 @@ func (r *Running) start(ctx context.Context, name string, f *StackFunction, env 
 	if err != nil {
 		return err
 	}
-	r.functions[name], err = StartFunction(ctx, name, binary, env)
+	started, err := StartFunction(ctx, name, binary, env)
+	if err == nil {
+		r.functions[name] = started
+	}
 	return err
 }
 
@@ -87,33 +90,38 @@ func (r *Running) Close() {
 
 // Wrong says what has gone wrong behind the gateway, a line for each thing, which a client sees as a mere failure.
 func (r *Running) Wrong() error {
-	var errs []error
-	for _, denied := range r.Account.Denied() {
-		errs = append(errs, errors.New(denied))
+	wrong := r.Account.Denied()
+	for _, failure := range r.Gateway.Failures() {
+		wrong = append(wrong, failure.Error())
 	}
-	errs = append(errs, r.Gateway.Failures()...)
 	for name, f := range r.functions {
-		for _, line := range strings.Split(f.Log(), "\n") {
+		for line := range strings.SplitSeq(f.Log(), "\n") {
 			if strings.Contains(line, `"level":"ERROR"`) {
-				errs = append(errs, fmt.Errorf("function %s has logged %s", name, line))
+				wrong = append(wrong, fmt.Sprintf("function %s has logged %s", name, line))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	for _, request := range r.Gateway.Stray() {
+		if request != nowhere {
+			wrong = append(wrong, fmt.Sprintf("no route for %s: it went to $default", request))
+		}
+	}
+	return lines(wrong)
 }
 
-// Stray says which requests there was no route for.
-func (r *Running) Stray() error {
+// lines makes one error of what is to be said, each thing once and in an order.
+func lines(texts []string) error {
+	slices.Sort(texts)
 	var errs []error
-	for _, request := range r.Gateway.Stray() {
-		errs = append(errs, fmt.Errorf("no route for %s: it went to $default", request))
+	for _, text := range slices.Compact(texts) {
+		errs = append(errs, errors.New(text))
 	}
 	return errors.Join(errs...)
 }
 
 // Unneeded says which permissions and routes nothing has needed.
 func (r *Running) Unneeded() error {
-	var errs []error
+	var wrong []string
 	for name, f := range r.functions {
 		if f.Log() == "" {
 			continue
@@ -122,15 +130,13 @@ func (r *Running) Unneeded() error {
 		stream := r.logGroups[name] + ":log-stream:2026/01/01/[$LATEST]0123456789abcdef"
 		for _, action := range []string{"logs:CreateLogStream", "logs:PutLogEvents"} {
 			if err := r.roles[name].Judge(iam.Call{Action: action, Resource: stream}); err != nil {
-				errs = append(errs, fmt.Errorf("function %s: %w", name, err))
+				wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
 			}
 		}
 	}
-	for _, what := range r.Account.Unused() {
-		errs = append(errs, errors.New(what))
-	}
+	wrong = append(wrong, r.Account.Unused()...)
 	for _, key := range r.Gateway.Unasked() {
-		errs = append(errs, fmt.Errorf("route %s: no request needs it", key))
+		wrong = append(wrong, fmt.Sprintf("route %s: no request needs it", key))
 	}
-	return errors.Join(errs...)
+	return lines(wrong)
 }

@@ -49,12 +49,15 @@ type Registry struct {
 	Scratch string
 }
 
+// nowhere is the one request that scenarios send for which there is no route.
+const nowhere = "GET /nowhere"
+
 func discoveryScenario(ctx context.Context, r *Registry) error {
 	if err := r.get(ctx, "/.well-known/terraform.json", http.StatusOK); err != nil {
 		return err
 	}
 	for _, path := range []string{
-		"/", "/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
+		"/nowhere", "/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
 		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
 		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
 	} {

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -69,28 +70,29 @@ type template struct {
 // Inspect reads a deployed stack.
 func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, error) {
 	formation := cloudformation.NewFromConfig(account)
-	described, err := formation.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	described, found, err := describe(ctx, account, name)
 	if err != nil {
-		return nil, fmt.Errorf("looking for stack %s: %w", name, err)
+		return nil, err
 	}
-	id, err := arn.Parse(aws.ToString(described.Stacks[0].StackId))
+	if !found {
+		return nil, fmt.Errorf("there is no stack %s", name)
+	}
+	id, err := arn.Parse(aws.ToString(described.StackId))
 	if err != nil {
 		return nil, err
 	}
 	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: make(map[string]string), Functions: make(map[string]*StackFunction), Routes: make(map[string]string)}
-	s.updated = fmt.Sprint(described.Stacks[0].CreationTime, described.Stacks[0].LastUpdatedTime)
-	for _, o := range described.Stacks[0].Outputs {
+	s.updated = fmt.Sprint(described.CreationTime, described.LastUpdatedTime)
+	for _, o := range described.Outputs {
 		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 	}
 	t := template{account: s.Account, region: s.Region, physical: make(map[string]string)}
-	for pages := cloudformation.NewListStackResourcesPaginator(formation, &cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range page.StackResourceSummaries {
-			t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
-		}
+	resources, err := stackResources(ctx, account, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resources {
+		t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
 	}
 	text, err := formation.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &name})
 	if err != nil {
@@ -100,6 +102,9 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		return nil, fmt.Errorf("template of stack %s: %w", name, err)
 	}
 	for logical, r := range t.Resources {
+		if r.Type == "AWS::IAM::Policy" {
+			return nil, fmt.Errorf("policy %s: a role's statements are in the role itself, where they are judged", logical)
+		}
 		if r.Type != "AWS::Lambda::Function" {
 			continue
 		}
@@ -115,6 +120,39 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		}
 	}
 	return s, t.routes(s.Routes)
+}
+
+// describe returns a stack, if it is found.
+func describe(ctx context.Context, account aws.Config, name string) (stack types.Stack, found bool, err error) {
+	described, err := cloudformation.NewFromConfig(account).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return types.Stack{}, false, nil
+	}
+	if err != nil || len(described.Stacks) != 1 {
+		return types.Stack{}, false, fmt.Errorf("looking for stack %s: %w", name, err)
+	}
+	return described.Stacks[0], true, nil
+}
+
+func stackResources(ctx context.Context, account aws.Config, name string) (all []types.StackResourceSummary, err error) {
+	for pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(account), &cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("resources of stack %s: %w", name, err)
+		}
+		all = append(all, page.StackResourceSummaries...)
+	}
+	return all, nil
+}
+
+// logs says where functions that run in AWS log.
+func (s *Stack) logs() string {
+	var groups []string
+	for _, f := range s.Functions {
+		groups = append(groups, "aws logs tail --since 10m "+f.LogGroup[strings.LastIndex(f.LogGroup, ":")+1:])
+	}
+	slices.Sort(groups)
+	return strings.Join(groups, "; ")
 }
 
 // hash is what CDK puts behind a name.
@@ -360,8 +398,11 @@ func (s *Stack) Changes(other *Stack) []string {
 	if !maps.Equal(s.Outputs, other.Outputs) {
 		changes = append(changes, fmt.Sprintf("the outputs were %v and are %v", s.Outputs, other.Outputs))
 	}
+	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || len(s.Functions) != len(other.Functions) {
+		changes = append(changes, "routes, functions or the operator's policy are others")
+	}
 	for name, f := range s.Functions {
-		if o := other.Functions[name]; o == nil || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
+		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
 			changes = append(changes, "function "+name+" has changed")
 		}
 	}

@@ -104,6 +104,11 @@ func (s statement) check() error {
 	if len(s.Action) == 0 || len(s.Resource) == 0 {
 		return errors.New("it has no action or no resource")
 	}
+	for _, pattern := range slices.Concat(s.Action, s.Resource) {
+		if strings.Contains(pattern, "${") {
+			return fmt.Errorf("the variable in %s is not known here", pattern)
+		}
+	}
 	for operator := range s.Condition {
 		if operators[operator] == nil {
 			return fmt.Errorf("the condition operator %s is not known here", operator)
@@ -143,15 +148,6 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 
 // Judge allows a call, or says that it is ErrDenied. What of the statements allowed it has been of use.
 func (r *Role) Judge(c Call) error {
-	return r.judge(c, true)
-}
-
-// Allows says whether a call would be allowed.
-func (r *Role) Allows(c Call) bool {
-	return r.judge(c, false) == nil
-}
-
-func (r *Role) judge(c Call, use bool) error {
 	var needed []part
 	allowed := false
 	for i, s := range r.statements {
@@ -168,12 +164,10 @@ func (r *Role) judge(c Call, use bool) error {
 	if !allowed {
 		return fmt.Errorf("%s: %w: no statement allows it", c, ErrDenied)
 	}
-	if use {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, p := range needed {
-			r.used[p] = true
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range needed {
+		r.used[p] = true
 	}
 	return nil
 }

@@ -58,9 +58,6 @@ func TestJudge(t *testing.T) {
 		case !test.allowed && !strings.Contains(err.Error(), test.call.String()):
 			t.Errorf("%v does not name %s", err, test.call)
 		}
-		if role.Allows(test.call) != test.allowed {
-			t.Errorf("%s: Allows differs from Judge", test.call)
-		}
 	}
 }
 
@@ -78,7 +75,6 @@ func TestUnused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	role.Allows(call("dynamodb:Query", "arn:aws:dynamodb:r:1:table/t", "dynamodb:LeadingKeys", "modules/a")) // a question is no use
 	want := []string{
 		"statement Items: no call needs action dynamodb:Query",
 		"statement Items: no call needs dynamodb:LeadingKeys modules/*",
@@ -96,6 +92,7 @@ func TestNewRoleRefuses(t *testing.T) {
 	for _, statement := range []string{
 		`{"Effect": "Allow", "NotAction": "s3:GetObject", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}}`,
+		`{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::b/${aws:username}"}`,
 		`{"Effect": "Permit", "Action": "*", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": [], "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": {"a": 1}, "Resource": "*"}`,

@@ -5,8 +5,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -17,9 +19,14 @@ import (
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
+const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--yes]; --help says more`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted; run it again, or with --destroy")
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rehearse:", err)
@@ -28,25 +35,24 @@ func main() {
 }
 
 func run(ctx context.Context) error {
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, usage) }
 	var (
-		moto    = flag.Bool("moto", false, "rehearse in moto_server, which is started and ended")
-		destroy = flag.Bool("destroy", false, "take down what a rehearsal has made")
-		yes     = flag.Bool("yes", false, "do not ask")
-		older   = flag.String("from", "", "deploy this commit first, and the source over it")
+		moto    = flag.Bool("moto", false, "")
+		destroy = flag.Bool("destroy", false, "")
+		yes     = flag.Bool("yes", false, "")
+		older   = flag.String("from", "", "")
 	)
 	flag.Parse()
-	r := rehearsal.Rehearsal{Checkout: ".", Older: *older, Endpoint: os.Getenv("AWS_ENDPOINT_URL"), Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
-		if *yes {
-			return true
-		}
-		fmt.Printf("%s [y/N] ", question)
-		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		return strings.EqualFold(strings.TrimSpace(answer), "y")
-	}}
-	var err error
-	if r.Checkout, err = os.Getwd(); err != nil {
+	if flag.NArg() > 0 || *destroy && (*moto || *older != "") {
+		return errors.New(usage)
+	}
+	checkout, err := os.Getwd()
+	if err != nil {
 		return err
 	}
+	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
+		return *yes || ask(ctx, question)
+	}}
 	if *moto {
 		server, err := rehearsal.StartMoto(ctx)
 		if err != nil {
@@ -54,11 +60,54 @@ func run(ctx context.Context) error {
 		}
 		defer server.Close()
 		r.Endpoint, r.Env, r.Account = server.URL, server.Env(), rehearsal.Config(server.URL)
-	} else if r.Account, err = config.LoadDefaultConfig(ctx); err != nil {
-		return fmt.Errorf("AWS configuration: %w", err)
+	} else if err := find(ctx, &r); err != nil {
+		return err
 	}
 	if *destroy {
 		return r.Destroy(ctx)
 	}
 	return r.Run(ctx)
+}
+
+// find finds the account as the AWS command line would.
+func find(ctx context.Context, r *rehearsal.Rehearsal) (err error) {
+	if r.Account, err = config.LoadDefaultConfig(ctx); err != nil {
+		return fmt.Errorf("AWS configuration: %w", err)
+	}
+	if r.Account.Region == "" {
+		return errors.New("there is no AWS region: set AWS_REGION")
+	}
+	if _, err := r.Account.Credentials.Retrieve(ctx); err != nil {
+		return errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which may be anything for an emulator")
+	}
+	r.Endpoint = os.Getenv("AWS_ENDPOINT_URL")
+	if r.Endpoint == "" && r.Account.BaseEndpoint == nil {
+		return nil
+	}
+	// What is done without asking must stay on this machine, whatever else the environment says.
+	if u, err := url.Parse(r.Endpoint); err != nil || u.Scheme != "http" || u.Hostname() != "localhost" {
+		return fmt.Errorf("AWS_ENDPOINT_URL is %q, and must name an emulator on this machine as http://localhost:PORT", r.Endpoint)
+	}
+	r.Account.BaseEndpoint = &r.Endpoint
+	r.Account.ConfigSources = nil
+	return nil
+}
+
+// ask asks, and takes an interrupt for a no.
+func ask(ctx context.Context, question string) bool {
+	fmt.Printf("%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		if err != nil {
+			fmt.Println()
+		}
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		return strings.EqualFold(strings.TrimSpace(line), "y")
+	case <-ctx.Done():
+		return false
+	}
 }
