@@ -20,6 +20,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/modules"
@@ -69,6 +70,7 @@ type deployed struct {
 	functions map[string]*rehearsal.Function
 	s3        *rehearsal.S3
 	caFile    string
+	token     string // reads everything
 }
 
 func deploy(t *testing.T) deployed {
@@ -101,8 +103,14 @@ func deploy(t *testing.T) deployed {
 	if err := d.gateway.WriteCA(d.caFile); err != nil {
 		t.Fatal(err)
 	}
+	published := catalog.New(dynamodb.New(rehearsal.Config(dynamo.URL), table))
+	var digest string
+	d.token, digest = access.NewToken()
+	if err := published.AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{"read:**"}}); err != nil {
+		t.Fatal(err)
+	}
 	d.publisher = publish.Publisher{
-		Catalog: catalog.New(dynamodb.New(rehearsal.Config(dynamo.URL), table)),
+		Catalog: published,
 		Objects: s3.New(rehearsal.Config(s3server.URL), bucket, s3.Options{PathStyle: true}),
 		By:      "arn:aws:iam::000000000000:user/rehearsal",
 	}
@@ -154,7 +162,7 @@ func TestInit(t *testing.T) {
 		t.Errorf("HEAD of the archive: %v, %v", head, err)
 	}
 	for name, f := range d.functions {
-		if log := f.Log(); strings.Contains(log, "X-Amz-Signature") || strings.Contains(log, "ERROR") {
+		if log := f.Log(); strings.Contains(log, d.token) || strings.Contains(log, "X-Amz-Signature") || strings.Contains(log, "ERROR") {
 			t.Errorf("%s has logged:\n%s", name, log)
 		}
 	}
@@ -174,7 +182,7 @@ output "b" { value = module.b.it }
 		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		session := rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: d.caFile}
+		session := rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: d.caFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", d.gateway.Host, d.token)}
 		for _, args := range [][]string{{"init"}, {"apply", "-auto-approve"}} {
 			if out, err := session.Run(t.Context(), dir, args...); err != nil {
 				t.Fatal(err, out)
@@ -197,6 +205,7 @@ func (d deployed) get(t *testing.T, path string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+d.token)
 	response, err := d.gateway.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -287,6 +296,8 @@ func TestHangingTable(t *testing.T) {
 	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://" + hole.Addr().String()
 	f := start(t, "modules", env)
 	event := recorded(t)["path /v1/modules/acme/vpc/aws/versions"]
+	token, _ := access.NewToken()
+	event.Headers["authorization"] = "Bearer " + token
 	payload, err := f.Invoke(t.Context(), event)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -16,9 +18,10 @@ import (
 type Settings struct {
 	// StackName is the name of the CloudFormation stack.
 	StackName string
-	// AnonymousRead says that whoever reaches the registry may read everything. There is no other way as yet, so that it
-	// must be said.
-	AnonymousRead bool
+	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
+	Access string
+	// Cognito makes a user pool, as one more issuer by which people log in; nil makes none.
+	Cognito *Cognito
 	// DomainName is the registry's host, with its certificate in the stack's region and its hosted zone. All four or none.
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
 	// Architecture of the functions: arm64 or x86_64.
@@ -51,7 +54,6 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 	p := parser{context: context, known: map[string]bool{}}
 	s := Settings{
 		StackName:        p.text("stackName", "larder", stackPattern, "a letter, and letters, digits and hyphens behind it"),
-		AnonymousRead:    p.boolean("anonymousRead"),
 		DomainName:       p.text("domainName", "", domainPattern, "a host name in lower case, such as registry.example.com"),
 		CertificateARN:   p.text("certificateArn", "", certificateARN, "the ARN of an ACM certificate in the stack's region"),
 		HostedZoneID:     p.text("hostedZoneId", "", zonePattern, "the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ"),
@@ -65,6 +67,7 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 		TableName:        p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
 		BucketName:       p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
 	}
+	p.access(&s)
 	p.unknown()
 	if !slices.Contains(retentionPeriod, s.LogRetentionDays) {
 		p.fail("logRetentionDays", "%d is not among what CloudWatch Logs takes: %v", s.LogRetentionDays, retentionPeriod)
@@ -80,9 +83,6 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 	}
 	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName, "."+s.HostedZoneName) {
 		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
-	}
-	if !s.AnonymousRead {
-		p.fail("anonymousRead", "this release has no access control: whoever reaches the registry reads everything in it; deploy with -c anonymousRead=true if that is meant")
 	}
 	if len(p.errs) > 0 {
 		return Settings{}, p.errs[0] // one clear line; the next try shows the next
@@ -129,6 +129,81 @@ func (p *parser) number(key string, fallback, low, high int) int {
 		p.fail(key, "%q is not a number from %d to %d", value, low, high)
 	}
 	return n
+}
+
+// Cognito says what user pool to make.
+type Cognito struct {
+	// DomainPrefix is the first part of the name of the sign-in page, which nobody else in the region has.
+	DomainPrefix string `json:"domainPrefix"`
+	// Rules turn the claims of the pool's tokens into scopes, such as those of cognito:groups.
+	Rules []access.Rule `json:"rules"`
+}
+
+// check says what is wrong with the rules, as of any issuer's.
+func (c *Cognito) check() error {
+	text, err := json.Marshal(access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com", ClientIDs: []string{"client"}, Rules: c.Rules}}})
+	if err != nil {
+		return err
+	}
+	_, err = access.ParseSettings(text)
+	return err
+}
+
+var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// access reads who may read. An object may come as JSON text too, as a command line has it.
+func (p *parser) access(s *Settings) {
+	text := p.object("access", "{}")
+	parsed, err := access.ParseSettings([]byte(text))
+	if err != nil {
+		p.fail("access", "%v", err)
+		return
+	}
+	if p.boolean("anonymousRead") {
+		parsed.Public = append(parsed.Public, access.Pattern{"**"})
+	}
+	if text := p.object("cognito", ""); text != "" {
+		s.Cognito = &Cognito{}
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		switch err := decoder.Decode(s.Cognito); {
+		case err != nil:
+			p.fail("cognito", "%v", err)
+		case !prefixPattern.MatchString(s.Cognito.DomainPrefix) || strings.Contains(s.Cognito.DomainPrefix, "cognito"):
+			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the word cognito in it", s.Cognito.DomainPrefix)
+		case s.Cognito.check() != nil:
+			p.fail("cognito", "%v", s.Cognito.check())
+		case parsed.Login != nil:
+			p.fail("cognito", "people log in by the user pool then, and access has a login too: take one of them out")
+		}
+	}
+	compact, err := json.Marshal(parsed)
+	if err != nil {
+		p.fail("access", "%v", err)
+	}
+	// Lambda gives all variables of a function together 4 KB.
+	if len(compact) > maxAccess {
+		p.fail("access", "it has %d bytes as compact JSON, and functions can be told %d: patterns with * make rules fewer", len(compact), maxAccess)
+	}
+	s.Access = string(compact)
+}
+
+const maxAccess = 3000
+
+func (p *parser) object(key, fallback string) string {
+	value, given := p.context[key]
+	p.known[key] = true
+	if !given {
+		return fallback
+	}
+	if text, ok := value.(string); ok {
+		return text
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		p.fail(key, "%v", err)
+	}
+	return string(text)
 }
 
 func (p *parser) boolean(key string) bool {

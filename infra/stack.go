@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
@@ -35,14 +37,16 @@ type function struct {
 	partitions []string
 	// objects is a pattern of object keys.
 	objects string
+	// login says that it tells clients how people log in.
+	login bool
 }
 
 // functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; providers
 // and mirror read nothing as yet.
 func functions() []function {
 	return []function{
-		{name: "discovery", routes: discovery.Routes()},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*"}, objects: "modules/*"},
+		{name: "discovery", routes: discovery.Routes(), login: true},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
 		{name: "providers", routes: providers.Routes()},
 		{name: "mirror", routes: mirror.Routes()},
 	}
@@ -52,6 +56,7 @@ func functions() []function {
 type stack struct {
 	awscdk.Stack // the scope of all that is in it
 	settings     Settings
+	access       string // settings.Access, with what the stack itself adds
 	dist         string
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
@@ -64,7 +69,10 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 			StackName:   &s.StackName,
 			Description: jsii.String("Larder, a private registry for OpenTofu and Terraform"),
 		}),
-		settings: s, dist: dist,
+		settings: s, access: s.Access, dist: dist,
+	}
+	if s.Cognito != nil {
+		st.access = st.newUserPool()
 	}
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
@@ -134,6 +142,48 @@ func (st *stack) newBucket() awss3.IBucket {
 	return bucket
 }
 
+// newUserPool makes a user pool for people to log in by, and returns the access settings with it as an issuer. Whom it
+// knows is its administrator's doing: nobody can sign up.
+func (st *stack) newUserPool() string {
+	pool := awscognito.NewUserPool(st.Stack, jsii.String("Users"), &awscognito.UserPoolProps{
+		SelfSignUpEnabled: jsii.Bool(false),
+		SignInAliases:     &awscognito.SignInAliases{Email: jsii.Bool(true), Username: jsii.Bool(true)},
+		Mfa:               awscognito.Mfa_OPTIONAL,
+		MfaSecondFactor:   &awscognito.MfaSecondFactor{Otp: jsii.Bool(true), Sms: jsii.Bool(false)},
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+	})
+	pool.AddDomain(jsii.String("SignIn"), &awscognito.UserPoolDomainOptions{CognitoDomain: &awscognito.CognitoDomainOptions{DomainPrefix: &st.settings.Cognito.DomainPrefix}})
+	// Cognito wants to know every address to which it may redirect, ports included.
+	ports := []int{10000, 10010}
+	var callbacks []*string
+	for port := ports[0]; port <= ports[1]; port++ {
+		callbacks = append(callbacks, jsii.String(fmt.Sprintf("http://localhost:%d/login", port)))
+	}
+	client := pool.AddClient(jsii.String("CommandLine"), &awscognito.UserPoolClientOptions{
+		GenerateSecret: jsii.Bool(false),
+		OAuth: &awscognito.OAuthSettings{
+			Flows:        &awscognito.OAuthFlows{AuthorizationCodeGrant: jsii.Bool(true)},
+			Scopes:       &[]awscognito.OAuthScope{awscognito.OAuthScope_OPENID()},
+			CallbackUrls: &callbacks,
+		},
+		AccessTokenValidity: awscdk.Duration_Hours(jsii.Number(12)),
+		IdTokenValidity:     awscdk.Duration_Hours(jsii.Number(12)),
+	})
+	var with access.Settings
+	if err := json.Unmarshal([]byte(st.settings.Access), &with); err != nil {
+		panic(err) // parseSettings wrote it
+	}
+	issuer := *pool.UserPoolProviderUrl()
+	with.Issuers = append(with.Issuers, access.Issuer{Issuer: issuer, ClientIDs: []string{*client.UserPoolClientId()}, Name: "username", Rules: st.settings.Cognito.Rules})
+	with.Login = &access.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports}
+	text, err := json.Marshal(with)
+	if err != nil {
+		panic(err) // it is strings
+	}
+	st.output(settings.OutputUserPool, pool.UserPoolId(), "The Cognito user pool by which people log in")
+	return string(text)
+}
+
 // newLogGroup makes a log group that goes with the stack. The ARN that it has ends in ":*", as IAM wants it.
 func (st *stack) newLogGroup(id string) awslogs.LogGroup {
 	group := awslogs.NewLogGroup(st.Stack, jsii.String(id), &awslogs.LogGroupProps{RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
@@ -147,15 +197,19 @@ func (st *stack) newLogGroup(id string) awslogs.LogGroup {
 func (st *stack) newFunction(f function) awslambda.Function {
 	logs := st.newLogGroup(f.name + "-logs")
 	statements := []awsiam.PolicyStatement{allow("WriteItsLog", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), []*string{logs.LogGroupArn()}, nil)}
-	var environment *map[string]*string
-	if f.objects != "" {
+	var told map[string]string
+	switch {
+	case f.objects != "":
 		statements = append(statements,
 			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
 			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
-		environment = &map[string]*string{}
-		for name, value := range (settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime}).Environment() {
-			(*environment)[name] = jsii.String(value)
-		}
+		told = settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime, Access: st.access}.Environment()
+	case f.login:
+		told = settings.AccessEnvironment(st.access)
+	}
+	environment := make(map[string]*string)
+	for name, value := range told {
+		environment[name] = &value
 	}
 	role := awsiam.NewRole(st.Stack, jsii.String(f.name+"-role"), &awsiam.RoleProps{
 		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -177,7 +231,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		Role:          role,
 		LogGroup:      logs,
 		LoggingFormat: awslambda.LoggingFormat_JSON,
-		Environment:   environment,
+		Environment:   &environment,
 	})
 }
 
@@ -269,8 +323,8 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing modules with AWS credentials needs. It deletes nothing, and the bucket
-// lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
+// newOperatorPolicy holds exactly what publishing modules and making tokens with AWS credentials needs. It deletes nothing
+// but tokens, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
 // rests on the publisher's conditions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
@@ -279,7 +333,8 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 		Statements: &[]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
-				heldTo("modules/*", "catalog/*", "namespaces")),
+				heldTo("modules/*", "catalog/*", "namespaces", "tokens")),
+			allow("RevokeTokens", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens")),
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
 			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": "modules/*"}}),

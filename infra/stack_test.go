@@ -19,6 +19,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -48,7 +49,7 @@ type resource struct {
 
 func defaults(t *testing.T, context ...string) Settings {
 	t.Helper()
-	given := map[string]any{"anonymousRead": "true"}
+	given := map[string]any{}
 	for i := 0; i < len(context); i += 2 {
 		given[context[i]] = context[i+1]
 	}
@@ -244,6 +245,12 @@ func TestFunctions(t *testing.T) {
 				t.Errorf("%s: logging %v", id, f.at("LoggingConfig"))
 			}
 			env, _ := f.at("Environment.Variables").(map[string]any)
+			if f.at("Description") == "Larder: discovery" {
+				if access := env["LARDER_ACCESS"]; len(env) != 1 || access != "{}" {
+					t.Errorf("discovery is told %v", env)
+				}
+				continue
+			}
 			if f.at("Description") != "Larder: modules" { // the others read nothing
 				if env != nil {
 					t.Errorf("%s is told %v", id, env)
@@ -259,7 +266,7 @@ func TestFunctions(t *testing.T) {
 				}
 				return text(env[name]) // a reference
 			})
-			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") || !strings.Contains(got.Bucket, "Bucket") || got.PathStyle {
+			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") || !strings.Contains(got.Bucket, "Bucket") || got.PathStyle || got.Access != "{}" {
 				t.Errorf("%s is told %+v, %v", id, got, err)
 			}
 		}
@@ -302,7 +309,7 @@ func TestRoles(t *testing.T) {
 		byFunction[name] = roles[role]
 	}
 	want := map[string]struct{ keys, objects string }{
-		"modules": {"modules/*", "/modules/*"},
+		"modules": {"modules/*,tokens", "/modules/*"},
 	}
 	for name, role := range byFunction {
 		if role.at("ManagedPolicyArns") != nil {
@@ -404,7 +411,7 @@ func TestOperatorPolicy(t *testing.T) {
 		}
 	}
 	slices.Sort(actions)
-	want := []string{"cloudformation:DescribeStacks", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "s3:GetObject", "s3:ListBucket", "s3:PutObject"}
+	want := []string{"cloudformation:DescribeStacks", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "s3:GetObject", "s3:ListBucket", "s3:PutObject"}
 	if !slices.Equal(actions, want) {
 		t.Errorf("an operator may %q", actions)
 	}
@@ -497,16 +504,85 @@ func TestDomain(t *testing.T) {
 	}
 }
 
+// users is a rule that gives those of a group everything.
+var users = []any{map[string]any{"claims": map[string]any{"cognito:groups": "platform"}, "scopes": []any{"read:**"}}}
+
+// A user pool of the stack's is one more issuer, by whose sign-in page command lines log in.
+func TestCognito(t *testing.T) {
+	s, err := parseSettings(map[string]any{"cognito": map[string]any{"domainPrefix": "acme-larder", "rules": users}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tm := synth(t, s)
+	if pool := tm.one(t, "AWS::Cognito::UserPool"); pool.at("AdminCreateUserConfig.AllowAdminCreateUserOnly") != true || pool.DeletionPolicy != "Retain" {
+		t.Errorf("pool: %v", pool)
+	}
+	if domain := tm.one(t, "AWS::Cognito::UserPoolDomain"); domain.at("Domain") != "acme-larder" {
+		t.Errorf("domain: %v", domain.Properties)
+	}
+	client := tm.one(t, "AWS::Cognito::UserPoolClient")
+	callbacks, _ := client.at("CallbackURLs").([]any)
+	if len(callbacks) != 11 || callbacks[0] != "http://localhost:10000/login" || callbacks[10] != "http://localhost:10010/login" || client.at("GenerateSecret") != false || text(client.at("AllowedOAuthFlows")) != `["code"]` {
+		t.Errorf("client: %v", client.Properties)
+	}
+	for id, f := range tm.all("AWS::Lambda::Function") {
+		env, _ := f.at("Environment.Variables").(map[string]any)
+		if name := f.at("Description"); name != "Larder: discovery" && name != "Larder: modules" {
+			continue
+		}
+		join, _ := env["LARDER_ACCESS"].(map[string]any)["Fn::Join"].([]any)
+		if len(join) != 2 {
+			t.Fatalf("%s is told %v", id, env)
+		}
+		var told strings.Builder
+		for _, part := range join[1].([]any) {
+			switch p := part.(type) {
+			case string:
+				told.WriteString(p)
+			default: // a reference, whose value has nothing that JSON escapes
+				if strings.Contains(text(p), "ProviderURL") {
+					told.WriteString("https://")
+				}
+				told.WriteString(strings.Map(func(r rune) rune {
+					if strings.ContainsRune(`{}[]":,`, r) {
+						return -1
+					}
+					return r
+				}, text(p)))
+			}
+		}
+		got, err := access.ParseSettings([]byte(told.String()))
+		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer || got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
+			t.Errorf("%s is told %s, %v", id, &told, err)
+		}
+	}
+	if tm.Outputs[settings.OutputUserPool].Value == nil {
+		t.Error("the pool is not told")
+	}
+	if plain := synth(t, defaults(t)); len(plain.all("AWS::Cognito::UserPool")) != 0 {
+		t.Error("there is a pool that nobody asked for")
+	}
+}
+
 func TestSettings(t *testing.T) {
-	good := map[string]any{"anonymousRead": "true"}
+	good := map[string]any{}
 	domain := map[string]any{"domainName": "registry.example.com", "certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0", "hostedZoneId": "/hostedzone/Z0", "hostedZoneName": "example.com."}
 	for _, test := range []struct {
 		context map[string]any
 		want    string
 	}{
-		{map[string]any{"anonymousRead": "false"}, "anonymousRead=true if that is meant"},
+		{map[string]any{"access": "{"}, "context access: "},
+		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `unknown field "open"`},
+		{map[string]any{"access": []any{}}, "context access: "},
+		{map[string]any{"access": map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}}, "functions can be told 3000"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, "context cognito: domainPrefix"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}}}, "claims are missing"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-cognito", "rules": []any{}}}, "refuses the word"},
+		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, "unknown field"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},
 		{map[string]any{"anonymousRead": "yes"}, `"yes" is not true or false`},
-		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are anonymousRead, architecture,"},
+		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are access, anonymousRead, architecture,"},
 		{map[string]any{"domainName": "registry.example.com"}, "context certificateArn: it is missing"},
 		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
 		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},
@@ -536,8 +612,14 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
 		}
 	}
-	if _, err := parseSettings(map[string]any{}, ""); err == nil {
-		t.Error("a registry open to everyone need not be asked for")
+	// Nobody but holders of tokens reads unless that is said.
+	for want, given := range map[string]map[string]any{
+		`{}`: {}, `{"public":["**"]}`: {"anonymousRead": "true"}, `{"public":["modules/acme"]}`: {"access": `{"public": ["modules/acme"]}`},
+		`{"public":["modules/acme","providers/**"]}`: {"access": map[string]any{"public": []any{"modules/acme", "providers/**"}}, "anonymousRead": false},
+	} {
+		if s, err := parseSettings(given, ""); err != nil || s.Access != want {
+			t.Errorf("%v: %s, %v", given, s.Access, err)
+		}
 	}
 	// What a file says need not be text, and CDK's own keys are not ours.
 	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512, "@aws-cdk/core:x": true, "aws:cdk:bundling-stacks": []any{"**"}})

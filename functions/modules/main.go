@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
@@ -25,6 +26,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	rules, err := access.ParseSettings([]byte(s.Access))
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
 	quick := http.NewBuildableClient().WithTimeout(2 * time.Second)
 	retryer := func() aws.Retryer { return retry.AddWithMaxBackoffDelay(retry.NewStandard(), 200*time.Millisecond) }
@@ -32,7 +37,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	table := dynamodb.New(account, s.Table)
+	published := catalog.New(dynamodb.New(account, s.Table))
 	bucket := s3.New(account, s.Bucket, s3.Options{Lifetime: s.PresignLifetime, PathStyle: s.PathStyle})
-	lambdahttp.Start(modules.New(catalog.New(table), bucket))
+	lambdahttp.Start(access.New(rules, published).Protect(modules.New(published, bucket)))
 }

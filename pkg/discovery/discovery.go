@@ -8,27 +8,67 @@
 package discovery
 
 import (
+	"context"
+	"maps"
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 )
 
 // Document maps service identifiers, such as modules.v1, to the paths of their services.
-type Document map[string]string
+type Document map[string]any
+
+// Login describes how a client gets a token for a person, by OAuth's authorization code with PKCE.
+//
+// Source: the server-side login protocol, https://opentofu.org/docs/internals/login-protocol/.
+type Login struct {
+	Client     string   `json:"client"`
+	GrantTypes []string `json:"grant_types"`
+	// Authz and Token are absolute URLs.
+	Authz string `json:"authz"`
+	Token string `json:"token"`
+	// Ports are the first, and the one behind the last, on which a client waits for the code.
+	Ports  []int    `json:"ports"`
+	Scopes []string `json:"scopes"`
+}
+
+// LoginService finds out what to say of logging in.
+type LoginService func(context.Context) (Login, error)
+
+const loginService = "login.v1"
 
 // Routes are the protocol's endpoints: the one where clients look.
-func Routes() []httpapi.Route { return httpapi.Routes(endpoints(nil)) }
+func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves doc.
-func New(doc Document) http.Handler { return httpapi.Mux(endpoints(doc)...) }
+// New serves doc, and login.v1 as login has it, which is nil where there is none. While login fails the document goes
+// without, since everything else works.
+func New(doc Document, login LoginService) http.Handler {
+	return httpapi.Mux((&handler{doc, login}).endpoints()...)
+}
 
-func endpoints(doc Document) []httpapi.Endpoint {
-	return []httpapi.Endpoint{{
-		Route: httpapi.Route{Method: http.MethodGet, Path: "/.well-known/terraform.json"},
-		Serve: func(w http.ResponseWriter, _ *http.Request) error {
-			// It changes only when the registry is upgraded, and holds nothing private.
-			httpapi.WriteJSON(w, http.StatusOK, "public, max-age=300", doc)
-			return nil
-		},
-	}}
+type handler struct {
+	doc   Document
+	login LoginService
+}
+
+func (h *handler) endpoints() []httpapi.Endpoint {
+	return []httpapi.Endpoint{{Route: httpapi.Route{Method: http.MethodGet, Path: "/.well-known/terraform.json"}, Serve: h.serve}}
+}
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
+	if h.login == nil {
+		// It changes only when the registry is upgraded, and holds nothing private.
+		httpapi.WriteJSON(w, http.StatusOK, "public, max-age=300", h.doc)
+		return nil
+	}
+	login, err := h.login(r.Context())
+	if err != nil {
+		httpapi.LogError(w, err)
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, h.doc)
+		return nil
+	}
+	doc := maps.Clone(h.doc)
+	doc[loginService] = login
+	httpapi.WriteJSON(w, http.StatusOK, "public, max-age=300", doc)
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 // where they found them.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	h := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"})
+	h := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, nil)
 	for name, header := range map[string]http.Header{
 		"anonymous":            {},
 		"with a token":         {"Authorization": {"Bearer token"}},

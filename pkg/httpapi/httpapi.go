@@ -115,6 +115,8 @@ var statuses = []struct {
 	message string
 }{
 	{registry.ErrInvalid, http.StatusBadRequest, "malformed request"},
+	{registry.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
+	{registry.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
 	{registry.ErrForbidden, http.StatusForbidden, "forbidden"},
 	{registry.ErrNotFound, http.StatusNotFound, "not found"},
 	{registry.ErrExists, http.StatusConflict, "already exists"},
@@ -132,12 +134,23 @@ func Error(w http.ResponseWriter, err error) {
 			break
 		}
 	}
-	if l, ok := w.(*responseLog); ok {
-		l.err = err
-	}
-	if status == http.StatusServiceUnavailable {
+	LogError(w, err)
+	switch status {
+	case http.StatusServiceUnavailable:
 		// Clients wait for as long as this says, without a limit of their own.
 		w.Header().Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", challenge(err))
 	}
 	WriteJSON(w, status, NoStore, map[string][]string{"errors": {message}})
+}
+
+// challenge tells a client what credential is wanted, and whether it sent one.
+//
+// Source: RFC 6750, section 3.
+func challenge(err error) string {
+	if errors.Is(err, registry.ErrBadCredential) {
+		return `Bearer realm="larder", error="invalid_token"`
+	}
+	return `Bearer realm="larder"`
 }

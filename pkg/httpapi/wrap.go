@@ -62,8 +62,24 @@ type responseLog struct {
 	head   bool
 	status int
 	bytes  int64
+	caller string
 	err    error
 	stack  []byte
+}
+
+// LogCaller has the log say who sent a request.
+func LogCaller(w http.ResponseWriter, name string) {
+	if l, ok := w.(*responseLog); ok {
+		l.caller = name
+	}
+}
+
+// LogError has the log say what went wrong with a request. Error does it too; this is for one that is answered
+// nonetheless.
+func LogError(w http.ResponseWriter, err error) {
+	if l, ok := w.(*responseLog); ok {
+		l.err = err
+	}
 }
 
 func (l *responseLog) WriteHeader(status int) {
@@ -96,6 +112,9 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 		slog.Int("status", l.status),
 		slog.Int64("bytes", l.bytes),
 		slog.Duration("took", took),
+	}
+	if l.caller != "" {
+		attrs = append(attrs, slog.String("caller", l.caller))
 	}
 	if l.err != nil {
 		attrs = append(attrs, slog.String("error", l.err.Error()))

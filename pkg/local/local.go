@@ -3,11 +3,12 @@
 //
 // Publishing to the same data works while it runs. Requests so malformed that Go's server itself refuses them, such as
 // one with headers of more than 64 KiB, get its plain text and not JSON.
-// It serves loopback addresses alone, since whoever reaches it may read
-// everything.
+//
+// On a loopback address whoever reaches it may read everything, unless a token is asked for. On any other it always is.
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/discovery"
@@ -68,55 +70,80 @@ func OpenExisting(ctx context.Context, dir string) (*Data, error) {
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
-// Handler serves the registry under a URL such as https://127.0.0.1:8443, which those of archives begin with.
-func (d *Data) Handler(baseURL string, log *slog.Logger) http.Handler {
+// Handler serves the registry under a URL such as https://127.0.0.1:8443, which those of archives begin with: to whoever
+// comes if it is open, and otherwise to those whom the settings and the registry's tokens let in.
+func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
 	store := *d.Objects
 	store.BaseURL = baseURL
+	protect := access.New(rules, d.Catalog).Protect
+	if open {
+		protect = func(h http.Handler) http.Handler { return h }
+	}
 	return httpapi.Wrap(log, httpapi.Join(
-		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path})},
-		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(d.Catalog, &store)},
+		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path}, rules.LoginService())},
+		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }
 
 // Server is a registry that listens.
 type Server struct {
-	// Host is what module addresses begin with: an address and a port.
+	// Address is where it listens.
+	Address string
+	// Host is what module addresses begin with: Address, or a name that was given.
 	Host string
-	// CAFile holds the certificate that clients must trust.
+	// CAFile holds the certificate that clients must trust; empty if the registry has one that was given.
 	CAFile string
+	// Open says that whoever reaches it may read everything.
+	Open bool
 
 	listener net.Listener
 	server   *http.Server
 }
 
-// Listen begins to listen on an address of this machine's loopback, such as 127.0.0.1:8443; port 0 picks a free one.
-func (d *Data) Listen(ctx context.Context, address string, log *slog.Logger) (*Server, error) {
-	host, port, err := net.SplitHostPort(address)
+// Options say where and for whom a registry serves.
+type Options struct {
+	// Address is an IPv4 address and a port, such as 127.0.0.1:8443; port 0 picks a free one.
+	Address string
+	// Host is what module addresses begin with, where that is not the address: a name and perhaps a port.
+	Host string
+	// CertificateFile and KeyFile are the certificate for Host and its key, as PEM. Without them the registry's own
+	// authority vouches for a loopback address.
+	CertificateFile, KeyFile string
+	// Access says who may read besides the holders of tokens.
+	Access access.Settings
+	// RequireToken asks for a credential on a loopback address too.
+	RequireToken bool
+}
+
+// Listen begins to listen.
+func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server, error) {
+	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443", registry.ErrInvalid, address)
+		return nil, fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443", registry.ErrInvalid, o.Address)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	// Clients take a name for a registry's host only if it has a dot, which no IPv6 address has.
 	ip := net.ParseIP(host)
-	if ip.To4() == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("%w address %q: the local registry has no access control and listens on IPv4 loopback addresses alone, such as 127.0.0.1:8443", registry.ErrInvalid, address)
+	if ip.To4() == nil {
+		return nil, fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
 	}
-	certificate, caFile, err := certificate(filepath.Join(d.Dir, "tls"), ip)
+	s := &Server{}
+	pair, err := d.certificate(o, ip, s)
 	if err != nil {
 		return nil, err
 	}
+	s.Open = ip.IsLoopback() && !o.RequireToken
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(host, port))
-	if err != nil {
+	if s.listener, err = config.Listen(ctx, "tcp4", net.JoinHostPort(host, port)); err != nil {
 		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
 	}
-	s := &Server{Host: listener.Addr().String(), CAFile: caFile, listener: listener}
+	s.Address = s.listener.Addr().String()
+	s.Host = cmp.Or(o.Host, s.Address)
 	s.server = &http.Server{
-		Handler:                      d.Handler("https://"+s.Host, log),
-		TLSConfig:                    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		Handler:                      d.Handler("https://"+s.Host, s.Open, o.Access, log),
+		TLSConfig:                    &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
 		ReadHeaderTimeout:            10 * time.Second,
 		ReadTimeout:                  time.Minute,
@@ -125,6 +152,30 @@ func (d *Data) Listen(ctx context.Context, address string, log *slog.Logger) (*S
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelInfo), // clients that do not trust the authority show up here
 	}
 	return s, nil
+}
+
+// certificate returns the one that was given, or one of the registry's own authority for a loopback address.
+func (d *Data) certificate(o Options, ip net.IP, s *Server) (pair tls.Certificate, err error) {
+	switch {
+	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
+		if pair, err = tls.LoadX509KeyPair(o.CertificateFile, o.KeyFile); err != nil {
+			return pair, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
+		}
+		name, _, err := net.SplitHostPort(o.Host)
+		if err != nil {
+			name = o.Host
+		}
+		if err := pair.Leaf.VerifyHostname(name); err != nil {
+			return pair, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
+		}
+		return pair, nil
+	case o.CertificateFile+o.KeyFile+o.Host != "":
+		return pair, fmt.Errorf("%w options: a certificate, its key and the host that it is for go together", registry.ErrInvalid)
+	case !ip.IsLoopback():
+		return pair, fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give host, certificate and key", registry.ErrInvalid, o.Address)
+	}
+	pair, s.CAFile, err = certificate(filepath.Join(d.Dir, "tls"), ip)
+	return pair, err
 }
 
 // ended leaves out the error by which a server says that it was told to stop.

@@ -57,7 +57,7 @@ func start(t *testing.T) running {
 		t.Fatal(err)
 	}
 	log := &lockedBuffer{}
-	server, err := data.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)))
+	server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestServersAtOnce(t *testing.T) {
 				return
 			}
 			defer data.Close()
-			server, err := data.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+			server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Error(err)
 				return

@@ -11,7 +11,12 @@ import "errors"
 var (
 	// ErrInvalid says that what was asked for or handed in is malformed. HTTP 400.
 	ErrInvalid = errors.New("invalid")
-	// ErrForbidden says that a signed URL is altered, expired or for something else. HTTP 403.
+	// ErrUnauthenticated says that there is no credential, where one is needed. HTTP 401.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrBadCredential says that a credential does not hold. HTTP 401.
+	ErrBadCredential = errors.New("bad credential")
+	// ErrForbidden says that the caller's scopes do not reach, or that a signed URL is altered, expired or for something
+	// else. HTTP 403.
 	ErrForbidden = errors.New("forbidden")
 	// ErrNotFound says that there is no such thing. HTTP 404.
 	ErrNotFound = errors.New("not found")

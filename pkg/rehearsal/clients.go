@@ -20,7 +20,7 @@ const tofu = ".tools/opentofu-v1.12.6/tofu"
 
 // Client is a real client's command line.
 type Client struct {
-	// Name is tofu or terraform.
+	// Name is tofu or terraform, and the user's configuration file is named after it.
 	Name string
 	path string
 }
@@ -76,8 +76,8 @@ type Session struct {
 
 // command is the client's command line in a folder, with the session's environment.
 func (s Session) command(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
-	config := filepath.Join(s.Home, "client.rc")
-	if err := os.WriteFile(config, []byte(s.Config), 0o600); err != nil {
+	// Where the user's own file lies: with one that TF_CLI_CONFIG_FILE names, clients do not read what a login has stored.
+	if err := os.WriteFile(filepath.Join(s.Home, "."+s.Client.Name+"rc"), []byte(s.Config), 0o600); err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, s.Client.path, args...)
@@ -86,7 +86,6 @@ func (s Session) command(ctx context.Context, dir string, args ...string) (*exec
 		"HOME=" + s.Home,
 		"PATH=" + os.Getenv("PATH"),
 		"TMPDIR=" + os.TempDir(),
-		"TF_CLI_CONFIG_FILE=" + config,
 		"CHECKPOINT_DISABLE=1",
 		"TF_IN_AUTOMATION=1",
 		"TF_INPUT=0",

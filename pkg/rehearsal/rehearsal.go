@@ -252,7 +252,8 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {
 			return err
 		}
-		if err := d.cdkDeploy(ctx, checkout); err != nil {
+		// The first releases must be told so. What they published then is private, as everything is by default.
+		if err := d.cdkDeploy(ctx, checkout, "-c", "anonymousRead=true"); err != nil {
 			return err
 		}
 		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
@@ -297,8 +298,8 @@ func (d *deployment) bootstrap(ctx context.Context) error {
 // this parameter.
 const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
 
-func (d *deployment) cdkDeploy(ctx context.Context, checkout string) error {
-	args := []string{"deploy", "--require-approval", "never"}
+func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...string) error {
+	args := append([]string{"deploy", "--require-approval", "never"}, more...)
 	if d.Endpoint != "" {
 		// moto gives a stack that a change set made no outputs.
 		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
@@ -310,7 +311,7 @@ func (d *deployment) cdkDeploy(ctx context.Context, checkout string) error {
 func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) error {
 	app := fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))
 	args = append(args, "--app", app, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci",
-		"-c", "stackName="+StackName, "-c", "architecture="+Architecture(), "-c", "anonymousRead=true")
+		"-c", "stackName="+StackName, "-c", "architecture="+Architecture())
 	env := []string{"CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1"}
 	_, err := d.run(ctx, d.scratch, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err

@@ -79,9 +79,9 @@ func TestFaults(t *testing.T) {
 		"a permission too many":              {func(s *Stack) { replace(s, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`) }, "function modules: statement ReadItsItems: no call needs action dynamodb:Scan"},
 		"an operator who cannot write":       {func(s *Stack) { operator(s, "dynamodb:PutItem", "dynamodb:UpdateItem") }, "the operator's policy: dynamodb:PutItem of"},
 		"an operator who cannot list":        {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") }, "the operator's policy: asking for a missing object: s3:ListBucket of"},
-		"a route missing":                    {func(s *Stack) { delete(s.Routes, download) }, "no route for GET /v1/modules/a-route-missing/hello/null/1.2.0/download"},
+		"a route missing":                    {func(s *Stack) { delete(s.Routes, download) }, "no route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
 		"a route that nobody needs":          {func(s *Stack) { s.Routes["ANY /v2"] = "modules" }, "route ANY /v2: no request needs it"},
-		"a route to another function":        {func(s *Stack) { s.Routes[versions] = "discovery" }, "a-route-to-another-function/hello/null"},
+		"a route to another function":        {func(s *Stack) { s.Routes[versions] = "discovery" }, "GET /v1/modules/rehearsal/absent/null/versions: 404"},
 		"a variable misnamed": {func(s *Stack) {
 			env := s.Functions["modules"].Environment
 			env["LARDER_BUKET"] = env["LARDER_BUCKET"]

@@ -23,7 +23,8 @@ type Scenario struct {
 // ask for each route, and need each permission of each role.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"discovery, and answers to what is not served", discoveryScenario},
+		{"discovery, and answers to who has no token", discoveryScenario},
+		{"tokens: make, list, revoke", tokenScenario},
 		{"a module: publish, init, list", moduleScenario},
 		{"a module whose archive is lost: publish again", lostArchiveScenario},
 	}
@@ -53,19 +54,60 @@ type Registry struct {
 const nowhere = "GET /nowhere"
 
 func discoveryScenario(ctx context.Context, r *Registry) error {
-	if err := r.get(ctx, "/.well-known/terraform.json", http.StatusOK); err != nil {
+	if err := r.get(ctx, "/.well-known/terraform.json", "", http.StatusOK); err != nil {
 		return err
 	}
 	for _, path := range []string{
-		"/nowhere", "/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
+		"/nowhere",
+		// Nothing is served there as yet.
 		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
 		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
 	} {
-		if err := r.get(ctx, path, http.StatusNotFound); err != nil {
+		if err := r.get(ctx, path, "", http.StatusNotFound); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download"} {
+		if err := r.get(ctx, path, "", http.StatusUnauthorized); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func tokenScenario(ctx context.Context, r *Registry) error {
+	const path = "/v1/modules/rehearsal/absent/null/versions"
+	token, err := r.newToken(ctx, "revoked", "read:modules/rehearsal/*")
+	if err != nil {
+		return err
+	}
+	if err := r.get(ctx, path, token, http.StatusNotFound); err != nil {
+		return err
+	}
+	if err := r.get(ctx, "/v1/modules/other/absent/null/versions", token, http.StatusForbidden); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "token", "list", "--json")
+	if err != nil {
+		return err
+	}
+	if name := r.Namespace + ".revoked"; !strings.Contains(listed, name) || strings.Contains(listed, token) {
+		return fmt.Errorf("the list does not have %s, or has the token itself", name)
+	}
+	// That it is refused within a minute is for other tests to show.
+	_, err = r.Larder(ctx, "token", "revoke", r.Namespace+".revoked")
+	return err
+}
+
+// newToken makes a token of a name within the rehearsal's namespace.
+func (r *Registry) newToken(ctx context.Context, name, scope string) (string, error) {
+	var made struct{ Token string }
+	text, err := r.Larder(ctx, "token", "create", "--json", "--name", r.Namespace+"."+name, "--scope", scope, "--expires", "1h")
+	if err != nil {
+		return "", err
+	}
+	err = json.Unmarshal([]byte(text), &made)
+	return made.Token, err
 }
 
 func moduleScenario(ctx context.Context, r *Registry) error {
@@ -108,11 +150,14 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 	return r.installModule(ctx, address, "1.0.0", "lost")
 }
 
-// get asks for a path, and fails where the status is another or the answer is not JSON.
-func (r *Registry) get(ctx context.Context, path string, want int) error {
+// get asks for a path, with a token or none, and fails where the status is another or the answer is not JSON.
+func (r *Registry) get(ctx context.Context, path, token string, want int) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
 	if err != nil {
 		return err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := r.HTTP.Do(request)
 	if err != nil {
@@ -163,6 +208,10 @@ output "text" {
 
 // eachClient runs a use of a configuration with each client, in a folder and a home of its own.
 func (r *Registry) eachClient(ctx context.Context, config string, use func(run func(args ...string) (string, error)) error) error {
+	token, err := r.newToken(ctx, "clients", "read:**")
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, c := range r.Clients {
 		dir, err := r.folder(config)
@@ -173,7 +222,7 @@ func (r *Registry) eachClient(ctx context.Context, config string, use func(run f
 		if err != nil {
 			return err
 		}
-		session := Session{Client: c, Home: home, CAFile: r.CAFile}
+		session := Session{Client: c, Home: home, CAFile: r.CAFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token)}
 		if err := use(func(args ...string) (string, error) { return session.Run(ctx, dir, args...) }); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
 		}

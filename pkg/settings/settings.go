@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,6 +16,7 @@ const (
 	bucketName    = "LARDER_BUCKET"
 	presignTime   = "LARDER_PRESIGN_SECONDS"
 	pathStyleName = "LARDER_S3_PATH_STYLE"
+	accessRules   = "LARDER_ACCESS"
 )
 
 // The names of the stack's outputs, by which the command line finds a deployed registry.
@@ -24,6 +26,7 @@ const (
 	OutputTable          = "TableName"
 	OutputBucket         = "BucketName"
 	OutputOperatorPolicy = "OperatorPolicyArn"
+	OutputUserPool       = "UserPoolId"
 )
 
 // TTLAttribute is the table's attribute by which it removes expired items.
@@ -37,6 +40,8 @@ type Settings struct {
 	Bucket string
 	// PresignLifetime is how long presigned URLs hold, in whole seconds.
 	PresignLifetime time.Duration
+	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
+	Access string
 	// PathStyle puts the bucket into the path of S3's URLs, as emulators need it.
 	PathStyle bool
 }
@@ -49,7 +54,7 @@ const (
 
 // FromEnvironment reads settings through getenv, which is os.Getenv. Its error names every variable that is wrong.
 func FromEnvironment(getenv func(string) string) (Settings, error) {
-	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName)}
+	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName), Access: Access(getenv)}
 	var errs []error
 	for _, name := range []string{tableName, bucketName} {
 		if getenv(name) == "" {
@@ -67,6 +72,15 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	return s, errors.Join(errs...)
 }
 
+// Access reads Settings.Access alone, which is all that the function for discovery is told. Nobody may read besides the
+// holders of tokens where it says nothing.
+func Access(getenv func(string) string) string { return cmp.Or(getenv(accessRules), "{}") }
+
+// AccessEnvironment returns the variable from which Access reads.
+func AccessEnvironment(access string) map[string]string {
+	return map[string]string{accessRules: access}
+}
+
 // PathStyle reads Settings.PathStyle alone, which the command line takes from its environment too.
 func PathStyle(getenv func(string) string) (bool, error) {
 	switch v := getenv(pathStyleName); v {
@@ -81,11 +95,9 @@ func PathStyle(getenv func(string) string) (bool, error) {
 
 // Environment returns the variables from which FromEnvironment reads the same settings.
 func (s Settings) Environment() map[string]string {
-	env := map[string]string{
-		tableName:   s.Table,
-		bucketName:  s.Bucket,
-		presignTime: strconv.Itoa(int(s.PresignLifetime.Seconds())),
-	}
+	env := AccessEnvironment(s.Access)
+	env[tableName], env[bucketName] = s.Table, s.Bucket
+	env[presignTime] = strconv.Itoa(int(s.PresignLifetime.Seconds()))
 	if s.PathStyle {
 		env[pathStyleName] = "true"
 	}

@@ -11,8 +11,8 @@ import (
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, want := range []settings.Settings{
-		{Table: "t", Bucket: "b", PresignLifetime: time.Hour},
-		{Table: "t", Bucket: "b", PresignLifetime: time.Minute, PathStyle: true},
+		{Table: "t", Bucket: "b", PresignLifetime: time.Hour, Access: "{}"},
+		{Table: "t", Bucket: "b", PresignLifetime: time.Minute, Access: `{"public":["**"]}`, PathStyle: true},
 	} {
 		env := want.Environment()
 		if got, err := settings.FromEnvironment(func(name string) string { return env[name] }); err != nil || got != want {

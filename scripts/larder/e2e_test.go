@@ -30,16 +30,18 @@ func TestMain(m *testing.M) {
 type server struct {
 	Host   string `json:"host"`
 	CAFile string `json:"ca_file"`
-	data   string
-	cmd    *exec.Cmd
-	log    *bytes.Buffer
+	// Address is where it listens.
+	Address string `json:"address"`
+	data    string
+	cmd     *exec.Cmd
+	log     *bytes.Buffer
 }
 
 // serve runs `larder serve` until the test ends.
-func serve(t *testing.T, data string) *server {
+func serve(t *testing.T, data string, args ...string) *server {
 	t.Helper()
 	s := &server{data: data, log: new(bytes.Buffer)}
-	s.cmd = exec.CommandContext(t.Context(), "larder", "serve", "--json", "--listen", "127.0.0.1:0", "--data", data)
+	s.cmd = exec.CommandContext(t.Context(), "larder", append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.WaitDelay = 20 * time.Second
 	s.cmd.Stderr = s.log

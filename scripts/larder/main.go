@@ -1,4 +1,5 @@
-// Larder is the command line of the registry: it serves one on this machine, publishes to one, and lists what one holds.
+// Larder is the command line of the registry: it serves one on this machine, publishes to one, lists what one holds, and
+// makes the tokens by which clients read from it.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
@@ -120,7 +121,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand(), c.tokenCommand())
 	return root
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,22 +11,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/local"
 )
 
 const defaultAddress = "127.0.0.1:8443"
 
 func (c *cli) serveCommand() *cobra.Command {
-	var data, address string
+	var data, rules string
+	var options local.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the whole registry on this machine",
 		Long: `Run the whole registry on this machine, over HTTPS, with a certificate from its own authority.
 
 The authority is made at the first start and kept with the data; it can vouch for loopback addresses alone. Publishing to
-the same data works while the registry runs. Ctrl-C ends it.`,
+the same data works while the registry runs. Ctrl-C ends it.
+
+On a loopback address whoever reaches the registry may read everything, unless --require-token is given. On any other a
+credential is always needed, and so are a certificate and the host that it is for.`,
 		Example: `  larder serve
-  larder serve --data ./larder-data --listen 127.0.0.1:8443`,
+  larder serve --data ./larder-data --listen 127.0.0.1:8443 --require-token
+  larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 --cert tls.crt --key tls.key --access access.json`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			data = strings.TrimPrefix(data, "dir:")
@@ -37,12 +44,17 @@ the same data works while the registry runs. Ctrl-C ends it.`,
 					return usageError{errors.New("a deployed registry serves itself: give --data a folder of this machine")}
 				}
 			}
+			if rules != "" {
+				if options.Access, err = readAccess(rules); err != nil {
+					return err
+				}
+			}
 			registry, err := local.Open(cmd.Context(), data)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, registry.Close()) }()
-			server, err := registry.Listen(cmd.Context(), address, slog.New(slog.NewTextHandler(c.stderr, nil)))
+			server, err := registry.Listen(cmd.Context(), options, slog.New(slog.NewTextHandler(c.stderr, nil)))
 			if err != nil {
 				return err
 			}
@@ -61,35 +73,59 @@ the same data works while the registry runs. Ctrl-C ends it.`,
 	c.storeFlag(cmd)
 	_ = cmd.Flags().MarkHidden("store") // the environment's LARDER_STORE counts here too
 	cmd.Flags().StringVar(&data, "data", "", "folder of the registry's data (default that of "+storeFromEnv+", or "+defaultData+")")
-	cmd.Flags().StringVar(&address, "listen", defaultAddress, "loopback address and port to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&options.Address, "listen", defaultAddress, "address and port to listen on; port 0 picks a free one")
+	cmd.Flags().BoolVar(&options.RequireToken, "require-token", false, "ask for a credential on a loopback address too")
+	cmd.Flags().StringVar(&rules, "access", "", "file that says who may read besides the holders of tokens: public, issuers, login")
+	cmd.Flags().StringVar(&options.Host, "host", "", "what module addresses begin with, where that is not the address")
+	cmd.Flags().StringVar(&options.CertificateFile, "cert", "", "certificate for the host, with those between it and its authority, as PEM")
+	cmd.Flags().StringVar(&options.KeyFile, "key", "", "the certificate's private key, as PEM")
 	return cmd
+}
+
+// readAccess reads a file of access settings.
+func readAccess(path string) (access.Settings, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return access.Settings{}, usageError{err}
+	}
+	s, err := access.ParseSettings(text)
+	if err != nil {
+		return access.Settings{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
 }
 
 // announce says how to use the registry.
 func (c *cli) announce(server *local.Server, data string) error {
-	ca, err := filepath.Abs(server.CAFile)
-	if err != nil {
-		return err
+	ca := server.CAFile
+	if ca != "" {
+		var err error
+		if ca, err = filepath.Abs(ca); err != nil {
+			return err
+		}
 	}
 	if c.json {
 		return c.printJSON(struct {
-			URL    string `json:"url"`
-			Host   string `json:"host"`
-			CAFile string `json:"ca_file"`
-			Data   string `json:"data"`
-		}{"https://" + server.Host, server.Host, ca, data})
+			URL     string `json:"url"`
+			Host    string `json:"host"`
+			Address string `json:"address"`
+			CAFile  string `json:"ca_file,omitempty"`
+			Data    string `json:"data"`
+		}{"https://" + server.Host, server.Host, server.Address, ca, data})
 	}
 	dir, err := filepath.Abs(data)
 	if err != nil {
 		return err
 	}
-	c.printf(`Larder serves %s at https://%s (process %d; Ctrl-C ends it)
-
-Clients on Linux trust it once this is set for them:
-
-  export SSL_CERT_FILE=%s
-
-Publish a module from another shell, and use it:
+	store := quoted("dir:" + dir)
+	c.printf("Larder serves %s at https://%s (process %d; Ctrl-C ends it)\n\n", dir, server.Host, os.Getpid())
+	if ca != "" {
+		c.printf("Clients on Linux trust it once this is set for them:\n\n  export SSL_CERT_FILE=%s\n\n", quoted(ca))
+	}
+	if !server.Open {
+		c.printf("Reading takes a token, which this makes:\n\n  %s token create --name NAME --scope 'read:**' --store %s\n\n", invocation(), store)
+	}
+	c.printf(`Publish a module from another shell, and use it:
 
   %s publish module DIR acme/hello/null 1.0.0 --store %s
 
@@ -98,7 +134,7 @@ Publish a module from another shell, and use it:
     version = "1.0.0"
   }
 
-`, dir, server.Host, os.Getpid(), quoted(ca), invocation(), quoted("dir:"+dir), server.Host)
+`, invocation(), store, server.Host)
 	return nil
 }
 

@@ -42,6 +42,7 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		return nil, err
 	}
 	return &store{
+		host:    outputs[settings.OutputHost],
 		catalog: catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
 		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle}),
 		by: func(ctx context.Context) (string, error) {

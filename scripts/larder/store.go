@@ -24,6 +24,8 @@ const (
 type store struct {
 	catalog *catalog.Catalog
 	objects objects.Store
+	// host is what addresses begin with, where the store knows that.
+	host string
 	// by finds out under which name a publish is recorded.
 	by    func(context.Context) (string, error)
 	close func() error

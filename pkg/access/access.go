@@ -1,0 +1,215 @@
+// Package access decides who may read what. It knows callers by bearer credentials: tokens of the registry itself, and
+// JWTs of OpenID Connect issuers, several at once, whose claims rules turn into scopes.
+//
+// It promises that nothing is looked up for a caller who may not see it, so that a refusal never tells whether something
+// is there: 401 for a credential that is missing or bad, 403 where a good one's scopes do not reach. A decision about a
+// credential is kept for a minute, a bad one's too, so that a revoked token is refused within a minute. No credential is
+// ever logged or kept; tokens are found by their SHA-256.
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Tokens finds the record of a token by its digest, which is hexadecimal, or fails with registry.ErrNotFound.
+type Tokens interface {
+	Token(ctx context.Context, digest string) (registry.Token, error)
+}
+
+// Gate lets callers through to what they may read.
+type Gate struct {
+	public  []Pattern
+	tokens  Tokens
+	issuers map[string]*issuer
+	now     func() time.Time
+
+	// Good and bad ones apart, so that a flood of bad ones drives out no good one.
+	good, bad *lru.Cache[digest, decision]
+}
+
+type digest [sha256.Size]byte
+
+// decision is what was found out about a credential.
+type decision struct {
+	until  time.Time
+	caller caller
+	err    error
+}
+
+// caller is who a credential stands for.
+type caller struct {
+	name   string // for the log
+	scopes []Scope
+}
+
+const (
+	// keep is how long a decision holds.
+	keep = time.Minute
+	// remembered bounds the decisions of each kind: a few hundred bytes each.
+	remembered = 4096
+	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
+	longest = 16 << 10
+)
+
+// New returns a gate.
+func New(s Settings, tokens Tokens) *Gate {
+	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: time.Now}
+	for _, i := range s.Issuers {
+		g.issuers[i.Issuer] = &issuer{Issuer: i, provider: newProvider(i.Issuer)}
+	}
+	var err error
+	if g.good, err = lru.New[digest, decision](remembered); err == nil {
+		g.bad, err = lru.New[digest, decision](remembered)
+	}
+	if err != nil {
+		panic(err) // only a size that is not positive fails
+	}
+	return g
+}
+
+// Protect puts the gate in front of a service whose paths are below /v1/.
+func (g *Gate) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.check(w, r); err != nil {
+			httpapi.Error(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// depths are how many segments name what can be read, by the first of them. Whatever else a path has behind these is a
+// version or a document of the same thing.
+var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4}
+
+// resource returns what a path is about: what scopes are matched with. A path of no known kind is about itself, whole.
+func resource(path string) []string {
+	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
+	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
+		segments = segments[:depth]
+	}
+	return segments
+}
+
+func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
+	credential, err := bearer(r)
+	if err != nil {
+		return err
+	}
+	what := resource(r.URL.Path)
+	public := covers(g.public, what)
+	if credential == "" {
+		if public {
+			return nil
+		}
+		return fmt.Errorf("%w: there is no credential", registry.ErrUnauthenticated)
+	}
+	who, err := g.authenticate(r.Context(), credential)
+	if err != nil {
+		return err
+	}
+	httpapi.LogCaller(w, who.name)
+	if public || allows(who.scopes, Read, what) {
+		return nil
+	}
+	return fmt.Errorf("%w: no scope of the caller reaches it", registry.ErrForbidden)
+}
+
+// bearer returns a request's credential, which is empty if there is none: clients send an empty one where a variable is
+// set and empty.
+//
+// Source: RFC 6750, section 2.1.
+func bearer(r *http.Request) (string, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) == 0 {
+		return "", nil
+	}
+	scheme, credential, _ := strings.Cut(headers[0], " ")
+	credential = strings.Trim(credential, " ")
+	switch {
+	case len(headers) > 1:
+		return "", fmt.Errorf("%w: there are %d Authorization headers", registry.ErrBadCredential, len(headers))
+	case !strings.EqualFold(scheme, "Bearer"):
+		return "", fmt.Errorf("%w: it is no bearer credential", registry.ErrBadCredential)
+	case len(credential) > longest:
+		return "", fmt.Errorf("%w: it has more than %d bytes", registry.ErrBadCredential, longest)
+	case strings.ContainsFunc(credential, notToken68):
+		return "", fmt.Errorf("%w: it has characters that no credential has", registry.ErrBadCredential)
+	}
+	return credential, nil
+}
+
+func notToken68(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("-._~+/=", r)
+}
+
+// authenticate finds out who a credential stands for. Errors are registry.ErrBadCredential, or registry.ErrUnavailable
+// where it cannot be found out at present.
+func (g *Gate) authenticate(ctx context.Context, credential string) (caller, error) {
+	sum := digest(sha256.Sum256([]byte(credential)))
+	for _, known := range []*lru.Cache[digest, decision]{g.good, g.bad} {
+		if d, ok := known.Get(sum); ok && g.now().Before(d.until) {
+			return d.caller, d.err
+		}
+	}
+	d := decision{until: g.now().Add(keep)}
+	var expires time.Time
+	d.caller, expires, d.err = g.decide(ctx, credential, sum)
+	if !expires.IsZero() && expires.Before(d.until) {
+		d.until = expires
+	}
+	switch {
+	case d.err == nil:
+		g.good.Add(sum, d)
+	case errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
+		g.bad.Add(sum, d)
+	}
+	return d.caller, d.err
+}
+
+// decide looks at a credential. expires is when it ends; the zero time is never.
+func (g *Gate) decide(ctx context.Context, credential string, sum digest) (who caller, expires time.Time, err error) {
+	switch {
+	case strings.HasPrefix(credential, tokenPrefix):
+		if !wellFormed(credential) {
+			return caller{}, time.Time{}, fmt.Errorf("%w: it begins as a token of the registry, and is mistyped or cut", registry.ErrBadCredential)
+		}
+		return g.token(ctx, hex.EncodeToString(sum[:]))
+	case strings.Count(credential, ".") == 2:
+		return g.jwt(ctx, credential)
+	}
+	return caller{}, time.Time{}, fmt.Errorf("%w: it is neither a token of the registry nor a JWT; an issuer that gives opaque access tokens may need to be asked for an audience, by the login's authorize parameters", registry.ErrBadCredential)
+}
+
+func (g *Gate) token(ctx context.Context, digest string) (caller, time.Time, error) {
+	record, err := g.tokens.Token(ctx, digest)
+	if errors.Is(err, registry.ErrNotFound) {
+		return caller{}, time.Time{}, fmt.Errorf("%w: there is no such token: it was revoked, has expired, or is another registry's", registry.ErrBadCredential)
+	}
+	if err != nil {
+		return caller{}, time.Time{}, fmt.Errorf("looking for a token: %w", err)
+	}
+	if !record.ExpiresAt.IsZero() && !g.now().Before(record.ExpiresAt) {
+		return caller{}, time.Time{}, fmt.Errorf("%w: token %q has expired", registry.ErrBadCredential, record.Name)
+	}
+	scopes, err := ParseScopes(record.Scopes)
+	if err != nil {
+		return caller{}, time.Time{}, fmt.Errorf("token %q: %w", record.Name, errors.Join(errRecord, err))
+	}
+	return caller{"token " + record.Name, scopes}, record.ExpiresAt, nil
+}
+
+// errRecord is a record that no release has written.
+var errRecord = errors.New("its record cannot be read")

@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const tokens = "tokens"
+
+// Token returns the record of the token of a digest.
+func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, error) {
+	var record registry.Token
+	err := c.get(ctx, Key{tokens, digest}, &record)
+	return record, err
+}
+
+// AddToken stores the record of a new token under its digest.
+func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
+	added, err := change(Item{Key: Key{tokens, digest}, Expires: record.ExpiresAt}, record)
+	if err != nil {
+		return err
+	}
+	return c.table.Write(ctx, added)
+}
+
+// Tokens returns the records of all tokens that hold, the oldest first.
+func (c *Catalog) Tokens(ctx context.Context) ([]registry.Token, error) {
+	found := []registry.Token{}
+	for item, err := range c.all(ctx, tokens, "") {
+		if err != nil {
+			return nil, err
+		}
+		var record registry.Token
+		if err := decode(item, &record); err != nil {
+			return nil, err
+		}
+		found = append(found, record)
+	}
+	slices.SortStableFunc(found, func(a, b registry.Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return found, nil
+}
+
+// RevokeToken deletes the token of a name or an id and returns its record. One that is not there is registry.ErrNotFound;
+// a name that several have is registry.ErrInvalid.
+func (c *Catalog) RevokeToken(ctx context.Context, nameOrID string) (registry.Token, error) {
+	var revoked registry.Token
+	err := retry(ctx, func() error {
+		var named []Item
+		var ids []string
+		for item, err := range c.all(ctx, tokens, "") {
+			if err != nil {
+				return err
+			}
+			var record registry.Token
+			if err := decode(item, &record); err != nil {
+				return err
+			}
+			if record.ID == nameOrID || record.Name == nameOrID {
+				named, ids, revoked = append(named, item), append(ids, record.ID), record
+			}
+		}
+		switch {
+		case len(named) == 0:
+			return fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
+		case len(named) > 1:
+			return fmt.Errorf("%w: %d tokens are named %q: revoke each by its id: %s", registry.ErrInvalid, len(named), nameOrID, strings.Join(ids, ", "))
+		}
+		return c.table.Write(ctx, Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+	})
+	return revoked, err
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// token makes a token.
+func token(t *testing.T, data string, args ...string) string {
+	t.Helper()
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(larder(t, append([]string{"token", "create", "--json", "--store", "dir:" + data}, args...)...)), &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Token
+}
+
+func credentials(host, token string) string {
+	return fmt.Sprintf("credentials %q {\n  token = %q\n}\n", host, token)
+}
+
+// use writes a configuration that uses acme/vpc/aws of a registry.
+func use(t *testing.T, host string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf("module \"it\" {\n  source = %q\n}\noutput \"it\" { value = module.it.it }\n", host+"/acme/vpc/aws")})
+	return dir
+}
+
+// With a token whose scopes reach it a module is installed. Without one, the client says that it is not authorized; with
+// another namespace's, that it is forbidden.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir(), "--require-token")
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
+	good, other := token(t, s.data, "--name", "good", "--scope", "read:modules/acme/*"), token(t, s.data, "--name", "other", "--scope", "read:modules/other/*")
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			for _, test := range []struct{ name, config, want string }{
+				{"its own", credentials(s.Host, good), ""},
+				{"none", "", "401 Unauthorized"},
+				{"an empty one", credentials(s.Host, ""), "401 Unauthorized"},
+				{"a wrong one", credentials(s.Host, good+"0"), "401 Unauthorized"},
+				{"another namespace's", credentials(s.Host, other), "403 Forbidden"},
+			} {
+				session := session(t, c, s)
+				session.Config = test.config
+				out, err := session.Run(t.Context(), use(t, s.Host), "init", "-no-color")
+				if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(out, test.want)) {
+					t.Errorf("%s: %v\n%s", test.name, err, out)
+				}
+			}
+		})
+	})
+	s.stop(t)
+	if log := s.log.String(); strings.Contains(log, good) || !strings.Contains(log, `caller="token good"`) {
+		t.Errorf("the log names no caller, or has the token:\n%s", log)
+	}
+}
+
+// People log in as they do anywhere, and what they get installs modules.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	issuer, err := rehearsal.StartIssuer(t.Context())
+	if errors.Is(err, rehearsal.ErrNoNode) && os.Getenv("LARDER_REQUIRE_NODE") == "" {
+		t.Skip("LEFT OUT:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(issuer.Close)
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"access.json": fmt.Sprintf(`{
+  "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": [
+    {"claims": {"groups": "platform"}, "scopes": ["read:modules/acme/*"]}
+  ]}],
+  "login": {"issuer": %q, "client": "larder-cli", "scopes": ["openid", "registry"], "ports": [10000, 10019], "authorize": {"resource": "https://registry.example.com"}}
+}`, issuer.URL, issuer.URL), "opaque.json": fmt.Sprintf(`{
+  "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": [{"claims": {"sub": "**"}, "scopes": ["read:**"]}]}],
+  "login": {"issuer": %q, "client": "larder-cli"}
+}`, issuer.URL, issuer.URL)})
+	s := serve(t, t.TempDir(), "--require-token", "--access", filepath.Join(dir, "access.json"))
+	opaque := serve(t, t.TempDir(), "--require-token", "--access", filepath.Join(dir, "opaque.json"))
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			login := func(s *server) rehearsal.Session {
+				session := session(t, c, s)
+				// The local authority is trusted for the registry; the issuer, on loopback, has no TLS.
+				out, err := session.Login(t.Context(), s.Host, func(url string) error { return issuer.SignIn(t.Context(), url, "ada") })
+				if err != nil {
+					t.Fatal(err, out)
+				}
+				return session
+			}
+			if out, err := login(s).Run(t.Context(), use(t, s.Host), "init", "-no-color"); err != nil {
+				t.Error(err, out)
+			}
+			// An issuer that was not asked for an audience gives a token that says nothing. The log says why it is refused.
+			if out, err := login(opaque).Run(t.Context(), use(t, opaque.Host), "init", "-no-color"); err == nil || !strings.Contains(out, "401 Unauthorized") {
+				t.Error(err, out)
+			}
+		})
+	})
+	s.stop(t)
+	opaque.stop(t)
+	if log := s.log.String(); !strings.Contains(log, `caller="ada of `+issuer.URL+`"`) {
+		t.Errorf("the log names no caller:\n%s", log)
+	}
+	if log := opaque.log.String(); !strings.Contains(log, "neither a token of the registry nor a JWT") {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
+}
+
+// On any address that is not loopback a token is required, and a certificate of the owner's own serves the host.
+func TestServeOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "registry.example.com"}, DNSNames: []string{"registry.example.com"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	writeFiles(t, dir, map[string]string{"tls.crt": string(certificate), "tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))})
+	// The last --listen counts. All addresses of this machine are asked for; a test reaches it by loopback.
+	s := serve(t, t.TempDir(), "--listen", "0.0.0.0:0", "--host", "registry.example.com", "--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"))
+	if s.Host != "registry.example.com" || s.CAFile != "" {
+		t.Errorf("%+v", s)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "registry.example.com", MinVersion: tls.VersionTLS12}}}
+	for path, want := range map[string]int{"/.well-known/terraform.json": 200, "/v1/modules/acme/vpc/aws/versions": 401} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1:"+s.Address[strings.LastIndex(s.Address, ":")+1:]+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+}
