@@ -1,0 +1,408 @@
+package signing
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Key is a public key that signs packages.
+type Key struct {
+	// ID is that of the primary key in 16 upper-case hexadecimal digits, as clients show it.
+	ID string `json:"id"`
+	// Owner is the primary user id, cut short if it is long, without what does not print.
+	Owner string `json:"owner"`
+	// Algorithm is that of the primary key, such as RSA 4096, Ed25519, ECDSA P-256.
+	Algorithm string    `json:"algorithm"`
+	CreatedAt time.Time `json:"created_at"`
+	// ExpiresAt is when nothing in the key can sign any more; zero means never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// ASCIIArmor is one armored block with the public key: the primary key, its primary user id, and the subkeys that
+	// sign. It has no headers, and the same key always gives the same block.
+	ASCIIArmor string `json:"ascii_armor"`
+}
+
+const (
+	armorBegin = "-----BEGIN "
+	maxOwner   = 256 // bytes
+	minRSA     = 2048
+)
+
+// ParseKey reads one public key that can sign at present. Errors are ErrInvalid.
+func ParseKey(armored []byte, now time.Time) (Key, error) {
+	e, err := readPublic(armored)
+	if err != nil {
+		return Key{}, err
+	}
+	key, _, err := describe(e, now)
+	return key, err
+}
+
+// readPublic reads one armored public key, trimmed. What it may still do at present is not asked.
+func readPublic(armored []byte) (*openpgp.Entity, error) {
+	const export = "export the public key with `gpg --armor --export --output FILE KEYID`"
+	if len(armored) > maxKey {
+		return nil, fmt.Errorf("%w signing key: it has more than %d bytes: export it with `gpg --armor --export --export-options export-minimal`", registry.ErrInvalid, maxKey)
+	}
+	if !bytes.HasPrefix(trimText(armored), []byte(armorBegin)) {
+		return nil, fmt.Errorf("%w signing key: it is not an armored OpenPGP key: %s", registry.ErrInvalid, export)
+	}
+	kind, packets, err := unarmor(armored)
+	if err != nil {
+		return nil, fmt.Errorf("%w signing key: %w: %s", registry.ErrInvalid, err, export)
+	}
+	errPrivate := fmt.Errorf("%w signing key: it is a private key, which must not leave its owner: export the public one with `gpg --armor --export`", registry.ErrInvalid)
+	if kind == openpgp.PrivateKeyType {
+		return nil, errPrivate
+	}
+	if kind != openpgp.PublicKeyType {
+		return nil, fmt.Errorf("%w signing key: it is a %.40q: %s", registry.ErrInvalid, kind, export)
+	}
+	n, err := count(packets)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w signing key: it cannot be read: %s (%w)", registry.ErrInvalid, export, err)
+	case n[tagPrivateKey]+n[tagPrivateSubkey] > 0:
+		return nil, errPrivate
+	case n[tagPublicKey] > 1:
+		return nil, fmt.Errorf("%w signing key: there are %d keys in one block: export them one by one, with `gpg --armor --export KEYID`, and hand in each", registry.ErrInvalid, n[tagPublicKey])
+	}
+	e, err := read(packets)
+	if err != nil {
+		return nil, fmt.Errorf("%w signing key: it cannot be read: %s (%w)", registry.ErrInvalid, export, err)
+	}
+	return e, nil
+}
+
+// readPrivate reads one private key, armored or not, trimmed. It tells nothing of why it fails: that comes of the bytes.
+func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
+	const export = "export it with `gpg --armor --export-secret-keys KEYID`"
+	if len(privateKey) > maxKey {
+		return nil, fmt.Errorf("%w private key: it has more than %d bytes: %s", registry.ErrInvalid, maxKey, export)
+	}
+	packets := privateKey
+	if bytes.HasPrefix(trimText(privateKey), []byte(armorBegin)) {
+		var kind string
+		var err error
+		if kind, packets, err = unarmor(privateKey); err != nil || kind != openpgp.PrivateKeyType && kind != openpgp.PublicKeyType {
+			return nil, fmt.Errorf("%w private key: it is not one armored private key: %s", registry.ErrInvalid, export)
+		}
+	}
+	n, err := count(packets)
+	switch {
+	case err != nil || len(packets) == 0:
+		return nil, fmt.Errorf("%w private key: it cannot be read: %s", registry.ErrInvalid, export)
+	case n[tagPrivateKey] == 0:
+		return nil, fmt.Errorf("%w private key: it is a public one: %s", registry.ErrInvalid, export)
+	case n[tagPrivateKey]+n[tagPublicKey] > 1:
+		return nil, fmt.Errorf("%w private key: there are several keys: export the one to sign with by `gpg --armor --export-secret-keys KEYID`", registry.ErrInvalid)
+	}
+	e, err := read(packets)
+	if err != nil {
+		return nil, fmt.Errorf("%w private key: it cannot be read: %s", registry.ErrInvalid, export)
+	}
+	return e, nil
+}
+
+// trimText takes off what editors and shells put around a text.
+func trimText(text []byte) []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+}
+
+// unarmor returns the type and the bytes of the only armored block of a text that is nothing else.
+func unarmor(text []byte) (kind string, packets []byte, err error) {
+	text = trimText(text)
+	if bytes.Count(text, []byte(armorBegin)) > 1 {
+		return "", nil, errors.New("there are several armored blocks, of which clients read the first alone; hand in each by itself")
+	}
+	block, err := armor.Decode(bytes.NewReader(text))
+	if err != nil {
+		return "", nil, errors.New("its armor is damaged")
+	}
+	if !bytes.HasSuffix(text, []byte("\n-----END "+block.Type+"-----")) {
+		return "", nil, errors.New("its armor is cut short, or something follows it")
+	}
+	packets, err = io.ReadAll(block.Body)
+	if err != nil {
+		return "", nil, errors.New("its armor is damaged")
+	}
+	return block.Type, packets, nil
+}
+
+// The types of the packets that keys consist of. Source: RFC 9580, section 5.
+const (
+	tagSignature     = 2
+	tagPrivateKey    = 5
+	tagPublicKey     = 6
+	tagPrivateSubkey = 7
+	tagTrust         = 12
+	tagUserID        = 13
+	tagPublicSubkey  = 14
+	tagUserAttribute = 17
+)
+
+// count says how many packets there are of each type. Others than those of keys are an error: the library passes over some,
+// and over keys of versions that it does not know.
+func count(packets []byte) (n [64]int, err error) {
+	for in := packet.NewOpaqueReader(bytes.NewReader(packets)); ; {
+		p, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		switch p.Tag {
+		case tagSignature, tagPrivateKey, tagPublicKey, tagPrivateSubkey, tagTrust, tagUserID, tagPublicSubkey, tagUserAttribute:
+			n[p.Tag]++
+		default:
+			return n, fmt.Errorf("there is a packet of type %d, which is no part of a key", p.Tag)
+		}
+	}
+}
+
+// read reads one key and trims it to what verifying takes.
+//
+// Subkeys that do not sign go: of the newest kinds of them, older clients fail to read the whole key. Signatures by others
+// go, for they say who knows whom. Of several user ids the primary one stays: where none is marked, the library takes the
+// newest, and of equally new ones, which changing the expiry makes of them all, the one that it comes upon first in a map.
+func read(packets []byte) (*openpgp.Entity, error) {
+	in := packet.NewReader(bytes.NewReader(packets))
+	e, err := openpgp.ReadEntity(in)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := in.Next(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is something behind the key")
+	}
+	if e.PrimaryKey.Version != 4 {
+		return nil, fmt.Errorf("it is of version %d, which not every client reads: make one of version 4, as GnuPG does", e.PrimaryKey.Version)
+	}
+	var ids []*openpgp.Identity
+	for _, name := range slices.Sorted(maps.Keys(e.Identities)) {
+		// The library panics over a signature by a key whose only user id has been revoked and never been signed.
+		if id := e.Identities[name]; id.SelfSignature != nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, errors.New("it has no user id that it has signed itself")
+	}
+	id := slices.MinFunc(ids, func(a, b *openpgp.Identity) int {
+		return cmp.Or(
+			cmp.Compare(len(a.Revocations), len(b.Revocations)),
+			cmp.Compare(marked(b), marked(a)),
+			b.SelfSignature.CreationTime.Compare(a.SelfSignature.CreationTime),
+		)
+	})
+	id.Signatures = append(slices.Clip(id.Revocations), id.SelfSignature)
+	e.Identities = map[string]*openpgp.Identity{id.Name: id}
+	e.Signatures = nil
+	e.Subkeys = slices.DeleteFunc(e.Subkeys, func(s openpgp.Subkey) bool {
+		return !s.Sig.FlagsValid || !s.Sig.FlagSign || s.Sig.EmbeddedSignature == nil
+	})
+	return e, nil
+}
+
+// marked is 1 if a user id is marked as the primary one.
+func marked(id *openpgp.Identity) int {
+	if primary := id.SelfSignature.IsPrimaryId; primary != nil && *primary {
+		return 1
+	}
+	return 0
+}
+
+// describe says what a key is that can sign at present, and which of its parts can, in the order in which they are to be
+// tried: the newest subkey first, as GnuPG does, the primary key last.
+func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
+	id := keyID(e.PrimaryKey.KeyId)
+	refuse := func(format string, args ...any) (Key, []openpgp.Key, error) {
+		return Key{}, nil, fmt.Errorf("%w signing key %s: %w", registry.ErrInvalid, id, fmt.Errorf(format, args...))
+	}
+	name, err := algorithm(e.PrimaryKey)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	self, user := e.PrimarySelfSignature()
+	end := ends(e.PrimaryKey, self)
+	switch {
+	case e.Revoked(now):
+		return refuse("it is revoked: sign with another one")
+	case user.Revoked(now):
+		return refuse("its user ids are revoked: add one with `gpg --quick-add-uid`, and export it again")
+	case e.PrimaryKey.CreationTime.After(now) || self.CreationTime.After(now):
+		return refuse("it is dated %s, which is in the future: set the clock of where it was made", date(self.CreationTime))
+	case e.PrimaryKey.KeyExpired(self, now) || self.SigExpired(now):
+		return refuse("it has expired, at %s: extend it with `gpg --quick-set-expire`, and export it again", date(end))
+	}
+	var able []openpgp.Key
+	var last time.Time
+	var strong []openpgp.Subkey
+	for _, s := range e.Subkeys {
+		fit := !s.Revoked(now) && !s.PublicKey.KeyExpired(s.Sig, now) && !s.Sig.SigExpired(now) && !s.Sig.EmbeddedSignature.SigExpired(now)
+		if _, err := algorithm(s.PublicKey); err != nil {
+			if fit {
+				return refuse("its signing subkey %s: %w", keyID(s.PublicKey.KeyId), err)
+			}
+			continue
+		}
+		// One that has expired stays, for what it has signed: clients go on to take that.
+		strong = append(strong, s)
+		if fit {
+			last = later(last, ends(s.PublicKey, s.Sig, s.Sig.EmbeddedSignature), len(able) == 0)
+			able = append(able, openpgp.Key{Entity: e, PublicKey: s.PublicKey, PrivateKey: s.PrivateKey, SelfSignature: s.Sig, Revocations: s.Revocations})
+		}
+	}
+	e.Subkeys = strong
+	slices.SortStableFunc(able, func(a, b openpgp.Key) int {
+		return b.SelfSignature.CreationTime.Compare(a.SelfSignature.CreationTime)
+	})
+	if self.FlagsValid && self.FlagSign {
+		last = later(last, end, len(able) == 0)
+		able = append(able, openpgp.Key{Entity: e, PublicKey: e.PrimaryKey, PrivateKey: e.PrivateKey, SelfSignature: self, Revocations: e.Revocations})
+	}
+	if len(able) == 0 {
+		return refuse("nothing in it may sign at present: add a signing subkey with `gpg --quick-add-key FINGERPRINT ed25519 sign`, and export it again")
+	}
+	text, err := write(e)
+	if err != nil {
+		return refuse("it cannot be written anew: make another one (%w)", err)
+	}
+	return Key{
+		ID:         id,
+		Owner:      printable(user.Name),
+		Algorithm:  name,
+		CreatedAt:  e.PrimaryKey.CreationTime.UTC(),
+		ExpiresAt:  earlier(end, last),
+		ASCIIArmor: text,
+	}, able, nil
+}
+
+// algorithm names the algorithm of a key that signs. Those that it names were tried with each release of the library that
+// clients have; others are an error.
+func algorithm(k *packet.PublicKey) (string, error) {
+	curves := map[packet.Curve]string{
+		packet.CurveNistP256: "P-256", packet.CurveNistP384: "P-384", packet.CurveNistP521: "P-521", packet.CurveSecP256k1: "secp256k1",
+		packet.CurveBrainpoolP256: "brainpoolP256r1", packet.CurveBrainpoolP384: "brainpoolP384r1", packet.CurveBrainpoolP512: "brainpoolP512r1",
+	}
+	const replace = "make one of Ed25519 or RSA 4096 (`gpg --quick-generate-key`)"
+	if k.Version != 4 {
+		return "", fmt.Errorf("it is of version %d, which not every client reads: %s", k.Version, replace)
+	}
+	switch k.PubKeyAlgo {
+	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly:
+		// The modulus itself: how many bits the packet says it has is not checked by the library.
+		if public, ok := k.PublicKey.(*rsa.PublicKey); ok {
+			name := fmt.Sprintf("RSA %d", public.N.BitLen())
+			if public.N.BitLen() < minRSA {
+				return "", fmt.Errorf("it is %s, and fewer than %d bits are too weak: %s", name, minRSA, replace)
+			}
+			return name, nil
+		}
+	case packet.PubKeyAlgoDSA:
+		return "", fmt.Errorf("it is DSA, which is too weak: %s", replace)
+	case packet.PubKeyAlgoEdDSA:
+		if curve, err := k.Curve(); err == nil && curve == packet.Curve25519 {
+			return "Ed25519", nil
+		}
+	case packet.PubKeyAlgoECDSA:
+		if curve, err := k.Curve(); err == nil && curves[curve] != "" {
+			return "ECDSA " + curves[curve], nil
+		}
+	}
+	return "", fmt.Errorf("it is of algorithm %d of OpenPGP, or of a curve, that not every client reads: %s", k.PubKeyAlgo, replace)
+}
+
+// ends says when a key or one of the signatures that bind it expires; zero means never.
+func ends(k *packet.PublicKey, binding *packet.Signature, also ...*packet.Signature) time.Time {
+	var end time.Time
+	if s := binding.KeyLifetimeSecs; s != nil && *s != 0 {
+		end = k.CreationTime.Add(time.Duration(*s) * time.Second)
+	}
+	for _, sig := range append(also, binding) {
+		if s := sig.SigLifetimeSecs; s != nil && *s != 0 {
+			end = earlier(end, sig.CreationTime.Add(time.Duration(*s)*time.Second))
+		}
+	}
+	return end.UTC()
+}
+
+// earlier returns the earlier of two times, of which zero means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// later returns the later of two times, of which zero means never; b if it is the first.
+func later(a, b time.Time, first bool) time.Time {
+	if first || b.IsZero() || !a.IsZero() && b.After(a) {
+		return b
+	}
+	return a
+}
+
+// write renders the public part of a trimmed key.
+func write(e *openpgp.Entity) (string, error) {
+	var packets bytes.Buffer
+	if err := e.Serialize(&packets); err != nil {
+		return "", err
+	}
+	// What was written in a way that the library does not write comes out damaged: long forms of lengths, for example.
+	again, err := read(packets.Bytes())
+	if err != nil {
+		return "", err
+	}
+	if len(again.Subkeys) != len(e.Subkeys) || !bytes.Equal(again.PrimaryKey.Fingerprint, e.PrimaryKey.Fingerprint) {
+		return "", errors.New("it reads as another key")
+	}
+	var text strings.Builder
+	// With the checksum, which is optional: some readers of armor warn if it is not there.
+	out, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := out.Write(packets.Bytes()); err != nil {
+		return "", err
+	}
+	if err := out.Close(); err != nil {
+		return "", err
+	}
+	text.WriteString("\n")
+	return text.String(), nil
+}
+
+// printable returns a user id that is safe in a terminal and a table.
+func printable(s string) string {
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s))
+	if len(s) <= maxOwner {
+		return s
+	}
+	const more = "…"
+	s = s[:maxOwner-len(more)]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + more
+}

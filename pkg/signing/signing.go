@@ -1,0 +1,206 @@
+// Package signing reads the keys that provider packages are signed with, makes and checks signatures, and reads the
+// SHA256SUMS that they cover.
+//
+// It promises that every client can read a key that it has accepted, and verify a signature that it has accepted or made:
+// it uses the library and the calls of the clients, and leaves out of a key what one release of that library reads and
+// another does not. It bounds what it reads, does no I/O, and a private key is in none of its results and errors.
+//
+// Sources: OpenPGP, RFC 4880 and RFC 9580; the provider registry protocol,
+// https://opentofu.org/docs/internals/provider-registry-protocol/.
+package signing
+
+import (
+	"bytes"
+	"crypto"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ErrPassphrase says that the passphrase of a private key is missing or wrong.
+var ErrPassphrase = errors.New("passphrase")
+
+// The bounds of what is read, in bytes.
+const (
+	maxKey       = 64 << 10
+	maxSignature = 16 << 10
+)
+
+// maxStretch bounds the memory that a passphrase may take, as the exponent of a number of KiB: 2 GiB, the first choice of
+// RFC 9106, section 4. The library takes what the key says, which can be 2 TiB.
+const maxStretch = 21
+
+// Verify returns the key that made a binary detached signature of a message.
+//
+// It asks key by key, in their order, as clients do: they go on to the next key only if a signature names another one, and
+// give up at any other error.
+func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, err error) {
+	sig, err := parseSignature(signature)
+	if err != nil {
+		return Key{}, err
+	}
+	issuer := keyID(*sig.IssuerKeyId)
+	if sig.CreationTime.After(now) {
+		return Key{}, fmt.Errorf("%w signature by key %s: it is dated %s, which is in the future: set the clock of where it was made, and sign again", registry.ErrInvalid, issuer, date(sig.CreationTime))
+	}
+	config := &packet.Config{Time: func() time.Time { return now }}
+	known := make([]string, len(keys))
+	for i, key := range keys {
+		e, err := readPublic([]byte(key.ASCIIArmor))
+		if err != nil {
+			return Key{}, fmt.Errorf("key %s: %w", key.ID, err)
+		}
+		ring := openpgp.EntityList{e}
+		_, err = openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
+		var mismatch pgperrors.SignatureError
+		switch {
+		case err == nil:
+			return key, nil
+		case errors.Is(err, pgperrors.ErrUnknownIssuer):
+			if len(ring.KeysById(*sig.IssuerKeyId)) > 0 {
+				return Key{}, fmt.Errorf("%w signature by key %s: this key is there, and is not for signing: sign with one that is", registry.ErrInvalid, issuer)
+			}
+			known[i] = key.ID
+			continue
+		case errors.Is(err, pgperrors.ErrKeyRevoked):
+			err = errors.New("this key is revoked: sign with another one")
+		case errors.Is(err, pgperrors.ErrKeyExpired):
+			err = errors.New("this key has expired: extend it with `gpg --quick-set-expire` and hand in the key anew, or sign with another one")
+		case errors.Is(err, pgperrors.ErrSignatureExpired):
+			// Of the key's own signatures, too: those that tie a subkey to it.
+			err = errors.New("it has expired, or one that the key itself rests on has: sign again, without --default-sig-expire")
+		case errors.As(err, &mismatch):
+			err = fmt.Errorf("it is not of these bytes: sign exactly the file that is published (%w)", err)
+		}
+		return Key{}, fmt.Errorf("%w signature by key %s: %w", registry.ErrInvalid, issuer, err)
+	}
+	if len(keys) == 0 {
+		return Key{}, fmt.Errorf("%w signature by key %s: there is no key to verify it by: add the public key first", registry.ErrInvalid, issuer)
+	}
+	return Key{}, fmt.Errorf("%w signature by key %s: this is none of the keys %s: add its public key, or sign with one of these", registry.ErrInvalid, issuer, strings.Join(known, ", "))
+}
+
+// parseSignature reads a signature of which clients can say who made it.
+func parseSignature(signature []byte) (*packet.Signature, error) {
+	if len(signature) > maxSignature {
+		return nil, fmt.Errorf("%w signature: it has more than %d bytes: hand in the one that `gpg --detach-sign` writes", registry.ErrInvalid, maxSignature)
+	}
+	if bytes.HasPrefix(trimText(signature), []byte(armorBegin)) {
+		return nil, fmt.Errorf("%w signature: it is armored, which clients do not read: make it with `gpg --detach-sign`, without --armor", registry.ErrInvalid)
+	}
+	// One packet, read to its last byte: the library leaves what is behind the fields it knows.
+	in := bytes.NewReader(signature)
+	p, err := packet.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("%w signature: it cannot be read: make it with `gpg --detach-sign`, without --armor (%w)", registry.ErrInvalid, err)
+	}
+	sig, ok := p.(*packet.Signature)
+	if !ok {
+		return nil, fmt.Errorf("%w signature: it is something else of OpenPGP: make it with `gpg --detach-sign`, not with --sign", registry.ErrInvalid)
+	}
+	if in.Len() > 0 {
+		return nil, fmt.Errorf("%w signature: there is something behind it: hand in one signature, by one key, alone", registry.ErrInvalid)
+	}
+	if sig.Version != 4 || sig.SigType != packet.SigTypeBinary && sig.SigType != packet.SigTypeText {
+		return nil, fmt.Errorf("%w signature: it is of version %d and type %#02x, which clients do not take: make it with `gpg --detach-sign`", registry.ErrInvalid, sig.Version, byte(sig.SigType))
+	}
+	if sig.IssuerKeyId == nil || *sig.IssuerKeyId == 0 {
+		return nil, fmt.Errorf("%w signature: it does not name its key, and clients look for that: make it with `gpg --detach-sign`", registry.ErrInvalid)
+	}
+	return sig, nil
+}
+
+// Sign returns a binary detached signature of a message, and the public part of the key that made it. The private key is
+// armored or binary; the passphrase counts where it is encrypted, and errors are ErrPassphrase if it does not open it.
+func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []byte, key Key, err error) {
+	e, err := readPrivate(privateKey)
+	if err != nil {
+		return nil, Key{}, err
+	}
+	key, able, err := describe(e, now)
+	if err != nil {
+		return nil, Key{}, err
+	}
+	// An export of subkeys alone has a stub for the primary key; a smart card leaves stubs everywhere.
+	var with *packet.PrivateKey
+	for _, k := range able {
+		if k.PrivateKey != nil && !k.PrivateKey.Dummy() {
+			with = k.PrivateKey
+			break
+		}
+	}
+	if with == nil {
+		return nil, Key{}, fmt.Errorf("%w private key %s: the part that signs is not in it: export it with `gpg --armor --export-secret-keys`, or, where a smart card holds it, sign with `gpg --detach-sign`", registry.ErrInvalid, key.ID)
+	}
+	if err := open(with, passphrase); err != nil {
+		return nil, Key{}, fmt.Errorf("%w private key %s: %w", registry.ErrInvalid, key.ID, err)
+	}
+	// SHA-512, because GnuPG wants a hash of no fewer bits than a curve has.
+	config := &packet.Config{Time: func() time.Time { return now }, DefaultHash: crypto.SHA512, SigningKeyId: with.KeyId}
+	var out bytes.Buffer
+	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message), config); err != nil {
+		// Not wrapped, as nothing that has seen the private key is.
+		return nil, Key{}, fmt.Errorf("%w private key %s: signing with it fails: try `gpg --detach-sign` with it", registry.ErrInvalid, key.ID)
+	}
+	// A private key that does not belong to its public one, and a fault in computing, make signatures that give it away.
+	if _, err := Verify([]Key{key}, message, out.Bytes(), now); err != nil {
+		return nil, Key{}, fmt.Errorf("%w private key %s: what it signs does not verify: it is damaged, export it again", registry.ErrInvalid, key.ID)
+	}
+	return out.Bytes(), key, nil
+}
+
+// open decrypts a private key.
+func open(k *packet.PrivateKey, passphrase []byte) error {
+	if !k.Encrypted {
+		return nil
+	}
+	if len(passphrase) == 0 {
+		return fmt.Errorf("%w missing: the key is encrypted", ErrPassphrase)
+	}
+	if n, err := stretch(k); err != nil || n > maxStretch {
+		return fmt.Errorf("its passphrase takes more than %d MiB of memory: set it anew with `gpg --change-passphrase`", 1<<maxStretch>>10)
+	}
+	if k.Decrypt(passphrase) != nil {
+		return fmt.Errorf("%w wrong: the key does not open", ErrPassphrase)
+	}
+	return nil
+}
+
+// stretch returns the memory that the passphrase of a key takes, as Argon2 has it, the exponent of a number of KiB; zero if
+// the key does not use Argon2. Source: RFC 9580, sections 3.7.1.4 and 5.5.3. The library does not tell, so that the octets
+// have to: usage, cipher, AEAD mode, then the specifier with its type, salt, passes, parallelism and memory.
+func stretch(k *packet.PrivateKey) (byte, error) {
+	const usage, specifier, memory = 0, 3, 22
+	var public, private bytes.Buffer
+	if err := errors.Join(k.PublicKey.Serialize(&public), k.Serialize(&private)); err != nil {
+		return 0, err
+	}
+	a, err := packet.NewOpaqueReader(&public).Next()
+	if err != nil {
+		return 0, err
+	}
+	b, err := packet.NewOpaqueReader(&private).Next()
+	if err != nil {
+		return 0, err
+	}
+	protection, ok := bytes.CutPrefix(b.Contents, a.Contents)
+	if !ok {
+		return 0, errors.New("a private key does not begin with its public one")
+	}
+	if len(protection) <= memory || protection[usage] != byte(packet.S2KAEAD) || protection[specifier] != 4 {
+		return 0, nil
+	}
+	return protection[memory], nil
+}
+
+// keyID writes an id as clients show it.
+func keyID(id uint64) string { return fmt.Sprintf("%016X", id) }
+
+func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
