@@ -1,0 +1,450 @@
+package archive
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Provider is what ReadProvider found.
+type Provider struct {
+	// SHA256 of the zip, in lower-case hexadecimal: what follows zh: in a lock file.
+	SHA256 string
+	// H1 is the hash of the files, as a lock file has it. Clients compute it from the zip and again from what they
+	// unpacked; both give this.
+	H1 string
+	// Size of the zip in bytes.
+	Size int64
+	// Files in the order of the zip's directory.
+	Files []File
+}
+
+// The bounds of a provider. Clients unpack to disk and keep none, but for Terragrunt's provider cache, which takes 1 GiB
+// and 100 files.
+const (
+	maxMembers   = 1000
+	maxDirectory = 4 << 20 // bytes
+	maxUnpacked  = 4 << 30 // bytes
+	maxRatio     = 200     // of what a zip unpacks to, if that is more than freeRatio bytes; a program's is about 3
+	freeRatio    = 64 << 20
+)
+
+// providerBuffer is how much is read at a time, since the zip may lie where each request costs.
+const providerBuffer = 1 << 20
+
+// ReadProvider reads the zip of a provider to its end and verifies it: that it holds what clients run, and that every
+// client unpacks it to the same files, whatever its system. It takes a few megabytes, whatever the zip says. Errors that
+// lie in the zip are registry.ErrInvalid and name the file; those of reading it, and ctx's, are passed on.
+func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType string) (Provider, error) {
+	var failed error // in reading, which the zip has no part in
+	p, err := readProvider(readerAt(func(b []byte, offset int64) (int, error) {
+		if err := ctx.Err(); err != nil {
+			failed = err
+			return 0, err
+		}
+		n, err := zip.ReadAt(b, offset)
+		if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+			failed = err
+		}
+		return n, err
+	}), size, providerType)
+	if failed != nil {
+		return Provider{}, fmt.Errorf("reading a provider zip: %w", failed)
+	}
+	return p, err
+}
+
+type readerAt func(b []byte, offset int64) (int, error)
+
+func (r readerAt) ReadAt(b []byte, offset int64) (int, error) { return r(b, offset) }
+
+func readProvider(in io.ReaderAt, size int64, providerType string) (Provider, error) {
+	z, err := openZip(in, size)
+	if err != nil {
+		return Provider{}, err
+	}
+	p := Provider{Size: size}
+	var unpacked uint64
+	for _, f := range z.File {
+		if err := checkMember(f); err != nil {
+			return Provider{}, err
+		}
+		if unpacked += f.UncompressedSize64; f.UncompressedSize64 > maxUnpacked || unpacked > maxUnpacked {
+			return Provider{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %d bytes: leave out what the provider does not need", registry.ErrInvalid, f.Name, int64(maxUnpacked))
+		}
+		if isBomb(f.UncompressedSize64, f.CompressedSize64) {
+			return Provider{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
+		}
+		p.Files = append(p.Files, File{Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0})
+	}
+	if isBomb(unpacked, uint64(size)) {
+		return Provider{}, fmt.Errorf("%w provider zip: it unpacks to more than %d times its size: leave out what the provider does not need", registry.ErrInvalid, maxRatio)
+	}
+	if err := checkNames(p.Files); err != nil {
+		return Provider{}, err
+	}
+	if err := checkProgram(p.Files, providerType); err != nil {
+		return Provider{}, err
+	}
+	buffer := bufio.NewReaderSize(nil, providerBuffer)
+	if p.H1, err = hashMembers(z, buffer); err != nil {
+		return Provider{}, err
+	}
+	buffer.Reset(io.NewSectionReader(in, 0, size))
+	sum := sha256.New()
+	if n, err := io.Copy(sum, buffer); err != nil || n != size {
+		return Provider{}, fmt.Errorf("%w provider zip: it ends after %d of %d bytes: upload it again", registry.ErrInvalid, n, size)
+	}
+	p.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return p, nil
+}
+
+func isBomb(unpacked, packed uint64) bool { return unpacked > freeRatio && unpacked/maxRatio > packed }
+
+// The records of a zip, of which the lengths are those of their fixed parts.
+// https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+const (
+	localSignature      = "PK\x03\x04"
+	localLength         = 30
+	directorySignature  = "PK\x01\x02"
+	directoryLength     = 46
+	endSignature        = "PK\x05\x06"
+	endLength           = 22
+	locatorSignature    = "PK\x06\x07" // of zip64, before the end record
+	locatorLength       = 20
+	descriptorSignature = "PK\x07\x08"
+
+	flagEncrypted  = 1 | 1<<6 | 1<<13
+	flagDescriptor = 1 << 3
+)
+
+var (
+	le16 = binary.LittleEndian.Uint16
+	le32 = binary.LittleEndian.Uint32
+	le64 = binary.LittleEndian.Uint64
+)
+
+// openZip opens a zip that all readers find the same members in: it consists of them, its directory and its end, and of
+// nothing before, between or behind them. archive/zip alone would take more than that, and believe what the end says of
+// the number of members.
+func openZip(in io.ReaderAt, size int64) (*zip.Reader, error) {
+	tail := make([]byte, max(0, min(size, endLength+1<<16-1)))
+	at := -1
+	if len(tail) >= endLength {
+		_, _ = in.ReadAt(tail, size-int64(len(tail))) // what could not be read has no signature
+		// A signature that is nearer to the end than the record is long is a part of the comment.
+		at = bytes.LastIndex(tail[:len(tail)-endLength+len(endSignature)], []byte(endSignature))
+	}
+	if at < 0 {
+		return nil, fmt.Errorf("%w provider zip: it is no zip, or is cut short: hand in the zip that the provider's release has for this platform", registry.ErrInvalid)
+	}
+	end := tail[at:]
+	if len(end) != endLength+int(le16(end[20:])) {
+		return nil, fmt.Errorf("%w provider zip: its end record is not at its end: zip the files anew, and append nothing", registry.ErrInvalid)
+	}
+	count, length, offset := int(le16(end[10:])), int64(le32(end[12:])), int64(le32(end[16:]))
+	if at >= locatorLength && bytes.HasPrefix(tail[at-locatorLength:], []byte(locatorSignature)) || offset == 1<<32-1 {
+		return nil, fmt.Errorf("%w provider zip: it is in the format for more than 4 GiB, zip64: zip files instead of what a pipe brings, and do not force that format", registry.ErrInvalid)
+	}
+	if le32(end[4:]) != 0 || le16(end[8:]) != le16(end[10:]) {
+		return nil, fmt.Errorf("%w provider zip: it is split into several: zip the files into one", registry.ErrInvalid)
+	}
+	if count > maxMembers || length > maxDirectory {
+		return nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %d bytes of names: leave out what the provider does not need", registry.ErrInvalid, maxMembers, maxDirectory)
+	}
+	if offset+length != size-int64(len(end)) {
+		return nil, fmt.Errorf("%w provider zip: its directory is not where its end record says, as in a self-extracting program: zip the files anew, and put nothing before or between them", registry.ErrInvalid)
+	}
+	offsets, err := readDirectory(io.NewSectionReader(in, offset, length), count)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zip.NewReader(in, size)
+	if err != nil || len(z.File) != count {
+		return nil, fmt.Errorf("%w provider zip: its directory is broken, %w: zip the files anew", registry.ErrInvalid, cmp.Or(err, zip.ErrFormat))
+	}
+	return z, checkLayout(in, z.File, offsets, offset)
+}
+
+// readDirectory returns where the members begin, and makes sure that there are just as many as the end record says.
+func readDirectory(in io.Reader, count int) ([]int64, error) {
+	r := bufio.NewReader(in)
+	offsets := make([]int64, count)
+	for i := range offsets {
+		var head [directoryLength]byte
+		_, err := io.ReadFull(r, head[:])
+		if err == nil {
+			_, err = r.Discard(int(le16(head[28:])) + int(le16(head[30:])) + int(le16(head[32:])))
+		}
+		if err != nil || !bytes.HasPrefix(head[:], []byte(directorySignature)) || le16(head[34:]) != 0 {
+			return nil, fmt.Errorf("%w provider zip: its directory is broken at file %d of %d: zip the files anew", registry.ErrInvalid, i+1, count)
+		}
+		// That of zip64 is refused with the rest, since no member begins there.
+		offsets[i] = int64(le32(head[42:]))
+	}
+	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w provider zip: its directory has more than the %d files of its end record: zip the files anew", registry.ErrInvalid, count)
+	}
+	return offsets, nil
+}
+
+// checkLayout says whether the members stand one behind the other from the zip's start to its directory, and say of
+// themselves what the directory says. Members that overlap are how a small zip unpacks to petabytes, see
+// https://www.bamsoftware.com/hacks/zipbomb/
+func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory int64) error {
+	order := make([]int, len(files))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(offsets[a], offsets[b]) })
+	offsets = append(slices.Clone(offsets), directory)
+	var at int64
+	for i, n := range order {
+		f, next := files[n], directory
+		if i+1 < len(order) {
+			next = offsets[order[i+1]]
+		}
+		if offsets[n] != at {
+			return fmt.Errorf("%w provider zip: %.255q does not begin where the file before it, or nothing, ends, as in a self-extracting program: zip the files anew", registry.ErrInvalid, f.Name)
+		}
+		if err := checkLocal(in, f, at, next); err != nil {
+			return err
+		}
+		at = next
+	}
+	if at != directory {
+		return fmt.Errorf("%w provider zip: something other than files stands before its directory: zip the files anew", registry.ErrInvalid)
+	}
+	return nil
+}
+
+// checkLocal compares what stands before and behind a member, between at and next, with the directory. Clients go by the
+// directory, other programs do not.
+func checkLocal(in io.ReaderAt, f *zip.File, at, next int64) error {
+	differs := fmt.Errorf("%w provider zip: what it says of %.255q at the file itself is not what its directory says: zip the files anew", registry.ErrInvalid, f.Name)
+	var head [localLength]byte
+	if _, err := in.ReadAt(head[:], at); err != nil || !bytes.HasPrefix(head[:], []byte(localSignature)) {
+		return differs
+	}
+	flags, crc, packed, unpacked := le16(head[6:]), le32(head[14:]), le32(head[18:]), le32(head[22:])
+	name := make([]byte, len(f.Name))
+	if _, err := in.ReadAt(name, at+localLength); err != nil || int(le16(head[26:])) != len(name) || string(name) != f.Name {
+		return differs
+	}
+	if le16(head[8:]) != f.Method || (flags^f.Flags)&(flagEncrypted|flagDescriptor) != 0 {
+		return differs
+	}
+	// Sizes of zip64 are in an extra field, and then these are all ones.
+	is := func(got uint32, want uint64) bool { return got == 1<<32-1 || uint64(got) == want }
+	if flags&flagDescriptor == 0 && (crc != f.CRC32 || !is(packed, f.CompressedSize64) || !is(unpacked, f.UncompressedSize64)) {
+		return differs
+	}
+	body := at + localLength + int64(len(name)) + int64(le16(head[28:]))
+	left := next - body
+	if left < 0 || f.CompressedSize64 > uint64(left) {
+		return fmt.Errorf("%w provider zip: %.255q overlaps what follows it: zip the files anew", registry.ErrInvalid, f.Name)
+	}
+	left -= int64(f.CompressedSize64)
+	if flags&flagDescriptor == 0 && left == 0 {
+		return nil
+	}
+	if flags&flagDescriptor == 0 || left > 24 {
+		return fmt.Errorf("%w provider zip: behind %.255q stands something that is no file: zip the files anew", registry.ErrInvalid, f.Name)
+	}
+	descriptor := make([]byte, left)
+	if _, err := in.ReadAt(descriptor, next-left); err != nil || !isDescriptor(descriptor, f) {
+		return differs
+	}
+	return nil
+}
+
+// isDescriptor says whether the bytes behind a member repeat its sum and sizes. Their signature may be left out, and the
+// sizes may have four or eight bytes.
+func isDescriptor(b []byte, f *zip.File) bool {
+	if len(b) == 16 || len(b) == 24 {
+		if !bytes.HasPrefix(b, []byte(descriptorSignature)) {
+			return false
+		}
+		b = b[4:]
+	}
+	switch {
+	case len(b) == 12:
+		return le32(b) == f.CRC32 && uint64(le32(b[4:])) == f.CompressedSize64 && uint64(le32(b[8:])) == f.UncompressedSize64
+	case len(b) == 20:
+		return le32(b) == f.CRC32 && le64(b[4:]) == f.CompressedSize64 && le64(b[12:]) == f.UncompressedSize64
+	}
+	return false
+}
+
+// checkMember says whether a member is a plain file that all clients can unpack to the same place.
+func checkMember(f *zip.File) error {
+	mode := f.Mode()
+	switch {
+	// The zip's hash has a line for a folder, that of what it unpacks to has none: the lock file of one client would not
+	// do for another.
+	case strings.HasSuffix(f.Name, "/") || mode.IsDir():
+		return fmt.Errorf("%w provider zip: %.255q is an entry for a folder, with which clients compute two different hashes: zip without them, with zip -D", registry.ErrInvalid, f.Name)
+	// A colon follows a drive, or precedes a stream of a file, on Windows.
+	case checkPath(f.Name) != nil || strings.Contains(f.Name, ":"):
+		return fmt.Errorf("%w provider zip: the path %.255q does not unpack to the same place everywhere: zip from within the folder of the files, and rename this one if its name has a colon, a backslash or a control character, or is too long", registry.ErrInvalid, f.Name)
+	// Clients give what they unpack the mode that the zip has, set-user-ID bits included.
+	case mode&^fs.ModePerm != 0:
+		return fmt.Errorf("%w provider zip: %s is a link, a device or the like, or has a special mode: zip a plain file in its place", registry.ErrInvalid, f.Name)
+	// They then read the files to hash them. A mode of zero is also what they make of an unknown system's.
+	case mode&0o400 == 0:
+		return fmt.Errorf("%w provider zip: %s has mode %#o, and cannot be read where it is unpacked: chmod +r it, and zip it with its mode", registry.ErrInvalid, f.Name, mode)
+	case f.Flags&flagEncrypted != 0:
+		return fmt.Errorf("%w provider zip: %s is encrypted: zip without a password", registry.ErrInvalid, f.Name)
+	case f.Method != zip.Store && f.Method != zip.Deflate:
+		return fmt.Errorf("%w provider zip: %s is compressed by method %d, which clients cannot read: compress it by deflate", registry.ErrInvalid, f.Name, f.Method)
+	}
+	return nil
+}
+
+// checkNames says whether files unpack beside one another on systems that do not tell cases apart, nor see dots and
+// spaces at the end of a name. Folders count too: two that become one give the unpacked files another hash.
+func checkNames(files []File) error {
+	type name struct{ path, folded string }
+	names := make([]name, len(files))
+	for i, f := range files {
+		names[i] = name{f.Path, foldPath(f.Path)}
+	}
+	// In this order all that is in one folder stands together, behind a file that has the folder's name.
+	slices.SortFunc(names, func(a, b name) int { return cmp.Or(cmp.Compare(a.folded, b.folded), cmp.Compare(a.path, b.path)) })
+	for i := range max(0, len(names)-1) {
+		a, b := strings.Split(names[i].path, "/"), strings.Split(names[i+1].path, "/")
+		for j := 0; ; j++ {
+			if j == len(a) || j == len(b) {
+				return fmt.Errorf("%w provider zip: %s is in it twice, or is both a file and a folder: zip the files anew", registry.ErrInvalid, names[i].path)
+			}
+			if foldPath(a[j]) != foldPath(b[j]) {
+				break
+			}
+			if a[j] != b[j] {
+				return fmt.Errorf("%w provider zip: %s and %s are one to Windows or macOS: rename one", registry.ErrInvalid, names[i].path, names[i+1].path)
+			}
+		}
+	}
+	return nil
+}
+
+// foldPath returns what a path has in common with those that may be the same file. The byte between its parts is less
+// than any that a name may have.
+func foldPath(p string) string {
+	parts := strings.Split(strings.ToLower(strings.ToUpper(p)), "/")
+	for i, part := range parts {
+		parts[i] = strings.TrimRight(part, ". ")
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// checkProgram says whether there is a file at the root that clients take for the provider, and can run. They take the
+// first by name that is terraform-provider-TYPE or goes on with a dot or an underscore, whatever it holds, and do not
+// look at its mode until they run it (ExecutableFile in OpenTofu's internal/providercache/cached_provider.go). They
+// unpack it with the mode that the zip has; one that was packed on Windows has none, and is unpacked as 0666. Windows
+// itself wants .exe, and no mode.
+func checkProgram(files []File, providerType string) error {
+	want := "terraform-provider-" + providerType
+	var program File
+	var below string
+	for _, f := range files {
+		rest, ok := strings.CutPrefix(path.Base(f.Path), want)
+		if !ok || rest != "" && rest[0] != '_' && rest[0] != '.' {
+			continue
+		}
+		if path.Dir(f.Path) != "." {
+			below = f.Path
+		} else if program.Path == "" || f.Path < program.Path {
+			program = f
+		}
+	}
+	switch {
+	case program.Path == "" && below != "":
+		return fmt.Errorf("%w provider zip: %s is not at its root: zip it from within its folder, or with zip -j", registry.ErrInvalid, below)
+	case program.Path == "":
+		return fmt.Errorf("%w provider zip: no file %s, %s_… or %s.exe is at its root: name the program so, by the provider's type", registry.ErrInvalid, want, want, want)
+	case !program.Executable && !strings.EqualFold(path.Ext(program.Path), ".exe"):
+		return fmt.Errorf("%w provider zip: clients would run %s, which is not executable: chmod +x it, and zip it on Linux or macOS; if it is not the program, rename it; if it is for Windows, its name ends in .exe", registry.ErrInvalid, program.Path)
+	}
+	return nil
+}
+
+// hashMembers unpacks all members, which compares them with the sizes and sums of the directory, and returns their h1.
+func hashMembers(z *zip.Reader, buffer *bufio.Reader) (string, error) {
+	z.RegisterDecompressor(zip.Store, func(r io.Reader) io.ReadCloser {
+		buffer.Reset(r)
+		return io.NopCloser(buffer)
+	})
+	inflate := flate.NewReader(buffer)
+	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser {
+		buffer.Reset(r)
+		_ = inflate.(flate.Resetter).Reset(buffer, nil) // of a reader that was not closed, which does not fail
+		return io.NopCloser(inflater{inflate, buffer})
+	})
+	files := make(map[string]*zip.File, len(z.File))
+	names := make([]string, len(z.File))
+	for i, f := range z.File {
+		files[f.Name], names[i] = f, f.Name
+	}
+	return dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
+		r, err := files[name].Open()
+		if err != nil {
+			return nil, fmt.Errorf("%w provider zip: %s: %w: zip the files anew", registry.ErrInvalid, name, err)
+		}
+		return &memberReader{ReadCloser: r, file: files[name]}, nil
+	})
+}
+
+// inflater wants the compressed bytes to end where their content does.
+type inflater struct {
+	r  io.Reader
+	in io.ByteReader
+}
+
+func (r inflater) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		if _, err := r.in.ReadByte(); !errors.Is(err, io.EOF) {
+			return n, zip.ErrFormat
+		}
+	}
+	return n, err
+}
+
+// memberReader names the file in errors, and compares its sum even if that is zero, which archive/zip takes for none.
+type memberReader struct {
+	io.ReadCloser
+	file *zip.File
+	sum  uint32
+}
+
+func (m *memberReader) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	m.sum = crc32.Update(m.sum, crc32.IEEETable, p[:n])
+	switch {
+	case errors.Is(err, io.EOF) && m.sum != m.file.CRC32:
+		err = zip.ErrChecksum
+		fallthrough
+	case err != nil && !errors.Is(err, io.EOF):
+		err = fmt.Errorf("%w provider zip: %s is not what the zip's directory says: %w: zip the files anew", registry.ErrInvalid, m.file.Name, err)
+	}
+	return n, err
+}
