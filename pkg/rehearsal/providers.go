@@ -1,0 +1,230 @@
+package rehearsal
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// note is where the provider's source is, within the checkout.
+const note = "pkg/rehearsal/provider"
+
+// Platform is this machine's, as registries name it.
+func Platform() string { return runtime.GOOS + "_" + runtime.GOARCH }
+
+// BuildProvider builds the provider note for platforms such as linux_amd64, and leaves in dir what goreleaser leaves of a
+// provider's release but for the signature, which is SignRelease's. One source, Go and version make the same bytes each time.
+func BuildProvider(ctx context.Context, dir, version string, platforms []string) error {
+	files, err := release(ctx, version, platforms)
+	if err != nil {
+		return fmt.Errorf("building provider note %s: %w", version, err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release returns the files of a release by name.
+func release(ctx context.Context, version string, platforms []string) (map[string][]byte, error) {
+	source, err := inCheckout(note)
+	if err != nil {
+		return nil, err
+	}
+	license, err := inCheckout("LICENSE")
+	if err != nil {
+		return nil, err
+	}
+	// A folder of this call's own: tests of several packages, each a process, may build at once.
+	scratch, err := os.MkdirTemp("", "provider-note-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(scratch)
+	prefix := "terraform-provider-note_" + version + "_"
+	files := map[string][]byte{prefix + "manifest.json": []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}` + "\n")}
+	for _, platform := range platforms {
+		binary := filepath.Join(scratch, platform)
+		if err := compile(ctx, source, binary, version, platform); err != nil {
+			return nil, err
+		}
+		name := "terraform-provider-note_v" + version
+		if strings.HasPrefix(platform, "windows_") {
+			name += ".exe"
+		}
+		content, err := pack([]packed{
+			{"LICENSE", license, 0o644},
+			{"README.md", filepath.Join(source, "README.md"), 0o644},
+			{name, binary, 0o755},
+		})
+		if err != nil {
+			return nil, err
+		}
+		files[prefix+platform+".zip"] = content
+	}
+	var sums strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		sum := sha256.Sum256(files[name])
+		sums.WriteString(hex.EncodeToString(sum[:]) + "  " + name + "\n")
+	}
+	files[prefix+"SHA256SUMS"] = []byte(sums.String())
+	return files, nil
+}
+
+// compile builds the provider's binary for one platform.
+func compile(ctx context.Context, source, binary, version, platform string) error {
+	goos, goarch, found := strings.Cut(platform, "_")
+	if !found {
+		return fmt.Errorf("platform %q is not OS_ARCH", platform)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+version, "-o", binary, ".")
+	cmd.Dir = source
+	// GOFLAGS and a workspace are for the checkout's own module.
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("for %s: %w\n%s", platform, err, out)
+	}
+	return nil
+}
+
+// packed is a file of a zip, by its name there and its path on disk.
+type packed struct {
+	name, path string
+	mode       fs.FileMode
+}
+
+// pack makes a zip.
+func pack(files []packed) ([]byte, error) {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	// Under the race detector the default level takes four times as long.
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
+	for _, f := range files {
+		content, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, err
+		}
+		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
+		header.SetMode(f.mode)
+		w, err := z.CreateHeader(header)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(content); err != nil {
+			return nil, err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// SigningKey is an OpenPGP key that signs releases, armored. The private key has no passphrase.
+type SigningKey struct{ Public, Private []byte }
+
+// algorithms are the kinds of keys, of version 4 all. Ed25519 is what RFC 9580 calls legacy, as older clients read no other.
+var algorithms = map[string]packet.Config{
+	"RSA 2048": {Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048},
+	"RSA 4096": {Algorithm: packet.PubKeyAlgoRSA, RSABits: 4096},
+	"Ed25519":  {Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519},
+	"P-256":    {Algorithm: packet.PubKeyAlgoECDSA, Curve: packet.CurveNistP256},
+	"P-384":    {Algorithm: packet.PubKeyAlgoECDSA, Curve: packet.CurveNistP384},
+}
+
+// NewSigningKey makes a key of one of the algorithms RSA 2048, RSA 4096, Ed25519, P-256 and P-384. It expires after whole
+// seconds; 0 is never, and of a negative time it has expired that long ago.
+func NewSigningKey(algorithm string, expires time.Duration) (SigningKey, error) {
+	config, known := algorithms[algorithm]
+	if !known {
+		return SigningKey{}, fmt.Errorf("no signing key is of algorithm %q", algorithm)
+	}
+	// Of less than a second nothing would be left, and that is never.
+	if expires%time.Second != 0 || expires.Abs() > math.MaxUint32*time.Second {
+		return SigningKey{}, fmt.Errorf("a key cannot expire after %s", expires)
+	}
+	made := time.Now()
+	if expires < 0 {
+		made = made.Add(2 * expires)
+	}
+	config.Time = func() time.Time { return made }
+	config.KeyLifetimeSecs = uint32(expires.Abs() / time.Second)
+	entity, err := openpgp.NewEntity("Acme Releases", "", "releases@example.com", &config)
+	if err != nil {
+		return SigningKey{}, fmt.Errorf("making a key %s: %w", algorithm, err)
+	}
+	var key SigningKey
+	if key.Public, err = armored(openpgp.PublicKeyType, entity.Serialize); err != nil {
+		return SigningKey{}, err
+	}
+	key.Private, err = armored(openpgp.PrivateKeyType, func(w io.Writer) error {
+		return entity.SerializePrivateWithoutSigning(w, &config)
+	})
+	return key, err
+}
+
+func armored(kind string, serialize func(io.Writer) error) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := armor.Encode(&out, kind, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := serialize(w); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// SignRelease writes a detached signature next to the one file in dir whose name ends in _SHA256SUMS.
+func (k SigningKey) SignRelease(dir string) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*_SHA256SUMS"))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("signing a release: %d files in %s end in _SHA256SUMS", len(found), dir)
+	}
+	sums, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(k.Private))
+	if err != nil {
+		return fmt.Errorf("signing a release: %w", err)
+	}
+	if len(keys) != 1 {
+		return errors.New("signing a release: it is not one key")
+	}
+	// As if it was signed when the key was made, so that what an expired key has signed can be tested.
+	made := keys[0].PrimaryKey.CreationTime
+	var signature bytes.Buffer
+	if err := openpgp.DetachSign(&signature, keys[0], bytes.NewReader(sums), &packet.Config{Time: func() time.Time { return made }}); err != nil {
+		return fmt.Errorf("signing a release: %w", err)
+	}
+	return os.WriteFile(found[0]+".sig", signature.Bytes(), 0o644)
+}
