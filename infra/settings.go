@@ -149,6 +149,8 @@ func (c *Cognito) check() error {
 	return err
 }
 
+var reserved = regexp.MustCompile(`aws|amazon|cognito`)
+
 var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // access reads who may read. An object may come as JSON text too, as a command line has it.
@@ -160,6 +162,9 @@ func (p *parser) access(s *Settings) {
 		return
 	}
 	if p.boolean("anonymousRead") {
+		if len(parsed.Issuers) > 0 {
+			p.fail("anonymousRead", "everything would be open, and access says who may read: take one of them out")
+		}
 		parsed.Public = append(parsed.Public, access.Pattern{"**"})
 	}
 	if text := p.object("cognito", ""); text != "" {
@@ -169,10 +174,12 @@ func (p *parser) access(s *Settings) {
 		switch err := decoder.Decode(s.Cognito); {
 		case err != nil:
 			p.fail("cognito", "%v", err)
-		case !prefixPattern.MatchString(s.Cognito.DomainPrefix) || strings.Contains(s.Cognito.DomainPrefix, "cognito"):
-			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the word cognito in it", s.Cognito.DomainPrefix)
+		case decoder.More():
+			p.fail("cognito", "there is something behind it")
+		case !prefixPattern.MatchString(s.Cognito.DomainPrefix) || reserved.MatchString(s.Cognito.DomainPrefix):
+			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words aws, amazon and cognito in it", s.Cognito.DomainPrefix)
 		case s.Cognito.check() != nil:
-			p.fail("cognito", "%v", s.Cognito.check())
+			p.fail("cognito", "rules: %v", s.Cognito.check())
 		case parsed.Login != nil:
 			p.fail("cognito", "people log in by the user pool then, and access has a login too: take one of them out")
 		}
@@ -182,13 +189,25 @@ func (p *parser) access(s *Settings) {
 		p.fail("access", "%v", err)
 	}
 	// Lambda gives all variables of a function together 4 KB.
-	if len(compact) > maxAccess {
-		p.fail("access", "it has %d bytes as compact JSON, and functions can be told %d: patterns with * make rules fewer", len(compact), maxAccess)
+	size := len(compact)
+	if s.Cognito != nil {
+		rules, err := json.Marshal(s.Cognito.Rules)
+		if err != nil {
+			p.fail("cognito", "%v", err)
+		}
+		size += len(rules) + cognitoRest
+	}
+	if size > maxAccess {
+		p.fail("access", "with cognito's it has %d bytes as compact JSON, and functions can be told %d: patterns with * make rules fewer", size, maxAccess)
 	}
 	s.Access = string(compact)
 }
 
-const maxAccess = 3000
+const (
+	maxAccess = 3000
+	// cognitoRest is what the stack adds for a user pool besides its rules.
+	cognitoRest = 400
+)
 
 func (p *parser) object(key, fallback string) string {
 	value, given := p.context[key]

@@ -33,21 +33,22 @@ import (
 type function struct {
 	name   string
 	routes []httpapi.Route
-	// partitions are patterns of the table's partition keys.
-	partitions []string
+	// partitions are patterns of the table's partition keys, of which it reads single items, and keys those of which it
+	// reads all.
+	partitions, keys []string
 	// objects is a pattern of object keys.
 	objects string
 	// login says that it tells clients how people log in.
 	login bool
 }
 
-// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; providers
-// and mirror read nothing as yet.
+// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; mirror
+// reads nothing as yet.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
 		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
-		{name: "providers", routes: providers.Routes()},
+		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
 		{name: "mirror", routes: mirror.Routes()},
 	}
 }
@@ -203,6 +204,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		statements = append(statements,
 			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
 			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+		if f.keys != nil {
+			statements = append(statements, allow("ReadAllKeys", jsii.Strings("dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.keys...)))
+		}
 		told = settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime, Access: st.access}.Environment()
 	case f.login:
 		told = settings.AccessEnvironment(st.access)
@@ -323,8 +327,8 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing modules and making tokens with AWS credentials needs. It deletes nothing
-// but tokens, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
+// newOperatorPolicy holds exactly what publishing and making tokens with AWS credentials needs. It deletes nothing but
+// tokens and keys, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
 // rests on the publisher's conditions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
@@ -333,11 +337,11 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 		Statements: &[]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
-				heldTo("modules/*", "catalog/*", "namespaces", "tokens")),
-			allow("RevokeTokens", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens")),
-			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*"))}, nil),
+				heldTo("modules/*", "providers/*", "keys/*", "catalog/*", "namespaces", "tokens")),
+			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens", "keys/*")),
+			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
-			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": "modules/*"}}),
+			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*"}}}),
 		},
 	})
 }

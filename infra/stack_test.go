@@ -251,7 +251,7 @@ func TestFunctions(t *testing.T) {
 				}
 				continue
 			}
-			if f.at("Description") != "Larder: modules" { // the others read nothing
+			if f.at("Description") == "Larder: mirror" { // it reads nothing yet
 				if env != nil {
 					t.Errorf("%s is told %v", id, env)
 				}
@@ -308,8 +308,8 @@ func TestRoles(t *testing.T) {
 		}
 		byFunction[name] = roles[role]
 	}
-	want := map[string]struct{ keys, objects string }{
-		"modules": {"modules/*,tokens", "/modules/*"},
+	want := map[string]struct{ keys, all, objects string }{
+		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*", "/providers/*"},
 	}
 	for name, role := range byFunction {
 		if role.at("ManagedPolicyArns") != nil {
@@ -353,6 +353,13 @@ func TestRoles(t *testing.T) {
 			}
 			if s.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
 				t.Errorf("%s: a request without a key passes", name)
+			}
+			if w.all != "" {
+				allowed = append(allowed, "dynamodb:Query")
+				q := got["dynamodb:Query"]
+				if keys := strings.Join(list(q.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]), ","); keys != w.all || q.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
+					t.Errorf("%s: it may query %v", name, q.Condition)
+				}
 			}
 			if r := text(got["s3:GetObject"].Resource); !strings.Contains(r, w.objects) {
 				t.Errorf("%s: objects %s", name, r)
@@ -406,7 +413,7 @@ func TestOperatorPolicy(t *testing.T) {
 				t.Errorf("%s is on every resource", s.Sid)
 			}
 		}
-		if s.Sid == "SeeWhichArchivesThereAre" && text(s.Condition) != `{"StringLike":{"s3:prefix":"modules/*"}}` {
+		if s.Sid == "SeeWhichArchivesThereAre" && text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*"]}}` {
 			t.Errorf("condition %v", s.Condition)
 		}
 	}
@@ -577,7 +584,7 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"access": map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}}, "functions can be told 3000"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, "context cognito: domainPrefix"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}}}, "claims are missing"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-cognito", "rules": []any{}}}, "refuses the word"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-aws-users", "rules": []any{}}}, "refuses the word"},
 		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, "unknown field"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},

@@ -1,6 +1,5 @@
 // Discovery is the function that says where the registry's services are, and answers 404 to what no other function
-// serves. It needs no permission; where people log in it asks their issuer for its
-// endpoints.
+// serves. It needs no permission; where people log in, it asks their issuer for its endpoints.
 package main
 
 import (
@@ -11,6 +10,7 @@ import (
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -19,5 +19,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(discovery.New(discovery.Document{modules.Service: modules.Path}, rules.LoginService()))
+	lambdahttp.Start(discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path}, rules.LoginService()))
 }

@@ -1,9 +1,20 @@
-// Providers is the function at the place of the provider registry protocol, which answers 404 to everything as yet.
+// Providers is the function that serves the provider registry protocol from DynamoDB, with presigned S3 URLs.
 package main
 
 import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/providers"
 )
 
-func main() { lambdahttp.Start(providers.New()) }
+func main() {
+	registry, err := deployed.Open(context.Background(), os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.Start(registry.Gate.Protect(providers.New(registry.Catalog, registry.Objects)))
+}

@@ -74,30 +74,7 @@ func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]regi
 
 // Modules returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
 func (c *Catalog) Modules(ctx context.Context, namespace string) iter.Seq2[registry.ModuleSummary, error] {
-	return func(yield func(registry.ModuleSummary, error) bool) {
-		in := []string{namespace}
-		if namespace == "" {
-			in = nil
-			for item, err := range c.all(ctx, namespaces, "") {
-				if err != nil {
-					yield(registry.ModuleSummary{}, err)
-					return
-				}
-				in = append(in, item.Sort)
-			}
-		}
-		for _, namespace := range in {
-			for item, err := range c.all(ctx, "catalog/"+namespace, "modules/") {
-				var summary registry.ModuleSummary
-				if err == nil {
-					err = decode(item, &summary)
-				}
-				if !yield(summary, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
+	return summaries[registry.ModuleSummary](ctx, c, namespace, "modules/")
 }
 
 // PublishModule makes one version of a module visible. Where that version has a record already it changes nothing and
@@ -176,15 +153,7 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	changes := []Change{version, put(listed), catalogued}
 
-	namespace, err := c.getOrNew(ctx, Key{namespaces, m.Namespace})
-	if err != nil {
-		return nil, err
-	}
-	if namespace.Revision == 0 {
-		namespace.Data = []byte("{}")
-		changes = append(changes, put(namespace))
-	}
-	return changes, nil
+	return c.withNamespace(ctx, changes, m.Namespace)
 }
 
 // latest returns the highest version that is no pre-release, or else the highest; versions has the newest first.

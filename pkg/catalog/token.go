@@ -59,7 +59,11 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID string) (registry.To
 			if err := decode(item, &record); err != nil {
 				return err
 			}
-			if record.ID == nameOrID || record.Name == nameOrID {
+			if record.ID == nameOrID { // whatever others are named
+				named, ids, revoked = []Item{item}, nil, record
+				break
+			}
+			if record.Name == nameOrID {
 				named, ids, revoked = append(named, item), append(ids, record.ID), record
 			}
 		}

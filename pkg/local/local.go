@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -28,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -80,8 +82,9 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 		protect = func(h http.Handler) http.Handler { return h }
 	}
 	return httpapi.Wrap(log, httpapi.Join(
-		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path}, rules.LoginService())},
+		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path}, rules.LoginService())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
+		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog, &store))},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }
@@ -110,8 +113,8 @@ type Options struct {
 	// CertificateFile and KeyFile are the certificate for Host and its key, as PEM. Without them the registry's own
 	// authority vouches for a loopback address.
 	CertificateFile, KeyFile string
-	// Access says who may read besides the holders of tokens.
-	Access access.Settings
+	// Access says who may read besides the holders of tokens; nil lets whoever reaches a loopback address read everything.
+	Access *access.Settings
 	// RequireToken asks for a credential on a loopback address too.
 	RequireToken bool
 }
@@ -134,7 +137,12 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	if err != nil {
 		return nil, err
 	}
-	s.Open = ip.IsLoopback() && !o.RequireToken
+	// A host of its own is for other machines, through a proxy perhaps; and who says who may read means it.
+	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.Access == nil
+	rules := access.Settings{}
+	if o.Access != nil {
+		rules = *o.Access
+	}
 	var config net.ListenConfig
 	if s.listener, err = config.Listen(ctx, "tcp4", net.JoinHostPort(host, port)); err != nil {
 		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
@@ -142,7 +150,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	s.Address = s.listener.Addr().String()
 	s.Host = cmp.Or(o.Host, s.Address)
 	s.server = &http.Server{
-		Handler:                      d.Handler("https://"+s.Host, s.Open, o.Access, log),
+		Handler:                      d.Handler("https://"+s.Host, s.Open, rules, log),
 		TLSConfig:                    &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
 		ReadHeaderTimeout:            10 * time.Second,
@@ -165,14 +173,17 @@ func (d *Data) certificate(o Options, ip net.IP, s *Server) (pair tls.Certificat
 		if err != nil {
 			name = o.Host
 		}
+		if !strings.Contains(name, ".") || strings.Contains(o.Host, "/") {
+			return pair, fmt.Errorf("%w host %q: it is a name with a dot, as clients demand, and perhaps a port, such as registry.example.com:8443", registry.ErrInvalid, o.Host)
+		}
 		if err := pair.Leaf.VerifyHostname(name); err != nil {
 			return pair, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
 		}
 		return pair, nil
 	case o.CertificateFile+o.KeyFile+o.Host != "":
-		return pair, fmt.Errorf("%w options: a certificate, its key and the host that it is for go together", registry.ErrInvalid)
+		return pair, fmt.Errorf("%w options: --cert, --key and the --host that they are for go together", registry.ErrInvalid)
 	case !ip.IsLoopback():
-		return pair, fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give host, certificate and key", registry.ErrInvalid, o.Address)
+		return pair, fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give --host, --cert and --key", registry.ErrInvalid, o.Address)
 	}
 	pair, s.CAFile, err = certificate(filepath.Join(d.Dir, "tls"), ip)
 	return pair, err

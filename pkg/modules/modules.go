@@ -85,6 +85,9 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("module %s %s: %w", m, v, err)
 	}
+	if record.Hidden {
+		return fmt.Errorf("module %s %s is hidden: %w", m, v, registry.ErrNotFound)
+	}
 	signed, err := h.signer.SignGet(r.Context(), record.Object)
 	if err != nil {
 		return fmt.Errorf("signing a URL for module %s %s: %w", m, v, err)

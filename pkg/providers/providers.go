@@ -1,30 +1,195 @@
-// Package providers is the place of the provider registry protocol. Its routes are there, so that the stack has them;
-// no provider is, so that each address is answered 404.
+// Package providers serves the provider registry protocol: which versions a provider has, and where the packages of one
+// are, with all that clients need to verify them.
+//
+// It promises what clients crash or stumble without: absolute presigned URLs of the zip, of SHA256SUMS and of its
+// signature; one armored block for each key, the signer's first; an empty trust_signature; and hashes of all platforms for
+// OpenTofu, or none where two platforms share one.
 //
 // Source: the provider registry protocol, https://opentofu.org/docs/internals/provider-registry-protocol/.
 package providers
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Path is where the protocol is served.
-const Path = "/v1/providers/"
+// Service is the identifier under which discovery lists the protocol, and Path its value there.
+const (
+	Service = "providers.v1"
+	Path    = "/v1/providers/"
+)
+
+// Catalog is what the protocol reads. All answer registry.ErrNotFound for what is not there.
+type Catalog interface {
+	// ProviderListing returns the versions response of a provider, as Listing.Encode wrote it.
+	ProviderListing(context.Context, registry.Provider) (listing []byte, err error)
+	// ProviderVersion returns the record of one version.
+	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+	// SigningKeys returns the keys of a namespace; none is no error.
+	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
+}
+
+// Signer makes presigned URLs.
+type Signer interface {
+	// SignGet returns an absolute URL from which anyone can GET the object for a limited time.
+	SignGet(ctx context.Context, key string) (string, error)
+}
 
 // Routes are the protocol's endpoints.
-func Routes() []httpapi.Route { return httpapi.Routes(endpoints()) }
+func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the protocol.
-func New() http.Handler { return httpapi.Mux(endpoints()...) }
+func New(catalog Catalog, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+}
 
-func endpoints() []httpapi.Endpoint {
+type handler struct {
+	catalog Catalog
+	signer  Signer
+}
+
+func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{
-		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/versions"}, Serve: none},
-		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/{version}/download/{os}/{arch}"}, Serve: none},
+		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/versions"}, Serve: h.versions},
+		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/{version}/download/{os}/{arch}"}, Serve: h.download},
 	}
 }
 
-func none(http.ResponseWriter, *http.Request) error { return registry.ErrNotFound }
+// versions answers "List Available Versions".
+func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
+	p, err := address(r)
+	if err != nil {
+		return err
+	}
+	listing, err := h.catalog.ProviderListing(r.Context(), p)
+	if err != nil {
+		return fmt.Errorf("versions of provider %s: %w", p, err)
+	}
+	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+}
+
+// The answer to "Find a Provider Package", with OpenTofu's packages.
+type (
+	download struct {
+		Protocols           []string                   `json:"protocols"`
+		OS                  string                     `json:"os"`
+		Arch                string                     `json:"arch"`
+		Filename            string                     `json:"filename"`
+		DownloadURL         string                     `json:"download_url"`
+		SHASum              string                     `json:"shasum"`
+		SHASumsURL          string                     `json:"shasums_url"`
+		SHASumsSignatureURL string                     `json:"shasums_signature_url"`
+		SigningKeys         signingKeys                `json:"signing_keys"`
+		Packages            map[string]platformPackage `json:"packages,omitempty"`
+	}
+	signingKeys struct {
+		GPGPublicKeys []publicKey `json:"gpg_public_keys"`
+	}
+	publicKey struct {
+		KeyID      string `json:"key_id"`
+		ASCIIArmor string `json:"ascii_armor"`
+		// TrustSignature is always empty: any other must be of HashiCorp's partners.
+		TrustSignature string `json:"trust_signature"`
+	}
+	platformPackage struct {
+		Hashes      []string `json:"hashes"`
+		PackageSize int64    `json:"package_size"`
+	}
+)
+
+// download answers "Find a Provider Package".
+func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
+	p, err := address(r)
+	if err != nil {
+		return err
+	}
+	v, err := registry.ParseVersion(r.PathValue("version"))
+	if err != nil {
+		return err
+	}
+	platform, err := registry.ParsePlatform(r.PathValue("os") + "_" + r.PathValue("arch"))
+	if err != nil {
+		return err
+	}
+	record, err := h.catalog.ProviderVersion(r.Context(), p, v)
+	if err != nil {
+		return fmt.Errorf("provider %s %s: %w", p, v, err)
+	}
+	at := slices.IndexFunc(record.Packages, func(pkg registry.ProviderPackage) bool { return pkg.Platform == platform })
+	if at < 0 {
+		return fmt.Errorf("provider %s %s for %s: %w", p, v, platform, registry.ErrNotFound)
+	}
+	keys, err := h.catalog.SigningKeys(r.Context(), p.Namespace)
+	if err != nil {
+		return fmt.Errorf("keys of namespace %s: %w", p.Namespace, err)
+	}
+	pkg := record.Packages[at]
+	answer := download{
+		Protocols: record.Protocols, OS: platform.OS, Arch: platform.Arch, Filename: pkg.Filename, SHASum: pkg.SHA256,
+		SigningKeys: signingKeys{publicKeys(keys, record.SigningKey, time.Now())}, Packages: packages(record.Packages),
+	}
+	for _, file := range []struct {
+		url *string
+		key string
+	}{{&answer.DownloadURL, pkg.Object}, {&answer.SHASumsURL, record.Sums.Object}, {&answer.SHASumsSignatureURL, record.Signature.Object}} {
+		if *file.url, err = h.signer.SignGet(r.Context(), file.key); err != nil {
+			return fmt.Errorf("signing a URL for provider %s %s: %w", p, v, err)
+		}
+	}
+	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
+	return nil
+}
+
+// publicKeys returns the keys that clients try, in this order: the signer's, and the others that hold.
+func publicKeys(keys []registry.SigningKey, signer string, now time.Time) []publicKey {
+	out := []publicKey{} // null makes clients crash
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k registry.SigningKey) bool {
+		return k.ID != signer && !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
+	})
+	if at := slices.IndexFunc(keys, func(k registry.SigningKey) bool { return k.ID == signer }); at > 0 {
+		first := keys[at]
+		keys = slices.Insert(slices.Delete(keys, at, at+1), 0, first)
+	}
+	for _, k := range keys {
+		out = append(out, publicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
+	}
+	return out
+}
+
+// packages returns the hashes of all platforms, or nothing where two share one, since OpenTofu crashes on that.
+func packages(all []registry.ProviderPackage) map[string]platformPackage {
+	if len(SharedHashes(all)) > 0 {
+		return nil
+	}
+	out := make(map[string]platformPackage, len(all))
+	for _, p := range all {
+		out[p.Platform.String()] = platformPackage{Hashes: []string{p.H1, "zh:" + p.SHA256}, PackageSize: p.Size}
+	}
+	return out
+}
+
+// SharedHashes returns the platforms whose packages share a hash with another's.
+func SharedHashes(all []registry.ProviderPackage) []registry.Platform {
+	count := make(map[string]int)
+	for _, p := range all {
+		count[p.H1]++
+		count[p.SHA256]++
+	}
+	var shared []registry.Platform
+	for _, p := range all {
+		if count[p.H1] > 1 || count[p.SHA256] > 1 {
+			shared = append(shared, p.Platform)
+		}
+	}
+	return shared
+}
+
+func address(r *http.Request) (registry.Provider, error) {
+	return registry.ParseProvider(r.PathValue("namespace") + "/" + r.PathValue("type"))
+}

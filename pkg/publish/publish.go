@@ -7,6 +7,8 @@ package publish
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +29,11 @@ type Catalog interface {
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 	// PublishModule makes a version visible, unless it is already, and returns what is stored.
 	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
+	// ProviderVersion and PublishProvider do the same for providers.
+	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
+	// SigningKeys returns the keys of a namespace; none is no error.
+	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
 }
 
 // Objects is where archives are put.
@@ -37,7 +44,7 @@ type Objects interface {
 	Stat(ctx context.Context, key string) (objects.Info, error)
 }
 
-// Progress is told what goes on.
+// Progress is told what goes on, by several at once.
 type Progress interface {
 	// Step is called as a step begins, with what it does, such as "packing ./vpc".
 	Step(what string)
@@ -220,6 +227,17 @@ func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, recor
 		return nil
 	}
 	return err
+}
+
+func sha256Of(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func sha256From(r io.Reader) (string, error) {
+	hash := sha256.New()
+	_, err := io.Copy(hash, r)
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 func (p *Publisher) step(what string) {

@@ -167,13 +167,27 @@ func (b backend) objects(t *testing.T) int {
 }
 
 type progress struct {
-	steps []string
-	sent  int64
+	mu      sync.Mutex
+	steps   []string
+	uploads []string
+	sent    int64
 }
 
-func (p *progress) Step(what string) { p.steps = append(p.steps, what) }
-func (p *progress) Upload(string, int64) func(int) {
-	return func(n int) { p.sent += int64(n) }
+func (p *progress) Step(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.steps = append(p.steps, what)
+}
+
+func (p *progress) Upload(name string, _ int64) func(int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uploads = append(p.uploads, name)
+	return func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.sent += int64(n)
+	}
 }
 
 // A content published under an older compressor, and so with another archive, is the same content.

@@ -68,6 +68,10 @@ type ModuleVersion struct {
 	PublishedAt time.Time `json:"published_at"`
 	PublishedBy string    `json:"published_by"`
 	Description string    `json:"description,omitempty"`
+	// Deprecated says why it should not be used any more; empty if it may be.
+	Deprecated string `json:"deprecated,omitempty"`
+	// Hidden says that it is not listed, so that no client finds it.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // ModuleSummary is what the catalogue says of a module without reading its versions.
@@ -77,4 +81,6 @@ type ModuleSummary struct {
 	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
 	Latest      Version `json:"latest"`
 	Description string  `json:"description,omitempty"`
+	// Deprecated says why none of its versions should be used any more.
+	Deprecated string `json:"deprecated,omitempty"`
 }

@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 			env["LARDER_BUKET"] = env["LARDER_BUCKET"]
 			delete(env, "LARDER_BUCKET")
 		}, "LARDER_BUCKET is not set"},
-		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/providers/{namespace}/{type}/versions") }, "no route for GET /v1/providers/rehearsal/absent/versions"},
+		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}") }, "no route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
 		"a route missing of discovery":        {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
 		"code that is no program": {func(s *Stack) {
 			var z bytes.Buffer

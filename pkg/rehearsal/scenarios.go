@@ -27,6 +27,7 @@ func Scenarios() []Scenario {
 		{"tokens: make, list, revoke", tokenScenario},
 		{"a module: publish, init, list", moduleScenario},
 		{"a module whose archive is lost: publish again", lostArchiveScenario},
+		{"a provider: key, publish, deprecate, init, apply", providerScenario},
 	}
 }
 
@@ -60,14 +61,16 @@ func discoveryScenario(ctx context.Context, r *Registry) error {
 	for _, path := range []string{
 		"/nowhere",
 		// Nothing is served there as yet.
-		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
 		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
 	} {
 		if err := r.get(ctx, path, "", http.StatusNotFound); err != nil {
 			return err
 		}
 	}
-	for _, path := range []string{"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download"} {
+	for _, path := range []string{
+		"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
+		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
+	} {
 		if err := r.get(ctx, path, "", http.StatusUnauthorized); err != nil {
 			return err
 		}
@@ -148,6 +151,95 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	return r.installModule(ctx, address, "1.0.0", "lost")
+}
+
+// providerScenario builds a real provider, which writes a file, and has it installed and run.
+func providerScenario(ctx context.Context, r *Registry) error {
+	release, err := os.MkdirTemp(r.Scratch, "release")
+	if err != nil {
+		return err
+	}
+	if err := BuildProvider(ctx, release, "1.0.0", []string{Platform()}); err != nil {
+		return err
+	}
+	key, err := NewSigningKey("Ed25519", 0)
+	if err != nil {
+		return err
+	}
+	if err := key.SignRelease(release); err != nil {
+		return err
+	}
+	public := filepath.Join(release, "key.asc")
+	if err := os.WriteFile(public, key.Public, 0o600); err != nil {
+		return err
+	}
+	address := r.Namespace + "/note"
+	for _, args := range [][]string{
+		{"key", "add", r.Namespace, public},
+		{"publish", "provider", release, address},
+		{"deprecate", "provider", address, "1.0.0", "--message", "rehearsed"},
+	} {
+		if _, err := r.Larder(ctx, args...); err != nil {
+			return err
+		}
+	}
+	written := filepath.Join(release, "note.txt")
+	err = r.eachClient(ctx, fmt.Sprintf(`terraform {
+  required_providers {
+    note = {
+      source  = "%s/%s"
+      version = "1.0.0"
+    }
+  }
+}
+
+resource "note_file" "it" {
+  path    = %q
+  content = "written"
+}
+`, r.Host, address, written), func(run func(args ...string) (string, error)) error {
+		out, err := run("init", "-no-color")
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(out, "rehearsed") {
+			return fmt.Errorf("init does not print the deprecation:\n%s", out)
+		}
+		if _, err := run("apply", "-auto-approve"); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(written)
+		if err == nil && string(text) != "written" {
+			err = fmt.Errorf("the provider has written %q", text)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// What is removed cannot be the key of what others still use.
+	id, err := r.keyID(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.Larder(ctx, "key", "remove", r.Namespace, id, "--force")
+	return err
+}
+
+// keyID returns the id of the namespace's only key.
+func (r *Registry) keyID(ctx context.Context) (string, error) {
+	text, err := r.Larder(ctx, "key", "list", r.Namespace, "--json")
+	if err != nil {
+		return "", err
+	}
+	var list struct{ Keys []struct{ ID string } }
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return "", err
+	}
+	if len(list.Keys) != 1 {
+		return "", fmt.Errorf("namespace %s has %d keys", r.Namespace, len(list.Keys))
+	}
+	return list.Keys[0].ID, nil
 }
 
 // get asks for a path, with a token or none, and fails where the status is another or the answer is not JSON.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"text/tabwriter"
 
@@ -14,12 +15,14 @@ import (
 
 func (c *cli) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM]",
+		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE]",
 		Short: "List what is published",
-		Long:  `List what is published: all modules, those of a namespace, or the versions of one module.`,
+		Long: `List what is published: all modules and providers, those of a namespace, or the versions of one module or provider, with
+what is deprecated.`,
 		Example: `  larder list
   larder list acme
-  larder list acme/vpc/aws --json`,
+  larder list acme/vpc/aws --json
+  larder list acme/inventory`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			data, err := c.openStore(cmd.Context(), false)
@@ -30,39 +33,103 @@ func (c *cli) listCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
-			if len(args) == 1 && strings.Contains(args[0], "/") {
+			switch slashes := strings.Count(strings.Join(args, ""), "/"); slashes {
+			case 0:
+				return c.listAll(cmd, data, strings.Join(args, ""))
+			case 1:
+				return c.listProviderVersions(cmd, data, args[0])
+			default:
 				return c.listVersions(cmd, data, args[0])
 			}
-			return c.listModules(cmd, data, strings.Join(args, ""))
 		},
 	}
 	c.storeFlag(cmd)
 	return cmd
 }
 
-func (c *cli) listModules(cmd *cobra.Command, data *store, namespace string) error {
-	found := []registry.ModuleSummary{}
-	for m, err := range data.catalog.Modules(cmd.Context(), namespace) {
-		if err != nil {
-			return err
-		}
-		found = append(found, m)
+func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
+	modules, err := collect(data.catalog.Modules(cmd.Context(), namespace))
+	if err != nil {
+		return err
+	}
+	providers, err := collect(data.catalog.Providers(cmd.Context(), namespace))
+	if err != nil {
+		return err
 	}
 	switch {
-	case len(found) == 0 && namespace != "":
-		return fmt.Errorf("modules in namespace %q: %w", namespace, registry.ErrNotFound)
+	case len(modules)+len(providers) == 0 && namespace != "":
+		return fmt.Errorf("namespace %q: %w", namespace, registry.ErrNotFound)
 	case c.json:
 		return c.printJSON(struct {
-			Modules []registry.ModuleSummary `json:"modules"`
-		}{found})
-	case len(found) == 0:
+			Modules   []registry.ModuleSummary   `json:"modules"`
+			Providers []registry.ProviderSummary `json:"providers"`
+		}{modules, providers})
+	case len(modules)+len(providers) == 0:
 		c.printf("Nothing is published yet.\n")
 		return nil
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MODULE\tLATEST\tDESCRIPTION")
-	for _, m := range found {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", m.Address, m.Latest, m.Description)
+	if len(modules) > 0 {
+		fmt.Fprintln(table, "MODULE\tLATEST\tDESCRIPTION")
+		for _, m := range modules {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", m.Address, m.Latest, deprecated(m.Deprecated, m.Description))
+		}
+	}
+	if len(providers) > 0 {
+		if len(modules) > 0 {
+			fmt.Fprintln(table)
+		}
+		fmt.Fprintln(table, "PROVIDER\tLATEST\t")
+		for _, p := range providers {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", p.Address, p.Latest, deprecated(p.Deprecated, ""))
+		}
+	}
+	return table.Flush()
+}
+
+// collect returns all that a sequence has.
+func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
+	found := []T{}
+	for one, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// deprecated puts a deprecation before what else there is to say.
+func deprecated(message, otherwise string) string {
+	if message == "" {
+		return otherwise
+	}
+	return "deprecated: " + message
+}
+
+func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address string) error {
+	p, err := registry.ParseProvider(address)
+	if err != nil {
+		return err
+	}
+	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(struct {
+			Address  string                     `json:"address"`
+			Versions []registry.ProviderVersion `json:"versions"`
+		}{p.String(), versions})
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tPROTOCOLS\tKEY\tPLATFORMS")
+	for _, v := range versions {
+		platforms := make([]string, len(v.Packages))
+		for i, pkg := range v.Packages {
+			platforms[i] = pkg.Platform.String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, deprecated(v.Deprecated, strings.Join(platforms, " ")))
 	}
 	return table.Flush()
 }
@@ -85,7 +152,18 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tSIZE\tARCHIVE")
 	for _, v := range versions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tsha256:%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), v.SHA256)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), archived(v))
 	}
 	return table.Flush()
+}
+
+// archived says what there is to know of a version's archive.
+func archived(v registry.ModuleVersion) string {
+	switch {
+	case v.Hidden:
+		return "hidden: " + v.Deprecated
+	case v.Deprecated != "":
+		return deprecated(v.Deprecated, "")
+	}
+	return "sha256:" + v.SHA256
 }

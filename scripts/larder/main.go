@@ -5,7 +5,7 @@
 //
 //	1  something failed; nothing is half done, and running it again is safe
 //	2  the command line is wrong
-//	3  what was handed in is refused: an address, a version, a module
+//	3  what was handed in is refused: an address, a version, a module, a provider, a key
 //	4  the version is published already with other content
 //	5  what was asked for is not there
 package main
@@ -46,6 +46,8 @@ type cli struct {
 	stderr io.Writer
 	store  string
 	json   bool
+	// tokenHost is what a new token is printed for.
+	tokenHost string
 }
 
 // run runs one command and returns its exit code.
@@ -106,11 +108,12 @@ Exit codes:
   0  done, also where the same content was published before
   1  something failed; nothing is half done, and running it again is safe
   2  the command line is wrong
-  3  what was handed in is refused: an address, a version, a module
+  3  what was handed in is refused: an address, a version, a module, a provider, a key
   4  the version is published already with other content
   5  what was asked for is not there`,
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0
+  larder publish provider ./dist acme/inventory
   larder list`,
 		Version:       version(),
 		SilenceErrors: true,
@@ -121,7 +124,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand(), c.tokenCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand())
 	return root
 }
 

@@ -14,13 +14,14 @@ import (
 
 func (c *cli) publishCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "publish",
-		Short:   "Publish to a registry",
-		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0`,
-		Args:    usage(cobra.NoArgs),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "publish",
+		Short: "Publish to a registry",
+		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
+  larder publish provider ./dist acme/inventory`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.publishModuleCommand())
+	cmd.AddCommand(c.publishModuleCommand(), c.publishProviderCommand())
 	return cmd
 }
 

@@ -28,8 +28,8 @@ func (c *cli) serveCommand() *cobra.Command {
 The authority is made at the first start and kept with the data; it can vouch for loopback addresses alone. Publishing to
 the same data works while the registry runs. Ctrl-C ends it.
 
-On a loopback address whoever reaches the registry may read everything, unless --require-token is given. On any other a
-credential is always needed, and so are a certificate and the host that it is for.`,
+On a loopback address whoever reaches the registry may read everything, unless --require-token, --access or --host is given. On
+any other a credential is always needed, and so are a certificate and the host that it is for.`,
 		Example: `  larder serve
   larder serve --data ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 --cert tls.crt --key tls.key --access access.json`,
@@ -45,9 +45,11 @@ credential is always needed, and so are a certificate and the host that it is fo
 				}
 			}
 			if rules != "" {
-				if options.Access, err = readAccess(rules); err != nil {
+				read, err := readAccess(rules)
+				if err != nil {
 					return err
 				}
+				options.Access = &read
 			}
 			registry, err := local.Open(cmd.Context(), data)
 			if err != nil {

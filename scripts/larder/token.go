@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ modules of a namespace, and read:** everything.`,
 			if !tokenName.MatchString(name) {
 				return usageError{fmt.Errorf("name %q: it is a word of letters, digits and . _ @ / + -, and says whose the token is", name)}
 			}
+			if len(scopes) == 0 {
+				return usageError{errors.New("say with --scope what the token allows, such as --scope 'read:modules/acme/*'")}
+			}
 			if _, err := access.ParseScopes(scopes); err != nil {
 				return usageError{err}
 			}
@@ -64,6 +68,7 @@ modules of a namespace, and read:** everything.`,
 	c.storeFlag(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "whose the token is, or what for")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "what it allows, such as 'read:modules/acme/*'; may be given several times")
+	cmd.Flags().StringVar(&c.tokenHost, "host", "", "what to print as the registry's host (default that of the stack, or "+defaultAddress+")")
 	cmd.Flags().StringVar(&expires, "expires", "90d", "how long it holds: days such as 90d, hours such as 12h, or never")
 	return cmd
 }
@@ -93,7 +98,10 @@ func parseLifetime(s string) (time.Duration, error) {
 }
 
 func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime time.Duration) (err error) {
-	data, err := c.openStore(ctx, true)
+	data, err := c.openStore(ctx, false) // a new, empty one is not what a token is for
+	if errors.Is(err, registry.ErrNotFound) {
+		return fmt.Errorf("%w: serve or publish first, or say with --store where it is", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,18 +118,16 @@ func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime t
 	if err := data.catalog.AddToken(ctx, digest, record); err != nil {
 		return err
 	}
+	host := cmp.Or(c.tokenHost, data.host, defaultAddress)
 	if c.json {
 		return c.printJSON(struct {
 			Token  string         `json:"token"`
+			Host   string         `json:"host"`
 			Record registry.Token `json:"record"`
-		}{token, record})
-	}
-	host := data.host
-	if host == "" {
-		host = defaultAddress
+		}{token, host, record})
 	}
 	c.printf("Token %s (%s) %s, %s:\n\n  %s\n\nIt is not shown again. ", record.Name, record.ID, strings.Join(record.Scopes, " "), holds(record), token)
-	c.printf("For the configuration of a client, ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", host, token)
+	c.printf("For the configuration of a client, ~/.tofurc or ~/.terraformrc, with the host that clients call the registry by:\n\n  credentials %q {\n    token = %q\n  }\n\n", host, token)
 	if variable := tokenVariable(host); variable != "" {
 		c.printf("or in its environment:\n\n  export %s=%s\n\n", variable, token)
 	} else {

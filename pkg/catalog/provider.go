@@ -1,0 +1,314 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ProviderListing returns the versions response of a provider, as providers.Listing.Encode wrote it.
+func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]byte, error) {
+	item, err := c.table.Get(ctx, Key{p.Path(), listing})
+	return item.Data, err
+}
+
+// ProviderVersion returns the record of one version of a provider.
+func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
+	var record registry.ProviderVersion
+	err := c.get(ctx, versionKey(p.Path(), v), &record)
+	return record, err
+}
+
+// ProviderVersions returns the records of all versions of a provider, the newest version first, and registry.ErrNotFound
+// where there is none.
+func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]registry.ProviderVersion, error) {
+	var records []registry.ProviderVersion
+	for item, err := range c.all(ctx, p.Path(), versionsSort) {
+		if err != nil {
+			return nil, err
+		}
+		var record registry.ProviderVersion
+		if err := decode(item, &record); err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("provider %s: %w", p, registry.ErrNotFound)
+	}
+	slices.SortFunc(records, func(a, b registry.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return records, nil
+}
+
+// Providers returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
+func (c *Catalog) Providers(ctx context.Context, namespace string) iter.Seq2[registry.ProviderSummary, error] {
+	return summaries[registry.ProviderSummary](ctx, c, namespace, "providers/")
+}
+
+// summaries returns the catalogue's entries of a kind: of one namespace, or of all if it is empty.
+func summaries[T any](ctx context.Context, c *Catalog, namespace, kind string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		in := []string{namespace}
+		if namespace == "" {
+			in = nil
+			for item, err := range c.all(ctx, namespaces, "") {
+				if err != nil {
+					yield(none, err)
+					return
+				}
+				in = append(in, item.Sort)
+			}
+		}
+		for _, namespace := range in {
+			for item, err := range c.all(ctx, "catalog/"+namespace, kind) {
+				var summary T
+				if err == nil {
+					err = decode(item, &summary)
+				}
+				if !yield(summary, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// PublishProvider makes one version of a provider visible. Where that version has a record already it changes nothing and
+// returns that one, which the caller compares with its own.
+func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, record registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error) {
+	err = retry(ctx, func() error {
+		created = false
+		stored, err = c.ProviderVersion(ctx, p, record.Version)
+		if !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		stored, created = record, true
+		changes, err := c.providerChanges(ctx, p, record)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changes...)
+	})
+	if err != nil {
+		return registry.ProviderVersion{}, false, fmt.Errorf("publishing provider %s %s: %w", p, record.Version, err)
+	}
+	return stored, created, nil
+}
+
+// providerChanges returns the write that publishes a version: each of its conditions is what was just read.
+func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, record registry.ProviderVersion) ([]Change, error) {
+	version, err := change(Item{Key: versionKey(p.Path(), record.Version)}, record)
+	if err != nil {
+		return nil, err
+	}
+	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
+	if err != nil {
+		return nil, err
+	}
+	var l providers.Listing
+	if listed.Revision > 0 {
+		if l, err = providers.DecodeListing(listed.Data); err != nil {
+			return nil, fmt.Errorf("provider %s: %w", p, err)
+		}
+	}
+	for _, v := range l.Versions {
+		if v.Version == record.Version {
+			return nil, fmt.Errorf("version %s came in between: %w", v.Version, registry.ErrConflict)
+		}
+		if v.Version.Same(record.Version) {
+			return nil, fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, record.Version, v.Version)
+		}
+	}
+	l.Versions = append(l.Versions, providers.Listed(record))
+	slices.SortFunc(l.Versions, func(a, b providers.ListedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	if listed.Data, err = l.Encode(); err != nil {
+		return nil, err
+	}
+
+	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
+	if err != nil {
+		return nil, err
+	}
+	summary := registry.ProviderSummary{Address: p.String()}
+	if entry.Revision > 0 {
+		if err := decode(entry, &summary); err != nil {
+			return nil, err
+		}
+	}
+	versions := make([]registry.Version, len(l.Versions))
+	for i, v := range l.Versions {
+		versions[i] = v.Version
+	}
+	summary.Latest = latest(versions)
+	catalogued, err := change(entry, summary)
+	if err != nil {
+		return nil, err
+	}
+	changes := []Change{version, put(listed), catalogued}
+	return c.withNamespace(ctx, changes, p.Namespace)
+}
+
+// withNamespace adds to a write that a namespace exists, where that is not known yet.
+func (c *Catalog) withNamespace(ctx context.Context, changes []Change, name string) ([]Change, error) {
+	namespace, err := c.getOrNew(ctx, Key{namespaces, name})
+	if err != nil {
+		return nil, err
+	}
+	if namespace.Revision == 0 {
+		namespace.Data = []byte("{}")
+		changes = append(changes, put(namespace))
+	}
+	return changes, nil
+}
+
+// DeprecateProvider records why a version should not be used any more, or none of them if version is nil; an empty
+// message takes that back. Clients print it as a warning.
+func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message string) error {
+	err := retry(ctx, func() error {
+		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
+		if err != nil {
+			return err
+		}
+		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
+		if err != nil {
+			return err
+		}
+		var summary registry.ProviderSummary
+		if err := decode(entry, &summary); err != nil {
+			return err
+		}
+		records, err := c.ProviderVersions(ctx, p)
+		if err != nil {
+			return err
+		}
+		var changes []Change
+		if version == nil {
+			summary.Deprecated = message
+			changed, err := change(entry, summary)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, changed)
+		} else {
+			at := slices.IndexFunc(records, func(r registry.ProviderVersion) bool { return r.Version == *version })
+			if at < 0 {
+				return fmt.Errorf("version %s: %w", version, registry.ErrNotFound)
+			}
+			item, err := c.table.Get(ctx, versionKey(p.Path(), *version))
+			if err != nil {
+				return err
+			}
+			records[at].Deprecated = message
+			changed, err := change(item, records[at])
+			if err != nil {
+				return err
+			}
+			changes = append(changes, changed)
+		}
+		l, err := providers.DecodeListing(listed.Data)
+		if err != nil {
+			return err
+		}
+		l.Warnings = warnings(p, summary, records)
+		if listed.Data, err = l.Encode(); err != nil {
+			return err
+		}
+		return c.table.Write(ctx, append(changes, put(listed))...)
+	})
+	if err != nil {
+		return fmt.Errorf("provider %s: %w", p, err)
+	}
+	return nil
+}
+
+// warnings are what clients print, whichever version they choose.
+func warnings(p registry.Provider, summary registry.ProviderSummary, records []registry.ProviderVersion) []string {
+	var out []string
+	if summary.Deprecated != "" {
+		out = append(out, fmt.Sprintf("Provider %s is deprecated: %s", p, summary.Deprecated))
+	}
+	for _, r := range records {
+		if r.Deprecated != "" {
+			out = append(out, fmt.Sprintf("Provider %s %s is deprecated: %s", p, r.Version, r.Deprecated))
+		}
+	}
+	return out
+}
+
+func keysOf(namespace string) string { return "keys/" + namespace }
+
+// SigningKeys returns the keys of a namespace, in the order of their ids; none is no error.
+func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
+	keys := []registry.SigningKey{}
+	for item, err := range c.all(ctx, keysOf(namespace), "") {
+		if err != nil {
+			return nil, err
+		}
+		var key registry.SigningKey
+		if err := decode(item, &key); err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// AddSigningKey adds a key to a namespace. One that is there already, under its id, is replaced, since its owner may have
+// prolonged it; added says whether there was none.
+func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key registry.SigningKey) (added bool, err error) {
+	err = retry(ctx, func() error {
+		item, err := c.getOrNew(ctx, Key{keysOf(namespace), key.ID})
+		if err != nil {
+			return err
+		}
+		added = item.Revision == 0
+		changed, err := change(item, key)
+		if err != nil {
+			return err
+		}
+		changes, err := c.withNamespace(ctx, []Change{changed}, namespace)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changes...)
+	})
+	return added, err
+}
+
+// RemoveSigningKey removes a key from a namespace.
+func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id string) error {
+	return retry(ctx, func() error {
+		item, err := c.table.Get(ctx, Key{keysOf(namespace), id})
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, Change{Key: item.Key, Revision: item.Revision, Delete: true})
+	})
+}
+
+// Signed returns which versions of a namespace's providers each of its keys has signed, as NAMESPACE/TYPE VERSION by the
+// key's id.
+func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]string, error) {
+	signed := make(map[string][]string)
+	for summary, err := range c.Providers(ctx, namespace) {
+		if err != nil {
+			return nil, err
+		}
+		ns, kind, _ := strings.Cut(summary.Address, "/")
+		records, err := c.ProviderVersions(ctx, registry.Provider{Namespace: ns, Type: kind})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			signed[r.SigningKey] = append(signed[r.SigningKey], fmt.Sprintf("%s %s", summary.Address, r.Version))
+		}
+	}
+	return signed, nil
+}

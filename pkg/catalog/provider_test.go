@@ -1,0 +1,307 @@
+package catalog_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
+
+func providerRecord(t testing.TB, version, key string) registry.ProviderVersion {
+	t.Helper()
+	v, err := registry.ParseTag(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry.ProviderVersion{
+		Version: v, Protocols: []string{"6.0"}, SigningKey: key, Sums: registry.StoredFile{SHA256: version},
+		Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}},
+	}
+}
+
+func publishProvider(t testing.TB, c *catalog.Catalog, p registry.Provider, r registry.ProviderVersion) {
+	t.Helper()
+	if _, created, err := c.PublishProvider(t.Context(), p, r); err != nil || !created {
+		t.Fatalf("PublishProvider(%s %s): %v, %v", p, r.Version, created, err)
+	}
+}
+
+// listedProvider returns a provider's listing as versions and warnings.
+func listedProvider(t testing.TB, c *catalog.Catalog, p registry.Provider) string {
+	t.Helper()
+	data, err := c.ProviderListing(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := providers.DecodeListing(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range l.Versions {
+		got = append(got, v.Version.String())
+	}
+	return strings.Join(append(got, l.Warnings...), "; ")
+}
+
+func TestPublishProvider(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	for _, v := range []string{"1.0.0", "1.10.0", "1.9.0", "2.0.0-rc.1"} {
+		publishProvider(t, c, inventory, providerRecord(t, v, "A"))
+	}
+	if got := listedProvider(t, c, inventory); got != "2.0.0-rc.1; 1.10.0; 1.9.0; 1.0.0" {
+		t.Error(got)
+	}
+	if stored, created, err := c.PublishProvider(t.Context(), inventory, providerRecord(t, "1.9.0", "B")); err != nil || created || stored.SigningKey != "A" {
+		t.Errorf("again: %+v, %v, %v", stored, created, err)
+	}
+	if _, _, err := c.PublishProvider(t.Context(), inventory, providerRecord(t, "1.9.0+build", "A")); !errors.Is(err, registry.ErrExists) {
+		t.Errorf("build metadata: %v", err)
+	}
+	// A module of the same namespace is listed apart.
+	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "x"))
+	var summaries []string
+	for s, err := range c.Providers(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		summaries = append(summaries, s.Address+" "+s.Latest.String())
+	}
+	if fmt.Sprint(summaries) != "[acme/inventory 1.10.0]" {
+		t.Error(summaries)
+	}
+	if _, err := c.ProviderVersions(t.Context(), registry.Provider{Namespace: "acme", Type: "inv"}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a type that is the beginning of another: %v", err)
+	}
+}
+
+// Publishers at once all succeed, and none loses another's version, or a deprecation.
+func TestProviderPublishersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	publishProvider(t, c, inventory, providerRecord(t, "0.1.0", "A"))
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			if _, _, err := c.PublishProvider(t.Context(), inventory, providerRecord(t, fmt.Sprintf("1.%d.0", i), "A")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Go(func() {
+		v := providerRecord(t, "0.1.0", "A").Version
+		if err := c.DeprecateProvider(t.Context(), inventory, &v, "old"); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Wait()
+	if got := listedProvider(t, c, inventory); got != "1.7.0; 1.6.0; 1.5.0; 1.4.0; 1.3.0; 1.2.0; 1.1.0; 1.0.0; 0.1.0; Provider acme/inventory 0.1.0 is deprecated: old" {
+		t.Error(got)
+	}
+}
+
+func TestDeprecateProvider(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	first, second := providerRecord(t, "1.0.0", "A"), providerRecord(t, "1.1.0", "A")
+	if err := c.DeprecateProvider(t.Context(), inventory, nil, "x"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+	publishProvider(t, c, inventory, first)
+	steps := []struct {
+		version *registry.Version
+		message string
+		want    string
+	}{
+		{&first.Version, "one", "1.0.0; Provider acme/inventory 1.0.0 is deprecated: one"},
+		{nil, "all", "1.0.0; Provider acme/inventory is deprecated: all; Provider acme/inventory 1.0.0 is deprecated: one"},
+		{&first.Version, "", "1.0.0; Provider acme/inventory is deprecated: all"},
+		{nil, "", "1.0.0"},
+		{&first.Version, "again", "1.0.0; Provider acme/inventory 1.0.0 is deprecated: again"},
+	}
+	for _, s := range steps {
+		if err := c.DeprecateProvider(t.Context(), inventory, s.version, s.message); err != nil || listedProvider(t, c, inventory) != s.want {
+			t.Errorf("%q: %v, %s", s.message, err, listedProvider(t, c, inventory))
+		}
+	}
+	publishProvider(t, c, inventory, second)
+	if got := listedProvider(t, c, inventory); got != "1.1.0; 1.0.0; Provider acme/inventory 1.0.0 is deprecated: again" {
+		t.Errorf("the next publish: %s", got)
+	}
+	none := providerRecord(t, "9.0.0", "A").Version
+	if err := c.DeprecateProvider(t.Context(), inventory, &none, "x"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestDeprecateModule(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	m := module(t, "acme/vpc/aws")
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		publish(t, c, m, record(t, v, v))
+	}
+	listed := func() string {
+		data, err := c.ModuleListing(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, err := modules.DecodeListing(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(versions)
+	}
+	first, second := record(t, "1.0.0", "").Version, record(t, "1.1.0", "").Version
+	latest, err := c.DeprecateModule(t.Context(), m, &second, "bad", true)
+	if err != nil || latest != first || listed() != "[1.0.0]" {
+		t.Errorf("%v, %v, %s", latest, err, listed())
+	}
+	if _, err := c.DeprecateModule(t.Context(), m, &first, "bad too", true); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
+		t.Errorf("the last one: %v, %s", err, listed())
+	}
+	// Publishing the hidden version again neither replaces it nor lists it.
+	if _, created, err := c.PublishModule(t.Context(), m, record(t, "1.1.0", "1.1.0")); err != nil || created || listed() != "[1.0.0]" {
+		t.Errorf("%v, %v, %s", created, err, listed())
+	}
+	publish(t, c, m, record(t, "1.2.0", "1.2.0"))
+	if listed() != "[1.2.0 1.0.0]" {
+		t.Error(listed())
+	}
+	if latest, err := c.DeprecateModule(t.Context(), m, &second, "", false); err != nil || latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
+		t.Errorf("%v, %v, %s", latest, err, listed())
+	}
+	if stored, err := c.ModuleVersion(t.Context(), m, second); err != nil || stored.Hidden || stored.Deprecated != "" || stored.ContentSHA256 != "1.1.0" {
+		t.Errorf("%+v, %v", stored, err)
+	}
+}
+
+func TestSigningKeys(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	ctx := t.Context()
+	for _, id := range []string{"BB", "AA"} {
+		if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, Owner: "first"}); err != nil || !added {
+			t.Errorf("%v, %v", added, err)
+		}
+	}
+	if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "AA", Owner: "prolonged"}); err != nil || added {
+		t.Errorf("%v, %v", added, err)
+	}
+	keys, err := c.SigningKeys(ctx, "acme")
+	if err != nil || len(keys) != 2 || keys[0].Owner != "prolonged" || keys[1].ID != "BB" {
+		t.Errorf("%+v, %v", keys, err)
+	}
+	if keys, err := c.SigningKeys(ctx, "acm"); err != nil || len(keys) != 0 {
+		t.Errorf("another namespace: %+v, %v", keys, err)
+	}
+	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "AA"))
+	publishProvider(t, c, inventory, providerRecord(t, "1.1.0", "BB"))
+	if signed, err := c.Signed(ctx, "acme"); err != nil || fmt.Sprint(signed) != "map[AA:[acme/inventory 1.0.0] BB:[acme/inventory 1.1.0]]" {
+		t.Errorf("%v, %v", signed, err)
+	}
+	if err := c.RemoveSigningKey(ctx, "acme", "AA"); err != nil {
+		t.Error(err)
+	}
+	if err := c.RemoveSigningKey(ctx, "acme", "AA"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	ctx := t.Context()
+	now := time.Now().UTC().Truncate(time.Second)
+	for i, name := range []string{"ci", "ada", "ada", "id-of-ci"} {
+		r := registry.Token{ID: fmt.Sprintf("id-%d", i), Name: name, Scopes: []string{"read:**"}, CreatedAt: now.Add(time.Duration(i) * time.Second)}
+		if name == "id-of-ci" {
+			r.Name = "id-0" // called as another's id
+		}
+		if err := c.AddToken(ctx, fmt.Sprint("digest-", i), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.AddToken(ctx, "digest-0", registry.Token{}); !errors.Is(err, registry.ErrConflict) {
+		t.Errorf("a digest twice: %v", err)
+	}
+	if err := c.AddToken(ctx, "expired", registry.Token{Name: "expired", ExpiresAt: now.Add(-time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Token(ctx, "expired"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("expired: %v", err)
+	}
+	if found, err := c.Token(ctx, "digest-0"); err != nil || found.Name != "ci" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	names := func() string {
+		all, err := c.Tokens(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, one := range all {
+			names = append(names, one.Name)
+		}
+		return fmt.Sprint(names)
+	}
+	if names() != "[ci ada ada id-0]" {
+		t.Error(names())
+	}
+	if _, err := c.RevokeToken(ctx, "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "id-1, id-2") {
+		t.Errorf("two of a name: %v", err)
+	}
+	for _, which := range []string{"id-0", "id-1", "ada"} {
+		if _, err := c.RevokeToken(ctx, which); err != nil {
+			t.Errorf("%s: %v", which, err)
+		}
+	}
+	if names() != "[id-0]" {
+		t.Error(names())
+	}
+	if _, err := c.RevokeToken(ctx, "nobody"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// Whichever call of the table fails, a provider's version is there whole or not at all, and so is a deprecation.
+func TestProviderFailsAtEachCall(t *testing.T) {
+	t.Parallel()
+	for call := int64(1); ; call++ {
+		table := open(t)
+		good := catalog.New(table)
+		publishProvider(t, good, inventory, providerRecord(t, "1.0.0", "A"))
+		v := providerRecord(t, "1.0.0", "A").Version
+		faulty := catalog.New(&tabletest.Faulty{Table: table, FailAt: call})
+		_, _, err1 := faulty.PublishProvider(t.Context(), inventory, providerRecord(t, "1.1.0", "A"))
+		err2 := faulty.DeprecateProvider(t.Context(), inventory, &v, "old")
+		if err1 == nil && err2 == nil {
+			if call < 8 {
+				t.Errorf("%d calls", call-1)
+			}
+			break
+		}
+		versions, err := good.ProviderVersions(t.Context(), inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Version.String() == "1.1.0" })
+		warned := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Deprecated != "" })
+		got := listedProvider(t, good, inventory)
+		if strings.Contains(got, "1.1.0") != whole || strings.Contains(got, "deprecated") != warned || whole != (err1 == nil) || warned != (err2 == nil) {
+			t.Errorf("call %d: %v, %v: %s", call, err1, err2, got)
+		}
+	}
+}

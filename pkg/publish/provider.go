@@ -1,0 +1,510 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// Provider is a release of a provider to publish, as goreleaser leaves it in a folder: zips, SHA256SUMS, its signature and
+// a manifest.
+type Provider struct {
+	Dir     string
+	Address registry.Provider
+	// SignKey is a private key with which SHA256SUMS, made of the zips that are there, is signed here; nil takes both from
+	// the folder.
+	SignKey []byte
+	// Passphrase opens it.
+	Passphrase []byte
+	// Protocols are those that the provider speaks, where there is no manifest to say it.
+	Protocols []string
+	// DryRun ends after inspection.
+	DryRun bool
+}
+
+// ProviderResult says what became of a publish.
+type ProviderResult struct {
+	// Record is the stored one, or, of a dry run, the one that would be.
+	Record registry.ProviderVersion
+	// Unchanged says that the same content had been published before.
+	Unchanged bool
+	// Shared are platforms whose packages are the same as another's, so that OpenTofu gets no hashes of the others.
+	Shared []registry.Platform
+}
+
+// The bounds of what is read whole, in bytes.
+const (
+	maxSums      = 1 << 20
+	maxSignature = 16 << 10
+	maxManifest  = 64 << 10
+)
+
+// parallel is how many files are read or sent at once.
+const parallel = 4
+
+// release is what inspection found out about a folder.
+type release struct {
+	record registry.ProviderVersion
+	files  []file
+}
+
+// file is one to be stored.
+type file struct {
+	name   string
+	stored registry.StoredFile
+	path   string // where it lies
+	data   []byte // what is in it, if it lies nowhere
+}
+
+// Provider publishes a provider. Publishing the same SHA256SUMS again changes nothing and succeeds; another one under the
+// same version is registry.ErrExists. What is wrong with the release is registry.ErrInvalid.
+func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, error) {
+	p.step("reading " + filepath.Clean(m.Dir))
+	r, err := p.inspectProvider(ctx, m)
+	if err != nil {
+		return ProviderResult{}, err
+	}
+	result := ProviderResult{Record: r.record, Shared: providers.SharedHashes(r.record.Packages)}
+	stored, err := p.Catalog.ProviderVersion(ctx, m.Address, r.record.Version)
+	if err == nil {
+		if result, err = result.settle(m.Address, stored, true); err != nil || m.DryRun {
+			return result, err
+		}
+		// What is missing from the store is put back.
+		return result, p.uploadFiles(ctx, r.of(stored))
+	}
+	if !errors.Is(err, registry.ErrNotFound) || m.DryRun {
+		if errors.Is(err, registry.ErrNotFound) {
+			err = nil
+		}
+		return result, err
+	}
+	if err := p.uploadFiles(ctx, r.files); err != nil {
+		return ProviderResult{}, err
+	}
+	p.step(fmt.Sprintf("publishing %s %s", m.Address, r.record.Version))
+	stored, created, err := p.Catalog.PublishProvider(ctx, m.Address, r.record)
+	if err != nil {
+		return ProviderResult{}, err
+	}
+	return result.settle(m.Address, stored, !created)
+}
+
+// settle compares what is stored with what was to be. A signature is made anew each time, and is no other content.
+func (r ProviderResult) settle(p registry.Provider, stored registry.ProviderVersion, before bool) (ProviderResult, error) {
+	if stored.Sums.SHA256 != r.Record.Sums.SHA256 {
+		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with another SHA256SUMS, and versions do not change: publish yours under a new version (stored sha256:%s, yours sha256:%s)",
+			registry.ErrExists, p, stored.Version, stored.Sums.SHA256, r.Record.Sums.SHA256)
+	}
+	r.Record, r.Unchanged = stored, before
+	return r, nil
+}
+
+// of returns the files that a record names.
+func (r release) of(record registry.ProviderVersion) []file {
+	return slices.DeleteFunc(slices.Clone(r.files), func(f file) bool {
+		return f.stored != record.Sums && f.stored != record.Signature &&
+			!slices.ContainsFunc(record.Packages, func(p registry.ProviderPackage) bool { return p.StoredFile == f.stored })
+	})
+}
+
+// inspectProvider finds out all about a release, and fails where a client would, or might, before anything is sent.
+func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, error) {
+	names, version, err := findRelease(m.Dir, m.Address.Type)
+	if err != nil {
+		return release{}, err
+	}
+	now := time.Now
+	if p.Now != nil {
+		now = p.Now
+	}
+	r := release{record: registry.ProviderVersion{Version: version, PublishedAt: now().UTC().Truncate(time.Second), PublishedBy: p.By}}
+	if r.record.Protocols, err = protocols(m, names); err != nil {
+		return release{}, err
+	}
+	if err := p.readZips(ctx, m, names, &r); err != nil {
+		return release{}, err
+	}
+	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
+	if err != nil {
+		return release{}, err
+	}
+	var sums, signature []byte
+	if m.SignKey != nil {
+		sums, signature, err = r.sign(m, names, keys, now())
+	} else {
+		sums, signature, err = r.verify(m, names, keys, now())
+	}
+	if err != nil {
+		return release{}, err
+	}
+	r.record.Sums = r.add(m, names.sums, sums)
+	r.record.Signature = r.add(m, names.sums+".sig", signature)
+	return r, nil
+}
+
+// add takes a file of which the content is known.
+func (r *release) add(m Provider, name string, data []byte) registry.StoredFile {
+	sum := sha256Of(data)
+	stored := registry.StoredFile{Object: m.Address.FileKey(r.record.Version, sum, name), SHA256: sum, Size: int64(len(data))}
+	r.files = append(r.files, file{name: name, stored: stored, data: data})
+	return stored
+}
+
+// releaseFiles are the names of a release's files.
+type releaseFiles struct {
+	sums, signature, manifest string // empty where there is none
+	zips                      map[string]registry.Platform
+}
+
+// findRelease finds the files of a release by their names, which must all be of one version.
+func findRelease(dir, providerType string) (releaseFiles, registry.Version, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return releaseFiles{}, registry.Version{}, fmt.Errorf("%w folder: %w", registry.ErrInvalid, err)
+	}
+	prefix := "terraform-provider-" + providerType + "_"
+	found := releaseFiles{zips: make(map[string]registry.Platform)}
+	var versions []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if entry.IsDir() || !strings.HasPrefix(name, "terraform-provider-") {
+			continue // goreleaser leaves more than a release
+		}
+		rest, ours := strings.CutPrefix(name, prefix)
+		version, what, _ := strings.Cut(rest, "_")
+		if !ours {
+			if strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, "_SHA256SUMS") {
+				return found, registry.Version{}, fmt.Errorf("%w release: %s is of another provider than %s: name the type as its files do", registry.ErrInvalid, name, providerType)
+			}
+			continue
+		}
+		switch {
+		case what == "SHA256SUMS":
+			found.sums = name
+		case what == "SHA256SUMS.sig":
+			found.signature = name
+		case what == "manifest.json":
+			found.manifest = name
+		case strings.HasSuffix(what, ".zip"):
+			if found.zips[name], err = registry.ParsePlatform(strings.TrimSuffix(what, ".zip")); err != nil {
+				return found, registry.Version{}, fmt.Errorf("%s: %w", name, err)
+			}
+		default:
+			continue
+		}
+		if !slices.Contains(versions, version) {
+			versions = append(versions, version)
+		}
+	}
+	switch {
+	case len(found.zips) == 0:
+		return found, registry.Version{}, fmt.Errorf("%w release: there is no %sVERSION_OS_ARCH.zip in %s", registry.ErrInvalid, prefix, dir)
+	case len(versions) > 1:
+		return found, registry.Version{}, fmt.Errorf("%w release: %s has files of several versions, %s: publish from a folder that has one", registry.ErrInvalid, dir, strings.Join(versions, ", "))
+	case strings.HasPrefix(versions[0], "v"):
+		return found, registry.Version{}, fmt.Errorf("%w release: file names have the version without a v, and these have %s", registry.ErrInvalid, versions[0])
+	}
+	version, err := registry.ParseTag(versions[0])
+	if err != nil {
+		return found, registry.Version{}, err
+	}
+	found.sums = prefix + versions[0] + "_SHA256SUMS"
+	if len(found.zips) > maxPlatforms {
+		return found, registry.Version{}, fmt.Errorf("%w release: it has %d platforms, more than %d", registry.ErrInvalid, len(found.zips), maxPlatforms)
+	}
+	return found, version, nil
+}
+
+// maxPlatforms keeps a version's record well within an item of the table.
+const maxPlatforms = 200
+
+var protocol = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
+
+// protocols returns those that a manifest names.
+//
+// Source: https://developer.hashicorp.com/terraform/registry/providers/publishing, "Terraform Registry Manifest File".
+func protocols(m Provider, names releaseFiles) ([]string, error) {
+	found := m.Protocols
+	if names.manifest != "" {
+		text, err := readBounded(filepath.Join(m.Dir, names.manifest), maxManifest)
+		if err != nil {
+			return nil, err
+		}
+		var manifest struct {
+			Version  int
+			Metadata struct {
+				ProtocolVersions []string `json:"protocol_versions"`
+			}
+		}
+		if err := json.Unmarshal(text, &manifest); err != nil || manifest.Version != 1 {
+			return nil, fmt.Errorf(`%w manifest %s: it is {"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, registry.ErrInvalid, names.manifest)
+		}
+		if len(m.Protocols) > 0 && !slices.Equal(m.Protocols, manifest.Metadata.ProtocolVersions) {
+			return nil, fmt.Errorf("%w protocols: the manifest says %s", registry.ErrInvalid, strings.Join(manifest.Metadata.ProtocolVersions, ", "))
+		}
+		found = manifest.Metadata.ProtocolVersions
+	} else if len(found) == 0 {
+		return nil, fmt.Errorf("%w release: there is no manifest that says which protocol of plugins the provider speaks: add %s, or say it, such as --protocol 6.0",
+			registry.ErrInvalid, strings.TrimSuffix(names.sums, "SHA256SUMS")+"manifest.json")
+	}
+	usable := false
+	for _, v := range found {
+		if !protocol.MatchString(v) {
+			return nil, fmt.Errorf("%w protocol %q: it is MAJOR.MINOR, such as 6.0", registry.ErrInvalid, v)
+		}
+		usable = usable || strings.HasPrefix(v, "5.") || strings.HasPrefix(v, "6.")
+	}
+	if !usable {
+		return nil, fmt.Errorf("%w protocols %q: clients speak 5 and 6", registry.ErrInvalid, found)
+	}
+	return found, nil
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w release: %w", registry.ErrInvalid, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%w release: %s has more than %d bytes", registry.ErrInvalid, filepath.Base(path), limit)
+	}
+	return data, err
+}
+
+// readZips reads the zips, several at once.
+func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles, r *release) error {
+	found := make([]registry.ProviderPackage, 0, len(names.zips))
+	for name, platform := range names.zips {
+		found = append(found, registry.ProviderPackage{Platform: platform, Filename: name})
+	}
+	slices.SortFunc(found, func(a, b registry.ProviderPackage) int {
+		return strings.Compare(a.Platform.String(), b.Platform.String())
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i := range found {
+		group.Go(func() error {
+			pkg := &found[i]
+			p.step("checking " + pkg.Filename)
+			read, err := readZip(ctx, filepath.Join(m.Dir, pkg.Filename), m.Address.Type)
+			if err != nil {
+				return fmt.Errorf("%s: %w", pkg.Filename, err)
+			}
+			pkg.StoredFile = registry.StoredFile{Object: m.Address.FileKey(r.record.Version, read.SHA256, pkg.Filename), SHA256: read.SHA256, Size: read.Size}
+			pkg.H1 = read.H1
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.record.Packages = found
+	for _, pkg := range found {
+		r.files = append(r.files, file{name: pkg.Filename, stored: pkg.StoredFile, path: filepath.Join(m.Dir, pkg.Filename)})
+	}
+	return nil
+}
+
+func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return archive.Provider{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return archive.Provider{}, err
+	}
+	return archive.ReadProvider(ctx, f, info.Size(), providerType)
+}
+
+// verify checks the folder's SHA256SUMS and its signature: that they are what clients accept, and speak of these zips.
+func (r *release) verify(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
+	if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err != nil {
+		return nil, nil, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
+	}
+	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), maxSignature); err != nil {
+		return nil, nil, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
+	}
+	sums, err := signing.ParseSums(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", names.sums, err)
+	}
+	listed := make(map[string]string, len(sums))
+	for _, s := range sums {
+		listed[s.Filename] = s.SHA256
+	}
+	for _, pkg := range r.record.Packages {
+		switch want, there := listed[pkg.Filename]; {
+		case !there:
+			return nil, nil, fmt.Errorf("%w release: %s is not in %s", registry.ErrInvalid, pkg.Filename, names.sums)
+		case want != pkg.SHA256:
+			return nil, nil, fmt.Errorf("%w release: %s is not the file that %s speaks of: it has sha256:%s, and %s is listed", registry.ErrInvalid, pkg.Filename, names.sums, pkg.SHA256, want)
+		}
+	}
+	for _, s := range sums {
+		if err := r.accounts(m, names, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil, fmt.Errorf("%w release: namespace %s has no key yet: add the public key that signs its providers by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, m.Address.Namespace)
+	}
+	signer, err := signing.Verify(publicKeys(keys), text, signature, now)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s.sig: %w", names.sums, err)
+	}
+	r.record.SigningKey = signer.ID
+	return text, signature, nil
+}
+
+// accounts checks a line of SHA256SUMS that is of no zip: a zip that is missing, or another file, whose sum must hold
+// where it is there.
+func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error {
+	if _, there := names.zips[s.Filename]; there {
+		return nil
+	}
+	if strings.HasSuffix(s.Filename, ".zip") {
+		return fmt.Errorf("%w release: %s is listed in %s, and is not there", registry.ErrInvalid, s.Filename, names.sums)
+	}
+	f, err := os.Open(filepath.Join(m.Dir, s.Filename))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a manifest may lie under another name, and no client reads it
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got, err := sha256From(f)
+	if err == nil && got != s.SHA256 {
+		err = fmt.Errorf("%w release: %s is not the file that %s speaks of", registry.ErrInvalid, s.Filename, names.sums)
+	}
+	return err
+}
+
+// sign makes SHA256SUMS of the zips, and of the manifest, and signs it.
+func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
+	if names.signature != "" {
+		return nil, nil, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
+	}
+	var sums []signing.Sum
+	for _, pkg := range r.record.Packages {
+		sums = append(sums, signing.Sum{SHA256: pkg.SHA256, Filename: pkg.Filename})
+	}
+	if names.manifest != "" {
+		manifest, err := readBounded(filepath.Join(m.Dir, names.manifest), maxManifest)
+		if err != nil {
+			return nil, nil, err
+		}
+		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: names.manifest})
+	}
+	text = signing.RenderSums(sums)
+	signature, key, err := signing.Sign(m.SignKey, m.Passphrase, text, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == key.ID }) {
+		return nil, nil, fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it: add its public half by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, key.ID, m.Address.Namespace)
+	}
+	// As clients will.
+	signer, err := signing.Verify(publicKeys(keys), text, signature, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.record.SigningKey = signer.ID
+	return text, signature, nil
+}
+
+func publicKeys(keys []registry.SigningKey) []signing.Key {
+	out := make([]signing.Key, len(keys))
+	for i, k := range keys {
+		out[i] = signing.Key{ID: k.ID, Owner: k.Owner, Algorithm: k.Algorithm, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, ASCIIArmor: k.ASCIIArmor}
+	}
+	return out
+}
+
+// uploadFiles puts files where their records say, several at once. Keys name their content, so one that is there is the
+// right one, and is not sent again.
+func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
+	var missing []file
+	var size int64
+	for _, f := range files {
+		info, err := p.Objects.Stat(ctx, f.stored.Object)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		if err == nil && info.Size == f.stored.Size {
+			continue
+		}
+		missing = append(missing, f)
+		size += f.stored.Size
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if stored := len(files) - len(missing); stored > 0 {
+		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(files)))
+	}
+	total := func(int) {}
+	if p.Progress != nil && len(missing) > 1 {
+		total = p.Progress.Upload(fmt.Sprintf("%d files", len(missing)), size)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, f := range missing {
+		group.Go(func() error {
+			if err := p.uploadFile(ctx, f, total); err != nil {
+				return fmt.Errorf("uploading %s: %w", f.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) error {
+	body, closeBody, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer closeBody()
+	if p.Progress != nil {
+		sent := p.Progress.Upload(f.name, f.stored.Size)
+		body = &counted{body, func(n int) { sent(n); total(n) }}
+	}
+	err = p.Objects.PutOnce(ctx, f.stored.Object, body, objects.Digest{SHA256: f.stored.SHA256, Size: f.stored.Size})
+	if errors.Is(err, registry.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func (f file) open() (io.ReadSeeker, func() error, error) {
+	if f.path == "" {
+		return strings.NewReader(string(f.data)), func() error { return nil }, nil
+	}
+	opened, err := os.Open(f.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return opened, opened.Close, nil
+}

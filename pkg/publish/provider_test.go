@@ -1,0 +1,478 @@
+package publish_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
+
+// signer is a key that all tests sign with, since making one takes a while.
+var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+
+// addKey adds a public key to the namespace.
+func (b backend) addKey(t *testing.T, k rehearsal.SigningKey) string {
+	t.Helper()
+	key, err := signing.ParseKey(k.Public, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catalog.New(b.table).AddSigningKey(t.Context(), inventory.Namespace, registry.SigningKey{ID: key.ID, ASCIIArmor: key.ASCIIArmor}); err != nil {
+		t.Fatal(err)
+	}
+	return key.ID
+}
+
+// release is a folder with the release of a provider that no client could run.
+type release struct {
+	dir  string
+	name string // what its files' names begin with
+}
+
+func newRelease(t *testing.T, version string, platforms ...string) release {
+	t.Helper()
+	r := release{t.TempDir(), "terraform-provider-inventory_" + version}
+	for _, p := range platforms {
+		r.zip(t, r.name+"_"+p+".zip", map[string]string{"terraform-provider-inventory_v" + version: "program for " + p, "LICENSE": "of " + p})
+	}
+	r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["5.0", "6.0"]}}`)
+	r.sign(t)
+	return r
+}
+
+func (r release) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r release) zip(t *testing.T, name string, files map[string]string) {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for path, content := range files {
+		header := &zip.FileHeader{Name: path, Method: zip.Deflate}
+		header.SetMode(0o755)
+		if strings.HasSuffix(path, "/") {
+			header.SetMode(0o755 | os.ModeDir)
+		}
+		w, err := z.CreateHeader(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, name, out.String())
+}
+
+// sign writes SHA256SUMS and its signature for what is there.
+func (r release) sign(t *testing.T) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(r.dir, "terraform-provider-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	var sums strings.Builder
+	for _, name := range names {
+		if strings.Contains(name, "SHA256SUMS") {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(data)
+		fmt.Fprintf(&sums, "%s  %s\n", hex.EncodeToString(sum[:]), filepath.Base(name))
+	}
+	r.write(t, r.name+"_SHA256SUMS", sums.String())
+	r.resign(t)
+}
+
+// resign signs SHA256SUMS as it is.
+func (r release) resign(t *testing.T) {
+	t.Helper()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := key.SignRelease(r.dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r release) provider() publish.Provider {
+	return publish.Provider{Dir: r.dir, Address: inventory}
+}
+
+func (b backend) providerVersions(t *testing.T) string {
+	t.Helper()
+	versions, err := catalog.New(b.table).ProviderVersions(t.Context(), inventory)
+	if errors.Is(err, registry.ErrNotFound) {
+		return "[]"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range versions {
+		for _, f := range append([]registry.StoredFile{v.Sums, v.Signature}, v.Packages[0].StoredFile) {
+			if _, err := b.store.Stat(t.Context(), f.Object); err != nil {
+				t.Errorf("version %s is visible without %s: %v", v.Version, f.Object, err)
+			}
+		}
+		got = append(got, v.Version.String())
+	}
+	return fmt.Sprint(got)
+}
+
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
+		b := empty(t)
+		key, err := signer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := b.addKey(t, key)
+		r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64", "windows_amd64")
+		p := b.publisher()
+		progress := &progress{}
+		p.Progress = progress
+		result, err := p.Provider(t.Context(), r.provider())
+		if err != nil || result.Unchanged || len(result.Shared) != 0 {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		record := result.Record
+		if record.SigningKey != id || fmt.Sprint(record.Protocols) != "[5.0 6.0]" || len(record.Packages) != 3 || record.Packages[0].Platform.String() != "darwin_arm64" || record.PublishedBy != "somebody" {
+			t.Errorf("%+v", record)
+		}
+		for _, pkg := range record.Packages {
+			data, err := os.ReadFile(filepath.Join(r.dir, pkg.Filename))
+			sum := sha256.Sum256(data)
+			if err != nil || pkg.SHA256 != hex.EncodeToString(sum[:]) || pkg.Size != int64(len(data)) || !strings.HasPrefix(pkg.H1, "h1:") || pkg.Object != "providers/acme/inventory/1.0.0/"+pkg.SHA256+"/"+pkg.Filename {
+				t.Errorf("%+v, %v", pkg, err)
+			}
+		}
+		if len(progress.uploads) != 6 || progress.uploads[0] != "5 files" { // a total, and each
+			t.Errorf("uploads: %q", progress.uploads)
+		}
+		if b.objects(t) != 5 || b.providerVersions(t) != "[1.0.0]" {
+			t.Errorf("%d objects, %s", b.objects(t), b.providerVersions(t))
+		}
+
+		// The same again, signed anew as a build does, changes nothing.
+		r.resign(t)
+		again, err := b.publisher().Provider(t.Context(), r.provider())
+		if err != nil || !again.Unchanged || again.Record.Signature != record.Signature || b.objects(t) != 5 {
+			t.Errorf("%+v, %v, %d objects", again, err, b.objects(t))
+		}
+		// Another content under the same version is refused.
+		other := newRelease(t, "1.0.0", "linux_amd64")
+		if _, err := b.publisher().Provider(t.Context(), other.provider()); !errors.Is(err, registry.ErrExists) || b.objects(t) != 5 {
+			t.Errorf("%v, %d objects", err, b.objects(t))
+		}
+		// Another version joins the listing.
+		if _, err := b.publisher().Provider(t.Context(), newRelease(t, "1.1.0-rc.1", "linux_amd64").provider()); err != nil || b.providerVersions(t) != "[1.1.0-rc.1 1.0.0]" {
+			t.Errorf("%v, %s", err, b.providerVersions(t))
+		}
+		// A dry run stores nothing.
+		dry := newRelease(t, "2.0.0", "linux_amd64").provider()
+		dry.DryRun = true
+		if _, err := b.publisher().Provider(t.Context(), dry); err != nil || b.providerVersions(t) != "[1.1.0-rc.1 1.0.0]" {
+			t.Errorf("%v, %s", err, b.providerVersions(t))
+		}
+	})
+}
+
+// Who has only zips has them signed here.
+func TestSignHere(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := release{t.TempDir(), "terraform-provider-inventory_1.0.0"}
+	r.zip(t, r.name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
+	m := r.provider()
+	m.SignKey = key.Private
+	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "--protocol 6.0") {
+		t.Error(err)
+	}
+	m.Protocols = []string{"6.0"}
+	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "larder key add acme") {
+		t.Error(err)
+	}
+	id := b.addKey(t, key)
+	result, err := b.publisher().Provider(t.Context(), m)
+	if err != nil || result.Record.SigningKey != id || fmt.Sprint(result.Record.Protocols) != "[6.0]" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if entries, err := os.ReadDir(r.dir); err != nil || len(entries) != 1 {
+		t.Errorf("the folder was changed: %v, %v", entries, err)
+	}
+}
+
+// What a client would refuse, or crash on, is refused before anything is stored, with a line that names it.
+func TestReleaseRefused(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addKey(t, key)
+	stranger, err := rehearsal.NewSigningKey("Ed25519", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
+	edit := func(t *testing.T, r release, change func(sums string) string) {
+		t.Helper()
+		sums, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.write(t, r.name+"_SHA256SUMS", change(string(sums)))
+		r.resign(t)
+	}
+	remove := func(t *testing.T, r release, name string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rezip := func(t *testing.T, r release, files map[string]string) {
+		t.Helper()
+		r.zip(t, linux, files)
+		r.sign(t)
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, release)
+		want   string
+	}{
+		"a zip that does not match its sum": {func(t *testing.T, r release) {
+			r.zip(t, linux, map[string]string{"terraform-provider-inventory": "another program"})
+		}, linux + " is not the file that"},
+		"a zip missing": {func(t *testing.T, r release) { remove(t, r, linux) }, linux + " is listed in"},
+		"no zip":        {func(t *testing.T, r release) { remove(t, r, linux); remove(t, r, r.name+"_darwin_arm64.zip") }, "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip"},
+		"a zip that is not listed": {func(t *testing.T, r release) {
+			edit(t, r, func(s string) string { return s[strings.Index(s, "\n")+1:] })
+		}, "is not in"},
+		"a manifest that is another": {func(t *testing.T, r release) {
+			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`)
+		}, "_manifest.json is not the file"},
+		"a blank line": {func(t *testing.T, r release) { edit(t, r, func(s string) string { return s + "\n" }) }, "SHA256SUMS: "},
+		"names as of sha256sum -b": {func(t *testing.T, r release) {
+			edit(t, r, func(s string) string { return strings.ReplaceAll(s, "  ", " *") })
+		}, "line 1"},
+		"a comment":       {func(t *testing.T, r release) { edit(t, r, func(s string) string { return "# sums\n" + s }) }, "line 1"},
+		"upper-case sums": {func(t *testing.T, r release) { edit(t, r, strings.ToUpper) }, "line 1"},
+		"no sums":         {func(t *testing.T, r release) { remove(t, r, r.name+"_SHA256SUMS") }, "--sign-key"},
+		"no signature":    {func(t *testing.T, r release) { remove(t, r, r.name+"_SHA256SUMS.sig") }, "gpg --detach-sign"},
+		"an armored signature": {func(t *testing.T, r release) {
+			r.write(t, r.name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n\nwsBz\n-----END PGP SIGNATURE-----\n")
+		}, "--armor"},
+		"a signature of something else": {func(t *testing.T, r release) {
+			signature, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			edit(t, r, func(s string) string { return s + strings.Repeat("0", 64) + "  extra.txt\n" })
+			r.write(t, r.name+"_SHA256SUMS.sig", string(signature))
+		}, "_SHA256SUMS.sig: "},
+		"a foreign key": {func(t *testing.T, r release) {
+			if err := stranger.SignRelease(r.dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "_SHA256SUMS.sig: "},
+		"two versions": {func(t *testing.T, r release) {
+			r.zip(t, "terraform-provider-inventory_1.1.0_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
+		}, "several versions, 1.0.0, 1.1.0"},
+		"another type too":        {func(t *testing.T, r release) { r.zip(t, "terraform-provider-other_1.0.0_linux_amd64.zip", nil) }, "is of another provider than inventory"},
+		"a platform that is none": {func(t *testing.T, r release) { r.zip(t, r.name+"_linux.zip", nil) }, "it is OS_ARCH"},
+		"directory entries": {func(t *testing.T, r release) {
+			rezip(t, r, map[string]string{"terraform-provider-inventory": "p", "docs/": ""})
+		}, "docs/"},
+		"a path that leads out": {func(t *testing.T, r release) {
+			rezip(t, r, map[string]string{"terraform-provider-inventory": "p", "../x": "y"})
+		}, "../x"},
+		"a bomb": {func(t *testing.T, r release) {
+			rezip(t, r, map[string]string{"terraform-provider-inventory": strings.Repeat("0", 80<<20)})
+		}, linux + ": "},
+		"another provider inside": {func(t *testing.T, r release) { rezip(t, r, map[string]string{"terraform-provider-other": "p"}) }, "terraform-provider-inventory"},
+		"no zip at all":           {func(t *testing.T, r release) { r.write(t, linux, "not a zip"); r.sign(t) }, linux + ": "},
+		"a manifest of nonsense":  {func(t *testing.T, r release) { r.write(t, r.name+"_manifest.json", "{"); r.sign(t) }, "protocol_versions"},
+		"a manifest of old plugins": {func(t *testing.T, r release) {
+			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["4.0"]}}`)
+			r.sign(t)
+		}, "clients speak 5 and 6"},
+		"a manifest with v": {func(t *testing.T, r release) {
+			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["v6"]}}`)
+			r.sign(t)
+		}, "MAJOR.MINOR"},
+		"no manifest": {func(t *testing.T, r release) { remove(t, r, r.name+"_manifest.json") }, "there is no manifest"},
+	} {
+		r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
+		test.change(t, r)
+		if _, err := b.publisher().Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, change := range map[string]func(*publish.Provider){
+		"v in file names": func(m *publish.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").dir },
+		"a short version": func(m *publish.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").dir },
+		"another type":    func(m *publish.Provider) { m.Address.Type = "other" },
+		"no folder":       func(m *publish.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
+		"signed already":  func(m *publish.Provider) { m.SignKey = key.Private },
+		"other protocols": func(m *publish.Provider) { m.Protocols = []string{"6.0"} },
+		"a namespace without keys": func(m *publish.Provider) {
+			m.Address.Namespace = "other"
+		},
+	} {
+		m := newRelease(t, "1.0.0", "linux_amd64").provider()
+		change(&m)
+		if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if b.objects(t) != 0 || b.providerVersions(t) != "[]" {
+		t.Errorf("%d objects are stored, %s is visible", b.objects(t), b.providerVersions(t))
+	}
+}
+
+// An expired key signs nothing new.
+func TestExpiredKey(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	old, err := rehearsal.NewSigningKey("Ed25519", -time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := signing.ParseKey(old.Public, time.Now().Add(-90*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catalog.New(b.table).AddSigningKey(t.Context(), inventory.Namespace, registry.SigningKey{ID: key.ID, ASCIIArmor: key.ASCIIArmor, ExpiresAt: key.ExpiresAt}); err != nil {
+		t.Fatal(err)
+	}
+	r := newRelease(t, "1.0.0", "linux_amd64")
+	if err := old.SignRelease(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.publisher().Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "expired") {
+		t.Error(err)
+	}
+}
+
+// countingStore counts what is sent, and ends after some.
+type countingStore struct {
+	objects.Store
+	mu   sync.Mutex
+	left int // how many may be stored before all fails
+	sent []string
+}
+
+func (s *countingStore) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left == 0 {
+		return tabletest.ErrFault
+	}
+	s.left--
+	s.sent = append(s.sent, key)
+	return s.Store.PutOnce(ctx, key, body, digest)
+}
+
+// Interrupted anywhere, a publish has left nothing visible; again, it sends only what is missing.
+func TestProviderInterrupted(t *testing.T) {
+	t.Parallel()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRelease(t, "1.0.0", "linux_amd64", "linux_arm64", "darwin_arm64")
+	for stored := range 5 {
+		b := embedded(t)
+		b.addKey(t, key)
+		p := b.publisher()
+		p.Objects = &countingStore{Store: b.store, left: stored}
+		if _, err := p.Provider(t.Context(), r.provider()); !errors.Is(err, tabletest.ErrFault) {
+			t.Errorf("%d stored: %v", stored, err)
+		}
+		if b.providerVersions(t) != "[]" || b.objects(t) != stored {
+			t.Errorf("%d stored: %s is visible, %d objects", stored, b.providerVersions(t), b.objects(t))
+		}
+		again := &countingStore{Store: b.store, left: -1}
+		p.Objects = again
+		if _, err := p.Provider(t.Context(), r.provider()); err != nil || b.providerVersions(t) != "[1.0.0]" || len(again.sent) != 5-stored {
+			t.Errorf("%d stored, then again: %v, %s, %d sent", stored, err, b.providerVersions(t), len(again.sent))
+		}
+	}
+	for call := int64(1); ; call++ {
+		b := embedded(t)
+		b.addKey(t, key)
+		p := b.publisher()
+		p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: call})
+		if _, err := p.Provider(t.Context(), r.provider()); err == nil {
+			if call < 5 {
+				t.Errorf("a publish makes %d calls of the table", call-1)
+			}
+			break
+		}
+		if b.providerVersions(t) != "[]" {
+			t.Errorf("call %d fails, and %s is visible", call, b.providerVersions(t))
+		}
+		if _, err := b.publisher().Provider(t.Context(), r.provider()); err != nil {
+			t.Errorf("after call %d failed: %v", call, err)
+		}
+	}
+}
+
+// Platforms whose packages are the same are told, since OpenTofu must not be told of their hashes.
+func TestSharedHashes(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addKey(t, key)
+	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
+	for _, p := range []string{"darwin_amd64", "windows_amd64"} {
+		r.zip(t, r.name+"_"+p+".zip", map[string]string{"terraform-provider-inventory": "the same"})
+	}
+	r.sign(t)
+	result, err := b.publisher().Provider(t.Context(), r.provider())
+	if err != nil || fmt.Sprint(result.Shared) != "[darwin_amd64 windows_amd64]" {
+		t.Errorf("%v, %v", result.Shared, err)
+	}
+}

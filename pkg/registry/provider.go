@@ -1,0 +1,128 @@
+package registry
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	regaddr "github.com/opentofu/registry-address/v2"
+)
+
+// Provider is the address of a provider within this registry: NAMESPACE/TYPE, in lower case, as clients send it.
+type Provider struct {
+	Namespace string
+	Type      string
+}
+
+// ParseProvider reads NAMESPACE/TYPE. It accepts what OpenTofu's own parser accepts for these two parts, in lower case;
+// a hostname is an error. Errors are ErrInvalid.
+func ParseProvider(s string) (Provider, error) {
+	if strings.Count(s, "/") != 1 {
+		return Provider{}, fmt.Errorf("%w provider address %q: it is NAMESPACE/TYPE, without a hostname", ErrInvalid, s)
+	}
+	source, err := regaddr.ParseProviderSource(s)
+	if err != nil {
+		return Provider{}, fmt.Errorf("%w provider address %q: %w", ErrInvalid, s, err)
+	}
+	p := Provider{Namespace: source.Namespace, Type: source.Type}
+	// Clients ask for the address as their parser writes it, which is never another one than was meant.
+	if p.String() != s || p.Namespace == "-" || !IsPlain(s) {
+		return Provider{}, fmt.Errorf("%w provider address %q: it is written in small letters, digits and hyphens, as clients send it", ErrInvalid, s)
+	}
+	return p, nil
+}
+
+// String returns NAMESPACE/TYPE.
+func (p Provider) String() string { return p.Namespace + "/" + p.Type }
+
+// Path returns providers/NAMESPACE/TYPE: the provider's partition in the table, the prefix of its objects, and what
+// scopes name.
+func (p Provider) Path() string { return "providers/" + p.String() }
+
+// FileKey returns the object key of a file of one version. It names the content, so that a key never means two things.
+func (p Provider) FileKey(v Version, sha256, filename string) string {
+	return p.Path() + "/" + v.String() + "/" + sha256 + "/" + filename
+}
+
+// Platform is an operating system and an architecture, by Go's names for them.
+type Platform struct {
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+}
+
+var platformPart = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
+
+// ParsePlatform reads OS_ARCH, such as linux_amd64. Errors are ErrInvalid.
+func ParsePlatform(s string) (Platform, error) {
+	os, arch, _ := strings.Cut(s, "_")
+	if !platformPart.MatchString(os) || !platformPart.MatchString(arch) {
+		return Platform{}, fmt.Errorf("%w platform %.80q: it is OS_ARCH, such as linux_amd64", ErrInvalid, s)
+	}
+	return Platform{os, arch}, nil
+}
+
+// String returns OS_ARCH.
+func (p Platform) String() string { return p.OS + "_" + p.Arch }
+
+// StoredFile is a file in the object store.
+type StoredFile struct {
+	// Object is its key.
+	Object string `json:"object"`
+	// SHA256 in lower-case hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+}
+
+// ProviderPackage is a provider for one platform: a zip file.
+type ProviderPackage struct {
+	Platform
+	StoredFile
+	// Filename is how SHA256SUMS calls it.
+	Filename string `json:"filename"`
+	// H1 is the hash of what is in it, as clients write it to their lock files.
+	H1 string `json:"h1"`
+}
+
+// ProviderVersion is the record of one published version of a provider.
+type ProviderVersion struct {
+	Version Version `json:"version"`
+	// Protocols of plugins that it speaks, such as 6.0.
+	Protocols []string `json:"protocols"`
+	// Packages in the order of their platforms.
+	Packages []ProviderPackage `json:"packages"`
+	// Sums is SHA256SUMS, byte for byte as it was signed, and Signature the detached signature.
+	Sums      StoredFile `json:"sums"`
+	Signature StoredFile `json:"signature"`
+	// SigningKey is the id of the key that signed.
+	SigningKey  string    `json:"signing_key"`
+	PublishedAt time.Time `json:"published_at"`
+	PublishedBy string    `json:"published_by"`
+	// Deprecated says why it should not be used any more; empty if it may be.
+	Deprecated string `json:"deprecated,omitempty"`
+}
+
+// ProviderSummary is what the catalogue says of a provider without reading its versions.
+type ProviderSummary struct {
+	// Address is NAMESPACE/TYPE.
+	Address string `json:"address"`
+	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
+	Latest Version `json:"latest"`
+	// Deprecated says why none of its versions should be used any more.
+	Deprecated string `json:"deprecated,omitempty"`
+}
+
+// SigningKey is a public key by which providers of a namespace are signed.
+type SigningKey struct {
+	// ID is the 16 hexadecimal digits, in upper case, by which clients call it.
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+	Algorithm string    `json:"algorithm"`
+	CreatedAt time.Time `json:"created_at"`
+	// ExpiresAt is the zero time if it never expires.
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	ASCIIArmor string    `json:"ascii_armor"`
+	AddedAt    time.Time `json:"added_at"`
+	AddedBy    string    `json:"added_by"`
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// deprecation is what a user says of something that should not be used any more.
+type deprecation struct {
+	message string
+	undo    bool
+	hide    bool
+}
+
+// maxDeprecation bounds a message, in bytes: clients print it at each init.
+const maxDeprecation = 500
+
+func (d deprecation) check() error {
+	switch {
+	case d.undo && (d.message != "" || d.hide):
+		return usageError{errors.New("--undo takes a deprecation back, and goes with nothing else")}
+	case !d.undo && d.message == "":
+		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
+	case len(d.message) > maxDeprecation || strings.ContainsFunc(d.message, unicode.IsControl):
+		return usageError{fmt.Errorf("the message is one line of at most %d bytes", maxDeprecation)}
+	}
+	return nil
+}
+
+func (c *cli) deprecateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "deprecate",
+		Short: "Say that something should not be used any more",
+		Args:  usage(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.deprecateProviderCommand(), c.deprecateModuleCommand())
+	return cmd
+}
+
+func (c *cli) deprecationFlags(cmd *cobra.Command, d *deprecation) {
+	c.storeFlag(cmd)
+	cmd.Flags().StringVar(&d.message, "message", "", "why, and what to use instead: one line")
+	cmd.Flags().BoolVar(&d.undo, "undo", false, "take a deprecation back")
+}
+
+// parseDeprecated reads the optional version behind an address.
+func parseDeprecated(args []string) (*registry.Version, error) {
+	if len(args) < 2 {
+		return nil, nil
+	}
+	v, err := registry.ParseTag(args[1])
+	return &v, err
+}
+
+func (c *cli) deprecateProviderCommand() *cobra.Command {
+	var d deprecation
+	cmd := &cobra.Command{
+		Use:   "provider NAMESPACE/TYPE [VERSION]",
+		Short: "Deprecate a provider, or one version of it",
+		Long:  `Deprecate a provider, or one version of it. Both clients print the message as a warning at each init that uses the provider.`,
+		Example: `  larder deprecate provider acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
+  larder deprecate provider acme/inventory 1.0.0 --undo`,
+		Args: usage(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := registry.ParseProvider(args[0])
+			if err != nil {
+				return err
+			}
+			v, err := parseDeprecated(args)
+			if err != nil {
+				return err
+			}
+			return c.deprecate(cmd.Context(), args, d, func(ctx context.Context, data *store) error {
+				return data.catalog.DeprecateProvider(ctx, p, v, d.message)
+			})
+		},
+	}
+	c.deprecationFlags(cmd, &d)
+	return cmd
+}
+
+func (c *cli) deprecateModuleCommand() *cobra.Command {
+	var d deprecation
+	cmd := &cobra.Command{
+		Use:   "module NAMESPACE/NAME/SYSTEM [VERSION]",
+		Short: "Deprecate a module, or one version of it",
+		Long: `Deprecate a module, or one version of it. The protocol has no word for that, so that larder list shows it, and clients do not.
+
+With --hide a version is taken out of the listing too: no client finds it any more, neither by a range nor by its exact version,
+and configurations that have it fail to init. It stays stored, and --undo puts it back.`,
+		Example: `  larder deprecate module acme/vpc/aws --message 'use acme/network/aws'
+  larder deprecate module acme/vpc/aws 1.0.0 --message 'opens port 22 to the world' --hide
+  larder deprecate module acme/vpc/aws 1.0.0 --undo`,
+		Args: usage(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := registry.ParseModule(args[0])
+			if err != nil {
+				return err
+			}
+			v, err := parseDeprecated(args)
+			if err != nil {
+				return err
+			}
+			if d.hide && v == nil {
+				return usageError{errors.New("--hide takes one version out of the listing: name it")}
+			}
+			return c.deprecate(cmd.Context(), args, d, func(ctx context.Context, data *store) error {
+				if d.hide {
+					fmt.Fprintf(c.stderr, "Hiding %s %s breaks each configuration that asks for exactly it, or for a range with nothing else in it; others get another version\n", m, v)
+				}
+				latest, err := data.catalog.DeprecateModule(ctx, m, v, d.message, d.hide)
+				if err == nil && d.hide && !c.json {
+					c.printf("The latest version that is listed is %s now\n", latest)
+				}
+				return err
+			})
+		},
+	}
+	c.deprecationFlags(cmd, &d)
+	cmd.Flags().BoolVar(&d.hide, "hide", false, "take the version out of the listing too")
+	return cmd
+}
+
+func (c *cli) deprecate(ctx context.Context, args []string, d deprecation, do func(context.Context, *store) error) (err error) {
+	if err := d.check(); err != nil {
+		return err
+	}
+	data, err := c.openStore(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+	if err := do(ctx, data); err != nil {
+		return err
+	}
+	what := strings.Join(args, " ")
+	switch {
+	case c.json:
+		return c.printJSON(struct {
+			What       string `json:"what"`
+			Deprecated string `json:"deprecated"`
+			Hidden     bool   `json:"hidden"`
+		}{what, d.message, d.hide})
+	case d.undo:
+		c.printf("%s is deprecated no longer\n", what)
+	default:
+		c.printf("%s is deprecated: %s\n", what, d.message)
+	}
+	return nil
+}

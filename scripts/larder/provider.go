@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// passphraseFromEnv holds what opens a private key.
+const passphraseFromEnv = "LARDER_SIGN_PASSPHRASE"
+
+func (c *cli) publishProviderCommand() *cobra.Command {
+	var m publish.Provider
+	var signKey string
+	cmd := &cobra.Command{
+		Use:   "provider DIR NAMESPACE/TYPE",
+		Short: "Publish the release of a provider in a folder",
+		Long: `Publish the release of a provider in a folder, as goreleaser leaves it:
+
+  terraform-provider-TYPE_VERSION_OS_ARCH.zip      one for each platform
+  terraform-provider-TYPE_VERSION_SHA256SUMS       and SHA256SUMS.sig, its detached signature
+  terraform-provider-TYPE_VERSION_manifest.json    which protocol of plugins it speaks
+
+The version is that of the file names. Everything is checked before anything is sent: names, sums, the signature by a key of the
+namespace (see larder key), and each zip. With --sign-key it makes SHA256SUMS and signs it here, for who has only zips; the passphrase
+is taken from ` + passphraseFromEnv + `, or asked for at a terminal.
+
+Publishing the same SHA256SUMS again changes nothing and succeeds. Another one under the same version is refused with exit
+code 4. A publish that was interrupted has left nothing visible: run it again, and it sends only what is missing.`,
+		Example: `  larder publish provider ./dist acme/inventory
+  larder publish provider ./dist acme/inventory --store stack:larder
+  larder publish provider ./zips acme/inventory --sign-key private.asc --protocol 6.0`,
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			m.Dir = args[0]
+			if m.Address, err = registry.ParseProvider(args[1]); err != nil {
+				return err
+			}
+			if signKey != "" {
+				if m.SignKey, err = readFile(signKey, maxKeyFile); err != nil {
+					return err
+				}
+				m.Passphrase = []byte(os.Getenv(passphraseFromEnv))
+			}
+			data, err := c.openStore(cmd.Context(), !m.DryRun)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, data.close()) }()
+			publisher := publish.Publisher{Catalog: data.catalog, Objects: data.objects}
+			if publisher.By, err = data.by(cmd.Context()); err != nil {
+				return err
+			}
+			progress := newProgress(c)
+			publisher.Progress = progress
+			result, err := publisher.Provider(cmd.Context(), m)
+			progress.stop()
+			if errors.Is(err, signing.ErrPassphrase) && len(m.Passphrase) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
+				fmt.Fprintf(c.stderr, "Passphrase of %s: ", signKey)
+				m.Passphrase, err = term.ReadPassword(int(os.Stdin.Fd()))
+				fmt.Fprintln(c.stderr)
+				if err != nil {
+					return err
+				}
+				progress = newProgress(c)
+				publisher.Progress = progress
+				result, err = publisher.Provider(cmd.Context(), m)
+				progress.stop()
+			}
+			if errors.Is(err, signing.ErrPassphrase) {
+				return fmt.Errorf("%s: %w: set %s", signKey, err, passphraseFromEnv)
+			}
+			if err != nil {
+				return err
+			}
+			return c.reportProvider(m, result)
+		},
+	}
+	c.storeFlag(cmd)
+	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "check everything, show what would be published, and end")
+	cmd.Flags().StringVar(&signKey, "sign-key", "", "file with the private key to sign with, where the release is not signed")
+	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil, "protocol of plugins that the provider speaks, such as 6.0, where there is no manifest; can be repeated")
+	return cmd
+}
+
+func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) error {
+	status := "published"
+	switch {
+	case m.DryRun && !result.Unchanged:
+		status = "dry run"
+	case result.Unchanged:
+		status = "unchanged"
+	}
+	record := result.Record
+	if c.json {
+		return c.printJSON(struct {
+			Status  string `json:"status"`
+			Address string `json:"address"`
+			registry.ProviderVersion
+		}{status, m.Address.String(), record})
+	}
+	var size int64
+	for _, p := range record.Packages {
+		size += p.Size
+	}
+	platforms := english.Plural(len(record.Packages), "platform", "platforms")
+	switch status {
+	case "dry run":
+		c.printf("Would publish %s %s for %s, %s\n", m.Address, record.Version, platforms, humanize.IBytes(uint64(size)))
+	case "unchanged":
+		c.printf("Unchanged: %s %s is published already with these sums, since %s\n", m.Address, record.Version, record.PublishedAt.Format("2006-01-02 15:04 MST"))
+	default:
+		c.printf("Published %s %s to %s for %s, %s\n", m.Address, record.Version, c.store, platforms, humanize.IBytes(uint64(size)))
+	}
+	c.printf("  protocols %s, signed by %s\n", strings.Join(record.Protocols, ", "), record.SigningKey)
+	for _, p := range record.Packages {
+		c.printf("  %-16s %10s  %s\n", p.Platform, humanize.IBytes(uint64(p.Size)), p.H1)
+	}
+	if len(result.Shared) > 0 {
+		var names []string
+		for _, p := range result.Shared {
+			names = append(names, p.String())
+		}
+		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", strings.Join(names, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// built is the release of a real provider, without a signature, for this platform and another one.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "larder-provider-")
+	if err != nil {
+		return "", err
+	}
+	return dir, rehearsal.BuildProvider(context.Background(), dir, "1.0.0", platforms())
+})
+
+// platforms are this machine's, and one that it is not.
+func platforms() []string {
+	other := "windows_amd64"
+	return []string{rehearsal.Platform(), other}
+}
+
+// releaseOf copies the provider's release to a folder and signs it, as its version or another.
+func releaseOf(t *testing.T, key rehearsal.SigningKey) string {
+	t.Helper()
+	from, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := key.SignRelease(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func signingKey(t *testing.T, algorithm string) rehearsal.SigningKey {
+	t.Helper()
+	key, err := rehearsal.NewSigningKey(algorithm, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// keyFile writes the public key to a file.
+func keyFile(t *testing.T, key rehearsal.SigningKey) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key.asc")
+	if err := os.WriteFile(file, key.Public, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func addKey(t *testing.T, data, namespace string, key rehearsal.SigningKey) {
+	t.Helper()
+	larder(t, "key", "add", namespace, keyFile(t, key), "--store", "dir:"+data)
+}
+
+// note writes a configuration that has the provider write a file.
+func note(t *testing.T, source, version, path string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf(`terraform {
+  required_providers {
+    note = {
+      source  = %q
+      version = %q
+    }
+  }
+}
+
+resource "note_file" "it" {
+  path    = %q
+  content = "written"
+}
+`, source, version, path)})
+	return dir
+}
+
+// A real provider is published as its build leaves it, installed with its signature checked, and run.
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", "dir:"+s.data)
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		written := filepath.Join(t.TempDir(), "note.txt")
+		dir := note(t, s.Host+"/acme/note", "1.0.0", written)
+		session := session(t, c, s)
+		out, err := session.Run(t.Context(), dir, "init", "-no-color")
+		if err != nil || !strings.Contains(out, "signed") {
+			t.Fatal(err, out)
+		}
+		if out, err := session.Run(t.Context(), dir, "apply", "-auto-approve"); err != nil {
+			t.Fatal(err, out)
+		}
+		if text, err := os.ReadFile(written); err != nil || string(text) != "written" {
+			t.Errorf("%q, %v", text, err)
+		}
+		lock, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// h1 of this platform, and zh of both zips and of the manifest, as SHA256SUMS lists them.
+		if h1, zh := strings.Count(string(lock), `"h1:`), strings.Count(string(lock), `"zh:`); h1 != 1 || zh != 3 {
+			t.Errorf("%d h1 and %d zh:\n%s", h1, zh, lock)
+		}
+	})
+}
+
+// Each kind of key that clients read signs what both install.
+func TestKeyAlgorithms(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	namespaces := map[string]string{"RSA 2048": "rsa2048", "RSA 4096": "rsa4096", "Ed25519": "ed25519", "P-256": "p256", "P-384": "p384"}
+	for algorithm, namespace := range namespaces {
+		key := signingKey(t, algorithm)
+		addKey(t, s.data, namespace, key)
+		larder(t, "publish", "provider", releaseOf(t, key), namespace+"/note", "--store", "dir:"+s.data)
+	}
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		for algorithm, namespace := range namespaces {
+			session := session(t, c, s)
+			if out, err := session.Run(t.Context(), note(t, s.Host+"/"+namespace+"/note", "1.0.0", "x"), "init", "-no-color"); err != nil || !strings.Contains(out, "signed") {
+				t.Errorf("%s: %v\n%s", algorithm, err, out)
+			}
+		}
+	})
+}
+
+// A namespace gets a new key, and what the old one signed still installs; without its key it does not.
+func TestKeyRotation(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	old, young := signingKey(t, "Ed25519"), signingKey(t, "P-256")
+	addKey(t, s.data, "acme", old)
+	larder(t, "publish", "provider", releaseOf(t, old), "acme/note", "--store", "dir:"+s.data)
+	addKey(t, s.data, "acme", young)
+	next := t.TempDir()
+	if err := rehearsal.BuildProvider(t.Context(), next, "1.1.0", []string{rehearsal.Platform()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := young.SignRelease(next); err != nil {
+		t.Fatal(err)
+	}
+	larder(t, "publish", "provider", next, "acme/note", "--store", "dir:"+s.data)
+	t.Run("both", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			for _, version := range []string{"1.0.0", "1.1.0"} {
+				session := session(t, c, s)
+				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", version, "x"), "init", "-no-color"); err != nil {
+					t.Errorf("%s: %v\n%s", version, err, out)
+				}
+			}
+		})
+	})
+	listed := larder(t, "key", "list", "acme", "--store", "dir:"+s.data)
+	ids := regexp.MustCompile(`(?m)^([0-9A-F]{16})  (Ed25519|ECDSA P-256) .* 1 version `).FindAllStringSubmatch(listed, -1)
+	if len(ids) != 2 {
+		t.Fatalf("%s", listed)
+	}
+	for _, id := range ids {
+		if id[2] != "Ed25519" {
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), "larder", "key", "remove", "acme", id[1], "--store", "dir:"+s.data).CombinedOutput(); err == nil || !strings.Contains(string(out), "acme/note 1.0.0") {
+			t.Errorf("%v %s", err, out)
+		}
+		if out := larder(t, "key", "remove", "acme", id[1], "--force", "--store", "dir:"+s.data); !strings.Contains(out, "acme/note 1.0.0 cannot be installed any more") {
+			t.Error(out)
+		}
+	}
+	t.Run("without the old key", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			session := session(t, c, s)
+			if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); err == nil || !strings.Contains(out, "sign") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	})
+}
+
+// A deprecation reaches people by their clients, and can be taken back. A hidden module version is found no more.
+func TestDeprecate(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	store := "dir:" + s.data
+	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", store)
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		publishModule(t, s.data, "acme/vpc/aws", v, output(v))
+	}
+	inits := func(t *testing.T, check func(out string, err error) bool) {
+		t.Helper()
+		t.Run("clients", func(t *testing.T) {
+			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+				session := session(t, c, s)
+				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); !check(strings.Join(strings.Fields(out), " "), err) {
+					t.Error(err, out)
+				}
+			})
+		})
+	}
+	larder(t, "deprecate", "provider", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0", "--store", store)
+	inits(t, func(out string, err error) bool {
+		return err == nil && strings.Contains(out, "Provider acme/note 1.0.0 is deprecated: it forgets: use 2.0.0")
+	})
+	larder(t, "deprecate", "provider", "acme/note", "1.0.0", "--undo", "--store", store)
+	larder(t, "deprecate", "provider", "acme/note", "--message", "use acme/pad", "--store", store)
+	inits(t, func(out string, err error) bool {
+		return err == nil && strings.Contains(out, "Provider acme/note is deprecated: use acme/pad") && !strings.Contains(out, "forgets")
+	})
+	larder(t, "deprecate", "provider", "acme/note", "--undo", "--store", store)
+	inits(t, func(out string, err error) bool { return err == nil && !strings.Contains(out, "deprecated") })
+
+	use := func(version, want string) {
+		t.Helper()
+		t.Run("module "+version, func(t *testing.T) {
+			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+				dir := t.TempDir()
+				writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf("module \"it\" {\n  source = %q\n  version = %q\n}\n", s.Host+"/acme/vpc/aws", version)})
+				session := session(t, c, s)
+				out, err := session.Run(t.Context(), dir, "init", "-no-color")
+				if (err == nil) != (want != "") || !strings.Contains(out, want) {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		})
+	}
+	larder(t, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide", "--store", store)
+	if out := larder(t, "list", "acme/vpc/aws", "--store", store); !strings.Contains(out, "hidden: opens a port") {
+		t.Error(out)
+	}
+	use(">= 1.0.0", "1.0.0 for it")
+	use("1.1.0", "")
+	larder(t, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--undo", "--store", store)
+	use("1.1.0", "1.1.0 for it")
+	larder(t, "deprecate", "module", "acme/vpc/aws", "--message", "use acme/network/aws", "--store", store)
+	if out := larder(t, "list", "--store", store); !strings.Contains(out, "deprecated: use acme/network/aws") {
+		t.Error(out)
+	}
+}
+
+// Killed with some of its files stored, a publish has left nothing that anyone sees; run again it sends the rest.
+func TestKilledProviderPublish(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	key := signingKey(t, "Ed25519")
+	addKey(t, data, "acme", key)
+	release := releaseOf(t, key)
+	stored := func() int {
+		n := 0
+		_ = filepath.WalkDir(filepath.Join(data, "objects"), func(_ string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				n++
+			}
+			return nil
+		})
+		return n
+	}
+	cmd := exec.CommandContext(t.Context(), "larder", "publish", "provider", release, "acme/note", "--store", "dir:"+data)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); stored() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	if err := cmd.Wait(); err == nil {
+		t.Skip("LEFT OUT: this machine was quicker than the test")
+	}
+	before := stored()
+	if out, err := exec.CommandContext(t.Context(), "larder", "list", "acme/note", "--store", "dir:"+data).CombinedOutput(); err == nil {
+		t.Errorf("something is visible: %s", out)
+	}
+	out, err := exec.CommandContext(t.Context(), "larder", "publish", "provider", release, "acme/note", "--store", "dir:"+data).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("%d of 4 files are stored already", before)) || !strings.Contains(string(out), "Published acme/note 1.0.0") {
+		t.Errorf("%d stored before: %v\n%s", before, err, out)
+	}
+}
+
+// Where a provider cannot be had, clients say why in words of their own.
+func TestProviderRefusals(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir(), "--require-token")
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	elsewhere := t.TempDir()
+	if err := rehearsal.BuildProvider(t.Context(), elsewhere, "1.0.0", platforms()[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := key.SignRelease(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	larder(t, "publish", "provider", elsewhere, "acme/note", "--store", "dir:"+s.data)
+	good, other := token(t, s.data, "--name", "good", "--scope", "read:providers/acme/*"), token(t, s.data, "--name", "other", "--scope", "read:modules/**")
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		for _, test := range []struct{ name, config, source, want string }{
+			{"no token", "", "acme/note", "requires authentication credentials"},
+			{"a token of others", credentials(s.Host, other), "acme/note", "rejected the given authentication credentials"},
+			{"another platform", credentials(s.Host, good), "acme/note", "does not have a package available for your current platform"},
+			{"no such provider", credentials(s.Host, good), "acme/none", "does not have a provider named"},
+		} {
+			session := session(t, c, s)
+			session.Config = test.config
+			out, err := session.Run(t.Context(), note(t, s.Host+"/"+test.source, "1.0.0", "x"), "init", "-no-color")
+			if err == nil || !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "), test.want) {
+				t.Errorf("%s: %v\n%s", test.name, err, out)
+			}
+		}
+	})
+}
