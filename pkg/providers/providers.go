@@ -169,7 +169,7 @@ func packages(all []registry.ProviderPackage) map[string]platformPackage {
 	}
 	out := make(map[string]platformPackage, len(all))
 	for _, p := range all {
-		out[p.Platform.String()] = platformPackage{Hashes: []string{p.H1, "zh:" + p.SHA256}, PackageSize: p.Size}
+		out[p.String()] = platformPackage{Hashes: []string{p.H1, "zh:" + p.SHA256}, PackageSize: p.Size}
 	}
 	return out
 }

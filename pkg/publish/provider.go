@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -297,7 +298,7 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 		found = append(found, registry.ProviderPackage{Platform: platform, Filename: name})
 	}
 	slices.SortFunc(found, func(a, b registry.ProviderPackage) int {
-		return strings.Compare(a.Platform.String(), b.Platform.String())
+		return strings.Compare(a.String(), b.String())
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -482,29 +483,22 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
 }
 
 func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) error {
-	body, closeBody, err := f.open()
-	if err != nil {
-		return err
+	body := io.ReadSeeker(bytes.NewReader(f.data))
+	if f.path != "" {
+		opened, err := os.Open(f.path)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		body = opened
 	}
-	defer closeBody()
 	if p.Progress != nil {
 		sent := p.Progress.Upload(f.name, f.stored.Size)
 		body = &counted{body, func(n int) { sent(n); total(n) }}
 	}
-	err = p.Objects.PutOnce(ctx, f.stored.Object, body, objects.Digest{SHA256: f.stored.SHA256, Size: f.stored.Size})
+	err := p.Objects.PutOnce(ctx, f.stored.Object, body, objects.Digest{SHA256: f.stored.SHA256, Size: f.stored.Size})
 	if errors.Is(err, registry.ErrExists) {
 		return nil
 	}
 	return err
-}
-
-func (f file) open() (io.ReadSeeker, func() error, error) {
-	if f.path == "" {
-		return strings.NewReader(string(f.data)), func() error { return nil }, nil
-	}
-	opened, err := os.Open(f.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return opened, opened.Close, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// passphraseFromEnv holds what opens a private key.
-const passphraseFromEnv = "LARDER_SIGN_PASSPHRASE"
+// passphraseFromEnv names the variable with what opens a private key.
+const passphraseFromEnv = "LARDER_SIGN_PASSPHRASE" //nolint:gosec // a name, not a secret
 
 func (c *cli) publishProviderCommand() *cobra.Command {
 	var m publish.Provider
