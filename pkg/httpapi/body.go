@@ -35,6 +35,49 @@ func WriteNoContent(w http.ResponseWriter, cacheControl string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// maxUnpacked bounds a stored body that is unpacked, in bytes of JSON.
+const maxUnpacked = 64 << 20
+
+// CompressJSON renders v as JSON, gzip-compressed: a body that is stored once and handed over at each request.
+func CompressJSON(v any) ([]byte, error) {
+	var out bytes.Buffer
+	compressed := gzip.NewWriter(&out)
+	encoder := json.NewEncoder(compressed)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", v, err)
+	}
+	if err := compressed.Close(); err != nil {
+		return nil, fmt.Errorf("compressing %T: %w", v, err)
+	}
+	return out.Bytes(), nil
+}
+
+// DecompressJSON reads into v what CompressJSON was given.
+func DecompressJSON(data []byte, v any) error {
+	body, err := unpack(data)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("stored body: %w", err)
+	}
+	return nil
+}
+
+// unpack reads a stored body to its end, so that the checksum there counts.
+func unpack(compressed []byte) ([]byte, error) {
+	unpacked, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, fmt.Errorf("stored body: %w", err)
+	}
+	body, err := io.ReadAll(io.LimitReader(unpacked, maxUnpacked))
+	if err != nil {
+		return nil, fmt.Errorf("stored body: %w", err)
+	}
+	return body, nil
+}
+
 // WriteCompressedJSON answers 200 with a JSON body that is stored gzip-compressed: as it is where the client takes gzip
 // (Go's clients do), unpacked where it does not.
 func WriteCompressedJSON(w http.ResponseWriter, r *http.Request, cacheControl string, compressed []byte) error {
@@ -44,13 +87,9 @@ func WriteCompressedJSON(w http.ResponseWriter, r *http.Request, cacheControl st
 		writeBody(w, http.StatusOK, cacheControl, compressed)
 		return nil
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(compressed))
+	body, err := unpack(compressed)
 	if err != nil {
-		return fmt.Errorf("stored body: %w", err)
-	}
-	body, err := io.ReadAll(unpacked)
-	if err != nil {
-		return fmt.Errorf("stored body: %w", err)
+		return err
 	}
 	writeBody(w, http.StatusOK, cacheControl, body)
 	return nil

@@ -1,12 +1,9 @@
 package modules
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
-	"io"
 
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -24,41 +21,21 @@ type (
 	}
 )
 
-// maxListing bounds a listing that is read, in bytes of JSON.
-const maxListing = 64 << 20
-
-// EncodeListing renders the versions response of a module, gzip-compressed: the bytes that are stored at publish and
-// handed over at each request.
+// EncodeListing renders the versions response of a module: the bytes that are stored at publish and handed over at each
+// request.
 func EncodeListing(versions []registry.Version) ([]byte, error) {
 	m := listedModule{Versions: make([]listedVersion, len(versions))}
 	for i, v := range versions {
 		m.Versions[i] = listedVersion{v}
 	}
-	var out bytes.Buffer
-	compressed := gzip.NewWriter(&out)
-	if err := json.NewEncoder(compressed).Encode(listing{Modules: []listedModule{m}}); err != nil {
-		return nil, fmt.Errorf("encoding a listing: %w", err)
-	}
-	if err := compressed.Close(); err != nil {
-		return nil, fmt.Errorf("compressing a listing: %w", err)
-	}
-	return out.Bytes(), nil
+	return httpapi.CompressJSON(listing{Modules: []listedModule{m}})
 }
 
 // DecodeListing returns the versions that EncodeListing was given.
 func DecodeListing(data []byte) ([]registry.Version, error) {
-	compressed, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("reading a listing: %w", err)
-	}
-	// To the end, so that the checksum there counts.
-	text, err := io.ReadAll(io.LimitReader(compressed, maxListing))
-	if err != nil {
-		return nil, fmt.Errorf("reading a listing: %w", err)
-	}
 	var l listing
-	if err := json.Unmarshal(text, &l); err != nil {
-		return nil, fmt.Errorf("reading a listing: %w", err)
+	if err := httpapi.DecompressJSON(data, &l); err != nil {
+		return nil, err
 	}
 	if len(l.Modules) != 1 {
 		return nil, fmt.Errorf("reading a listing: it has %d modules, not one", len(l.Modules))

@@ -1,12 +1,7 @@
 package providers
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"fmt"
-	"io"
-
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -33,36 +28,11 @@ func Listed(v registry.ProviderVersion) ListedVersion {
 	return l
 }
 
-// maxListing bounds a listing that is read, in bytes of JSON.
-const maxListing = 64 << 20
-
-// Encode renders a listing, gzip-compressed: the bytes that are stored at publish and handed over at each request.
-func (l Listing) Encode() ([]byte, error) {
-	var out bytes.Buffer
-	compressed := gzip.NewWriter(&out)
-	if err := json.NewEncoder(compressed).Encode(l); err != nil {
-		return nil, fmt.Errorf("encoding a listing: %w", err)
-	}
-	if err := compressed.Close(); err != nil {
-		return nil, fmt.Errorf("compressing a listing: %w", err)
-	}
-	return out.Bytes(), nil
-}
+// Encode renders a listing: the bytes that are stored at publish and handed over at each request.
+func (l Listing) Encode() ([]byte, error) { return httpapi.CompressJSON(l) }
 
 // DecodeListing returns what Encode was given.
-func DecodeListing(data []byte) (Listing, error) {
-	var l Listing
-	compressed, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return l, fmt.Errorf("reading a listing: %w", err)
-	}
-	// To the end, so that the checksum there counts.
-	text, err := io.ReadAll(io.LimitReader(compressed, maxListing))
-	if err != nil {
-		return l, fmt.Errorf("reading a listing: %w", err)
-	}
-	if err := json.Unmarshal(text, &l); err != nil {
-		return l, fmt.Errorf("reading a listing: %w", err)
-	}
-	return l, nil
+func DecodeListing(data []byte) (l Listing, err error) {
+	err = httpapi.DecompressJSON(data, &l)
+	return l, err
 }

@@ -127,7 +127,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	for _, v := range versions {
 		platforms := make([]string, len(v.Packages))
 		for i, pkg := range v.Packages {
-			platforms[i] = pkg.Platform.String()
+			platforms[i] = pkg.String()
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, deprecated(v.Deprecated, strings.Join(platforms, " ")))
 	}
