@@ -35,6 +35,8 @@ type Provider struct {
 	Size int64
 	// Files in the order of the zip's directory.
 	Files []File
+
+	head []byte // of the program
 }
 
 // The bounds of a provider. Clients unpack to disk and keep none, but for Terragrunt's provider cache, which takes 1 GiB
@@ -101,11 +103,12 @@ func readProvider(in io.ReaderAt, size int64, providerType string) (Provider, er
 	if err := checkNames(p.Files); err != nil {
 		return Provider{}, err
 	}
-	if err := checkProgram(p.Files, providerType); err != nil {
+	program, err := findProgram(p.Files, providerType)
+	if err != nil {
 		return Provider{}, err
 	}
 	buffer := bufio.NewReaderSize(nil, providerBuffer)
-	if p.H1, err = hashMembers(z, buffer); err != nil {
+	if p.H1, p.head, err = hashMembers(z, program, buffer); err != nil {
 		return Provider{}, err
 	}
 	buffer.Reset(io.NewSectionReader(in, 0, size))
@@ -356,12 +359,12 @@ func foldPath(p string) string {
 	return strings.Join(parts, "\x00")
 }
 
-// checkProgram says whether there is a file at the root that clients take for the provider, and can run. They take the
+// findProgram returns the path of the file at the root that clients take for the provider, and can run. They take the
 // first by name that is terraform-provider-TYPE or goes on with a dot or an underscore, whatever it holds, and do not
 // look at its mode until they run it (ExecutableFile in OpenTofu's internal/providercache/cached_provider.go). They
 // unpack it with the mode that the zip has; one that was packed on Windows has none, and is unpacked as 0666. Windows
 // itself wants .exe, and no mode.
-func checkProgram(files []File, providerType string) error {
+func findProgram(files []File, providerType string) (string, error) {
 	want := "terraform-provider-" + providerType
 	var program File
 	var below string
@@ -378,17 +381,18 @@ func checkProgram(files []File, providerType string) error {
 	}
 	switch {
 	case program.Path == "" && below != "":
-		return fmt.Errorf("%w provider zip: %s is not at its root: zip it from within its folder, or with zip -j", registry.ErrInvalid, below)
+		return "", fmt.Errorf("%w provider zip: %s is not at its root: zip it from within its folder, or with zip -j", registry.ErrInvalid, below)
 	case program.Path == "":
-		return fmt.Errorf("%w provider zip: no file %s, %s_… or %s.exe is at its root: name the program so, by the provider's type", registry.ErrInvalid, want, want, want)
+		return "", fmt.Errorf("%w provider zip: no file %s, %s_… or %s.exe is at its root: name the program so, by the provider's type", registry.ErrInvalid, want, want, want)
 	case !program.Executable && !strings.EqualFold(path.Ext(program.Path), ".exe"):
-		return fmt.Errorf("%w provider zip: clients would run %s, which is not executable: chmod +x it, and zip it on Linux or macOS; if it is not the program, rename it; if it is for Windows, its name ends in .exe", registry.ErrInvalid, program.Path)
+		return "", fmt.Errorf("%w provider zip: clients would run %s, which is not executable: chmod +x it, and zip it on Linux or macOS; if it is not the program, rename it; if it is for Windows, its name ends in .exe", registry.ErrInvalid, program.Path)
 	}
-	return nil
+	return program.Path, nil
 }
 
-// hashMembers unpacks all members, which compares them with the sizes and sums of the directory, and returns their h1.
-func hashMembers(z *zip.Reader, buffer *bufio.Reader) (string, error) {
+// hashMembers unpacks all members, which compares them with the sizes and sums of the directory, and returns their h1 and
+// how the program begins.
+func hashMembers(z *zip.Reader, program string, buffer *bufio.Reader) (h1 string, head []byte, err error) {
 	z.RegisterDecompressor(zip.Store, func(r io.Reader) io.ReadCloser {
 		buffer.Reset(r)
 		return io.NopCloser(buffer)
@@ -404,13 +408,18 @@ func hashMembers(z *zip.Reader, buffer *bufio.Reader) (string, error) {
 	for i, f := range z.File {
 		files[f.Name], names[i] = f, f.Name
 	}
-	return dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
+	h1, err = dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
 		r, err := files[name].Open()
 		if err != nil {
 			return nil, fmt.Errorf("%w provider zip: %s: %w: zip the files anew", registry.ErrInvalid, name, err)
 		}
-		return &memberReader{ReadCloser: r, file: files[name]}, nil
+		m := &memberReader{ReadCloser: r, file: files[name]}
+		if name == program {
+			m.head = &head
+		}
+		return m, nil
 	})
+	return h1, head, err
 }
 
 // inflater wants the compressed bytes to end where their content does.
@@ -434,11 +443,15 @@ type memberReader struct {
 	io.ReadCloser
 	file *zip.File
 	sum  uint32
+	head *[]byte // where the first bytes go; nil for all but the program
 }
 
 func (m *memberReader) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	m.sum = crc32.Update(m.sum, crc32.IEEETable, p[:n])
+	if m.head != nil {
+		*m.head = append(*m.head, p[:min(n, headLength-len(*m.head))]...)
+	}
 	switch {
 	case errors.Is(err, io.EOF) && m.sum != m.file.CRC32:
 		err = zip.ErrChecksum

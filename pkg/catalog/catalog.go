@@ -110,6 +110,9 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkMetadata(ctx, m, record.Version); err != nil {
+		return nil, err
+	}
 	var versions []registry.Version
 	if listed.Revision > 0 {
 		if versions, err = modules.DecodeListing(listed.Data); err != nil {
@@ -119,10 +122,6 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	for _, v := range versions {
 		if v == record.Version {
 			return nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-		}
-		// Clients take either where one is asked for, so that a second one would change what the first means.
-		if v.Same(record.Version) {
-			return nil, fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, record.Version, v)
 		}
 	}
 	versions = append(versions, record.Version)
@@ -154,6 +153,26 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	changes := []Change{version, put(listed), catalogued}
 
 	return c.withNamespace(ctx, changes, m.Namespace)
+}
+
+// checkMetadata refuses a version that differs from a published one, listed or hidden, in build metadata alone. Clients take
+// either where one is asked for, so that a second one would change what the first means.
+func (c *Catalog) checkMetadata(ctx context.Context, m registry.Module, v registry.Version) error {
+	same := v
+	same.Metadata = ""
+	for item, err := range c.all(ctx, m.Path(), versionsSort+same.String()) {
+		if err != nil {
+			return err
+		}
+		var stored registry.ModuleVersion
+		if err := decode(item, &stored); err != nil {
+			return err
+		}
+		if stored.Version != v && stored.Version.Same(v) {
+			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored.Version)
+		}
+	}
+	return nil
 }
 
 // latest returns the highest version that is no pre-release, or else the highest; versions has the newest first.

@@ -59,7 +59,7 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	var changes []Change
 	for _, r := range records {
 		if r.Version == version {
-			r.Deprecated, r.Hidden = message, hide
+			r.Deprecated, r.Hidden = message, message != "" && (hide || r.Hidden)
 			changed, err := change(item, r)
 			if err != nil {
 				return nil, err
@@ -75,6 +75,11 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	}
 	slices.SortFunc(shown, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	summary.Latest = latest(shown)
+	for _, r := range records {
+		if r.Version == summary.Latest {
+			summary.Description = r.Description
+		}
+	}
 	if listed.Data, err = modules.EncodeListing(shown); err != nil {
 		return nil, err
 	}

@@ -151,8 +151,15 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	changes := []Change{version, put(listed), catalogued}
-	return c.withNamespace(ctx, changes, p.Namespace)
+	// The key is written as it is, so that a removal which comes in between conflicts.
+	key, err := c.table.Get(ctx, Key{keysOf(p.Namespace), record.SigningKey})
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, fmt.Errorf("%w publish: key %s, which signed it, is no key of namespace %s any more", registry.ErrInvalid, record.SigningKey, p.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.withNamespace(ctx, []Change{version, put(listed), catalogued, put(key)}, p.Namespace)
 }
 
 // withNamespace adds to a write that a namespace exists, where that is not known yet.

@@ -37,6 +37,16 @@ func publishProvider(t testing.TB, c *catalog.Catalog, p registry.Provider, r re
 	}
 }
 
+// addKeys adds the keys by which tests' records are signed.
+func addKeys(t testing.TB, c *catalog.Catalog) {
+	t.Helper()
+	for _, id := range []string{"A", "B"} {
+		if _, err := c.AddSigningKey(t.Context(), inventory.Namespace, registry.SigningKey{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // listedProvider returns a provider's listing as versions and warnings.
 func listedProvider(t testing.TB, c *catalog.Catalog, p registry.Provider) string {
 	t.Helper()
@@ -58,6 +68,10 @@ func listedProvider(t testing.TB, c *catalog.Catalog, p registry.Provider) strin
 func TestPublishProvider(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
+	if _, _, err := c.PublishProvider(t.Context(), inventory, providerRecord(t, "1.0.0", "A")); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("by a key that is not there: %v", err)
+	}
+	addKeys(t, c)
 	for _, v := range []string{"1.0.0", "1.10.0", "1.9.0", "2.0.0-rc.1"} {
 		publishProvider(t, c, inventory, providerRecord(t, v, "A"))
 	}
@@ -91,6 +105,7 @@ func TestPublishProvider(t *testing.T) {
 func TestProviderPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
+	addKeys(t, c)
 	publishProvider(t, c, inventory, providerRecord(t, "0.1.0", "A"))
 	var group sync.WaitGroup
 	for i := range 8 {
@@ -119,6 +134,7 @@ func TestDeprecateProvider(t *testing.T) {
 	if err := c.DeprecateProvider(t.Context(), inventory, nil, "x"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
+	addKeys(t, c)
 	publishProvider(t, c, inventory, first)
 	steps := []struct {
 		version *registry.Version
@@ -171,6 +187,13 @@ func TestDeprecateModule(t *testing.T) {
 	}
 	if _, err := c.DeprecateModule(t.Context(), m, &first, "bad too", true); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
 		t.Errorf("the last one: %v, %s", err, listed())
+	}
+	// Other words about a hidden version do not show it again, and one that differs from it in build metadata is refused.
+	if _, err := c.DeprecateModule(t.Context(), m, &second, "worse", false); err != nil || listed() != "[1.0.0]" {
+		t.Errorf("%v, %s", err, listed())
+	}
+	if _, _, err := c.PublishModule(t.Context(), m, record(t, "1.1.0+b", "x")); !errors.Is(err, registry.ErrExists) {
+		t.Errorf("beside a hidden one: %v", err)
 	}
 	// Publishing the hidden version again neither replaces it nor lists it.
 	if _, created, err := c.PublishModule(t.Context(), m, record(t, "1.1.0", "1.1.0")); err != nil || created || listed() != "[1.0.0]" {
@@ -282,6 +305,7 @@ func TestProviderFailsAtEachCall(t *testing.T) {
 	for call := int64(1); ; call++ {
 		table := open(t)
 		good := catalog.New(table)
+		addKeys(t, good)
 		publishProvider(t, good, inventory, providerRecord(t, "1.0.0", "A"))
 		v := providerRecord(t, "1.0.0", "A").Version
 		faulty := catalog.New(&tabletest.Faulty{Table: table, FailAt: call})

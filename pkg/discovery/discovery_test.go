@@ -1,13 +1,18 @@
 package discovery_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/discovery"
+	"github.com/larder-registry/larder/pkg/httpapi"
 )
 
 // Clients want application/json and nothing else, ask with whatever credential they have, and resolve the paths against
@@ -42,6 +47,34 @@ func TestDocument(t *testing.T) {
 			if !strings.HasPrefix(path, "/") || !strings.HasSuffix(path, "/") {
 				t.Errorf("%s: %q does not begin and end with a slash", service, path)
 			}
+		}
+	}
+}
+
+// While login fails, everything else can be found; that is not to be cached, and the log says why.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	login := discovery.Login{Client: "cli", GrantTypes: []string{"authz_code"}, Authz: "https://a.example.com/authorize", Token: "https://a.example.com/token", Ports: []int{10000, 10010}, Scopes: []string{"openid"}}
+	var fails error
+	doc := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, func(context.Context) (discovery.Login, error) { return login, fails })
+	for _, test := range []struct {
+		err             error
+		body, cache, in string
+	}{
+		{nil, `{"login.v1":{"client":"cli","grant_types":["authz_code"],"authz":"https://a.example.com/authorize","token":"https://a.example.com/token","ports":[10000,10010],"scopes":["openid"]},"modules.v1":"/v1/modules/"}`, "public, max-age=300", "level=INFO"},
+		{errors.New("the issuer is down"), `{"modules.v1":"/v1/modules/"}` + "\n", "no-store", `level=ERROR msg=request method=GET path=/.well-known/terraform.json status=200`},
+		{nil, `{"login.v1":`, "public, max-age=300", "level=INFO"}, // it is not left out for good
+	} {
+		var log bytes.Buffer
+		fails = test.err
+		h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), doc)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/terraform.json", nil))
+		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), test.body) || w.Header().Get("Cache-Control") != test.cache {
+			t.Errorf("%v: %d %v %s", test.err, w.Code, w.Header(), w.Body)
+		}
+		if !strings.Contains(log.String(), test.in) || test.err != nil && !strings.Contains(log.String(), test.err.Error()) {
+			t.Errorf("%v: logged %s", test.err, &log)
 		}
 	}
 }

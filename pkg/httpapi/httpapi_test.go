@@ -43,17 +43,20 @@ const secret = "https://bucket.example/key?X-Amz-Signature=secret"
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		err    error
-		status int
-		body   string
+		err       error
+		status    int
+		body      string
+		challenge string
 	}{
-		{registry.ErrInvalid, 400, `{"errors":["malformed request"]}`},
-		{registry.ErrForbidden, 403, `{"errors":["forbidden"]}`},
-		{registry.ErrNotFound, 404, `{"errors":["not found"]}`},
-		{registry.ErrExists, 409, `{"errors":["already exists"]}`},
-		{registry.ErrConflict, 409, `{"errors":["conflicting write, try again"]}`},
-		{registry.ErrUnavailable, 503, `{"errors":["temporarily unavailable, try again"]}`},
-		{errors.New("anything else"), 500, `{"errors":["internal error"]}`},
+		{registry.ErrInvalid, 400, `{"errors":["malformed request"]}`, ""},
+		{registry.ErrUnauthenticated, 401, `{"errors":["authentication required"]}`, `Bearer realm="larder"`},
+		{registry.ErrBadCredential, 401, `{"errors":["invalid credential"]}`, `Bearer realm="larder", error="invalid_token"`},
+		{registry.ErrForbidden, 403, `{"errors":["forbidden"]}`, ""},
+		{registry.ErrNotFound, 404, `{"errors":["not found"]}`, ""},
+		{registry.ErrExists, 409, `{"errors":["already exists"]}`, ""},
+		{registry.ErrConflict, 409, `{"errors":["conflicting write, try again"]}`, ""},
+		{registry.ErrUnavailable, 503, `{"errors":["temporarily unavailable, try again"]}`, ""},
+		{errors.New("anything else"), 500, `{"errors":["internal error"]}`, ""},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error {
 			return fmt.Errorf("reading item 7: %w", test.err)
@@ -67,6 +70,9 @@ func TestErrors(t *testing.T) {
 		}
 		if strings.Count(logged, "reading item 7") != 1 || strings.Count(logged, "\n") != 1 {
 			t.Errorf("%v: logged %s", test.err, logged)
+		}
+		if got := response.Header.Get("WWW-Authenticate"); got != test.challenge {
+			t.Errorf("%v: WWW-Authenticate %q", test.err, got)
 		}
 		if want := map[bool]string{true: "1"}[test.status == 503]; response.Header.Get("Retry-After") != want {
 			t.Errorf("%v: Retry-After %q", test.err, response.Header.Get("Retry-After"))

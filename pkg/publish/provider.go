@@ -63,6 +63,7 @@ const parallel = 4
 type release struct {
 	record registry.ProviderVersion
 	files  []file
+	keys   map[string]bool // of the namespace, by their ids
 }
 
 // file is one to be stored.
@@ -75,6 +76,8 @@ type file struct {
 
 // Provider publishes a provider. Publishing the same SHA256SUMS again changes nothing and succeeds; another one under the
 // same version is registry.ErrExists. What is wrong with the release is registry.ErrInvalid.
+//
+// It needs a Catalog, also for a dry run: the keys are there.
 func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, error) {
 	p.step("reading " + filepath.Clean(m.Dir))
 	r, err := p.inspectProvider(ctx, m)
@@ -84,8 +87,12 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 	result := ProviderResult{Record: r.record, Shared: providers.SharedHashes(r.record.Packages)}
 	stored, err := p.Catalog.ProviderVersion(ctx, m.Address, r.record.Version)
 	if err == nil {
+		signer := r.record.SigningKey
 		if result, err = result.settle(m.Address, stored, true); err != nil || m.DryRun {
 			return result, err
+		}
+		if stored.SigningKey != signer && !r.keys[stored.SigningKey] {
+			return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: add that key again, or publish under a new version", registry.ErrExists, m.Address, stored.Version, stored.SigningKey)
 		}
 		// What is missing from the store is put back.
 		return result, p.uploadFiles(ctx, r.of(stored))
@@ -109,6 +116,9 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 
 // settle compares what is stored with what was to be. A signature is made anew each time, and is no other content.
 func (r ProviderResult) settle(p registry.Provider, stored registry.ProviderVersion, before bool) (ProviderResult, error) {
+	if stored.Sums.SHA256 == r.Record.Sums.SHA256 && !slices.Equal(stored.Protocols, r.Record.Protocols) {
+		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published for protocols %s, and versions do not change", registry.ErrExists, p, stored.Version, strings.Join(stored.Protocols, ", "))
+	}
 	if stored.Sums.SHA256 != r.Record.Sums.SHA256 {
 		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with another SHA256SUMS, and versions do not change: publish yours under a new version (stored sha256:%s, yours sha256:%s)",
 			registry.ErrExists, p, stored.Version, stored.Sums.SHA256, r.Record.Sums.SHA256)
@@ -139,11 +149,18 @@ func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, e
 	if r.record.Protocols, err = protocols(m, names); err != nil {
 		return release{}, err
 	}
-	if err := p.readZips(ctx, m, names, &r); err != nil {
-		return release{}, err
-	}
 	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
 	if err != nil {
+		return release{}, err
+	}
+	if len(keys) == 0 {
+		return release{}, fmt.Errorf("%w release: namespace %s has no key yet: add the public key that signs its providers by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, m.Address.Namespace)
+	}
+	r.keys = make(map[string]bool, len(keys))
+	for _, k := range keys {
+		r.keys[k.ID] = true
+	}
+	if err := p.readZips(ctx, m, names, &r); err != nil {
 		return release{}, err
 	}
 	var sums, signature []byte
@@ -170,8 +187,10 @@ func (r *release) add(m Provider, name string, data []byte) registry.StoredFile 
 
 // releaseFiles are the names of a release's files.
 type releaseFiles struct {
-	sums, signature, manifest string // empty where there is none
-	zips                      map[string]registry.Platform
+	sums                string // its name, also where it is not there
+	hasSums             bool
+	signature, manifest string // a name and a path; empty where there is none
+	zips                map[string]registry.Platform
 }
 
 // findRelease finds the files of a release by their names, which must all be of one version.
@@ -198,15 +217,17 @@ func findRelease(dir, providerType string) (releaseFiles, registry.Version, erro
 		}
 		switch {
 		case what == "SHA256SUMS":
-			found.sums = name
+			found.hasSums = true
 		case what == "SHA256SUMS.sig":
 			found.signature = name
 		case what == "manifest.json":
-			found.manifest = name
+			found.manifest = filepath.Join(dir, name)
 		case strings.HasSuffix(what, ".zip"):
 			if found.zips[name], err = registry.ParsePlatform(strings.TrimSuffix(what, ".zip")); err != nil {
 				return found, registry.Version{}, fmt.Errorf("%s: %w", name, err)
 			}
+		case strings.HasSuffix(strings.ToLower(name), ".zip"):
+			return found, registry.Version{}, fmt.Errorf("%w release: %s is not named as clients know it: %sVERSION_OS_ARCH.zip", registry.ErrInvalid, name, prefix)
 		default:
 			continue
 		}
@@ -226,62 +247,107 @@ func findRelease(dir, providerType string) (releaseFiles, registry.Version, erro
 	if err != nil {
 		return found, registry.Version{}, err
 	}
+	if version == (registry.Version{}) {
+		return found, version, fmt.Errorf("%w release: clients cannot use a version 0.0.0", registry.ErrInvalid)
+	}
 	found.sums = prefix + versions[0] + "_SHA256SUMS"
+	if found.manifest == "" {
+		found.manifest = sourceManifest(dir)
+	}
 	if len(found.zips) > maxPlatforms {
 		return found, registry.Version{}, fmt.Errorf("%w release: it has %d platforms, more than %d", registry.ErrInvalid, len(found.zips), maxPlatforms)
 	}
 	return found, version, nil
 }
 
+// sourceManifest finds the manifest as it lies beside a provider's source: goreleaser takes its sum and uploads it under
+// another name, but leaves it where it is, which is one folder above what it makes.
+func sourceManifest(dir string) string {
+	for _, where := range []string{dir, filepath.Join(dir, "..")} {
+		path := filepath.Join(where, "terraform-registry-manifest.json")
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
 // maxPlatforms keeps a version's record well within an item of the table.
 const maxPlatforms = 200
 
-var protocol = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
+var protocol = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})$`)
 
-// protocols returns those that a manifest names.
-//
-// Source: https://developer.hashicorp.com/terraform/registry/providers/publishing, "Terraform Registry Manifest File".
+// protocols returns those that the manifest names, or, where there is none, those that were given.
 func protocols(m Provider, names releaseFiles) ([]string, error) {
-	found := m.Protocols
-	if names.manifest != "" {
-		text, err := readBounded(filepath.Join(m.Dir, names.manifest), maxManifest)
-		if err != nil {
-			return nil, err
+	if names.manifest == "" {
+		if len(m.Protocols) == 0 {
+			return nil, fmt.Errorf("%w release: there is no manifest that says which protocol of plugins the provider speaks: add %s, or say it, such as --protocol 6.0",
+				registry.ErrInvalid, strings.TrimSuffix(names.sums, "SHA256SUMS")+"manifest.json")
 		}
-		var manifest struct {
-			Version  int
-			Metadata struct {
-				ProtocolVersions []string `json:"protocol_versions"`
-			}
-		}
-		if err := json.Unmarshal(text, &manifest); err != nil || manifest.Version != 1 {
-			return nil, fmt.Errorf(`%w manifest %s: it is {"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, registry.ErrInvalid, names.manifest)
-		}
-		if len(m.Protocols) > 0 && !slices.Equal(m.Protocols, manifest.Metadata.ProtocolVersions) {
-			return nil, fmt.Errorf("%w protocols: the manifest says %s", registry.ErrInvalid, strings.Join(manifest.Metadata.ProtocolVersions, ", "))
-		}
-		found = manifest.Metadata.ProtocolVersions
-	} else if len(found) == 0 {
-		return nil, fmt.Errorf("%w release: there is no manifest that says which protocol of plugins the provider speaks: add %s, or say it, such as --protocol 6.0",
-			registry.ErrInvalid, strings.TrimSuffix(names.sums, "SHA256SUMS")+"manifest.json")
+		return m.Protocols, checkProtocols(m.Protocols)
 	}
-	usable := false
-	for _, v := range found {
-		if !protocol.MatchString(v) {
-			return nil, fmt.Errorf("%w protocol %q: it is MAJOR.MINOR, such as 6.0", registry.ErrInvalid, v)
-		}
-		usable = usable || strings.HasPrefix(v, "5.") || strings.HasPrefix(v, "6.")
+	text, err := readBounded(names.manifest, maxManifest)
+	if err != nil {
+		return nil, err
 	}
-	if !usable {
-		return nil, fmt.Errorf("%w protocols %q: clients speak 5 and 6", registry.ErrInvalid, found)
+	found, err := ParseManifest(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(names.manifest), err)
+	}
+	if len(m.Protocols) > 0 && !slices.Equal(m.Protocols, found) {
+		return nil, fmt.Errorf("%w protocols: the manifest says %s: leave out --protocol", registry.ErrInvalid, strings.Join(found, ", "))
 	}
 	return found, nil
 }
 
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+// ParseManifest returns the protocols that a provider's manifest names. Errors are registry.ErrInvalid.
+//
+// Source: https://developer.hashicorp.com/terraform/registry/providers/publishing, "Terraform Registry Manifest File".
+func ParseManifest(text []byte) ([]string, error) {
+	var manifest struct {
+		Version  int
+		Metadata struct {
+			ProtocolVersions []string `json:"protocol_versions"`
+		}
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil || manifest.Version != 1 {
+		return nil, fmt.Errorf(`%w manifest: it must look like {"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, registry.ErrInvalid)
+	}
+	return manifest.Metadata.ProtocolVersions, checkProtocols(manifest.Metadata.ProtocolVersions)
+}
+
+// checkProtocols says whether clients can make sense of protocols: each major version once, and one that they speak.
+func checkProtocols(protocols []string) error {
+	majors := make(map[string]bool)
+	for _, v := range protocols {
+		major, _, _ := strings.Cut(v, ".")
+		if !protocol.MatchString(v) || majors[major] {
+			return fmt.Errorf("%w protocols %q: each is MAJOR.MINOR, such as 6.0, and no major version comes twice", registry.ErrInvalid, protocols)
+		}
+		majors[major] = true
+	}
+	if !majors["5"] && !majors["6"] {
+		return fmt.Errorf("%w protocols %q: clients speak 5 and 6: say so in the manifest, or by --protocol", registry.ErrInvalid, protocols)
+	}
+	return nil
+}
+
+// openRegular opens a file that is one: nothing that could keep its reader waiting.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w release: %w", registry.ErrInvalid, err)
+		return nil, fmt.Errorf("%w release: %s: %w", registry.ErrInvalid, filepath.Base(path), err)
+	}
+	return os.Open(path)
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
@@ -307,6 +373,9 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 			pkg := &found[i]
 			p.step("checking " + pkg.Filename)
 			read, err := readZip(ctx, filepath.Join(m.Dir, pkg.Filename), m.Address.Type)
+			if err == nil {
+				err = read.RunsOn(pkg.Platform)
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", pkg.Filename, err)
 			}
@@ -326,7 +395,7 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 }
 
 func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return archive.Provider{}, err
 	}
@@ -338,17 +407,11 @@ func readZip(ctx context.Context, path, providerType string) (archive.Provider, 
 	return archive.ReadProvider(ctx, f, info.Size(), providerType)
 }
 
-// verify checks the folder's SHA256SUMS and its signature: that they are what clients accept, and speak of these zips.
-func (r *release) verify(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
-	if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err != nil {
-		return nil, nil, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
-	}
-	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), maxSignature); err != nil {
-		return nil, nil, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
-	}
+// checkSums checks that SHA256SUMS is what clients read, and speaks of these zips and no others.
+func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 	sums, err := signing.ParseSums(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", names.sums, err)
+		return fmt.Errorf("%s: %w", names.sums, err)
 	}
 	listed := make(map[string]string, len(sums))
 	for _, s := range sums {
@@ -357,18 +420,29 @@ func (r *release) verify(m Provider, names releaseFiles, keys []registry.Signing
 	for _, pkg := range r.record.Packages {
 		switch want, there := listed[pkg.Filename]; {
 		case !there:
-			return nil, nil, fmt.Errorf("%w release: %s is not in %s", registry.ErrInvalid, pkg.Filename, names.sums)
+			return fmt.Errorf("%w release: %s is not in %s: make the sums anew, or take the zip away", registry.ErrInvalid, pkg.Filename, names.sums)
 		case want != pkg.SHA256:
-			return nil, nil, fmt.Errorf("%w release: %s is not the file that %s speaks of: it has sha256:%s, and %s is listed", registry.ErrInvalid, pkg.Filename, names.sums, pkg.SHA256, want)
+			return fmt.Errorf("%w release: %s is not the file that %s speaks of: it has sha256:%s, and %s is listed", registry.ErrInvalid, pkg.Filename, names.sums, pkg.SHA256, want)
 		}
 	}
 	for _, s := range sums {
 		if err := r.accounts(m, names, s); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	if len(keys) == 0 {
-		return nil, nil, fmt.Errorf("%w release: namespace %s has no key yet: add the public key that signs its providers by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, m.Address.Namespace)
+	return nil
+}
+
+// verify checks the folder's SHA256SUMS and its signature: that they are what clients accept, and speak of these zips.
+func (r *release) verify(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
+	if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err != nil {
+		return nil, nil, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
+	}
+	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), maxSignature); err != nil {
+		return nil, nil, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
+	}
+	if err := r.checkSums(m, names, text); err != nil {
+		return nil, nil, err
 	}
 	signer, err := signing.Verify(publicKeys(keys), text, signature, now)
 	if err != nil {
@@ -385,11 +459,15 @@ func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error 
 		return nil
 	}
 	if strings.HasSuffix(s.Filename, ".zip") {
-		return fmt.Errorf("%w release: %s is listed in %s, and is not there", registry.ErrInvalid, s.Filename, names.sums)
+		return fmt.Errorf("%w release: %s is listed in %s, and is not there: put it back, or make the sums anew", registry.ErrInvalid, s.Filename, names.sums)
 	}
-	f, err := os.Open(filepath.Join(m.Dir, s.Filename))
+	path := filepath.Join(m.Dir, s.Filename)
+	if strings.HasSuffix(s.Filename, "_manifest.json") && names.manifest != "" {
+		path = names.manifest
+	}
+	f, err := openRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a manifest may lie under another name, and no client reads it
+		return nil // no client reads it
 	}
 	if err != nil {
 		return err
@@ -402,23 +480,21 @@ func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error 
 	return err
 }
 
-// sign makes SHA256SUMS of the zips, and of the manifest, and signs it.
+// sign signs SHA256SUMS: the folder's own, if it has one and it holds, or one that is made of the zips and the manifest.
 func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
 	if names.signature != "" {
 		return nil, nil, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
 	}
-	var sums []signing.Sum
-	for _, pkg := range r.record.Packages {
-		sums = append(sums, signing.Sum{SHA256: pkg.SHA256, Filename: pkg.Filename})
-	}
-	if names.manifest != "" {
-		manifest, err := readBounded(filepath.Join(m.Dir, names.manifest), maxManifest)
-		if err != nil {
-			return nil, nil, err
+	if names.hasSums {
+		if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err == nil {
+			err = r.checkSums(m, names, text)
 		}
-		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: names.manifest})
+	} else {
+		text, err = r.makeSums(names)
 	}
-	text = signing.RenderSums(sums)
+	if err != nil {
+		return nil, nil, err
+	}
 	signature, key, err := signing.Sign(m.SignKey, m.Passphrase, text, now)
 	if err != nil {
 		return nil, nil, err
@@ -433,6 +509,21 @@ func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKe
 	}
 	r.record.SigningKey = signer.ID
 	return text, signature, nil
+}
+
+func (r *release) makeSums(names releaseFiles) ([]byte, error) {
+	var sums []signing.Sum
+	for _, pkg := range r.record.Packages {
+		sums = append(sums, signing.Sum{SHA256: pkg.SHA256, Filename: pkg.Filename})
+	}
+	if names.manifest != "" {
+		manifest, err := readBounded(names.manifest, maxManifest)
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: strings.TrimSuffix(names.sums, "SHA256SUMS") + "manifest.json"})
+	}
+	return signing.RenderSums(sums), nil
 }
 
 func publicKeys(keys []registry.SigningKey) []signing.Key {
@@ -453,7 +544,10 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
-		if err == nil && info.Size == f.stored.Size {
+		if err == nil && info.Size != f.stored.Size {
+			return fmt.Errorf("object %s is stored with %d bytes, and must have %d: it was damaged, and the registry's owner must delete it before this can be published", f.stored.Object, info.Size, f.stored.Size)
+		}
+		if err == nil {
 			continue
 		}
 		missing = append(missing, f)
@@ -494,7 +588,7 @@ func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) err
 	}
 	if p.Progress != nil {
 		sent := p.Progress.Upload(f.name, f.stored.Size)
-		body = &counted{body, func(n int) { sent(n); total(n) }}
+		body = &counted{ReadSeeker: body, sent: func(n int) { sent(n); total(n) }}
 	}
 	err := p.Objects.PutOnce(ctx, f.stored.Object, body, objects.Digest{SHA256: f.stored.SHA256, Size: f.stored.Size})
 	if errors.Is(err, registry.ErrExists) {

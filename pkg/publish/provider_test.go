@@ -239,6 +239,25 @@ func TestSignHere(t *testing.T) {
 	if entries, err := os.ReadDir(r.dir); err != nil || len(entries) != 1 {
 		t.Errorf("the folder was changed: %v, %v", entries, err)
 	}
+	// Sums that are there are signed if they hold, and not made anew.
+	signed := newRelease(t, "1.1.0", "linux_amd64")
+	if err := os.Remove(filepath.Join(signed.dir, signed.name+"_SHA256SUMS.sig")); err != nil {
+		t.Fatal(err)
+	}
+	m = signed.provider()
+	m.SignKey = key.Private
+	if _, err := b.publisher().Provider(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	wrong := newRelease(t, "1.2.0", "linux_amd64")
+	if err := os.Remove(filepath.Join(wrong.dir, wrong.name+"_SHA256SUMS.sig")); err != nil {
+		t.Fatal(err)
+	}
+	wrong.zip(t, wrong.name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "another program"})
+	m.Dir = wrong.dir
+	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "is not the file that") {
+		t.Error(err)
+	}
 }
 
 // What a client would refuse, or crash on, is refused before anything is stored, with a line that names it.
@@ -329,12 +348,19 @@ func TestReleaseRefused(t *testing.T) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": strings.Repeat("0", 80<<20)})
 		}, linux + ": "},
 		"another provider inside": {func(t *testing.T, r release) { rezip(t, r, map[string]string{"terraform-provider-other": "p"}) }, "terraform-provider-inventory"},
-		"no zip at all":           {func(t *testing.T, r release) { r.write(t, linux, "not a zip"); r.sign(t) }, linux + ": "},
-		"a manifest of nonsense":  {func(t *testing.T, r release) { r.write(t, r.name+"_manifest.json", "{"); r.sign(t) }, "protocol_versions"},
+		"a program for another platform": {func(t *testing.T, r release) {
+			rezip(t, r, map[string]string{"terraform-provider-inventory": "MZ" + strings.Repeat("\x00", 0x100)})
+		}, "cannot run on linux_amd64"},
+		"no zip at all":          {func(t *testing.T, r release) { r.write(t, linux, "not a zip"); r.sign(t) }, linux + ": "},
+		"a manifest of nonsense": {func(t *testing.T, r release) { r.write(t, r.name+"_manifest.json", "{"); r.sign(t) }, "protocol_versions"},
 		"a manifest of old plugins": {func(t *testing.T, r release) {
 			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["4.0"]}}`)
 			r.sign(t)
 		}, "clients speak 5 and 6"},
+		"a major version twice": {func(t *testing.T, r release) {
+			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`)
+			r.sign(t)
+		}, "no major version comes twice"},
 		"a manifest with v": {func(t *testing.T, r release) {
 			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["v6"]}}`)
 			r.sign(t)
@@ -349,6 +375,19 @@ func TestReleaseRefused(t *testing.T) {
 	}
 	for name, change := range map[string]func(*publish.Provider){
 		"v in file names": func(m *publish.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").dir },
+		"version 0.0.0":   func(m *publish.Provider) { m.Dir = newRelease(t, "0.0.0", "linux_amd64").dir },
+		"a zip by another name": func(m *publish.Provider) {
+			r := newRelease(t, "1.0.0", "linux_amd64")
+			r.zip(t, r.name+".zip", nil)
+			m.Dir = r.dir
+		},
+		"sums that are a folder": func(m *publish.Provider) {
+			r := newRelease(t, "1.0.0", "linux_amd64")
+			if err := errors.Join(os.Remove(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig")), os.Mkdir(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			m.Dir = r.dir
+		},
 		"a short version": func(m *publish.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").dir },
 		"another type":    func(m *publish.Provider) { m.Address.Type = "other" },
 		"no folder":       func(m *publish.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
@@ -475,4 +514,76 @@ func TestSharedHashes(t *testing.T) {
 	if err != nil || fmt.Sprint(result.Shared) != "[darwin_amd64 windows_amd64]" {
 		t.Errorf("%v, %v", result.Shared, err)
 	}
+}
+
+// A manifest lies beside the source where goreleaser leaves it, and counts if its sum is the listed one.
+func TestSourceManifest(t *testing.T) {
+	t.Parallel()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		content string
+		ok      bool
+	}{
+		"the listed one": {`{"version": 1, "metadata": {"protocol_versions": ["5.0", "6.0"]}}`, true},
+		"another one":    {`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, false},
+	} {
+		b := embedded(t)
+		b.addKey(t, key)
+		r := newRelease(t, "1.0.0", "linux_amd64")
+		source := t.TempDir()
+		dist := filepath.Join(source, "dist")
+		if err := os.CopyFS(dist, os.DirFS(r.dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dist, r.name+"_manifest.json")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(source, "terraform-registry-manifest.json"), []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := r.provider()
+		m.Dir = dist
+		result, err := b.publisher().Provider(t.Context(), m)
+		if (err == nil) != test.ok || test.ok && fmt.Sprint(result.Record.Protocols) != "[5.0 6.0]" {
+			t.Errorf("%s: %+v, %v", name, result.Record.Protocols, err)
+		}
+	}
+}
+
+// An object of another size under a key is damage, which is said and not built upon.
+func TestDamagedObject(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addKey(t, key)
+	p := b.publisher()
+	p.Objects = &shrunkStore{b.store}
+	if _, err := p.Provider(t.Context(), newRelease(t, "1.0.0", "linux_amd64").provider()); err == nil || !strings.Contains(err.Error(), "was damaged") || b.providerVersions(t) != "[]" {
+		t.Errorf("%v, %s", err, b.providerVersions(t))
+	}
+}
+
+// shrunkStore has every object, with a byte too few.
+type shrunkStore struct{ objects.Store }
+
+func (s *shrunkStore) Stat(_ context.Context, key string) (objects.Info, error) {
+	return objects.Info{Key: key, Size: 1}, nil
+}
+
+func FuzzParseManifest(f *testing.F) {
+	for _, text := range []string{`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, "{}", "null", "[", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		protocols, err := publish.ParseManifest(text)
+		if err != nil && !errors.Is(err, registry.ErrInvalid) || err == nil && len(protocols) == 0 {
+			t.Errorf("%q: %v, %v", text, protocols, err)
+		}
+	})
 }

@@ -220,7 +220,7 @@ func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, recor
 	}
 	body := io.ReadSeeker(packed)
 	if p.Progress != nil {
-		body = &counted{packed, p.Progress.Upload(fmt.Sprintf("%s %s", m.Address, m.Version), record.Size)}
+		body = &counted{ReadSeeker: packed, sent: p.Progress.Upload(fmt.Sprintf("%s %s", m.Address, m.Version), record.Size)}
 	}
 	err := p.Objects.PutOnce(ctx, record.Object, body, objects.Digest{SHA256: record.SHA256, Size: record.Size})
 	if errors.Is(err, registry.ErrExists) {
@@ -250,10 +250,22 @@ func (p *Publisher) step(what string) {
 type counted struct {
 	io.ReadSeeker
 	sent func(int)
+	at   int64
+}
+
+// Seek goes back when a request is repeated; what is sent again counts once.
+func (c *counted) Seek(offset int64, whence int) (int64, error) {
+	at, err := c.ReadSeeker.Seek(offset, whence)
+	if err == nil && at < c.at {
+		c.sent(int(at - c.at))
+		c.at = at
+	}
+	return at, err
 }
 
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.ReadSeeker.Read(b)
+	c.at += int64(n)
 	c.sent(n)
 	return n, err
 }

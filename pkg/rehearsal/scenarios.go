@@ -212,7 +212,7 @@ resource "note_file" "it" {
 		if err == nil && string(text) != "written" {
 			err = fmt.Errorf("the provider has written %q", text)
 		}
-		return err
+		return errors.Join(err, os.Remove(written)) // the next client's is to write its own
 	})
 	if err != nil {
 		return err

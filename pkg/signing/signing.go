@@ -114,6 +114,10 @@ func parseSignature(signature []byte) (*packet.Signature, error) {
 	if sig.IssuerKeyId == nil || *sig.IssuerKeyId == 0 {
 		return nil, fmt.Errorf("%w signature: it does not name its key, and clients look for that: make it with `gpg --detach-sign`", registry.ErrInvalid)
 	}
+	// Terraform refuses one that has expired, and a published version cannot be signed again.
+	if sig.SigLifetimeSecs != nil && *sig.SigLifetimeSecs != 0 {
+		return nil, fmt.Errorf("%w signature: it expires, and the version could not be installed from then on: make it without --default-sig-expire", registry.ErrInvalid)
+	}
 	return sig, nil
 }
 

@@ -482,6 +482,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	expired := at(ed25519, born, 0)
 	expired.SigLifetimeSecs = 60
+	expiring := at(ed25519, now, 0)
+	expiring.SigLifetimeSecs = 86400
 	brief := generate(t, at(ed25519, born, time.Hour))
 	briefKey, err := signing.ParseKey(public(t, brief), born.Add(time.Minute))
 	if err != nil {
@@ -518,7 +520,8 @@ func TestVerifyRefuses(t *testing.T) {
 		{"another's", []signing.Key{key}, detached(t, other(), at(p256, now, 0)), []string{other().PrimaryKey.KeyIdString(), "none of the keys " + key.ID}},
 		{"no keys", nil, good, []string{key.ID, "add the public key"}},
 		{"a damaged key before it", []signing.Key{{ID: "0123456789ABCDEF"}, key}, good, []string{"0123456789ABCDEF"}},
-		{"an expired signature", []signing.Key{key}, detached(t, e, expired), []string{"expired", "--default-sig-expire"}},
+		{"an expired signature", []signing.Key{key}, detached(t, e, expired), []string{"expires", "--default-sig-expire"}},
+		{"a signature that will expire", []signing.Key{key}, detached(t, e, expiring), []string{"expires", "--default-sig-expire"}},
 		{"of tomorrow", []signing.Key{key}, detached(t, e, at(ed25519, now.Add(24*time.Hour), 0)), []string{"future"}},
 		{"an expired key", []signing.Key{briefKey}, detached(t, brief, at(ed25519, born, 0)), []string{briefKey.ID, "this key has expired"}},
 		{"a revoked key", []signing.Key{revokedKey}, byRevoked, []string{revokedKey.ID, "revoked"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func (d deprecation) check() error {
 		return usageError{errors.New("--undo takes a deprecation back, and goes with nothing else")}
 	case !d.undo && d.message == "":
 		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
-	case len(d.message) > maxDeprecation || strings.ContainsFunc(d.message, unicode.IsControl):
+	case len(d.message) > maxDeprecation || !utf8.ValidString(d.message) || strings.ContainsFunc(d.message, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return usageError{fmt.Errorf("the message is one line of at most %d bytes", maxDeprecation)}
 	}
 	return nil

@@ -116,20 +116,33 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	if err != nil {
 		return err
 	}
+	whole := ""
+	for summary, err := range data.catalog.Providers(cmd.Context(), p.Namespace) {
+		if err != nil {
+			return err
+		}
+		if summary.Address == p.String() {
+			whole = summary.Deprecated
+		}
+	}
 	if c.json {
 		return c.printJSON(struct {
-			Address  string                     `json:"address"`
-			Versions []registry.ProviderVersion `json:"versions"`
-		}{p.String(), versions})
+			Address    string                     `json:"address"`
+			Deprecated string                     `json:"deprecated,omitempty"`
+			Versions   []registry.ProviderVersion `json:"versions"`
+		}{p.String(), whole, versions})
+	}
+	if whole != "" {
+		c.printf("%s is deprecated: %s\n", p, whole)
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tPROTOCOLS\tKEY\tPLATFORMS")
+	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tPROTOCOLS\tKEY\tPLATFORMS\t")
 	for _, v := range versions {
 		platforms := make([]string, len(v.Packages))
 		for i, pkg := range v.Packages {
 			platforms[i] = pkg.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, deprecated(v.Deprecated, strings.Join(platforms, " ")))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
 	}
 	return table.Flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 			progress.stop()
 			if errors.Is(err, signing.ErrPassphrase) && len(m.Passphrase) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
 				fmt.Fprintf(c.stderr, "Passphrase of %s: ", signKey)
-				m.Passphrase, err = term.ReadPassword(int(os.Stdin.Fd()))
+				m.Passphrase, err = readPassphrase(cmd.Context())
 				fmt.Fprintln(c.stderr)
 				if err != nil {
 					return err
@@ -78,7 +79,7 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 				progress.stop()
 			}
 			if errors.Is(err, signing.ErrPassphrase) {
-				return fmt.Errorf("%s: %w: set %s", signKey, err, passphraseFromEnv)
+				return fmt.Errorf("%s: %w: give it in %s, or at a terminal", signKey, err, passphraseFromEnv)
 			}
 			if err != nil {
 				return err
@@ -91,6 +92,30 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 	cmd.Flags().StringVar(&signKey, "sign-key", "", "file with the private key to sign with, where the release is not signed")
 	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil, "protocol of plugins that the provider speaks, such as 6.0, where there is no manifest; can be repeated")
 	return cmd
+}
+
+// readPassphrase reads a line of the terminal without showing it, and leaves the terminal as it was when it is interrupted.
+func readPassphrase(ctx context.Context) ([]byte, error) {
+	terminal := int(os.Stdin.Fd())
+	state, err := term.GetState(terminal)
+	if err != nil {
+		return nil, err
+	}
+	type answer struct {
+		text []byte
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		text, err := term.ReadPassword(terminal)
+		read <- answer{text, err}
+	}()
+	select {
+	case a := <-read:
+		return a.text, a.err
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), term.Restore(terminal, state))
+	}
 }
 
 func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) error {
@@ -107,7 +132,9 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) 
 			Status  string `json:"status"`
 			Address string `json:"address"`
 			registry.ProviderVersion
-		}{status, m.Address.String(), record})
+			// Shared are platforms with the same content, for which OpenTofu gets no hashes.
+			Shared []registry.Platform `json:"shared,omitempty"`
+		}{status, m.Address.String(), record, result.Shared})
 	}
 	var size int64
 	for _, p := range record.Packages {

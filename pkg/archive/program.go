@@ -1,0 +1,60 @@
+package archive
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// headLength is how much of a program is kept: enough for what says which machine it is for.
+const headLength = 4 << 10
+
+// machines are the numbers by which programs name what they run on, by Go's names for it.
+var machines = struct{ elf, macho, pe map[uint32]string }{
+	elf:   map[uint32]string{3: "386", 40: "arm", 62: "amd64", 183: "arm64", 22: "s390x", 243: "riscv64", 258: "loong64"},
+	macho: map[uint32]string{0x01000007: "amd64", 0x0100000c: "arm64"},
+	pe:    map[uint32]string{0x014c: "386", 0x01c4: "arm", 0x8664: "amd64", 0xaa64: "arm64"},
+}
+
+// RunsOn says whether the program can be one for a platform, as far as its first bytes tell. What is of no known format,
+// such as a script, may be. Errors are registry.ErrInvalid.
+func (p Provider) RunsOn(platform registry.Platform) error {
+	format, arch := identify(p.head)
+	want := "ELF"
+	switch platform.OS {
+	case "windows":
+		want = "PE"
+	case "darwin", "ios":
+		want = "Mach-O"
+	}
+	if format != "" && format != want || arch != "" && arch != platform.Arch {
+		return fmt.Errorf("%w provider zip: its program is of the format %s for %s, and cannot run on %s: was it built or named for another platform?", registry.ErrInvalid, format, arch, platform)
+	}
+	return nil
+}
+
+// identify returns a program's format and architecture; what it does not know is empty.
+func identify(head []byte) (format, arch string) {
+	little, big := binary.LittleEndian, binary.BigEndian
+	switch {
+	case len(head) >= 20 && bytes.HasPrefix(head, []byte("\x7fELF")):
+		var order binary.ByteOrder = little
+		if head[5] == 2 {
+			order = big
+		}
+		return "ELF", machines.elf[uint32(order.Uint16(head[18:]))]
+	case len(head) >= 8 && little.Uint32(head) == 0xfeedfacf:
+		return "Mach-O", machines.macho[little.Uint32(head[4:])]
+	case len(head) >= 8 && big.Uint32(head) == 0xcafebabe: // for several architectures
+		return "Mach-O", ""
+	case len(head) >= 0x40 && bytes.HasPrefix(head, []byte("MZ")):
+		at := int64(little.Uint32(head[0x3c:]))
+		if at+6 > int64(len(head)) || !bytes.HasPrefix(head[at:], []byte("PE\x00\x00")) {
+			return "PE", ""
+		}
+		return "PE", machines.pe[uint32(little.Uint16(head[at+4:]))]
+	}
+	return "", ""
+}
