@@ -35,7 +35,7 @@ type Gate struct {
 	issuers map[string]*issuer
 	now     func() time.Time
 
-	// Good and bad ones apart, so that a flood of bad ones drives out no good one.
+	// Good and bad ones apart, so that a flood of bad ones drives out no good one. One without any scope is as a bad one.
 	good, bad *lru.Cache[digest, decision]
 }
 
@@ -50,14 +50,15 @@ type decision struct {
 
 // caller is who a credential stands for.
 type caller struct {
-	name   string // for the log
-	scopes []Scope
+	name   string    // for the log
+	scopes [][]Scope // a token's, or those of each rule that holds, which all callers of the rule share
 }
 
 const (
 	// keep is how long a decision holds.
 	keep = time.Minute
-	// remembered bounds the decisions of each kind: a few hundred bytes each.
+	// remembered bounds the decisions of each kind. Most are below a kilobyte: a caller of an issuer is his name and which
+	// rules hold, and a refusal is its reason, cut short. A token has its own scopes, as many as it was made with.
 	remembered = 4096
 	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
 	longest = 16 << 10
@@ -65,7 +66,7 @@ const (
 
 // New returns a gate.
 func New(s Settings, tokens Tokens) *Gate {
-	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: time.Now}
+	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: wallClock}
 	for _, i := range s.Issuers {
 		g.issuers[i.Issuer] = &issuer{Issuer: i, provider: newProvider(i.Issuer)}
 	}
@@ -159,28 +160,32 @@ func notToken68(r rune) bool {
 // where it cannot be found out at present.
 func (g *Gate) authenticate(ctx context.Context, credential string) (caller, error) {
 	sum := digest(sha256.Sum256([]byte(credential)))
+	now := g.now()
 	for _, known := range []*lru.Cache[digest, decision]{g.good, g.bad} {
-		if d, ok := known.Get(sum); ok && g.now().Before(d.until) {
+		// One that holds for longer was made before the clock was set back.
+		if d, ok := known.Get(sum); ok && now.Before(d.until) && d.until.Sub(now) <= keep {
 			return d.caller, d.err
 		}
+		known.Remove(sum)
 	}
-	d := decision{until: g.now().Add(keep)}
-	var expires time.Time
-	d.caller, expires, d.err = g.decide(ctx, credential, sum)
-	if !expires.IsZero() && expires.Before(d.until) {
-		d.until = expires
+	d := decision{until: now.Add(keep)}
+	var changes time.Time
+	d.caller, changes, d.err = g.decide(ctx, credential, sum)
+	if !changes.IsZero() && changes.Before(d.until) {
+		d.until = changes
 	}
 	switch {
-	case d.err == nil:
+	case d.err == nil && len(d.caller.scopes) > 0:
 		g.good.Add(sum, d)
-	case errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
+	// Whoever runs a job at a CI service has its issuer's tokens, for any audience, which no rule need hold for.
+	case d.err == nil, errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
 		g.bad.Add(sum, d)
 	}
 	return d.caller, d.err
 }
 
-// decide looks at a credential. expires is when it ends; the zero time is never.
-func (g *Gate) decide(ctx context.Context, credential string, sum digest) (who caller, expires time.Time, err error) {
+// decide looks at a credential. changes is when it will be decided otherwise, such as when it ends; the zero time is never.
+func (g *Gate) decide(ctx context.Context, credential string, sum digest) (who caller, changes time.Time, err error) {
 	switch {
 	case strings.HasPrefix(credential, tokenPrefix):
 		if !wellFormed(credential) {
@@ -208,7 +213,7 @@ func (g *Gate) token(ctx context.Context, digest string) (caller, time.Time, err
 	if err != nil {
 		return caller{}, time.Time{}, fmt.Errorf("token %q: %w", record.Name, errors.Join(errRecord, err))
 	}
-	return caller{"token " + record.Name, scopes}, record.ExpiresAt, nil
+	return caller{"token " + record.Name, [][]Scope{scopes}}, record.ExpiresAt, nil
 }
 
 // errRecord is a record that no release has written.

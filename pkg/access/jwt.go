@@ -6,10 +6,11 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,9 +29,13 @@ const leeway = 30 * time.Second
 // minRSA is the least size of a key, in bits.
 const minRSA = 2048
 
-// fits says whether a key is of an algorithm's kind, whatever a token's header says.
-func fits(key any, algorithm jose.SignatureAlgorithm) bool {
-	switch k := key.(type) {
+// fits says whether a key is the one that a token's header names, if it names one, and is of the algorithm's kind.
+func fits(key jose.JSONWebKey, header jose.Header) bool {
+	if header.KeyID != "" && header.KeyID != key.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+		return false
+	}
+	algorithm := jose.SignatureAlgorithm(header.Algorithm)
+	switch k := key.Key.(type) {
 	case *rsa.PublicKey:
 		return algorithm == jose.RS256 && k.N.BitLen() >= minRSA
 	case *ecdsa.PublicKey:
@@ -40,6 +45,9 @@ func fits(key any, algorithm jose.SignatureAlgorithm) bool {
 	}
 	return false
 }
+
+// errUnknownKey is a signature by no key that the issuer has published, which it may yet.
+var errUnknownKey = errors.New("no key that the issuer has published has signed it")
 
 // issuer is an issuer with what it publishes.
 type issuer struct {
@@ -75,26 +83,37 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 	if i == nil {
 		return bad("its issuer %.100q is not among the registry's", unverified.Issuer)
 	}
-	header := token.Headers[0]
-	keys, err := i.provider.candidates(ctx, header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
-	if errors.Is(err, errUnknownKey) {
-		return bad("%w %.100q", err, header.KeyID)
-	}
+	var c claims
+	var all map[string]any
+	verified, err := i.provider.keys.use(ctx, func(keys []jose.JSONWebKey) bool {
+		return slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
+			return fits(key, token.Headers[0]) && token.Claims(key.Key, &c, &all) == nil
+		})
+	})
 	if err != nil {
 		return caller{}, time.Time{}, err
 	}
-	var c claims
-	var all map[string]any
-	verified := slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
-		return token.Claims(key.Key, &c, &all) == nil
-	})
 	if !verified {
-		return bad("no key of issuer %s has signed it, or its claims cannot be read", i.Issuer.Issuer)
+		return bad("of issuer %s, key %.100q: %w, or its claims cannot be read", i.Issuer.Issuer, token.Headers[0].KeyID, errUnknownKey)
 	}
-	if err := i.accepts(c, g.now()); err != nil {
-		return bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, c.Subject, err)
+	now := g.now()
+	if err := i.accepts(c, now); err != nil {
+		_, _, err = bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, c.Subject, err)
+		return caller{}, c.begins(now), err
 	}
 	return caller{i.name(c, all), i.scopes(all)}, c.Expiry.Time().Add(leeway), nil
+}
+
+// begins is when a token will hold that does not hold yet; of others it is the zero time.
+func (c claims) begins(now time.Time) time.Time {
+	begin := c.NotBefore.Time()
+	if issued := c.IssuedAt.Time(); issued.After(begin) {
+		begin = issued
+	}
+	if begin = begin.Add(-leeway); begin.After(now) {
+		return begin
+	}
+	return time.Time{}
 }
 
 // accepts says whether verified claims are of a token that is for this registry, now.
@@ -120,7 +139,7 @@ func (i *issuer) accepts(c claims, now time.Time) error {
 	if len(c.Audience) == 0 && c.TokenUse == "access" && slices.Contains(i.ClientIDs, c.ClientID) {
 		return nil
 	}
-	return fmt.Errorf("it is for %.200q, client %.100q, and not for this registry", c.Audience, c.ClientID)
+	return fmt.Errorf("it is for %.200q, client %.100q, and not for this registry", strings.Join(c.Audience, " "), c.ClientID)
 }
 
 // name returns what the log calls a caller.
@@ -132,12 +151,12 @@ func (i *issuer) name(c claims, all map[string]any) string {
 	return fmt.Sprintf("%.200s of %s", name, i.Issuer.Issuer)
 }
 
-// scopes returns those of all rules that match.
-func (i *issuer) scopes(all map[string]any) []Scope {
-	var scopes []Scope
+// scopes returns those of each rule that holds.
+func (i *issuer) scopes(all map[string]any) [][]Scope {
+	var scopes [][]Scope
 	for _, r := range i.Rules {
 		if r.holds(all) {
-			scopes = append(scopes, r.Scopes...)
+			scopes = append(scopes, r.Scopes)
 		}
 	}
 	return scopes
@@ -154,6 +173,9 @@ func (r Rule) holds(all map[string]any) bool {
 	}
 	return true
 }
+
+// exact is where the numbers begin that are read from JSON as another's neighbour: ids that differ would become equal.
+const exact = 1 << 53
 
 // values returns the values of a claim as text: none, one, or those of a list.
 func values(all map[string]any, name string) []string {
@@ -175,8 +197,12 @@ func values(all map[string]any, name string) []string {
 		switch v := v.(type) {
 		case string:
 			out = append(out, v)
-		case bool, float64, json.Number:
-			out = append(out, fmt.Sprint(v))
+		case bool:
+			out = append(out, strconv.FormatBool(v))
+		case float64:
+			if math.Abs(v) < exact {
+				out = append(out, strconv.FormatFloat(v, 'f', -1, 64))
+			}
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 
 	"github.com/larder-registry/larder/pkg/discovery"
@@ -14,21 +13,24 @@ func (s Settings) LoginService() discovery.LoginService {
 	if s.Login == nil {
 		return nil
 	}
-	l, p := *s.Login, newProvider(s.Login.Issuer)
+	return s.Login.service(newProvider(s.Login.Issuer))
+}
+
+func (l Login) service(p *provider) discovery.LoginService {
 	return func(ctx context.Context) (discovery.Login, error) {
-		e, err := p.current(ctx)
-		if err != nil {
+		var c configuration
+		if _, err := p.configuration.use(ctx, func(known configuration) bool { c = known; return true }); err != nil {
 			return discovery.Login{}, err
 		}
-		authorize, err := url.Parse(e.Authorization)
-		if err == nil {
-			err = checkURL(authorize.Scheme + "://" + authorize.Host)
+		if err := checkURL("token_endpoint", c.Token, p.local); err != nil {
+			return discovery.Login{}, err
 		}
-		if err == nil {
-			err = checkURL(e.Token)
+		if err := checkURL("authorization_endpoint", c.Authorization, p.local); err != nil {
+			return discovery.Login{}, err
 		}
+		authorize, err := url.Parse(c.Authorization)
 		if err != nil {
-			return discovery.Login{}, fmt.Errorf("endpoints of issuer %s: %w", l.Issuer, err)
+			return discovery.Login{}, err
 		}
 		query := authorize.Query()
 		for name, value := range l.Authorize {
@@ -36,7 +38,7 @@ func (s Settings) LoginService() discovery.LoginService {
 		}
 		authorize.RawQuery = query.Encode()
 		return discovery.Login{
-			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: e.Token, Ports: l.Ports, Scopes: l.Scopes,
+			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: c.Token, Ports: l.Ports, Scopes: l.Scopes,
 		}, nil
 	}
 }

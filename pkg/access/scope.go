@@ -53,7 +53,7 @@ func ParsePattern(s string) (Pattern, error) {
 	for _, part := range p {
 		switch {
 		case part == "*" || part == "**":
-		case strings.Contains(part, "*"):
+		case partlyWild(part):
 			return bad("a * is a whole segment")
 		case !segment.MatchString(part):
 			return bad("it is segments with a slash between them, such as modules/acme/*")
@@ -114,6 +114,11 @@ func (s Scope) MarshalText() ([]byte, error) {
 	return []byte(string(s.Verb) + ":" + strings.Join(s.Pattern, "/")), nil
 }
 
+// partlyWild says whether a segment has a * and more.
+func partlyWild(part string) bool {
+	return strings.Contains(part, "*") && part != "*" && part != "**"
+}
+
 // tooWild says whether matching a pattern could take long: each ** multiplies the ways to try.
 func tooWild(pattern []string) bool {
 	wild := 0
@@ -131,8 +136,13 @@ func covers(patterns []Pattern, thing []string) bool {
 }
 
 // allows says whether one of the scopes lets somebody do it with a thing.
-func allows(scopes []Scope, verb Verb, thing []string) bool {
-	return slices.ContainsFunc(scopes, func(s Scope) bool { return s.Verb == verb && matches(s.Pattern, thing, true) })
+func allows(scopes [][]Scope, verb Verb, thing []string) bool {
+	for _, some := range scopes {
+		if slices.ContainsFunc(some, func(s Scope) bool { return s.Verb == verb && matches(s.Pattern, thing, true) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // matches says whether a pattern matches segments: all of them, or the first of them where what is below counts too.

@@ -126,8 +126,11 @@ func (s *Settings) check() error {
 }
 
 func (i Issuer) check() error {
-	if err := checkURL(i.Issuer); err != nil {
+	if err := checkURL("issuer", i.Issuer, true); err != nil {
 		return err
+	}
+	if strings.Contains(i.Issuer, "?") {
+		return errors.New("it has a query, and an issuer has none")
 	}
 	if len(i.Audiences)+len(i.ClientIDs) == 0 || slices.Contains(append(i.Audiences, i.ClientIDs...), "") {
 		return errors.New("audiences is missing: without one, a token that was made for somebody else would be accepted")
@@ -146,26 +149,33 @@ func (i Issuer) check() error {
 			if claim == "" || want == "" {
 				return fmt.Errorf("rule %d: a claim or its value is empty", n+1)
 			}
-			if tooWild(strings.Split(want, "/")) {
+			pattern := strings.Split(want, "/")
+			if tooWild(pattern) {
 				return fmt.Errorf("rule %d: claim %s: the value has more than two **", n+1, claim)
+			}
+			if slices.ContainsFunc(pattern, partlyWild) {
+				return fmt.Errorf("rule %d: claim %s: %.100q: a * is a whole segment between slashes, and no part of one: write the value out, or use a claim whose whole value says it, such as repository_owner", n+1, claim, want)
 			}
 		}
 	}
 	return nil
 }
 
-// checkURL says whether secrets may rest on what a URL answers: it has TLS, or stays on this machine.
-func checkURL(text string) error {
+// checkURL says whether secrets may rest on what a URL answers: it has TLS, or, where local says that the issuer does too,
+// stays on this machine. An issuer elsewhere must not reach what is here, such as what AWS Lambda tells its functions.
+// Endpoints may have a query (RFC 6749, section 3).
+func checkURL(what, text string, local bool) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("it is no URL of an issuer, such as https://login.example.com")
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("%s %.200q is no URL such as https://login.example.com", what, text)
 	}
-	if u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()) {
+	if u.Scheme == "https" || local && isLocal(u) {
 		return nil
 	}
-	return errors.New("it must be an https URL")
+	return fmt.Errorf("%s %.200q must be an https URL", what, text)
 }
 
-func isLoopback(host string) bool {
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+// isLocal says whether a URL is one of this machine, without TLS.
+func isLocal(u *url.URL) bool {
+	return u.Scheme == "http" && (strings.EqualFold(u.Hostname(), "localhost") || net.ParseIP(u.Hostname()).IsLoopback())
 }
