@@ -54,21 +54,30 @@ func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v regist
 // ModuleVersions returns the records of all versions of a module, the newest version first, and registry.ErrNotFound
 // where there is none.
 func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]registry.ModuleVersion, error) {
-	var records []registry.ModuleVersion
-	for item, err := range c.all(ctx, m.Path(), versionsSort) {
+	records, err := allVersions[registry.ModuleVersion](ctx, c, m.Path())
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", m, err)
+	}
+	slices.SortFunc(records, func(a, b registry.ModuleVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return records, nil
+}
+
+// allVersions returns the records of all versions in a partition, of which there is at least one.
+func allVersions[T any](ctx context.Context, c *Catalog, partition string) ([]T, error) {
+	var records []T
+	for item, err := range c.all(ctx, partition, versionsSort) {
 		if err != nil {
 			return nil, err
 		}
-		var record registry.ModuleVersion
+		var record T
 		if err := decode(item, &record); err != nil {
 			return nil, err
 		}
 		records = append(records, record)
 	}
 	if len(records) == 0 {
-		return nil, fmt.Errorf("module %s: %w", m, registry.ErrNotFound)
+		return nil, registry.ErrNotFound
 	}
-	slices.SortFunc(records, func(a, b registry.ModuleVersion) int { return registry.CompareVersions(b.Version, a.Version) })
 	return records, nil
 }
 

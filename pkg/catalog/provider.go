@@ -28,19 +28,9 @@ func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v re
 // ProviderVersions returns the records of all versions of a provider, the newest version first, and registry.ErrNotFound
 // where there is none.
 func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]registry.ProviderVersion, error) {
-	var records []registry.ProviderVersion
-	for item, err := range c.all(ctx, p.Path(), versionsSort) {
-		if err != nil {
-			return nil, err
-		}
-		var record registry.ProviderVersion
-		if err := decode(item, &record); err != nil {
-			return nil, err
-		}
-		records = append(records, record)
-	}
-	if len(records) == 0 {
-		return nil, fmt.Errorf("provider %s: %w", p, registry.ErrNotFound)
+	records, err := allVersions[registry.ProviderVersion](ctx, c, p.Path())
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", p, err)
 	}
 	slices.SortFunc(records, func(a, b registry.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
 	return records, nil

@@ -29,10 +29,11 @@ const (
 // nothing else.
 func certificate(dir string, ip net.IP) (certificate tls.Certificate, caFile string, err error) {
 	caFile = filepath.Join(dir, caCertificateFile)
-	ca, caKey, err := loadCA(dir)
-	if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
-		ca, caKey, err = makeCA(dir)
+	load := loadCA
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		load = makeCA // which another server may do in between: the folder appears whole
 	}
+	ca, caKey, err := load(dir)
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", dir, err)
 	}
