@@ -63,10 +63,17 @@ func Open(ctx context.Context, path string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the catalogue %s: %w", path, err)
 	}
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the catalogue %s: %w", path, err), db.Close())
+	// SQLite does not wait where several make the same file at once and all change its journal.
+	for attempt := 1; ; attempt++ {
+		_, err := db.ExecContext(ctx, schema)
+		if err == nil {
+			return &Table{db: db, now: time.Now}, nil
+		}
+		if attempt == 50 || ctx.Err() != nil || !errors.Is(translate(err), registry.ErrUnavailable) {
+			return nil, errors.Join(fmt.Errorf("opening the catalogue %s: %w", path, err), db.Close())
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	return &Table{db: db, now: time.Now}, nil
 }
 
 // Close closes the file.
