@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/archive"
-	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -49,12 +48,8 @@ type ProviderResult struct {
 	Shared []registry.Platform
 }
 
-// The bounds of what is read whole, in bytes.
-const (
-	maxSums      = 1 << 20
-	maxSignature = 16 << 10
-	maxManifest  = 64 << 10
-)
+// maxManifest bounds a manifest, in bytes.
+const maxManifest = 64 << 10
 
 // parallel is how many files are read or sent at once.
 const parallel = 4
@@ -435,16 +430,16 @@ func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 
 // verify checks the folder's SHA256SUMS and its signature: that they are what clients accept, and speak of these zips.
 func (r *release) verify(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
-	if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err != nil {
+	if text, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err != nil {
 		return nil, nil, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
 	}
-	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), maxSignature); err != nil {
+	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), signing.MaxSignature); err != nil {
 		return nil, nil, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
 	}
 	if err := r.checkSums(m, names, text); err != nil {
 		return nil, nil, err
 	}
-	signer, err := signing.Verify(publicKeys(keys), text, signature, now)
+	signer, err := signing.Verify(keys, text, signature, now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s.sig: %w", names.sums, err)
 	}
@@ -486,7 +481,7 @@ func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKe
 		return nil, nil, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
 	}
 	if names.hasSums {
-		if text, err = readBounded(filepath.Join(m.Dir, names.sums), maxSums); err == nil {
+		if text, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err == nil {
 			err = r.checkSums(m, names, text)
 		}
 	} else {
@@ -503,7 +498,7 @@ func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKe
 		return nil, nil, fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it: add its public half by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, key.ID, m.Address.Namespace)
 	}
 	// As clients will.
-	signer, err := signing.Verify(publicKeys(keys), text, signature, now)
+	signer, err := signing.Verify(keys, text, signature, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -524,14 +519,6 @@ func (r *release) makeSums(names releaseFiles) ([]byte, error) {
 		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: strings.TrimSuffix(names.sums, "SHA256SUMS") + "manifest.json"})
 	}
 	return signing.RenderSums(sums), nil
-}
-
-func publicKeys(keys []registry.SigningKey) []signing.Key {
-	out := make([]signing.Key, len(keys))
-	for i, k := range keys {
-		out[i] = signing.Key{ID: k.ID, Owner: k.Owner, Algorithm: k.Algorithm, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, ASCIIArmor: k.ASCIIArmor}
-	}
-	return out
 }
 
 // uploadFiles puts files where their records say, several at once. Keys name their content, so one that is there is the
@@ -586,13 +573,5 @@ func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) err
 		defer opened.Close()
 		body = opened
 	}
-	if p.Progress != nil {
-		sent := p.Progress.Upload(f.name, f.stored.Size)
-		body = &counted{ReadSeeker: body, sent: func(n int) { sent(n); total(n) }}
-	}
-	err := p.Objects.PutOnce(ctx, f.stored.Object, body, objects.Digest{SHA256: f.stored.SHA256, Size: f.stored.Size})
-	if errors.Is(err, registry.ErrExists) {
-		return nil
-	}
-	return err
+	return p.put(ctx, f.name, body, f.stored, total)
 }

@@ -218,11 +218,17 @@ func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, recor
 	if _, err := packed.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("uploading: %w", err)
 	}
-	body := io.ReadSeeker(packed)
+	stored := registry.StoredFile{Object: record.Object, SHA256: record.SHA256, Size: record.Size}
+	return p.put(ctx, fmt.Sprintf("%s %s", m.Address, m.Version), packed, stored, func(int) {})
+}
+
+// put stores a file under its key, unless it is there, and tells how much of it, and of all, went on its way.
+func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int)) error {
 	if p.Progress != nil {
-		body = &counted{ReadSeeker: packed, sent: p.Progress.Upload(fmt.Sprintf("%s %s", m.Address, m.Version), record.Size)}
+		sent := p.Progress.Upload(name, stored.Size)
+		body = &counted{ReadSeeker: body, sent: func(n int) { sent(n); total(n) }}
 	}
-	err := p.Objects.PutOnce(ctx, record.Object, body, objects.Digest{SHA256: record.SHA256, Size: record.Size})
+	err := p.Objects.PutOnce(ctx, stored.Object, body, objects.Digest{SHA256: stored.SHA256, Size: stored.Size})
 	if errors.Is(err, registry.ErrExists) {
 		return nil
 	}

@@ -115,13 +115,17 @@ type ProviderSummary struct {
 
 // SigningKey is a public key by which providers of a namespace are signed.
 type SigningKey struct {
-	// ID is the 16 hexadecimal digits, in upper case, by which clients call it.
-	ID        string    `json:"id"`
-	Owner     string    `json:"owner"`
+	// ID is that of the primary key in 16 upper-case hexadecimal digits, as clients show it.
+	ID string `json:"id"`
+	// Owner is the primary user id, cut short if it is long, without what does not print.
+	Owner string `json:"owner"`
+	// Algorithm is that of the primary key, such as RSA 4096, Ed25519, ECDSA P-256.
 	Algorithm string    `json:"algorithm"`
 	CreatedAt time.Time `json:"created_at"`
-	// ExpiresAt is the zero time if it never expires.
-	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	// ExpiresAt is when nothing in the key can sign any more; the zero time means never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// ASCIIArmor is one armored block with the public key: the primary key, its primary user id, and the subkeys that
+	// sign. It has no headers, and the same key always gives the same block.
 	ASCIIArmor string    `json:"ascii_armor"`
 	AddedAt    time.Time `json:"added_at"`
 	AddedBy    string    `json:"added_by"`

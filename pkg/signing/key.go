@@ -21,21 +21,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Key is a public key that signs packages.
-type Key struct {
-	// ID is that of the primary key in 16 upper-case hexadecimal digits, as clients show it.
-	ID string `json:"id"`
-	// Owner is the primary user id, cut short if it is long, without what does not print.
-	Owner string `json:"owner"`
-	// Algorithm is that of the primary key, such as RSA 4096, Ed25519, ECDSA P-256.
-	Algorithm string    `json:"algorithm"`
-	CreatedAt time.Time `json:"created_at"`
-	// ExpiresAt is when nothing in the key can sign any more; zero means never.
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// ASCIIArmor is one armored block with the public key: the primary key, its primary user id, and the subkeys that
-	// sign. It has no headers, and the same key always gives the same block.
-	ASCIIArmor string `json:"ascii_armor"`
-}
+// Key is a public key that signs packages, as a namespace keeps it. Of its fields this package sets and reads those that
+// are the key's own.
+type Key = registry.SigningKey
 
 const (
 	armorBegin = "-----BEGIN "

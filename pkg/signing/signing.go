@@ -27,10 +27,10 @@ import (
 // ErrPassphrase says that the passphrase of a private key is missing or wrong.
 var ErrPassphrase = errors.New("passphrase")
 
-// The bounds of what is read, in bytes.
 const (
-	maxKey       = 64 << 10
-	maxSignature = 16 << 10
+	maxKey = 64 << 10 // bytes
+	// MaxSignature bounds a signature, in bytes.
+	MaxSignature = 16 << 10
 )
 
 // maxStretch bounds the memory that a passphrase may take, as the exponent of a number of KiB: 2 GiB, the first choice of
@@ -89,8 +89,8 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 
 // parseSignature reads a signature of which clients can say who made it.
 func parseSignature(signature []byte) (*packet.Signature, error) {
-	if len(signature) > maxSignature {
-		return nil, fmt.Errorf("%w signature: it has more than %d bytes: hand in the one that `gpg --detach-sign` writes", registry.ErrInvalid, maxSignature)
+	if len(signature) > MaxSignature {
+		return nil, fmt.Errorf("%w signature: it has more than %d bytes: hand in the one that `gpg --detach-sign` writes", registry.ErrInvalid, MaxSignature)
 	}
 	if bytes.HasPrefix(trimText(signature), []byte(armorBegin)) {
 		return nil, fmt.Errorf("%w signature: it is armored, which clients do not read: make it with `gpg --detach-sign`, without --armor", registry.ErrInvalid)

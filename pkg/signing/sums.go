@@ -20,7 +20,8 @@ type Sum struct {
 
 // The bounds of a SHA256SUMS.
 const (
-	maxSums     = 1 << 20 // bytes
+	// MaxSums is in bytes.
+	MaxSums     = 1 << 20
 	maxLines    = 1000
 	maxFilename = 255 // bytes, which is what file systems take
 )
@@ -28,8 +29,8 @@ const (
 // ParseSums reads a SHA256SUMS. It is strict, because clients are not: a blank line makes them panic, for a comment they
 // drop the checksums of all other platforms without a word, and of `sha256sum -b` they find no file. Errors are ErrInvalid.
 func ParseSums(text []byte) ([]Sum, error) {
-	if len(text) > maxSums {
-		return nil, fmt.Errorf("%w SHA256SUMS: it has more than %d bytes: list the packages of one version alone", registry.ErrInvalid, maxSums)
+	if len(text) > MaxSums {
+		return nil, fmt.Errorf("%w SHA256SUMS: it has more than %d bytes: list the packages of one version alone", registry.ErrInvalid, MaxSums)
 	}
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%w SHA256SUMS: it is empty: make it with `sha256sum *.zip`", registry.ErrInvalid)

@@ -89,15 +89,13 @@ revoked, expired or cannot sign.`,
 			if err != nil {
 				return err
 			}
-			record := registry.SigningKey{
-				ID: key.ID, Owner: key.Owner, Algorithm: key.Algorithm, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt, ASCIIArmor: key.ASCIIArmor, AddedAt: now, AddedBy: by,
-			}
-			added, err := data.catalog.AddSigningKey(cmd.Context(), args[0], record)
+			key.AddedAt, key.AddedBy = now, by
+			added, err := data.catalog.AddSigningKey(cmd.Context(), args[0], key)
 			if err != nil {
 				return err
 			}
 			if c.json {
-				return c.printJSON(record)
+				return c.printJSON(key)
 			}
 			what := "Added"
 			if !added {

@@ -119,13 +119,7 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 }
 
 func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) error {
-	status := "published"
-	switch {
-	case m.DryRun && !result.Unchanged:
-		status = "dry run"
-	case result.Unchanged:
-		status = "unchanged"
-	}
+	status := publishStatus(m.DryRun, result.Unchanged)
 	record := result.Record
 	if c.json {
 		return c.printJSON(struct {

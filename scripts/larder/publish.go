@@ -86,14 +86,19 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 	return cmd
 }
 
-func (c *cli) reportModule(m publish.Module, result publish.Result) error {
-	status := "published"
+// publishStatus says what became of a publish.
+func publishStatus(dryRun, unchanged bool) string {
 	switch {
-	case m.DryRun && !result.Unchanged:
-		status = "dry run"
-	case result.Unchanged:
-		status = "unchanged"
+	case unchanged:
+		return "unchanged"
+	case dryRun:
+		return "dry run"
 	}
+	return "published"
+}
+
+func (c *cli) reportModule(m publish.Module, result publish.Result) error {
+	status := publishStatus(m.DryRun, result.Unchanged)
 	if c.json {
 		return c.printJSON(struct {
 			Status  string `json:"status"`
