@@ -153,6 +153,9 @@ func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 	// There is a form to sign in and one to consent. More mean that it takes no notice of the answers.
 	for range 5 {
 		page, err := browser.Do(req)
+		if tookCode(err) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("signing in: %w", withoutQuery(err))
 		}
@@ -174,6 +177,18 @@ func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 		}
 	}
 	return stopped(req.URL, errors.New("it asks again and again"))
+}
+
+// tookCode says whether an error is a connection to a client on localhost that ended without an answer. A client ends its
+// server once it has the code, which may be before its page is out; whether it has, it says itself. One that does not
+// listen refuses the connection.
+func tookCode(err error) bool {
+	var failed *url.Error
+	if !errors.As(err, &failed) || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		return false
+	}
+	at, err := url.Parse(failed.URL)
+	return err == nil && at.Hostname() == "localhost" && at.Path == "/login"
 }
 
 func stopped(at *url.URL, err error) error {
