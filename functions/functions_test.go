@@ -86,7 +86,7 @@ func deploy(t *testing.T) deployed {
 	env := s.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
 	d := deployed{s3: s3server, functions: map[string]*rehearsal.Function{
-		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env), "providers": start(t, "providers", env),
+		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env),
 	}}
 	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
 	for _, r := range modules.Routes() {
@@ -258,7 +258,6 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	d.functions["mirror"] = start(t, "mirror", nil)
 	for name, f := range d.functions {
 		for what, e := range recorded(t) {
 			payload, err := f.Invoke(t.Context(), e)

@@ -42,14 +42,13 @@ type function struct {
 	login bool
 }
 
-// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; mirror
-// reads nothing as yet.
+// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
 		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
 		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
-		{name: "mirror", routes: mirror.Routes()},
+		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
 	}
 }
 
@@ -337,11 +336,11 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 		Statements: &[]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
-				heldTo("modules/*", "providers/*", "keys/*", "catalog/*", "namespaces", "tokens")),
+				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens")),
 			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens", "keys/*")),
-			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*"))}, nil),
+			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
-			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*"}}}),
+			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*", "mirror/*"}}}),
 		},
 	})
 }

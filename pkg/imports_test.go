@@ -53,24 +53,24 @@ var rules = []rule{
 	{"pkg/discovery", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/modules", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/catalog", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/catalog", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/archive", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql", "net/http"}},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/publish", []string{"pkg/registry", "pkg/archive", "pkg/objects", "pkg/providers", "pkg/httpapi", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/catalog"}, []string{"github.com/aws/"}},
+	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/providers", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/mirror", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
-	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/lambdahttp", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/aws-sdk-go-v2"}},
 	{"functions/discovery", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/access", "pkg/settings", "pkg/lambdahttp"}, notInFunctions("github.com/aws/aws-sdk-go-v2")},
 	{"pkg/deployed", onDeployed(), []string{"database/sql"}},
 	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
 	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
-	{"functions/mirror", []string{"pkg/registry", "pkg/httpapi", "pkg/mirror", "pkg/lambdahttp"}, notInFunctions("github.com/aws/aws-sdk-go-v2")},
+	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
 	{"infra", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/settings"}, []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
 	{"pkg/local", nil, []string{house + "pkg/publish", house + "pkg/rehearsal"}},
@@ -78,7 +78,7 @@ var rules = []rule{
 
 // onDeployed is what a function of a deployed registry links, and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/access", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/s3")
+	return append(more, "pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/s3")
 }
 
 // notInFunctions is what no function links, and more.

@@ -1,9 +1,20 @@
-// Mirror is the function at the place of the provider network mirror protocol, which answers 404 to everything as yet.
+// Mirror is the function that serves the provider network mirror protocol from DynamoDB, with presigned S3 URLs.
 package main
 
 import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 )
 
-func main() { lambdahttp.Start(mirror.New()) }
+func main() {
+	registry, err := deployed.Open(context.Background(), os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.Start(registry.Gate.Protect(mirror.New(registry.Catalog, registry.Objects)))
+}

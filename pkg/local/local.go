@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/providers"
@@ -85,6 +86,7 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path}, rules.LoginService())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog, &store))},
+		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog, &store))},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }

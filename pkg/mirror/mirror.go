@@ -1,28 +1,125 @@
-// Package mirror is the place of the provider network mirror protocol. Its route is there, so that the stack has it;
-// nothing is mirrored, so that each address is answered 404.
+// Package mirror serves the provider network mirror protocol: providers of any registry, from this one.
+//
+// It promises what keeps clients going. Packages have absolute presigned URLs and both kinds of hashes. Where the mirror
+// lacks a provider, a version or a platform, the answer is one from which a client goes on to its next source, such as the
+// origin registry; an error would end its search.
 //
 // Source: the provider network mirror protocol, https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
 package mirror
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Path is where the protocol is served.
+// Path is where the protocol is served; it is what the url of a network_mirror ends with.
 const Path = "/v1/mirror/"
 
+// Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
+type Catalog interface {
+	// MirrorListing returns the index.json of a provider, as Listing.Encode wrote it.
+	MirrorListing(context.Context, registry.MirrorProvider) (listing []byte, err error)
+	// MirrorVersion returns the record of one version.
+	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
+}
+
+// Signer makes presigned URLs.
+type Signer interface {
+	// SignGet returns an absolute URL from which anyone can GET the object for a limited time.
+	SignGet(ctx context.Context, key string) (string, error)
+}
+
 // Routes are the protocol's endpoints: one pattern, whose document is index.json or VERSION.json.
-func Routes() []httpapi.Route { return httpapi.Routes(endpoints()) }
+func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the protocol.
-func New() http.Handler { return httpapi.Mux(endpoints()...) }
+func New(catalog Catalog, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+}
 
-func endpoints() []httpapi.Endpoint {
+type handler struct {
+	catalog Catalog
+	signer  Signer
+}
+
+func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{{
-		Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{hostname}/{namespace}/{type}/{document}"},
-		Serve: func(http.ResponseWriter, *http.Request) error { return registry.ErrNotFound },
+		Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{hostname}/{namespace}/{type}/{document}"}, Serve: h.document,
 	}}
+}
+
+func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/" + r.PathValue("type")
+	document := r.PathValue("document")
+	version, isJSON := strings.CutSuffix(document, ".json")
+	if !isJSON || version == "" {
+		return fmt.Errorf("mirrored provider %s: document %q: %w", name, document, registry.ErrNotFound)
+	}
+	p, err := registry.ParseMirrorProvider(name)
+	// What a caller may read was decided by the address as it was sent.
+	if err == nil && p.String() != name {
+		err = fmt.Errorf("%w: clients ask for %s", registry.ErrInvalid, p)
+	}
+	if document == "index.json" {
+		if err != nil {
+			// Not wrapped, since what is wrong with it is no client's concern: 404 has it go on.
+			return fmt.Errorf("mirrored provider %s: %w: %s", name, registry.ErrNotFound, err.Error())
+		}
+		return h.index(w, r, p)
+	}
+	var v registry.Version
+	if err == nil {
+		v, err = registry.ParseVersion(version)
+	}
+	if err != nil {
+		httpapi.LogError(w, fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err))
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, packages{Archives: map[string]archive{}})
+		return nil
+	}
+	return h.packages(w, r, p, v)
+}
+
+// index answers "List Available Versions".
+func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider) error {
+	listing, err := h.catalog.MirrorListing(r.Context(), p)
+	if err != nil {
+		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
+	}
+	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+}
+
+// The answer to "List Available Installation Packages".
+type (
+	packages struct {
+		Archives map[string]archive `json:"archives"`
+	}
+	archive struct {
+		URL    string   `json:"url"`
+		Hashes []string `json:"hashes"`
+	}
+)
+
+// packages answers "List Available Installation Packages". A version that the mirror lacks has no packages: clients ask the
+// mirror for versions that they know from another source, and 404 would be the end of it.
+func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version) error {
+	record, err := h.catalog.MirrorVersion(r.Context(), p, v)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
+	}
+	answer := packages{Archives: make(map[string]archive, len(record.Packages))}
+	for _, pkg := range record.Packages {
+		url, err := h.signer.SignGet(r.Context(), pkg.Object)
+		if err != nil {
+			return fmt.Errorf("signing a URL for mirrored provider %s %s: %w", p, v, err)
+		}
+		answer.Archives[pkg.String()] = archive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
+	}
+	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
+	return nil
 }

@@ -34,6 +34,9 @@ type Catalog interface {
 	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
 	// SigningKeys returns the keys of a namespace; none is no error.
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
+	// Mirror adds a version of another registry's provider, or platforms to one that is there, and returns what is stored
+	// then; another content of a platform is registry.ErrExists.
+	Mirror(context.Context, registry.MirrorProvider, registry.MirrorVersion) (stored registry.MirrorVersion, changed bool, err error)
 }
 
 // Objects is where archives are put.

@@ -1,0 +1,144 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// mirrored is where the entries of mirrored providers are, whatever their namespaces.
+const mirrored = "mirror"
+
+// MirrorListing returns the index.json of a mirrored provider, as mirror.Listing.Encode wrote it.
+func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) ([]byte, error) {
+	item, err := c.table.Get(ctx, Key{p.Path(), listing})
+	return item.Data, err
+}
+
+// MirrorVersion returns the record of one mirrored version of a provider.
+func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+	var record registry.MirrorVersion
+	err := c.get(ctx, versionKey(p.Path(), v), &record)
+	return record, err
+}
+
+// MirrorVersions returns the records of all mirrored versions of a provider, the newest version first, and
+// registry.ErrNotFound where there is none.
+func (c *Catalog) MirrorVersions(ctx context.Context, p registry.MirrorProvider) ([]registry.MirrorVersion, error) {
+	records, err := allVersions[registry.MirrorVersion](ctx, c, p.Path())
+	if err != nil {
+		return nil, fmt.Errorf("mirrored provider %s: %w", p, err)
+	}
+	slices.SortFunc(records, func(a, b registry.MirrorVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return records, nil
+}
+
+// Mirrored returns the providers that are mirrored, in the order of addresses.
+func (c *Catalog) Mirrored(ctx context.Context) iter.Seq2[registry.MirrorSummary, error] {
+	return summaries[registry.MirrorSummary](ctx, c, mirrored, mirrored+"/")
+}
+
+// Mirror adds a version of a provider to the mirror, or platforms to one that is there, and returns what is stored then.
+// Where a platform is stored with another content, it changes nothing and fails with registry.ErrExists. A platform that is
+// stored without a signature takes over the one that it comes with.
+func (c *Catalog) Mirror(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (stored registry.MirrorVersion, changed bool, err error) {
+	err = retry(ctx, func() error {
+		var changes []Change
+		if stored, changes, err = c.mirrorChanges(ctx, p, record); err != nil {
+			return err
+		}
+		if changed = len(changes) > 0; !changed {
+			return nil
+		}
+		return c.table.Write(ctx, changes...)
+	})
+	if err != nil {
+		return registry.MirrorVersion{}, false, fmt.Errorf("mirroring provider %s %s: %w", p, record.Version, err)
+	}
+	return stored, changed, nil
+}
+
+// mirrorChanges returns what is stored after the write that adds a version or platforms, and that write, which is empty if
+// there is nothing to add.
+func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (registry.MirrorVersion, []Change, error) {
+	version, err := c.getOrNew(ctx, versionKey(p.Path(), record.Version))
+	if err != nil {
+		return registry.MirrorVersion{}, nil, err
+	}
+	stored := registry.MirrorVersion{Version: record.Version}
+	if version.Revision > 0 {
+		if err := decode(version, &stored); err != nil {
+			return stored, nil, err
+		}
+	}
+	if len(record.Packages) == 0 {
+		return stored, nil, errors.New("there is no package")
+	}
+	merged, changed, err := merge(stored, record)
+	if err != nil || !changed {
+		return merged, nil, err
+	}
+	versioned, err := change(version, merged)
+	if err != nil || version.Revision > 0 {
+		return merged, []Change{versioned}, err
+	}
+
+	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
+	if err != nil {
+		return merged, nil, err
+	}
+	var versions mirror.Listing
+	if listed.Revision > 0 {
+		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
+			return merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
+		}
+	}
+	for _, v := range versions {
+		if v == record.Version {
+			return merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+		}
+		if v.Same(record.Version) {
+			return merged, nil, fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either", registry.ErrExists, record.Version, v)
+		}
+	}
+	versions = append(versions, record.Version)
+	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	if listed.Data, err = versions.Encode(); err != nil {
+		return merged, nil, err
+	}
+	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
+	if err != nil {
+		return merged, nil, err
+	}
+	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})
+	return merged, []Change{versioned, put(listed), catalogued}, err
+}
+
+// merge returns a stored version with what another record of it adds, and whether that is anything.
+func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
+	merged = registry.MirrorVersion{Version: stored.Version, Packages: slices.Clone(stored.Packages)}
+	for _, pkg := range more.Packages {
+		at := slices.IndexFunc(merged.Packages, func(s registry.MirrorPackage) bool { return s.Platform == pkg.Platform })
+		if at < 0 {
+			merged.Packages = append(merged.Packages, pkg)
+			changed = true
+			continue
+		}
+		have := &merged.Packages[at]
+		if have.SHA256 != pkg.SHA256 {
+			return stored, false, fmt.Errorf("%w: %s is mirrored with other content, which does not change (stored sha256:%s, this one sha256:%s)", registry.ErrExists, pkg.Platform, have.SHA256, pkg.SHA256)
+		}
+		if have.SigningKey == "" && pkg.SigningKey != "" {
+			have.SigningKey = pkg.SigningKey
+			changed = true
+		}
+	}
+	slices.SortFunc(merged.Packages, func(a, b registry.MirrorPackage) int { return strings.Compare(a.String(), b.String()) })
+	return merged, changed, nil
+}

@@ -1,0 +1,452 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var random = registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"}}
+
+// mirrorRecord returns a record of a version; each package is written as PLATFORM CONTENT KEY, of which the key may be absent.
+func mirrorRecord(t testing.TB, version string, packages ...string) registry.MirrorVersion {
+	t.Helper()
+	v, err := registry.ParseTag(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry.MirrorVersion{Version: v}
+	for _, text := range packages {
+		words := append(strings.Fields(text), "")
+		platform, err := registry.ParsePlatform(words[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := random.Filename(v, platform)
+		r.Packages = append(r.Packages, registry.MirrorPackage{
+			ProviderPackage: registry.ProviderPackage{
+				Platform: platform, Filename: name, H1: "h1:" + words[1],
+				StoredFile: registry.StoredFile{Object: random.FileKey(v, words[1], name), SHA256: words[1], Size: 7},
+			},
+			SigningKey: words[2], MirroredAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), MirroredBy: "somebody",
+		})
+	}
+	return r
+}
+
+// written is the reverse of mirrorRecord.
+func written(r registry.MirrorVersion) string {
+	words := []string{r.Version.String()}
+	for _, pkg := range r.Packages {
+		words = append(words, strings.TrimSpace(pkg.String()+" "+pkg.SHA256+" "+pkg.SigningKey))
+	}
+	return strings.Join(words, "; ")
+}
+
+// mirrorAll returns what is mirrored of a provider: its records, once it is sure that the index has just these versions.
+func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []string {
+	t.Helper()
+	records, err := c.MirrorVersions(t.Context(), p)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		t.Fatal(err)
+	}
+	var texts []string
+	var want, got mirror.Listing
+	for _, r := range records {
+		texts = append(texts, written(r))
+		want = append(want, r.Version)
+		if one, err := c.MirrorVersion(t.Context(), p, r.Version); err != nil || !cmp.Equal(one, r) {
+			t.Errorf("%s by itself: %v, %v", r.Version, one, err)
+		}
+	}
+	data, err := c.MirrorListing(t.Context(), p)
+	if err == nil {
+		got, err = mirror.DecodeListing(data)
+	}
+	if err != nil && (len(want) > 0 || !errors.Is(err, registry.ErrNotFound)) {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	if !slices.Equal(got, want) {
+		t.Errorf("index %v, and records of %v", got, want)
+	}
+	return texts
+}
+
+func mirrored(t testing.TB, c *catalog.Catalog) string {
+	t.Helper()
+	var got []string
+	for s, err := range c.Mirrored(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, s.Address+" "+s.Latest.String())
+	}
+	return strings.Join(got, ", ")
+}
+
+// writes counts the writes to a table.
+type writes struct {
+	catalog.Table
+	count atomic.Int64
+}
+
+func (w *writes) Write(ctx context.Context, changes ...catalog.Change) error {
+	w.count.Add(1)
+	return w.Table.Write(ctx, changes...)
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		name    string
+		record  registry.MirrorVersion
+		want    string // what is returned; empty where it is refused
+		changed bool
+	}
+	exists := ""
+	steps := []step{
+		{"nothing", mirrorRecord(t, "1.0.0"), exists, false},
+		{"a version", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; linux_amd64 l", true},
+		{"it again", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; linux_amd64 l", false},
+		{"platforms, in no order", mirrorRecord(t, "1.0.0", "windows_amd64 w", "darwin_arm64 d K1"), "1.0.0; darwin_arm64 d K1; linux_amd64 l; windows_amd64 w", true},
+		{"one that is there with one that is not", mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", true},
+		{"all of it, in another order", mirrorRecord(t, "1.0.0", "windows_amd64 w", "linux_amd64 l", "linux_386 3", "darwin_arm64 d K1"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", false},
+		{"another content", mirrorRecord(t, "1.0.0", "linux_amd64 x"), exists, false},
+		{"another content, signed", mirrorRecord(t, "1.0.0", "linux_amd64 x K1"), exists, false},
+		{"another content after a platform that is not there", mirrorRecord(t, "1.0.0", "freebsd_amd64 f", "linux_amd64 x"), exists, false},
+		{"another content after a signature", mirrorRecord(t, "1.0.0", "windows_amd64 w K1", "linux_amd64 x"), exists, false},
+		{"a signature where there was none", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", true},
+		{"it again", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
+		{"no signature where there is one", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
+		{"another signature", mirrorRecord(t, "1.0.0", "linux_amd64 l K1"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
+		{"another version", mirrorRecord(t, "1.1.0-rc.1", "linux_amd64 x"), "1.1.0-rc.1; linux_amd64 x", true},
+		{"other build metadata", mirrorRecord(t, "1.0.0+b", "linux_amd64 l"), exists, false},
+		{"other build metadata of a pre-release", mirrorRecord(t, "1.1.0-rc.1+b", "linux_amd64 l"), exists, false},
+		{"build metadata", mirrorRecord(t, "2.0.0+build.5", "linux_amd64 l"), "2.0.0+build.5; linux_amd64 l", true},
+		{"a platform of it", mirrorRecord(t, "2.0.0+build.5", "linux_386 l"), "2.0.0+build.5; linux_386 l; linux_amd64 l", true},
+		{"less build metadata", mirrorRecord(t, "2.0.0", "linux_amd64 l"), exists, false},
+		{"one platform twice", mirrorRecord(t, "3.0.0", "linux_amd64 l", "linux_amd64 x"), exists, false},
+	}
+	table := &writes{Table: open(t)}
+	c := catalog.New(table)
+	for _, s := range steps {
+		before, count := mirrorAll(t, c, random), table.count.Load()
+		stored, changed, err := c.Mirror(t.Context(), random, s.record)
+		after := mirrorAll(t, c, random)
+		if s.want == exists {
+			// That there is nothing to mirror is a fault of the program's, not one of a user's.
+			if err == nil || errors.Is(err, registry.ErrExists) != (len(s.record.Packages) > 0) || changed || len(stored.Packages) > 0 {
+				t.Errorf("%s: %s, %v, %v; want it refused", s.name, written(stored), changed, err)
+			}
+		} else if err != nil || changed != s.changed || written(stored) != s.want || !slices.Contains(after, s.want) {
+			t.Errorf("%s: %s, %v, %v; want %s, %v", s.name, written(stored), changed, err, s.want, s.changed)
+		}
+		if !s.changed && !slices.Equal(before, after) {
+			t.Errorf("%s: %q became %q", s.name, before, after)
+		}
+		if got := table.count.Load() - count; got == 1 != s.changed {
+			t.Errorf("%s: %d writes", s.name, got)
+		}
+	}
+	want := []string{"2.0.0+build.5; linux_386 l; linux_amd64 l", "1.1.0-rc.1; linux_amd64 x", "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w"}
+	if got := mirrorAll(t, c, random); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Who mirrored a package, when, and under which name stays what it was, whoever adds to the version.
+func TestMirrorKeepsPackages(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	first := mirrorRecord(t, "1.0.0", "linux_amd64 l")
+	again := mirrorRecord(t, "1.0.0", "linux_amd64 l K", "linux_386 3")
+	for i := range again.Packages {
+		pkg := &again.Packages[i]
+		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", "other"
+	}
+	given := slices.Clone(again.Packages)
+	for _, r := range []registry.MirrorVersion{first, again} {
+		if _, changed, err := c.Mirror(t.Context(), random, r); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+	}
+	want := first.Packages[0]
+	want.SigningKey = "K"
+	stored, err := c.MirrorVersion(t.Context(), random, first.Version)
+	if diff := cmp.Diff([]registry.MirrorPackage{again.Packages[1], want}, stored.Packages); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	if diff := cmp.Diff(given, again.Packages); diff != "" {
+		t.Errorf("the caller's record is changed: %s", diff)
+	}
+}
+
+// The list of what is mirrored is apart from what is published, in whatever namespaces.
+func TestMirrored(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	if got := mirrored(t, c); got != "" {
+		t.Errorf("of an empty table: %s", got)
+	}
+	publish(t, c, module(t, "mirror/vpc/aws"), record(t, "1.0.0", "x"))
+	own := registry.Provider{Namespace: "mirror", Type: "inventory"}
+	if _, err := c.AddSigningKey(t.Context(), own.Namespace, registry.SigningKey{ID: "A"}); err != nil {
+		t.Fatal(err)
+	}
+	publishProvider(t, c, own, providerRecord(t, "1.0.0", "A"))
+	if got := mirrored(t, c); got != "" {
+		t.Errorf("of a namespace called mirror: %s", got)
+	}
+	for address, versions := range map[string][]string{
+		"registry.opentofu.org/hashicorp/random":  {"1.0.0", "0.9.0", "1.10.0", "1.9.0", "2.0.0-rc.1"},
+		"registry.opentofu.org/hashicorp/rand":    {"4.0.0"}, // the beginning of another
+		"registry.terraform.io/hashicorp/random":  {"1.0.0-a", "1.0.0-b"},
+		"modules/mirror/vpc":                      {"5.0.0"},
+		"xn--bcher-kva.example/acme/random":       {"3.0.0-rc.1", "3.0.0+b"},
+		"registry.opentofu.org/hashicorp/random2": {"6.0.0"},
+	} {
+		p, err := registry.ParseMirrorProvider(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range versions {
+			if _, changed, err := c.Mirror(t.Context(), p, mirrorRecord(t, v, "linux_amd64 l")); err != nil || !changed {
+				t.Errorf("%s %s: %v, %v", p, v, changed, err)
+			}
+		}
+		if got := mirrorAll(t, c, p); len(got) != len(versions) {
+			t.Errorf("%s: %q", p, got)
+		}
+	}
+	// A platform of an older version does not make that one the latest.
+	if _, _, err := c.Mirror(t.Context(), random, mirrorRecord(t, "0.9.0", "linux_386 l")); err != nil {
+		t.Error(err)
+	}
+	want := "modules/mirror/vpc 5.0.0, registry.opentofu.org/hashicorp/rand 4.0.0, registry.opentofu.org/hashicorp/random 1.10.0, " +
+		"registry.opentofu.org/hashicorp/random2 6.0.0, registry.terraform.io/hashicorp/random 1.0.0-b, xn--bcher-kva.example/acme/random 3.0.0+b"
+	if got := mirrored(t, c); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	var published []string
+	for _, namespace := range []string{"", "mirror"} {
+		for s, err := range c.Modules(t.Context(), namespace) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			published = append(published, s.Address)
+		}
+		for s, err := range c.Providers(t.Context(), namespace) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			published = append(published, s.Address)
+		}
+	}
+	if fmt.Sprint(published) != "[mirror/vpc/aws mirror/inventory mirror/vpc/aws mirror/inventory]" {
+		t.Errorf("published: %v", published)
+	}
+	if _, err := c.MirrorVersions(t.Context(), registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "ran"}}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("versions of nothing: %v", err)
+	}
+}
+
+// Writers at once all succeed, and none loses another's version or platform. Of two versions that clients take for one, one is
+// mirrored.
+func TestMirrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	const writers = 12
+	c := catalog.New(open(t))
+	var (
+		group              sync.WaitGroup
+		won, refused, made atomic.Int64
+	)
+	for i := range writers {
+		for _, r := range []registry.MirrorVersion{
+			mirrorRecord(t, fmt.Sprintf("1.%d.0", i), "linux_amd64 l"),
+			mirrorRecord(t, "2.0.0", fmt.Sprintf("os%02d_amd64 %d", i, i), "linux_amd64 l"),
+		} {
+			group.Go(func() {
+				if _, changed, err := c.Mirror(t.Context(), random, r); err != nil || !changed {
+					t.Errorf("%s: %v, %v", written(r), changed, err)
+				}
+			})
+		}
+		group.Go(func() {
+			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, fmt.Sprintf("3.0.0+b%d", i), "linux_amd64 l"))
+			switch {
+			case err == nil && changed:
+				won.Add(1)
+			case errors.Is(err, registry.ErrExists):
+				refused.Add(1)
+			default:
+				t.Errorf("3.0.0+b%d: %v, %v", i, changed, err)
+			}
+		})
+		group.Go(func() {
+			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, "4.0.0", "linux_amd64 l"))
+			if err != nil {
+				t.Error(err)
+			}
+			if changed {
+				made.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 || refused.Load() != writers-1 || made.Load() != 1 {
+		t.Errorf("%d and %d of %d; %d made 4.0.0", won.Load(), refused.Load(), writers, made.Load())
+	}
+	got := mirrorAll(t, c, random)
+	if len(got) != writers+3 || got[0] != "4.0.0; linux_amd64 l" || !strings.HasPrefix(got[1], "3.0.0+b") || got[3] != "1.11.0; linux_amd64 l" || got[writers+2] != "1.0.0; linux_amd64 l" {
+		t.Errorf("%q", got)
+	}
+	want := "2.0.0; linux_amd64 l"
+	for i := range writers {
+		want += fmt.Sprintf("; os%02d_amd64 %d", i, i)
+	}
+	if !slices.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := mirrored(t, c); got != random.String()+" 4.0.0" {
+		t.Error(got)
+	}
+}
+
+// Whichever call fails, what is added is visible everywhere or nowhere, and adding it again makes it visible.
+func TestMirrorFails(t *testing.T) {
+	t.Parallel()
+	first := mirrorRecord(t, "1.0.0", "linux_amd64 l")
+	for name, test := range map[string]struct {
+		before []registry.MirrorVersion
+		add    registry.MirrorVersion
+		calls  int64
+		after  string
+		listed string
+	}{
+		"a provider":  {nil, first, 4, "1.0.0; linux_amd64 l", " 1.0.0"},
+		"a version":   {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.1.0", "linux_amd64 l"), 4, "1.1.0; linux_amd64 l", " 1.1.0"},
+		"a platform":  {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_386 3"), 2, "1.0.0; linux_386 3; linux_amd64 l", " 1.0.0"},
+		"a signature": {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_amd64 l K"), 2, "1.0.0; linux_amd64 l K", " 1.0.0"},
+	} {
+		for _, done := range []bool{false, true} {
+			at := int64(1)
+			for ; ; at++ {
+				table := open(t)
+				good := catalog.New(table)
+				for _, r := range test.before {
+					if _, _, err := good.Mirror(t.Context(), random, r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before, listedBefore := mirrorAll(t, good, random), mirrored(t, good)
+				stored, changed, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Mirror(t.Context(), random, test.add)
+				if err == nil {
+					break // there are fewer calls
+				}
+				if !errors.Is(err, tabletest.ErrFault) || changed || len(stored.Packages) > 0 {
+					t.Errorf("%s: call %d failed: %s, %v, %v", name, at, written(stored), changed, err)
+				}
+				got := mirrorAll(t, good, random)
+				visible := slices.Contains(got, test.after)
+				if visible != (done && at == test.calls) || !visible && (!slices.Equal(got, before) || mirrored(t, good) != listedBefore) {
+					t.Errorf("%s: call %d failed: %q, listed %s", name, at, got, mirrored(t, good))
+				}
+				if stored, changed, err := good.Mirror(t.Context(), random, test.add); err != nil || changed == visible || written(stored) != test.after {
+					t.Errorf("%s: call %d failed, and then: %s, %v, %v", name, at, written(stored), changed, err)
+				}
+				if got := mirrorAll(t, good, random); !slices.Contains(got, test.after) || mirrored(t, good) != random.String()+test.listed {
+					t.Errorf("%s: call %d failed, and then: %q, listed %s", name, at, got, mirrored(t, good))
+				}
+			}
+			if at-1 != test.calls {
+				t.Errorf("%s: %d calls, not %d", name, at-1, test.calls)
+			}
+		}
+	}
+}
+
+// A table on which another writer is always faster is given up in the end.
+func TestMirrorAlwaysConflicting(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, changed, err := catalog.New(conflicting{open(t)}).Mirror(ctx, random, mirrorRecord(t, "1.0.0", "linux_amd64 l")); err == nil || changed || ctx.Err() == nil {
+		t.Errorf("%v, %v, and the context is %v", changed, err, ctx.Err())
+	}
+}
+
+// What is stored wrongly is an error: neither a panic, nor taken for nothing and written over.
+func TestMirrorCorruptItems(t *testing.T) {
+	t.Parallel()
+	table := &writes{Table: open(t)}
+	c := catalog.New(table)
+	for _, k := range []catalog.Key{{Partition: random.Path(), Sort: "version/1.0.0"}, {Partition: random.Path(), Sort: "listing"}, {Partition: "catalog/mirror", Sort: random.Path()}} {
+		if err := table.Table.Write(t.Context(), catalog.Change{Key: k, Data: []byte("{")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		if _, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, v, "linux_amd64 l")); err == nil || changed {
+			t.Errorf("Mirror(%s): %v, %v", v, changed, err)
+		}
+	}
+	if _, err := c.MirrorVersion(t.Context(), random, mirrorRecord(t, "1.0.0").Version); err == nil || errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("MirrorVersion: %v", err)
+	}
+	if _, err := c.MirrorVersions(t.Context(), random); err == nil || errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("MirrorVersions: %v", err)
+	}
+	for s, err := range c.Mirrored(t.Context()) {
+		if err == nil {
+			t.Errorf("Mirrored: %v", s)
+		}
+	}
+	if got := table.count.Load(); got != 0 {
+		t.Errorf("%d writes", got)
+	}
+}
+
+// Each request of the protocol takes one read of the table. A table that fails gives no empty answer.
+func TestMirrorReads(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	if _, _, err := catalog.New(table).Mirror(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3")); err != nil {
+		t.Fatal(err)
+	}
+	for document, status := range map[string]int{"index.json": 200, "1.0.0.json": 200, "1.1.0.json": 200} {
+		for _, failAt := range []int64{0, 1} {
+			counted := &tabletest.Faulty{Table: table, FailAt: failAt}
+			w := httptest.NewRecorder()
+			mirror.New(catalog.New(counted), signer{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, mirror.Path+random.String()+"/"+document, nil))
+			want := status
+			if failAt > 0 {
+				want = 500
+			}
+			if w.Code != want || counted.Calls.Load() != 1 {
+				t.Errorf("%s: %d after %d reads: %s", document, w.Code, counted.Calls.Load(), w.Body)
+			}
+		}
+	}
+}
+
+type signer struct{}
+
+func (signer) SignGet(_ context.Context, key string) (string, error) {
+	return "https://bucket.example.com/" + key, nil
+}
