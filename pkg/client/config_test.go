@@ -1,0 +1,317 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/opentofu/svchost"
+	"github.com/opentofu/svchost/svcauth"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func silent() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// home writes files to a folder of their own.
+func home(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// token returns what a configuration has for a host.
+func token(t *testing.T, config *client.Config, host string) string {
+	t.Helper()
+	name, err := svchost.ForComparison(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := config.ForHost(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := found.(svcauth.HostCredentialsToken)
+	return string(got)
+}
+
+func credentials(host, token string) string {
+	return "credentials \"" + host + "\" {\n  token = \"" + token + "\"\n}\n"
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		system  string            // this one if empty
+		environ []string          // HOME stands for the folder with the files
+		files   map[string]string // below it
+		host    string            // registry.example.com if empty
+		want    string
+	}{
+		"nothing":                  {},
+		"variable":                 {environ: []string{"TF_TOKEN_registry_example_com=a"}, want: "a"},
+		"variable with dots":       {environ: []string{"TF_TOKEN_registry.example.com=a"}, want: "a"},
+		"variable in capitals":     {environ: []string{"TF_TOKEN_REGISTRY_EXAMPLE_COM=a"}, want: "a"},
+		"variable with hyphens":    {environ: []string{"TF_TOKEN_my__registry_example_com=a"}, host: "my-registry.example.com", want: "a"},
+		"variable in punycode":     {environ: []string{"TF_TOKEN_xn____caf__dma_fr=a"}, host: "café.fr", want: "a"},
+		"variable in letters":      {environ: []string{"TF_TOKEN_café.fr=a"}, host: "café.fr", want: "a"},
+		"variable with a port":     {environ: []string{"TF_TOKEN_registry.example.com:8443=a"}, host: "registry.example.com:8443", want: "a"},
+		"variable of another port": {environ: []string{"TF_TOKEN_registry.example.com:8443=a"}},
+		"default port":             {environ: []string{"TF_TOKEN_registry.example.com:443=a"}, want: "a"},
+		"variable of no host":      {environ: []string{"TF_TOKEN_=a", "TF_TOKEN_a..b=a", "TF_TOKEN"}},
+		"last variable":            {environ: []string{"TF_TOKEN_registry_example_com=a", "TF_TOKEN_registry.example.com=b"}, want: "b"},
+		"token with equals":        {environ: []string{"TF_TOKEN_registry_example_com=a=="}, want: "a=="},
+		"variable before file": {environ: []string{"TF_TOKEN_registry_example_com=a"},
+			files: map[string]string{".tofurc": credentials("registry.example.com", "b")}, want: "a"},
+		"empty variable before file": {environ: []string{"TF_TOKEN_registry_example_com="},
+			files: map[string]string{".tofurc": credentials("registry.example.com", "b")}},
+		"tofurc":      {files: map[string]string{".tofurc": credentials("registry.example.com", "b")}, want: "b"},
+		"terraformrc": {files: map[string]string{".terraformrc": credentials("registry.example.com", "b")}, want: "b"},
+		"both": {files: map[string]string{".terraformrc": credentials("registry.example.com", "a"),
+			".tofurc": credentials("registry.example.com", "b")}, want: "b"},
+		"each its own": {files: map[string]string{".terraformrc": credentials("registry.example.com", "a"),
+			".tofurc": credentials("other.example.com", "b")}, want: "a"},
+		"file with a port": {files: map[string]string{".tofurc": credentials("registry.example.com:8443", "b")}, host: "registry.example.com:8443", want: "b"},
+		"file in letters":  {files: map[string]string{".tofurc": credentials("Café.fr", "b")}, host: "café.fr", want: "b"},
+		"no token":         {files: map[string]string{".tofurc": `credentials "registry.example.com" {}`}},
+		"other token":      {files: map[string]string{".tofurc": `credentials "registry.example.com" { token = 5 }`}},
+		"login": {files: map[string]string{".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`},
+			want: "c"},
+		"folder before file": {files: map[string]string{".tofurc": credentials("registry.example.com", "b"),
+			".terraform.d/x.tfrc": credentials("registry.example.com", "c")}, want: "c"},
+		"last of the folder": {files: map[string]string{".terraform.d/x.tfrc": credentials("registry.example.com", "c"),
+			".terraform.d/a.tfrc": credentials("registry.example.com", "b"), ".terraform.d/y.tf": "{{{"}, want: "c"},
+		"newer place": {environ: []string{"XDG_CONFIG_HOME=HOME/c"}, files: map[string]string{"c/opentofu/tofurc": credentials("registry.example.com", "b")},
+			want: "b"},
+		"newer place is not where an old one is": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
+			files: map[string]string{"c/opentofu/tofurc": credentials("registry.example.com", "b"), ".terraformrc": ""}},
+		"newer folder": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
+			files: map[string]string{"c/opentofu/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`}, want: "c"},
+		"newer folder is not where an old one is": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
+			files: map[string]string{"c/opentofu/x.tfrc": credentials("registry.example.com", "c"), ".terraform.d/y.tfrc": ""}},
+		"named file": {environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: map[string]string{"x": credentials("registry.example.com", "d"),
+			".tofurc": credentials("registry.example.com", "b")}, want: "d"},
+		"named file alone": {environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: map[string]string{"x": "",
+			".tofurc": credentials("registry.example.com", "b"), ".terraform.d/y.tfrc": credentials("registry.example.com", "b")}},
+		"older name":     {environ: []string{"TERRAFORM_CONFIG=HOME/x"}, files: map[string]string{"x": credentials("registry.example.com", "d")}, want: "d"},
+		"JSON":           {environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: map[string]string{"x": `{"credentials":{"registry.example.com":{"token":"d"}}}`}, want: "d"},
+		"Windows":        {system: "windows", environ: []string{"AppData=HOME/a"}, files: map[string]string{"a/tofu.rc": credentials("registry.example.com", "b")}, want: "b"},
+		"older Windows":  {system: "windows", environ: []string{"APPDATA=HOME/a"}, files: map[string]string{"a/terraform.rc": credentials("registry.example.com", "b")}, want: "b"},
+		"Windows folder": {system: "windows", environ: []string{"APPDATA=HOME/a"}, files: map[string]string{"a/terraform.d/x.tfrc": credentials("registry.example.com", "b")}, want: "b"},
+		"other settings": {files: map[string]string{".tofurc": "plugin_cache_dir = \"/nowhere\"\ndisable_checkpoint = true\nprovider_installation {\n  direct {}\n}\n" + credentials("registry.example.com", "b")}, want: "b"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := home(t, test.files)
+			var environ []string
+			for _, variable := range test.environ {
+				environ = append(environ, strings.Replace(variable, "HOME/", dir+string(filepath.Separator), 1))
+			}
+			system, host := test.system, test.host
+			if system == "" {
+				system = "linux"
+			}
+			if host == "" {
+				host = "registry.example.com"
+			}
+			config, err := client.LoadConfigOn(environ, dir, system)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := token(t, config, host); got != test.want {
+				t.Errorf("the token is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestHostBlocks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		t.Errorf("it was asked for %s", r.URL)
+		http.NotFound(rw, r)
+	})
+	for name, file := range map[string]string{
+		"HCL": "host \"registry.example.com\" {\n  services = {\n    \"providers.v1\" = \"https://other.example.com/p\"\n    \"rel.v1\" = \"/r/\"\n    \"plain.v1\" = \"http://127.0.0.1:8080/\"\n  }\n}\nhost \"none.example.com\" {}\n",
+		"JSON": `{"host":{"registry.example.com":{"services":{"providers.v1":"https://other.example.com/p","rel.v1":"/r/","plain.v1":"http://127.0.0.1:8080/"}},
+			"none.example.com":{"services":{}}}}`,
+	} {
+		config, err := client.LoadConfig(nil, home(t, map[string]string{".tofurc": file}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		c := client.New(config, "larder/test", w.transport)
+		for id, want := range map[string]string{"providers.v1": "https://other.example.com/p/", "rel.v1": "https://registry.example.com/r/", "plain.v1": "http://127.0.0.1:8080/"} {
+			service, err := c.Service(t.Context(), "registry.example.com", id)
+			if err != nil || service.URL.String() != want {
+				t.Errorf("%s: %s is %+v, %v", name, id, service, err)
+			}
+		}
+		for _, host := range []string{"registry.example.com", "none.example.com"} {
+			_, err = c.Service(t.Context(), host, "modules.v1")
+			check(t, err, registry.ErrNotFound, "host block")
+		}
+	}
+}
+
+func TestMalformedConfig(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ file, message string }{
+		"no HCL":              {"credentials \"registry.example.com\" {\n  token = " + secret + "\n", "line 2: it is not written as HCL"},
+		"string not closed":   {"credentials \"registry.example.com\" {\n  token = \"" + secret + "\n}", "line 2: "},
+		"no block":            {"credentials = \"" + secret + "\"", "has another form"},
+		"no labels":           {"credentials { token = \"" + secret + "\" }", "has another form"},
+		"no JSON":             {"{\"credentials\":\n{\"registry.example.com\":{\"token\":" + secret + "}}}", "line 2: it is not written"},
+		"JSON of other types": {`{"credentials":["` + secret + `"]}`, ""},
+		"no host":             {credentials("https://"+secret, "x"), "a credentials block is for something that is no host"},
+		"punycode":            {credentials("xn--caf-dma.fr", secret), "not in punycode"},
+		"no host for a host":  {"host \"a b\" {}", "a host block"},
+		"two programs":        {"credentials_helper \"a\" {}\ncredentials_helper \"b\" {}", "one credentials_helper block"},
+		"number too large":    {"credentials \"registry.example.com\" { token = 99999999999999999999999 }", "has another form"},
+		"nested":              {strings.Repeat("[", 1<<19), "nested"},
+		"too large":           {strings.Repeat("#", client.MaxConfig+1), "more than 1048576 bytes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := home(t, map[string]string{".tofurc": test.file})
+			_, err := client.LoadConfig(nil, dir)
+			check(t, err, registry.ErrInvalid, test.message)
+			if !strings.Contains(err.Error(), filepath.Join(dir, ".tofurc")) {
+				t.Errorf("error %q does not name the file", err)
+			}
+		})
+	}
+}
+
+func TestConfigThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := home(t, map[string]string{"x/y": ""})
+	// The CLIs do no more than warn of it.
+	if _, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "none")}, dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "x")}, dir); err == nil {
+		t.Error("a folder was read")
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".tofurc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.LoadConfig(nil, dir); err == nil {
+		t.Error("a folder was read")
+	}
+}
+
+// Not at the same time as another, since a process that is being started holds on to a program that is being written.
+func TestCredentialsProgram(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the program is a shell script")
+	}
+	const prints = "#!/bin/sh\n[ \"$*\" = \"--of me get registry.example.com\" ] || exit 9\n"
+	const block = "credentials_helper \"keeper\" {\n  args = [\"--of\", \"me\"]\n}\n"
+	tests := map[string]struct {
+		files   map[string]string
+		environ []string
+		want    string
+		err     error
+	}{
+		"token": {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + `echo '{"token":"p"}'`}, want: "p"},
+		"newer of two": {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper_v1.9.0": prints + `echo '{"token":"old"}'`,
+			".terraform.d/plugins/linux_" + runtime.GOARCH + "/terraform-credentials-keeper_v1.10.0_x4": prints + `echo '{"token":"new"}'`}, want: "new"},
+		"newer place": {environ: []string{"XDG_DATA_HOME=HOME/d"},
+			files: map[string]string{"d/opentofu/plugins/terraform-credentials-keeper": prints + `echo '{"token":"p"}'`}, want: "p"},
+		"environment": {environ: []string{"KEPT=e"}, files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + `echo "{\"token\":\"$KEPT\"}"`}, want: "e"},
+		"file before program": {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + `echo '{"token":"p"}'`,
+			".terraform.d/x.tfrc": credentials("registry.example.com", "f")}, want: "f"},
+		"no token":           {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + `echo '{}'`}},
+		"not there":          {files: map[string]string{".terraform.d/plugins/terraform-credentials-other": prints}},
+		"only a folder":      {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper/x": prints}},
+		"fails":              {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": "#!/bin/sh\necho " + secret + " | tee /dev/stderr\nexit 1"}, err: registry.ErrUnauthenticated},
+		"prints no JSON":     {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + "echo " + secret}, err: registry.ErrInvalid},
+		"prints without end": {files: map[string]string{".terraform.d/plugins/terraform-credentials-keeper": prints + "exec yes " + secret}, err: registry.ErrUnauthenticated},
+	}
+	for name, test := range tests {
+		test.files[".tofurc"] = block
+		dir := home(t, test.files)
+		environ := []string{"PATH=" + os.Getenv("PATH")}
+		for _, variable := range test.environ {
+			environ = append(environ, strings.Replace(variable, "HOME/", dir+"/", 1))
+		}
+		config, err := client.LoadConfigOn(environ, dir, "linux")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found, err := config.ForHost(t.Context(), "registry.example.com")
+		check(t, err, test.err, "registry.example.com")
+		if got, _ := found.(svcauth.HostCredentialsToken); string(got) != test.want {
+			t.Errorf("%s: the token is %q, want %q", name, got, test.want)
+		}
+		if test.err == nil {
+			continue
+		}
+		_, err = client.New(config, "larder/test", nil).Service(t.Context(), "registry.example.com", "providers.v1")
+		check(t, err, test.err, "")
+	}
+
+	// It is asked once for each host, and the context ends it.
+	dir := home(t, map[string]string{".tofurc": `credentials_helper "keeper" {}`,
+		".terraform.d/plugins/terraform-credentials-keeper": "#!/bin/sh\necho x >> \"$COUNT\"\n[ \"$2\" = slow.example.com ] && sleep 60\necho '{\"token\":\"p\"}'"})
+	count := filepath.Join(dir, "count")
+	config, err := client.LoadConfigOn([]string{"PATH=" + os.Getenv("PATH"), "COUNT=" + count}, dir, "linux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if got := token(t, config, "registry.example.com"); got != "p" {
+			t.Errorf("the token is %q", got)
+		}
+	}
+	if calls, err := os.ReadFile(count); err != nil || string(calls) != "x\n" {
+		t.Errorf("it was called: %q, %v", calls, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := config.ForHost(ctx, "slow.example.com"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// A file of configuration is read or refused; what it holds is never told, however it is mistyped.
+func FuzzConfig(f *testing.F) {
+	for _, seed := range []string{
+		credentials("registry.example.com", secret),
+		"credentials \"registry.example.com\" {\n  token = " + secret,
+		`{"credentials":{"registry.example.com":{"token":"` + secret + `"}}}`,
+		`{"credentials":` + secret,
+		"host \"a.example.com:8443\" { services = { \"modules.v1\" = \"/x\", \"login.v1\" = { ports = [1, 2] } } }",
+		"credentials_helper \"" + secret + "\" { args = [\"a\"] }",
+		"token = <<EOT\n" + secret + "\nEOT\n",
+		"a = 0x" + strings.Repeat("f", 20), "a = 1e999", `a = "${` + secret + `}"`, "/* " + secret, "{", "[", "", "\x00", "\ufeff{}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := client.ParseSettings(data); err != nil && (strings.Contains(err.Error(), secret) || len(err.Error()) > 200) {
+			t.Errorf("error of %q is %q", data, err)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Download reads what is at a URL that needs no credential into w, as it is: at most limit bytes, more of which are
+// ErrInvalid. None are sent. received, if not nil, is told how many bytes came each time some did.
+//
+// It is asked again as long as nothing has come; once something has, an error leaves it to the caller to start anew.
+// There is no limit to how long it takes, but one to how long it takes without a byte.
+func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, received func(int)) error {
+	// An error would quote the URL.
+	target, err := url.Parse(address)
+	if err != nil || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "" || target.User != nil {
+		return fmt.Errorf("%w URL of a file: it must be one with https or http, without a user", registry.ErrInvalid)
+	}
+	what := asked{method: http.MethodGet, url: target, file: true}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(c.idle, func() {
+		cancel(failed{fmt.Errorf("%w: no byte in %s; try again later", registry.ErrUnavailable, c.idle)})
+	})
+	defer idle.Stop()
+
+	request, err := newRequest(ctx, what, nil)
+	if err != nil {
+		return err
+	}
+	// Bytes are hashed and counted as they are stored, so the transport must not unpack them.
+	request.Header.Set("Accept-Encoding", "identity")
+	response, err := c.send(c.downloads, request, true, func() { idle.Reset(c.idle) })
+	if err != nil {
+		return what.broken(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return what.refused(response.StatusCode, "")
+	}
+	tooLarge := fmt.Errorf("%s: %w file: it has more than %d bytes", what, registry.ErrInvalid, limit)
+	if response.ContentLength > limit {
+		return tooLarge
+	}
+	var size int64
+	for buffer := make([]byte, 64<<10); ; {
+		idle.Reset(c.idle)
+		n, err := response.Body.Read(buffer)
+		idle.Stop() // w may be slow
+		if size += int64(n); size > limit {
+			return tooLarge
+		}
+		if _, err := w.Write(buffer[:n]); err != nil {
+			return fmt.Errorf("%s: writing what came: %w", what, err)
+		}
+		if received != nil && n > 0 {
+			received(n)
+		}
+		// A server that notices the end of ctx may end the file as if it were whole.
+		if errors.Is(err, io.EOF) && ctx.Err() == nil {
+			break
+		} else if err != nil {
+			return what.broken(ctx, err)
+		}
+	}
+	if response.ContentLength >= 0 && size != response.ContentLength {
+		return fmt.Errorf("%s: %w: %d bytes came of %d; try again", what, registry.ErrUnavailable, size, response.ContentLength)
+	}
+	return nil
+}

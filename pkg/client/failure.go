@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/opentofu/svchost"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// failed is an error of this package on its way through others, which wrap it in texts that may hold a URL's query.
+type failed struct{ error }
+
+func (f failed) Unwrap() error { return f.error }
+
+// asked is what an error says of a request.
+type asked struct {
+	method     string
+	url        *url.URL
+	host       svchost.Hostname // that a person would log in to; empty: there is none
+	credential bool             // one was sent
+	file       bool             // clients never send one
+}
+
+// String is the request without what may be a secret: the query, and a user.
+func (a asked) String() string {
+	return printable(a.method+" "+a.url.Scheme+"://"+a.url.Host+a.url.EscapedPath(), 400)
+}
+
+// broken is the error for a request that got no whole answer. It never quotes what caused it, which may hold a URL's
+// query, or what the other side wrote.
+func (a asked) broken(ctx context.Context, err error) error {
+	if own, ok := errors.AsType[failed](context.Cause(ctx)); ok {
+		return fmt.Errorf("%s: %w", a, own)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", a, ctx.Err())
+	}
+	if own, ok := errors.AsType[failed](err); ok {
+		return fmt.Errorf("%s: %w", a, own)
+	}
+	return fmt.Errorf("%s: %w: %s", a, registry.ErrUnavailable, reason(err))
+}
+
+// reason says in words of its own why there is no connection, or no more.
+func reason(err error) string {
+	const trust = "its certificate is not trusted here: on Linux, SSL_CERT_FILE names a file with the authorities to trust; " +
+		"elsewhere, add its authority to those of the system"
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return "its certificate has expired or is not yet valid; check this machine's clock too"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "its certificate is for other host names"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return trust
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return trust
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
+		return "it does not speak https"
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		if name.IsNotFound {
+			return "no such host: check the host name"
+		}
+		return "the host name could not be looked up; try again later"
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Sprintf("no answer in time, which is %s; try again later", attemptTimeout)
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error() + "; check the host name and the network, and try again later"
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection ended early; try again later"
+	}
+	return "the connection failed; try again later"
+}
+
+// refused is the error for an answer of another status than was wanted. said is what it says itself, or empty.
+func (a asked) refused(status int, said string) error {
+	kind, advice := registry.ErrInvalid, ""
+	switch status {
+	case http.StatusUnauthorized:
+		kind, advice = registry.ErrUnauthenticated, a.login()
+		if a.credential {
+			kind, advice = registry.ErrBadCredential, "the token may have expired or been revoked: "+a.login()
+		}
+	case http.StatusForbidden:
+		kind, advice = registry.ErrForbidden, "the token does not reach this; ask the registry's operator for one that does"
+		switch {
+		case a.file:
+			advice = "the URL has expired, or never held; ask the registry for it again"
+		case !a.credential:
+			advice = "there is no token for it: " + a.login()
+		}
+	case http.StatusNotFound, http.StatusGone:
+		kind, advice = registry.ErrNotFound, "check the address and the version"
+	case http.StatusConflict:
+		kind = registry.ErrExists
+	case http.StatusTooManyRequests:
+		kind, advice = registry.ErrUnavailable, "try again later"
+	default:
+		if status >= 500 {
+			kind, advice = registry.ErrUnavailable, "try again later"
+		}
+	}
+	text := fmt.Sprintf("it answers %d %s", status, http.StatusText(status))
+	if said != "" {
+		text += ": " + said
+	}
+	if advice != "" {
+		text += "; " + advice
+	}
+	return fmt.Errorf("%s: %w: %s", a, kind, text)
+}
+
+// login says how to come by a credential.
+func (a asked) login() string {
+	switch {
+	case a.file:
+		return "a file must be there for all who have its URL, since clients send no credential for it"
+	case a.host == "":
+		return "no credential can be configured for such an address; use a host name"
+	}
+	name := display(a.host)
+	if strings.Contains(name, ":") { // no shell can set a variable of that name
+		return fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`, or add a credentials block for %[1]s to the CLIs' configuration", name)
+	}
+	return fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`, or set %[2]s", name, tokenVariable(a.host))
+}
+
+// complaint is what a Larder says of a refusal in its body, fit to be shown.
+func (a *answer) complaint() string {
+	if media, _, err := mime.ParseMediaType(a.header.Get("Content-Type")); err != nil || media != "application/json" {
+		return ""
+	}
+	var body struct {
+		Errors []string `json:"errors"`
+	}
+	if json.Unmarshal(a.body, &body) != nil {
+		return ""
+	}
+	said := strings.Join(body.Errors, "; ")
+	if a.token != "" {
+		said = strings.ReplaceAll(said, a.token, "(token)")
+	}
+	return printable(said, 500)
+}
+
+// decode reads the answer. Like the clients it does not mind what comes after the value.
+func (a *answer) decode(into any) error {
+	err := json.NewDecoder(strings.NewReader(string(a.body))).Decode(into)
+	if err == nil {
+		return nil
+	}
+	what := "it is no JSON"
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		what = fmt.Sprintf("%q is of another type than clients read", printable(mismatch.Field, 100))
+	}
+	return fmt.Errorf("%s: %w answer: %s", a.asked, registry.ErrInvalid, what)
+}
+
+// printable returns at most n characters of s, without those that do not print.
+func printable(s string, n int) string {
+	var b strings.Builder
+	for _, r := range s {
+		if n--; n < 0 {
+			b.WriteString("…")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = '\ufffd'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opentofu/svchost"
+	"github.com/opentofu/svchost/svcauth"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// program keeps credentials for the CLIs: called with get and a host it prints a JSON object with the token.
+//
+// Source: OpenTofu's and Terraform's manual, "Credentials Helpers".
+type program struct {
+	name    string
+	path    string
+	args    []string
+	environ []string
+}
+
+// ForHost runs the program. What it prints is never part of an error.
+func (p program) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
+	args := append(slices.Clone(p.args), "get", host.String())
+	command := exec.CommandContext(ctx, p.path, args...) //nolint:gosec // the user's own configuration names it
+	command.Env = p.environ
+	command.WaitDelay = time.Second // it may leave a process behind that holds the pipe
+	out := &bounded{}
+	command.Stdout = out
+	if err := command.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("asking %s for the token for %s: %w", p.path, display(host), ctx.Err())
+		}
+		return nil, fmt.Errorf("token for %s: %w: the credentials program that the CLIs' configuration names failed; "+
+			"run it as `%s ARGUMENTS get %s` to see why", display(host), registry.ErrUnauthenticated, p.path, host)
+	}
+	var answer map[string]any
+	if json.Unmarshal(out.data, &answer) != nil {
+		return nil, fmt.Errorf("token for %s: %w answer of the credentials program %s: it is no JSON object", display(host), registry.ErrInvalid, p.path)
+	}
+	token, ok := answer["token"].(string)
+	if !ok {
+		return nil, nil
+	}
+	return svcauth.HostCredentialsToken(token), nil
+}
+
+// bounded keeps what is written to it, as long as that is no more than a credential may be.
+type bounded struct{ data []byte }
+
+func (b *bounded) Write(data []byte) (int, error) {
+	if len(b.data)+len(data) > maxConfig {
+		return 0, errors.New("it prints too much")
+	}
+	b.data = append(b.data, data...)
+	return len(data), nil
+}
+
+// find returns the path of a credentials program, or nothing. Both CLIs look for the newest terraform-credentials-NAME,
+// which may end in _vVERSION, in their folders of plugins; of the same version the first counts.
+func (p place) find(name string) string {
+	var folders []string
+	if folder := p.folder(); folder != "" {
+		folders = append(folders, folder)
+	}
+	if base := p.env["XDG_DATA_HOME"]; base != "" && p.system != "windows" {
+		folders = append(folders, filepath.Join(base, "opentofu"))
+	}
+	var newest registry.Version
+	found := ""
+	for _, folder := range folders {
+		for _, plugins := range []string{filepath.Join(folder, "plugins"), filepath.Join(folder, "plugins", p.system+"_"+runtime.GOARCH)} {
+			entries, err := os.ReadDir(plugins)
+			if err != nil {
+				continue
+			}
+			for _, entry := range entries {
+				base, ok := strings.CutPrefix(strings.TrimSuffix(strings.ToLower(entry.Name()), ".exe"), "terraform-credentials-")
+				base, text, _ := strings.Cut(base, "_v")
+				path, err := filepath.Abs(filepath.Join(plugins, entry.Name()))
+				if !ok || base != name || err != nil {
+					continue
+				}
+				if info, err := os.Stat(path); err != nil || info.IsDir() {
+					continue
+				}
+				text, _, _ = strings.Cut(text, "_x")
+				version, _ := registry.ParseVersion(text) // none is the lowest
+				if found == "" || registry.CompareVersions(version, newest) > 0 {
+					found, newest = path, version
+				}
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,159 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ProviderVersion is one version that an origin offers.
+type ProviderVersion struct {
+	Version registry.Version
+	// Platforms it says it has packages for; an origin may leave them out, since the CLIs do not read them.
+	Platforms []registry.Platform
+}
+
+// ProviderVersions asks which versions of a provider there are, and returns them highest first. What clients could not
+// ask for is left out: a version or a platform that is none.
+//
+// Source: provider registry protocol, "List Available Versions".
+func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]ProviderVersion, error) {
+	var body struct {
+		Versions []struct {
+			Version   string              `json:"version"`
+			Platforms []registry.Platform `json:"platforms"`
+		} `json:"versions"`
+	}
+	if _, err := s.GetJSON(ctx, p.String()+"/versions", &body); err != nil {
+		return nil, err
+	}
+	found := make([]ProviderVersion, 0, len(body.Versions))
+	seen := make(map[string]bool)
+	for _, offered := range body.Versions {
+		version, err := registry.ParseVersion(offered.Version)
+		if err != nil || seen[version.String()] {
+			continue
+		}
+		seen[version.String()] = true
+		v := ProviderVersion{Version: version}
+		for _, platform := range offered.Platforms {
+			if _, err := registry.ParsePlatform(platform.String()); err == nil && !slices.Contains(v.Platforms, platform) {
+				v.Platforms = append(v.Platforms, platform)
+			}
+		}
+		found = append(found, v)
+	}
+	slices.SortFunc(found, func(a, b ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return found, nil
+}
+
+// ProviderPackage is where a provider's package for one platform is, and what to verify it with.
+type ProviderPackage struct {
+	// Filename is how SHA256SUMS calls it: a name without a folder.
+	Filename string
+	// SHA256 of the package, in lower-case hexadecimal.
+	SHA256 string
+	// DownloadURL, SumsURL and SignatureURL are absolute, with https or http. They are to be fetched without a credential,
+	// and may hold one themselves.
+	DownloadURL, SumsURL, SignatureURL string
+	// Keys that may have signed, each ASCII-armored.
+	Keys []string
+	// Protocols of plugins that it speaks, such as 6.0.
+	Protocols []string
+}
+
+// ProviderPackage asks for the package of one version for one platform. An answer that clients would refuse is
+// ErrInvalid.
+//
+// Source: provider registry protocol, "Find a Provider Package".
+func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v registry.Version, platform registry.Platform) (ProviderPackage, error) {
+	var body struct {
+		Protocols    []string `json:"protocols"`
+		OS           string   `json:"os"`
+		Arch         string   `json:"arch"`
+		Filename     string   `json:"filename"`
+		DownloadURL  string   `json:"download_url"`
+		SHA256       string   `json:"shasum"`
+		SumsURL      string   `json:"shasums_url"`
+		SignatureURL string   `json:"shasums_signature_url"`
+		SigningKeys  struct {
+			GPG []*struct {
+				ASCIIArmor string `json:"ascii_armor"`
+			} `json:"gpg_public_keys"`
+		} `json:"signing_keys"`
+	}
+	answered, err := s.GetJSON(ctx, p.String()+"/"+v.String()+"/download/"+platform.OS+"/"+platform.Arch, &body)
+	if err != nil {
+		return ProviderPackage{}, err
+	}
+	invalid := func(format string, a ...any) (ProviderPackage, error) {
+		return ProviderPackage{}, fmt.Errorf("%s %s for %s: %w answer of %s: %s",
+			p, v, platform, registry.ErrInvalid, printable(s.URL.Host, 300), fmt.Sprintf(format, a...))
+	}
+	if body.OS != platform.OS || body.Arch != platform.Arch {
+		return invalid("it is for another platform")
+	}
+	if sum, err := hex.DecodeString(body.SHA256); err != nil || len(sum) != 32 {
+		return invalid("its shasum is no SHA-256 in hexadecimal")
+	}
+	if !isFilename(body.Filename) {
+		return invalid("its filename is no plain name of a file")
+	}
+	for _, protocol := range body.Protocols {
+		if _, err := registry.ParseVersion(protocol); err != nil {
+			return invalid("one of its protocols is no version")
+		}
+	}
+	found := ProviderPackage{Filename: body.Filename, SHA256: strings.ToLower(body.SHA256), Protocols: body.Protocols}
+	for _, u := range []struct {
+		field, value string
+		into         *string
+	}{
+		{"download_url", body.DownloadURL, &found.DownloadURL},
+		{"shasums_url", body.SumsURL, &found.SumsURL},
+		{"shasums_signature_url", body.SignatureURL, &found.SignatureURL},
+	} {
+		// Clients resolve an empty one to the answer's own URL, and then choke on what they find there.
+		if u.value == "" {
+			return invalid("it has no %s, without which no client installs the provider", u.field)
+		}
+		absolute, ok := resolve(answered, u.value)
+		if !ok {
+			return invalid("its %s is no URL with https or http", u.field)
+		}
+		*u.into = absolute
+	}
+	for _, key := range body.SigningKeys.GPG {
+		if key != nil && strings.TrimSpace(key.ASCIIArmor) != "" {
+			found.Keys = append(found.Keys, key.ASCIIArmor)
+		}
+	}
+	return found, nil
+}
+
+// resolve makes a URL of an answer absolute. It may be a secret, so there is no error that could quote it.
+func resolve(base *url.URL, reference string) (string, bool) {
+	parsed, err := url.Parse(reference)
+	if err != nil {
+		return "", false
+	}
+	u := base.ResolveReference(parsed)
+	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
+		return "", false
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u.String(), true
+}
+
+// isFilename says whether a name is one of a file, and leads to no other place than where it is put.
+func isFilename(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= 255 && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) })
+}

@@ -1,0 +1,166 @@
+package client_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var random = registry.Provider{Namespace: "hashicorp", Type: "random"}
+
+func version(t *testing.T, s string) registry.Version {
+	t.Helper()
+	v, err := registry.ParseVersion(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func origin(t *testing.T, handler http.HandlerFunc) *client.Service {
+	t.Helper()
+	service, err := newWorld(t, handler).client(t).ServiceAt("https://registry.example.com/v1/providers/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
+func TestProviderVersions(t *testing.T) {
+	t.Parallel()
+	linux, darwin := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}
+	tests := map[string]struct {
+		answer string
+		want   []client.ProviderVersion
+		err    error
+	}{
+		"sorted": {answer: `{"id":"x","warnings":["w"],"versions":[
+			{"version":"1.9.0","protocols":["5.0"],"platforms":[{"os":"linux","arch":"amd64"},{"os":"darwin","arch":"arm64"}]},
+			{"version":"1.10.0"},{"version":"2.0.0-rc.1"}]}`,
+			want: []client.ProviderVersion{
+				{Version: version(t, "2.0.0-rc.1")}, {Version: version(t, "1.10.0")},
+				{Version: version(t, "1.9.0"), Platforms: []registry.Platform{linux, darwin}},
+			}},
+		"what is none is left out": {answer: `{"versions":[{"version":"v1.0.0"},{"version":"latest"},{"version":""},{"version":"1.2.3.4"},
+			{"version":"99999999999999999999.0.0"},{"version":"1.0"},{"version":"1.0.0"},
+			{"version":"1.1.0","platforms":[{"os":"../x","arch":"amd64"},{"os":"linux","arch":"amd64"},{"os":"linux","arch":"amd64"},{}]}]}`,
+			want: []client.ProviderVersion{{Version: version(t, "1.1.0"), Platforms: []registry.Platform{linux}}, {Version: version(t, "1.0.0")}}},
+		"none":       {answer: `{}`, want: []client.ProviderVersion{}},
+		"null":       {answer: `{"versions":null}`, want: []client.ProviderVersion{}},
+		"other type": {answer: `{"versions":"foreign words"}`, err: registry.ErrInvalid},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := origin(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.Path != "/v1/providers/hashicorp/random/versions" {
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				answerJSON(w, 200, test.answer)
+			})
+			got, err := service.ProviderVersions(t.Context(), random)
+			check(t, err, test.err, "")
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("versions are %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestProviderPackage(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0aF", 21) + "b"
+	whole := map[string]any{
+		"protocols": []string{"5.0", "6.0"}, "os": "linux", "arch": "amd64", "filename": "terraform-provider-random_1.0.0_linux_amd64.zip",
+		"download_url": "../files/a.zip?X-Amz-Signature=1", "shasum": sum, "shasums_url": "/SHA256SUMS", "shasums_signature_url": "http://cdn.example.com/s.sig#x",
+		"signing_keys": map[string]any{"gpg_public_keys": []any{nil, map[string]string{"ascii_armor": " \n"}, map[string]string{"key_id": "X", "ascii_armor": "KEY"}}},
+	}
+	tests := map[string]struct {
+		field   string
+		value   any
+		message string // empty: accepted
+	}{
+		"whole":                  {},
+		"other os":               {"os", "darwin", "another platform"},
+		"other arch":             {"arch", "arm64", "another platform"},
+		"no os":                  {"os", nil, "another platform"},
+		"short sum":              {"shasum", sum[1:], "shasum"},
+		"sum that is no hex":     {"shasum", strings.Repeat("x", 64), "shasum"},
+		"long sum":               {"shasum", sum + "00", "shasum"},
+		"no filename":            {"filename", nil, "filename"},
+		"filename with folder":   {"filename", "../a.zip", "filename"},
+		"filename with folders":  {"filename", `a\b.zip`, "filename"},
+		"filename dots":          {"filename", "..", "filename"},
+		"filename with control":  {"filename", "a\x1b.zip", "filename"},
+		"filename long":          {"filename", strings.Repeat("a", 256), "filename"},
+		"filename of other type": {"filename", 5, "another type"},
+		"no URL":                 {"download_url", nil, "no download_url"},
+		"no sums":                {"shasums_url", "", "no shasums_url"},
+		"no signature":           {"shasums_signature_url", "", "no shasums_signature_url"},
+		"other scheme":           {"shasums_url", "ftp://example.com/x?X-Amz-Signature=1", "shasums_url"},
+		"no host":                {"shasums_url", "https:///x", "shasums_url"},
+		"file":                   {"download_url", "file:///etc/passwd", "download_url"},
+		"bad URL":                {"download_url", "https://%zz/?" + secret, "download_url"},
+		"with a password":        {"download_url", "https://u:" + secret + "@example.com/", "download_url"},
+		"odd protocol":           {"protocols", []string{"v5"}, "protocols"},
+		"no protocols":           {"protocols", nil, ""},
+		"no keys":                {"signing_keys", nil, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := maps.Clone(whole)
+			if test.field != "" {
+				body[test.field] = test.value
+			}
+			answer, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			service := origin(t, func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/v1/providers/hashicorp/random/1.0.0+b/download/linux/amd64":
+					http.Redirect(w, r, "https://meta.example.com/deep/down/answer", http.StatusTemporaryRedirect)
+				case "/deep/down/answer":
+					answerJSON(w, 200, string(answer))
+				default:
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+			})
+			got, err := service.ProviderPackage(t.Context(), random, version(t, "1.0.0+b"), registry.Platform{OS: "linux", Arch: "amd64"})
+			if test.message != "" {
+				check(t, err, registry.ErrInvalid, test.message)
+				return
+			}
+			check(t, err, nil, "")
+			want := client.ProviderPackage{
+				Filename: "terraform-provider-random_1.0.0_linux_amd64.zip", SHA256: strings.ToLower(sum),
+				DownloadURL: "https://meta.example.com/deep/files/a.zip?X-Amz-Signature=1", SumsURL: "https://meta.example.com/SHA256SUMS",
+				SignatureURL: "http://cdn.example.com/s.sig", Keys: []string{"KEY"}, Protocols: []string{"5.0", "6.0"},
+			}
+			switch test.field {
+			case "protocols":
+				want.Protocols = nil
+			case "signing_keys":
+				want.Keys = nil
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the package differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProviderPackageIsAbsent(t *testing.T) {
+	t.Parallel()
+	_, err := origin(t, http.NotFound).ProviderPackage(t.Context(), random, version(t, "1.0.0"), registry.Platform{OS: "plan9", Arch: "arm"})
+	check(t, err, registry.ErrNotFound, "hashicorp/random/1.0.0/download/plan9/arm")
+}

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/opentofu/svchost"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	maxAttempts  = 3
+	maxRedirects = 5
+	// firstWait is before the second attempt; it doubles from there.
+	firstWait = 500 * time.Millisecond
+	// maxWait bounds a wait, whatever a server's Retry-After says.
+	maxWait = 10 * time.Second
+	// maxRefusal bounds the body of a refusal, of which a few words are shown.
+	maxRefusal = 64 << 10
+)
+
+func newRequest(ctx context.Context, a asked, payload []byte) (*retryablehttp.Request, error) {
+	var body any
+	if payload != nil {
+		body = payload
+	}
+	request, err := retryablehttp.NewRequestWithContext(ctx, a.method, a.url.String(), body)
+	if err != nil {
+		// The error would quote the URL.
+		return nil, fmt.Errorf("%s: %w request", a, registry.ErrInvalid)
+	}
+	return request, nil
+}
+
+// send makes a request as often as it takes. begin, if not nil, is called before each attempt. The last answer counts,
+// whatever its status.
+func (c *Client) send(through *http.Client, request *retryablehttp.Request, again bool, begin func()) (*http.Response, error) {
+	request.Header.Set("User-Agent", c.agent)
+	sender := &retryablehttp.Client{
+		HTTPClient:   through,
+		RetryMax:     maxAttempts - 1,
+		RetryWaitMin: c.wait,
+		RetryWaitMax: maxWait,
+		Backoff:      backoff,
+		CheckRetry: func(ctx context.Context, response *http.Response, err error) (bool, error) {
+			return shouldRetry(ctx, response, err, again)
+		},
+		RequestLogHook: func(retryablehttp.Logger, *http.Request, int) {
+			if begin != nil {
+				begin()
+			}
+		},
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	response, err := sender.Do(request)
+	if err != nil {
+		if response != nil {
+			_ = response.Body.Close()
+		}
+		return nil, err
+	}
+	return response, nil
+}
+
+// exchange sends a request and reads the answer. One that ends early counts as a failed attempt.
+func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Response, []byte, error) {
+	var body []byte
+	read := func(response *http.Response) (err error) {
+		if response.StatusCode < 200 || response.StatusCode > 299 {
+			body, _ = io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough
+			return nil
+		}
+		if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err == nil && len(body) > maxAnswer {
+			return failed{fmt.Errorf("%w answer: it has more than %d bytes", registry.ErrInvalid, maxAnswer)}
+		}
+		return err
+	}
+	request.SetResponseHandler(read)
+	response, err := c.send(c.metadata, request, again, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	if body == nil { // the last of several failures
+		if err := read(response); err != nil {
+			return nil, nil, err
+		}
+	}
+	return response, body, nil
+}
+
+// shouldRetry says whether a failure may pass. What may not be repeated is sent again only if it cannot have arrived.
+func shouldRetry(ctx context.Context, response *http.Response, err error, again bool) (bool, error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if err != nil {
+		if _, own := errors.AsType[failed](err); own || errors.Is(err, http.ErrSchemeMismatch) {
+			return false, nil
+		}
+		if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+			return false, nil
+		}
+		if op, ok := errors.AsType[*net.OpError](err); !again && (!ok || op.Op != "dial") {
+			return false, nil
+		}
+	} else if !again {
+		return response.StatusCode == http.StatusTooManyRequests, nil
+	}
+	return retryablehttp.DefaultRetryPolicy(ctx, response, err)
+}
+
+func backoff(least, most time.Duration, attempt int, response *http.Response) time.Duration {
+	wait := retryablehttp.DefaultBackoff(least, most, attempt, response)
+	if wait < 0 || wait > most { // a Retry-After beyond what a duration holds is negative
+		return most
+	}
+	return wait
+}
+
+// redirect decides on a redirect: net/http has left the credential out already where it leads to another host.
+func redirect(request *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return failed{fmt.Errorf("%w answer: it redirects more than %d times", registry.ErrInvalid, maxRedirects)}
+	}
+	target, before := request.URL, via[len(via)-1].URL
+	switch {
+	case target.Scheme == "https":
+	case target.Scheme == "http" && (before.Scheme == "http" || isLoopback(target) && isLoopback(via[0].URL)):
+	default:
+		return failed{fmt.Errorf("%w answer: it redirects from https to something else", registry.ErrInvalid)}
+	}
+	if !isPrivate(target) {
+		request.Header.Del("Authorization")
+	}
+	// It would tell the next host the query of this one's URL, by which a presigned URL holds.
+	request.Header.Del("Referer")
+	target.User = nil
+	return nil
+}
+
+// discovering is how discovery reaches a host: with retries, and with errors that say what to do.
+type discovering struct{ client *Client }
+
+func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), credential: r.Header.Get("Authorization") != ""}
+	request, err := retryablehttp.FromRequest(r.Clone(r.Context()))
+	if err != nil {
+		return nil, failed{fmt.Errorf("%s: %w request", a, registry.ErrInvalid)}
+	}
+	response, body, err := d.client.exchange(request, true)
+	if err != nil {
+		return nil, failed{a.broken(r.Context(), err)}
+	}
+	// A host without the document is one without services.
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotFound {
+		return nil, failed{a.refused(response.StatusCode, "")}
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
