@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
 // note is where the provider's source is, within the checkout.
@@ -227,4 +229,59 @@ func (k SigningKey) SignRelease(dir string) error {
 		return fmt.Errorf("signing a release: %w", err)
 	}
 	return os.WriteFile(found[0]+".sig", signature.Bytes(), 0o644)
+}
+
+// WriteMirrorFolder writes the zips of a release to a folder, with the documents that clients' `providers mirror` writes.
+func WriteMirrorFolder(release, folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	zips, err := filepath.Glob(filepath.Join(release, "*.zip"))
+	if err != nil {
+		return err
+	}
+	type archive struct {
+		URL    string   `json:"url"`
+		Hashes []string `json:"hashes"`
+	}
+	archives := make(map[string]map[string]archive) // by version and platform
+	for _, path := range zips {
+		name := filepath.Base(path)
+		parts := strings.SplitN(strings.TrimSuffix(name, ".zip"), "_", 3)
+		if len(parts) != 3 {
+			return fmt.Errorf("%s is not named as providers are", name)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			return err
+		}
+		hash, err := dirhash.HashZip(path, dirhash.Hash1)
+		if err != nil {
+			return err
+		}
+		if archives[parts[1]] == nil {
+			archives[parts[1]] = make(map[string]archive)
+		}
+		archives[parts[1]][parts[2]] = archive{name, []string{hash}}
+	}
+	documents := map[string]any{}
+	versions := make(map[string]struct{})
+	for version, platforms := range archives {
+		documents[version+".json"] = map[string]any{"archives": platforms}
+		versions[version] = struct{}{}
+	}
+	documents["index.json"] = map[string]any{"versions": versions}
+	for name, document := range documents {
+		text, err := json.MarshalIndent(document, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ func Scenarios() []Scenario {
 		{"a module: publish, init, list", moduleScenario},
 		{"a module whose archive is lost: publish again", lostArchiveScenario},
 		{"a provider: key, publish, deprecate, init, apply", providerScenario},
+		{"a mirror: import, init of two hosts' providers from it alone, export", mirrorScenario},
 	}
 }
 
@@ -49,6 +51,8 @@ type Registry struct {
 	Namespace string
 	// Scratch is a folder for files.
 	Scratch string
+
+	config string // of clients, besides their credentials
 }
 
 // nowhere is the one request that scenarios send for which there is no route.
@@ -58,18 +62,13 @@ func discoveryScenario(ctx context.Context, r *Registry) error {
 	if err := r.get(ctx, "/.well-known/terraform.json", "", http.StatusOK); err != nil {
 		return err
 	}
-	for _, path := range []string{
-		"/nowhere",
-		// Nothing is served there as yet.
-		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
-	} {
-		if err := r.get(ctx, path, "", http.StatusNotFound); err != nil {
-			return err
-		}
+	if err := r.get(ctx, "/nowhere", "", http.StatusNotFound); err != nil {
+		return err
 	}
 	for _, path := range []string{
 		"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
 		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
+		"/v1/mirror/registry.example.com/rehearsal/absent/index.json", "/v1/mirror/registry.example.com/rehearsal/absent/1.0.0.json",
 	} {
 		if err := r.get(ctx, path, "", http.StatusUnauthorized); err != nil {
 			return err
@@ -226,6 +225,97 @@ resource "note_file" "it" {
 	return err
 }
 
+// mirrorScenario mirrors the same provider for two hosts that are nowhere, and has it installed by both addresses.
+func mirrorScenario(ctx context.Context, r *Registry) error {
+	release, err := os.MkdirTemp(r.Scratch, "release")
+	if err != nil {
+		return err
+	}
+	if err := BuildProvider(ctx, release, "1.0.0", []string{Platform()}); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(r.Scratch, "folder")
+	if err != nil {
+		return err
+	}
+	addresses := []string{"one.example.com/" + r.Namespace + "/note", "two.example.com/" + r.Namespace + "/note"}
+	for _, address := range addresses {
+		if err := WriteMirrorFolder(release, filepath.Join(folder, address)); err != nil {
+			return err
+		}
+	}
+	exported, err := os.MkdirTemp(r.Scratch, "exported")
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"mirror", "import", folder},
+		{"mirror", "import", folder}, // nothing is left to do
+		append([]string{"mirror", "export", exported}, addresses...),
+		{"list", addresses[0]},
+	} {
+		if _, err := r.Larder(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if err := sameZips(folder, exported); err != nil {
+		return err
+	}
+	r = r.with(fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = \"https://%s/v1/mirror/\"\n  }\n}\n", r.Host))
+	return r.eachClient(ctx, fmt.Sprintf(`terraform {
+  required_providers {
+    one = {
+      source = %q
+    }
+    two = {
+      source = %q
+    }
+  }
+}
+`, addresses[0], addresses[1]), func(run func(args ...string) (string, error)) error {
+		out, err := run("init", "-no-color")
+		if err != nil {
+			return err
+		}
+		for _, address := range addresses {
+			if !strings.Contains(out, "Installed "+address) {
+				return fmt.Errorf("init does not say that it installed %s:\n%s", address, out)
+			}
+		}
+		return nil
+	})
+}
+
+// sameZips fails where a zip of one folder is not in the other, byte for byte.
+func sameZips(folder, other string) error {
+	zips, err := filepath.Glob(filepath.Join(folder, "*/*/*/*.zip"))
+	if err != nil {
+		return err
+	}
+	for _, path := range zips {
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		first, err1 := os.ReadFile(path)
+		second, err2 := os.ReadFile(filepath.Join(other, name))
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if !bytes.Equal(first, second) {
+			return fmt.Errorf("%s is not what was imported", name)
+		}
+	}
+	return nil
+}
+
+// with returns the registry for clients that have more in their configuration.
+func (r *Registry) with(config string) *Registry {
+	with := *r
+	with.config += config
+	return &with
+}
+
 // keyID returns the id of the namespace's only key.
 func (r *Registry) keyID(ctx context.Context) (string, error) {
 	text, err := r.Larder(ctx, "key", "list", r.Namespace, "--json")
@@ -314,7 +404,7 @@ func (r *Registry) eachClient(ctx context.Context, config string, use func(run f
 		if err != nil {
 			return err
 		}
-		session := Session{Client: c, Home: home, CAFile: r.CAFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token)}
+		session := Session{Client: c, Home: home, CAFile: r.CAFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token) + r.config}
 		if err := use(func(args ...string) (string, error) { return session.Run(ctx, dir, args...) }); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
 		}

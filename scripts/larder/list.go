@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -15,14 +16,15 @@ import (
 
 func (c *cli) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE]",
-		Short: "List what is published",
-		Long: `List what is published: all modules and providers, those of a namespace, or the versions of one module or provider, with
-what is deprecated.`,
+		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE | HOSTNAME/NAMESPACE/TYPE]",
+		Short: "List what is published and mirrored",
+		Long: `List what is published and mirrored: all modules and providers, those of a namespace, or the versions of a module, a provider or a
+mirrored provider, with what is deprecated.`,
 		Example: `  larder list
   larder list acme
   larder list acme/vpc/aws --json
-  larder list acme/inventory`,
+  larder list acme/inventory
+  larder list registry.opentofu.org/hashicorp/random`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			data, err := c.openStore(cmd.Context(), false)
@@ -33,13 +35,17 @@ what is deprecated.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
-			switch slashes := strings.Count(strings.Join(args, ""), "/"); slashes {
-			case 0:
-				return c.listAll(cmd, data, strings.Join(args, ""))
-			case 1:
-				return c.listProviderVersions(cmd, data, args[0])
+			what := strings.Join(args, "")
+			first, _, _ := strings.Cut(what, "/")
+			switch slashes := strings.Count(what, "/"); {
+			case slashes == 0:
+				return c.listAll(cmd, data, what)
+			case slashes == 1:
+				return c.listProviderVersions(cmd, data, what)
+			case strings.Contains(first, "."): // a hostname, as no namespace has a dot
+				return c.listMirrorVersions(cmd, data, what)
 			default:
-				return c.listVersions(cmd, data, args[0])
+				return c.listVersions(cmd, data, what)
 			}
 		},
 	}
@@ -56,6 +62,12 @@ func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
 	if err != nil {
 		return err
 	}
+	mirrored := []registry.MirrorSummary{}
+	if namespace == "" {
+		if mirrored, err = collect(data.catalog.Mirrored(cmd.Context())); err != nil {
+			return err
+		}
+	}
 	switch {
 	case len(modules)+len(providers) == 0 && namespace != "":
 		return fmt.Errorf("namespace %q: %w", namespace, registry.ErrNotFound)
@@ -63,8 +75,9 @@ func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
 		return c.printJSON(struct {
 			Modules   []registry.ModuleSummary   `json:"modules"`
 			Providers []registry.ProviderSummary `json:"providers"`
-		}{modules, providers})
-	case len(modules)+len(providers) == 0:
+			Mirrored  []registry.MirrorSummary   `json:"mirrored"`
+		}{modules, providers, mirrored})
+	case len(modules)+len(providers)+len(mirrored) == 0:
 		c.printf("Nothing is published yet.\n")
 		return nil
 	}
@@ -82,6 +95,15 @@ func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
 		fmt.Fprintln(table, "PROVIDER\tLATEST\t")
 		for _, p := range providers {
 			fmt.Fprintf(table, "%s\t%s\t%s\n", p.Address, p.Latest, deprecated(p.Deprecated, ""))
+		}
+	}
+	if len(mirrored) > 0 {
+		if len(modules)+len(providers) > 0 {
+			fmt.Fprintln(table)
+		}
+		fmt.Fprintln(table, "MIRRORED PROVIDER\tLATEST\t")
+		for _, p := range mirrored {
+			fmt.Fprintf(table, "%s\t%s\t\n", p.Address, p.Latest)
 		}
 	}
 	return table.Flush()
@@ -143,6 +165,31 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 			platforms[i] = pkg.String()
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
+	}
+	return table.Flush()
+}
+
+func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string) error {
+	p, err := registry.ParseMirrorProvider(address)
+	if err != nil {
+		return err
+	}
+	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(struct {
+			Address  string                   `json:"address"`
+			Versions []registry.MirrorVersion `json:"versions"`
+		}{p.String(), versions})
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VERSION\tPLATFORM\tMIRRORED\tBY\tSIZE\tSIGNED BY")
+	for _, v := range versions {
+		for _, pkg := range v.Packages {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), pkg.MirroredBy, humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
+		}
 	}
 	return table.Flush()
 }

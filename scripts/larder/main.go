@@ -1,5 +1,5 @@
-// Larder is the command line of the registry: it serves one on this machine, publishes to one, lists what one holds, and
-// makes the tokens by which clients read from it.
+// Larder is the command line of the registry: it serves one on this machine, publishes to one, mirrors other registries
+// providers there, lists what one holds, and makes the tokens by which clients read from it.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
@@ -46,6 +46,7 @@ type cli struct {
 	stderr io.Writer
 	store  string
 	json   bool
+	dryRun bool // of mirroring
 	// tokenHost is what a new token is printed for.
 	tokenHost string
 }
@@ -114,6 +115,7 @@ Exit codes:
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish provider ./dist acme/inventory
+  larder mirror add registry.opentofu.org/hashicorp/random --platform linux_amd64
   larder list`,
 		Version:       version(),
 		SilenceErrors: true,
@@ -124,7 +126,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand())
 	return root
 }
 

@@ -56,6 +56,17 @@ func (s *steps) Upload(name string, size int64) func(int) {
 	return func(n int) { bar.Increment(int64(n)) }
 }
 
+// Download implements mirroring.Progress.
+func (s *steps) Download(name string, size int64) func(int) {
+	if s.bars == nil {
+		s.Step("downloading " + name)
+		return func(int) {}
+	}
+	bar := &progress.Tracker{Message: "downloading " + name, Total: size, Units: progress.UnitsBytes}
+	s.bars.AppendTracker(bar)
+	return func(n int) { bar.Increment(int64(n)) }
+}
+
 // stop ends the display, so that what is printed next stands below it.
 func (s *steps) stop() {
 	if s.bars == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -69,6 +70,24 @@ func (c *cli) openStore(ctx context.Context, create bool) (*store, error) {
 		return nil, err
 	}
 	return &store{catalog: data.Catalog, objects: data.Objects, by: whoami, close: data.Close}, nil
+}
+
+// emptyStore is what a folder that is not there yet would begin as; of a stack that is not there, missing stays the answer.
+func emptyStore(ctx context.Context, name string, missing error) (*store, error) {
+	if dir, _, _ := parseStore(name); dir == "" {
+		return nil, missing
+	}
+	dir, err := os.MkdirTemp("", "larder-empty-*")
+	if err != nil {
+		return nil, err
+	}
+	data, err := local.Open(ctx, dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &store{catalog: data.Catalog, objects: data.Objects, by: whoami, close: func() error {
+		return errors.Join(data.Close(), os.RemoveAll(dir))
+	}}, nil
 }
 
 // whoami returns the name of who uses this machine.

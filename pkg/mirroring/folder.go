@@ -1,0 +1,427 @@
+package mirroring
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// A folder that `tofu providers mirror` or `terraform providers mirror` has written: HOSTNAME/NAMESPACE/TYPE, and in it
+// index.json, VERSION.json and zips. It is what the provider network mirror protocol serves, with relative URLs.
+type (
+	folderIndex struct {
+		Versions map[string]struct{} `json:"versions"`
+	}
+	folderVersion struct {
+		Archives map[string]folderArchive `json:"archives"`
+	}
+	folderArchive struct {
+		Hashes []string `json:"hashes,omitempty"`
+		URL    string   `json:"url"`
+	}
+)
+
+const (
+	indexFile = "index.json"
+	// maxDocument bounds a JSON document of a folder, in bytes.
+	maxDocument = 16 << 20
+)
+
+// folderPackage is a package of a folder, with the hashes that it must have.
+type folderPackage struct {
+	platform registry.Platform
+	filename string
+	hashes   []string
+}
+
+// folderProvider is a version of a provider in a folder.
+type folderProvider struct {
+	dir      string
+	address  registry.MirrorProvider
+	version  registry.Version
+	packages []folderPackage
+}
+
+// Import mirrors all that is in a folder, checked against the hashes that its own documents name.
+func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
+	found, err := readFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, p := range found {
+		result, err := m.importVersion(ctx, p)
+		if err != nil {
+			return results, fmt.Errorf("importing %s %s: %w", p.address, p.version, err)
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, error) {
+	result := Result{Address: p.address, Version: p.version}
+	record, err := m.stored(ctx, p.address, p.version)
+	if err != nil {
+		return Result{}, err
+	}
+	var packages []publish.MirrorPackage
+	for _, pkg := range p.packages {
+		m.step("checking %s", pkg.filename)
+		path := filepath.Join(p.dir, pkg.filename)
+		found, err := readZip(ctx, path, p.address.Type)
+		if err == nil {
+			err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", pkg.filename, err)
+		}
+		have, err := find(p.address, record, pkg.platform, found.SHA256)
+		if err != nil {
+			return Result{}, err
+		}
+		there := false
+		if have != nil {
+			if there, err = m.holds(ctx, have); err != nil {
+				return Result{}, err
+			}
+		}
+		status := Unchanged
+		if !there {
+			status = Added
+			packages = append(packages, inspected(pkg.platform, p.address.Filename(p.version, pkg.platform), path, found))
+			if have != nil { // under the name that it was stored by
+				packages[len(packages)-1].Filename = have.Filename
+			}
+		}
+		result.Packages = append(result.Packages, PackageResult{pkg.platform, status})
+	}
+	if len(packages) == 0 || m.DryRun {
+		return result, nil
+	}
+	_, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages)
+	return result, err
+}
+
+func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return archive.Provider{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return archive.Provider{}, err
+	}
+	return archive.ReadProvider(ctx, f, info.Size(), providerType)
+}
+
+// openRegular opens a file that is one: nothing that could keep its reader waiting.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w folder: %w", registry.ErrInvalid, err)
+	}
+	return os.Open(path)
+}
+
+// checkHashes says whether a package has a hash of each kind that is named. A document may name those of other platforms too.
+func checkHashes(named []string, has ...string) error {
+	checked := false
+	for _, h := range has {
+		scheme, _, _ := strings.Cut(h, ":")
+		same := func(n string) bool { return strings.HasPrefix(n, scheme+":") }
+		if !slices.ContainsFunc(named, same) {
+			continue
+		}
+		if checked = true; !slices.Contains(named, h) {
+			return fmt.Errorf("%w package: it is not the one that its document names: it has %s, which is none of %s", registry.ErrInvalid, h, strings.Join(slices.DeleteFunc(slices.Clone(named), func(n string) bool { return !same(n) }), ", "))
+		}
+	}
+	if !checked {
+		return fmt.Errorf("%w package: its document names no hash of it, neither h1 nor zh, to check it by", registry.ErrInvalid)
+	}
+	return nil
+}
+
+// readFolder finds what a folder has by its documents, in the order of addresses and versions.
+func readFolder(dir string) ([]folderProvider, error) {
+	indexes, err := fs.Glob(os.DirFS(dir), "*/*/*/"+indexFile)
+	if err != nil {
+		return nil, err
+	}
+	if len(indexes) == 0 {
+		return nil, fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s: it is the folder that `tofu providers mirror` was given", registry.ErrInvalid, indexFile, dir)
+	}
+	var found []folderProvider
+	for _, index := range indexes {
+		name := filepath.ToSlash(filepath.Dir(index))
+		address, err := registry.ParseMirrorProvider(name)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := readFolderProvider(filepath.Join(dir, filepath.FromSlash(name)), address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		found = append(found, versions...)
+	}
+	return found, nil
+}
+
+func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderProvider, error) {
+	text, err := readDocument(filepath.Join(dir, indexFile))
+	if err != nil {
+		return nil, err
+	}
+	versions, err := parseIndex(text)
+	if err != nil {
+		return nil, err
+	}
+	var found []folderProvider
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		document := name + ".json"
+		text, err := readDocument(filepath.Join(dir, document))
+		if err != nil {
+			return nil, err
+		}
+		packages, err := parseVersion(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", document, err)
+		}
+		if len(packages) > 0 {
+			found = append(found, folderProvider{dir, address, versions[name], packages})
+		}
+	}
+	slices.SortFunc(found, func(a, b folderProvider) int { return registry.CompareVersions(a.version, b.version) })
+	return found, nil
+}
+
+// parseIndex reads an index.json: the versions by the names of their documents.
+func parseIndex(text []byte) (map[string]registry.Version, error) {
+	var index folderIndex
+	if err := json.Unmarshal(text, &index); err != nil || index.Versions == nil {
+		return nil, fmt.Errorf(`%w folder: %s must look like {"versions": {"1.0.0": {}}}`, registry.ErrInvalid, indexFile)
+	}
+	versions := make(map[string]registry.Version)
+	for name := range index.Versions {
+		v, err := registry.ParseVersion(name)
+		if err != nil {
+			return nil, err
+		}
+		if v.String() != name {
+			return nil, fmt.Errorf("%w version %q: it is written %s", registry.ErrInvalid, name, v)
+		}
+		versions[name] = v
+	}
+	return versions, nil
+}
+
+// parseVersion reads a VERSION.json, in the order of platforms.
+func parseVersion(text []byte) ([]folderPackage, error) {
+	var version folderVersion
+	if err := json.Unmarshal(text, &version); err != nil || version.Archives == nil {
+		return nil, fmt.Errorf(`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`, registry.ErrInvalid)
+	}
+	var packages []folderPackage
+	for _, name := range slices.Sorted(maps.Keys(version.Archives)) {
+		platform, err := registry.ParsePlatform(name)
+		if err != nil {
+			return nil, err
+		}
+		a := version.Archives[name]
+		if a.URL == "" || a.URL != filepath.Base(a.URL) || !registry.IsPlain(a.URL) {
+			return nil, fmt.Errorf("%w folder: the url of %s must be the name of a file that lies beside its document, and it is %.200q", registry.ErrInvalid, platform, a.URL)
+		}
+		packages = append(packages, folderPackage{platform, a.URL, a.Hashes})
+	}
+	return packages, nil
+}
+
+func readDocument(path string) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("%w folder: %s has more than %d bytes", registry.ErrInvalid, filepath.Base(path), maxDocument)
+	}
+	return text, err
+}
+
+// Export writes what is mirrored of some providers, or of all, to a folder as clients' `providers mirror` does. What the
+// folder has beside that stays, and zips that are there already are not written again. Documents come after the files that
+// they name.
+func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
+	if len(addresses) == 0 {
+		for summary, err := range m.Catalog.Mirrored(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			address, err := registry.ParseMirrorProvider(summary.Address)
+			if err != nil {
+				return nil, err
+			}
+			addresses = append(addresses, address)
+		}
+	}
+	var results []Result
+	for _, address := range addresses {
+		exported, err := m.exportProvider(ctx, dir, address)
+		results = append(results, exported...)
+		if err != nil {
+			return results, fmt.Errorf("exporting %s: %w", address, err)
+		}
+	}
+	return results, nil
+}
+
+func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorProvider) ([]Result, error) {
+	records, err := m.Catalog.MirrorVersions(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Type)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
+		return nil, err
+	}
+	index := folderIndex{make(map[string]struct{})}
+	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
+		versions, err := parseIndex(text)
+		for name := range versions {
+			index.Versions[name] = struct{}{}
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, record := range records {
+		result, err := m.exportVersion(ctx, dir, address, record)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", record.Version, err)
+		}
+		results = append(results, result)
+		index.Versions[record.Version.String()] = struct{}{}
+	}
+	return results, writeDocument(filepath.Join(dir, indexFile), index)
+}
+
+// readBefore reads a document that a folder may have already.
+func readBefore(path string, parse func([]byte) error) error {
+	text, err := readDocument(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider, record registry.MirrorVersion) (Result, error) {
+	result := Result{Address: address, Version: record.Version}
+	document := folderVersion{make(map[string]folderArchive)}
+	path := filepath.Join(dir, record.Version.String()+".json")
+	if err := readBefore(path, func(text []byte) error {
+		packages, err := parseVersion(text)
+		for _, p := range packages {
+			document.Archives[p.platform.String()] = folderArchive{p.hashes, p.filename}
+		}
+		return err
+	}); err != nil {
+		return Result{}, err
+	}
+	for _, pkg := range record.Packages {
+		filename := address.Filename(record.Version, pkg.Platform)
+		status, err := m.exportPackage(ctx, filepath.Join(dir, filename), pkg)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", filename, err)
+		}
+		document.Archives[pkg.String()] = folderArchive{[]string{pkg.H1, "zh:" + pkg.SHA256}, filename}
+		result.Packages = append(result.Packages, PackageResult{pkg.Platform, status})
+	}
+	return result, writeDocument(path, document)
+}
+
+// exportPackage writes a zip, verified on its way, unless it is there.
+func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
+	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
+	if f, err := openRegular(path); err == nil {
+		err = objects.Copy(io.Discard, f, want)
+		_ = f.Close()
+		if err == nil {
+			return Unchanged, nil
+		}
+	}
+	stored, err := m.Objects.Open(ctx, pkg.Object, 0, -1)
+	if err != nil {
+		return "", err
+	}
+	defer stored.Close()
+	received := m.Progress.Download(filepath.Base(path), pkg.Size)
+	return Added, writeFile(path, func(w io.Writer) error {
+		return objects.Copy(io.MultiWriter(w, counter(received)), stored, want)
+	})
+}
+
+type counter func(int)
+
+func (c counter) Write(b []byte) (int, error) {
+	c(len(b))
+	return len(b), nil
+}
+
+func writeDocument(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(append(text, '\n')))
+		return err
+	})
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".larder-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	err = write(f)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

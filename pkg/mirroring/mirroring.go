@@ -1,0 +1,130 @@
+// Package mirroring fills the mirror: with what an origin registry has, with what lock files name, with the folder that
+// clients' `providers mirror` writes; and it writes such a folder. It has no flags and prints nothing.
+//
+// It promises that nothing is stored that was not verified: a package by the SHA256SUMS of its origin and the signature on
+// it, as clients verify it, or by the hashes of the folder that it came from, and by those of a lock file where there is one.
+// A version appears whole, for the platforms that were asked for, or not at all. All that it does can be done again, and
+// then changes nothing.
+package mirroring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Catalog is what is mirrored.
+type Catalog interface {
+	// MirrorVersion returns the record of one version, or registry.ErrNotFound.
+	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
+	// MirrorVersions returns those of all versions, the newest first, or registry.ErrNotFound where there is none.
+	MirrorVersions(context.Context, registry.MirrorProvider) ([]registry.MirrorVersion, error)
+	// Mirrored returns the providers that are mirrored.
+	Mirrored(context.Context) iter.Seq2[registry.MirrorSummary, error]
+}
+
+// Objects is where packages are.
+type Objects interface {
+	// Stat describes an object, or fails with registry.ErrNotFound.
+	Stat(ctx context.Context, key string) (objects.Info, error)
+	// Open reads an object from an offset on, to its end where length is negative.
+	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+}
+
+// Progress is told what goes on, by several at once.
+type Progress interface {
+	publish.Progress
+	// Download is called as a download begins. What it returns is called with the number of bytes that have come. The size
+	// is 0 where the origin does not tell it.
+	Download(name string, size int64) (received func(int))
+}
+
+// Mirror is a registry's mirror, as who fills it has it.
+type Mirror struct {
+	Catalog   Catalog
+	Objects   Objects
+	Publisher *publish.Publisher
+	// Client reads from origin registries.
+	Client   *client.Client
+	Progress Progress
+	// DryRun finds out what would be done, and stops before packages are downloaded or stored.
+	DryRun bool
+}
+
+// What becomes of a package.
+const (
+	Added     = "added"
+	Unchanged = "unchanged"
+)
+
+// Result says what became of one version of a provider.
+type Result struct {
+	Address registry.MirrorProvider
+	Version registry.Version
+	// Packages are those that were asked for, in the order of their platforms.
+	Packages []PackageResult
+	// Signer is who has signed the version, as far as that was looked at, and Owner whose key it is.
+	Signer, Owner string
+	// Notes are what whoever answers for the mirror should know.
+	Notes []string
+}
+
+// PackageResult is what became of the package for one platform: Added, which of a dry run is what would be, or Unchanged.
+type PackageResult struct {
+	Platform registry.Platform
+	Status   string
+}
+
+// Changed says whether anything was added.
+func (r Result) Changed() bool {
+	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status == Added })
+}
+
+// stored returns what is mirrored of a version; nothing is no error.
+func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+	record, err := m.Catalog.MirrorVersion(ctx, address, v)
+	if errors.Is(err, registry.ErrNotFound) {
+		return registry.MirrorVersion{Version: v}, nil
+	}
+	return record, err
+}
+
+// find returns the stored package of a platform that has these bytes: nil where there is none as yet, and
+// registry.ErrExists where another is.
+func find(address registry.MirrorProvider, record registry.MirrorVersion, platform registry.Platform, sha256 string) (*registry.MirrorPackage, error) {
+	at := slices.IndexFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Platform == platform })
+	if at < 0 {
+		return nil, nil //nolint:nilnil // its doc says so
+	}
+	if have := &record.Packages[at]; have.SHA256 == sha256 {
+		return have, nil
+	}
+	return nil, fmt.Errorf("%w: %s %s for %s is mirrored with other content, and that does not change: find out who has changed it (mirrored sha256:%s, offered sha256:%s)",
+		registry.ErrExists, address, record.Version, platform, record.Packages[at].SHA256, sha256)
+}
+
+// holds says whether a package is in the store, with its size.
+func (m *Mirror) holds(ctx context.Context, pkg *registry.MirrorPackage) (bool, error) {
+	info, err := m.Objects.Stat(ctx, pkg.Object)
+	if errors.Is(err, registry.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && info.Size == pkg.Size, err
+}
+
+func (m *Mirror) step(format string, args ...any) {
+	if m.Progress != nil {
+		m.Progress.Step(fmt.Sprintf(format, args...))
+	}
+}
+
+func comparePlatforms(a, b registry.Platform) int { return strings.Compare(a.String(), b.String()) }

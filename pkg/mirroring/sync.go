@@ -1,0 +1,102 @@
+package mirroring
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2/gohcl"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ParseList reads a list of what to mirror. Its name is for messages. Errors are registry.ErrInvalid. It looks like this:
+//
+//	platforms = ["linux_amd64", "darwin_arm64"]
+//
+//	provider "registry.opentofu.org/hashicorp/random" {
+//	  versions = ["~> 3.5", "3.1.0"]   # of each the newest that meets it
+//	}
+//
+//	provider "registry.example.com/acme/inventory" {
+//	  versions       = [">= 1.0.0"]
+//	  all            = true            # all that meet it
+//	  platforms      = ["linux_arm64"] # instead of those above; ["all"] is what there is
+//	  upstream       = "https://registry.internal.example.com"
+//	  allow_unsigned = true
+//	}
+func ParseList(name string, text []byte) ([]Wanted, error) {
+	body, err := parseHCL(name, text)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Platforms []string `hcl:"platforms,optional"`
+		Providers []struct {
+			Address       string   `hcl:"address,label"`
+			Versions      []string `hcl:"versions"`
+			All           bool     `hcl:"all,optional"`
+			Platforms     []string `hcl:"platforms,optional"`
+			Upstream      string   `hcl:"upstream,optional"`
+			AllowUnsigned bool     `hcl:"allow_unsigned,optional"`
+		} `hcl:"provider,block"`
+	}
+	if problems := gohcl.DecodeBody(body, nil, &list); problems.HasErrors() {
+		return nil, fmt.Errorf("%w list: %w", registry.ErrInvalid, problems)
+	}
+	var wanted []Wanted
+	for _, p := range list.Providers {
+		address, err := registry.ParseMirrorProvider(p.Address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		names := p.Platforms
+		if names == nil {
+			names = list.Platforms
+		}
+		platforms, err := ParsePlatforms(names)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
+		}
+		if len(p.Versions) == 0 {
+			return nil, fmt.Errorf("%w list: %s: %s has no versions: say which, such as versions = [\"~> 1.0\"]", registry.ErrInvalid, name, address)
+		}
+		for _, constraint := range p.Versions {
+			if _, err := parseConstraint(constraint); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
+			}
+			wanted = append(wanted, Wanted{Address: address, Constraint: constraint, All: p.All, Platforms: platforms, Upstream: p.Upstream, AllowUnsigned: p.AllowUnsigned})
+		}
+	}
+	return wanted, nil
+}
+
+// ParsePlatforms reads what to mirror a provider for: platforms, or the one word all, of which the result is empty.
+func ParsePlatforms(names []string) ([]registry.Platform, error) {
+	if len(names) == 1 && names[0] == "all" {
+		return nil, nil
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w platforms: name at least one, such as linux_amd64, or all", registry.ErrInvalid)
+	}
+	platforms := make([]registry.Platform, len(names))
+	for i, name := range names {
+		var err error
+		if platforms[i], err = registry.ParsePlatform(name); err != nil {
+			return nil, err
+		}
+	}
+	return platforms, nil
+}
+
+// Sync mirrors what a list names and the mirror lacks. It takes nothing away: lock files rely on what was mirrored once.
+func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
+	var results []Result
+	for _, w := range list {
+		added, err := m.Add(ctx, w)
+		results = append(results, added...)
+		if err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,1051 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// thirdPlatform is none of platforms.
+const thirdPlatform = "freebsd_amd64"
+
+// originHost is where clients and larder believe the origin to be, by a host block.
+const originHost = "origin.example.com"
+
+// origin is a registry that is mirrored. Its namespace acme has a key.
+type origin struct {
+	*server
+	key     rehearsal.SigningKey
+	private string // file of the private key
+}
+
+func serveOrigin(t *testing.T, args ...string) *origin {
+	t.Helper()
+	key := signingKey(t, "Ed25519")
+	o := &origin{serve(t, t.TempDir(), args...), key, filepath.Join(t.TempDir(), "private.asc")}
+	if err := os.WriteFile(o.private, key.Private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addKey(t, o.data, "acme", key)
+	return o
+}
+
+// publish publishes a provider that clients install and nobody runs, and returns the folder of its zips. They are small,
+// and each has a content of its own.
+func (o *origin) publish(t *testing.T, address, version string, platforms ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	_, name, _ := strings.Cut(address, "/")
+	name = "terraform-provider-" + name + "_"
+	for _, platform := range platforms {
+		var content bytes.Buffer
+		z := zip.NewWriter(&content)
+		program := &zip.FileHeader{Name: name + "v" + version}
+		program.SetMode(0o755)
+		w, err := z.CreateHeader(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(w, "#!/bin/sh\nexit 1 # %s %s %s\n", address, version, platform)
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+version+"_"+platform+".zip"), content.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	larder(t, "publish", "provider", dir, address, "--sign-key", o.private, "--protocol", "6.0", "--store", "dir:"+o.data)
+	return dir
+}
+
+// upstream is what --upstream is given.
+func (o *origin) upstream() string { return "https://" + o.Host }
+
+// block lets clients find the origin, which they do not look for at its own name then.
+func (o *origin) block() string {
+	return fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = \"https://%s/v1/providers/\"\n  }\n}\n", originHost, o.Host)
+}
+
+// installation lets clients install by the network mirror at a URL, and further methods.
+func installation(url, others string) string {
+	return fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n  }\n%s}\n", url, others)
+}
+
+func (s *server) mirrorURL() string { return "https://" + s.Host + "/v1/mirror/" }
+
+// trust writes the authorities of servers to one file.
+func trust(t *testing.T, files ...string) string {
+	t.Helper()
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, text...), '\n')
+	}
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// filler is who fills a mirror: a store, and a user's environment.
+type filler struct {
+	data string
+	env  []string
+}
+
+// fill returns somebody who has a configuration of the clients and trusts the origin.
+func (o *origin) fill(t *testing.T, data, config string) filler {
+	t.Helper()
+	home := t.TempDir()
+	writeFiles(t, home, map[string]string{".terraformrc": config})
+	return filler{data, []string{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + filepath.Join(home, ".terraformrc"), "SSL_CERT_FILE=" + o.CAFile}}
+}
+
+// try runs larder, and returns what it printed on standard output, all that it printed, and its exit code.
+func (f filler) try(t *testing.T, args ...string) (stdout, all string, code int) {
+	t.Helper()
+	var out, both bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "larder", append(args, "--store", "dir:"+f.data)...)
+	cmd.Env = append(os.Environ(), f.env...)
+	cmd.Stdout, cmd.Stderr = &out, &both
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), out.String() + both.String(), cmd.ProcessState.ExitCode()
+}
+
+// run runs larder, which must end with an exit code and say each of some things. It returns its standard output.
+func (f filler) run(t *testing.T, code int, says []string, args ...string) string {
+	t.Helper()
+	out, all, got := f.try(t, args...)
+	if got != code {
+		t.Fatalf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, all)
+	}
+	for _, want := range says {
+		if !strings.Contains(all, want) {
+			t.Errorf("larder %s does not say %q:\n%s", strings.Join(args, " "), want, all)
+		}
+	}
+	return out
+}
+
+// listed returns the packages that are mirrored of a provider, as VERSION OS_ARCH.
+func (f filler) listed(t *testing.T, address string) []string {
+	t.Helper()
+	out, all, code := f.try(t, "list", address, "--json")
+	if code == exitNotFound {
+		return nil
+	}
+	var got struct {
+		Versions []struct {
+			Version  string
+			Packages []struct{ OS, Arch string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatal(err, all)
+	}
+	packages := []string{}
+	for _, v := range got.Versions {
+		for _, p := range v.Packages {
+			packages = append(packages, v.Version+" "+p.OS+"_"+p.Arch)
+		}
+	}
+	return packages
+}
+
+// check compares what is mirrored of a provider.
+func (f filler) check(t *testing.T, address string, want ...string) {
+	t.Helper()
+	if got := f.listed(t, address); !slices.Equal(got, want) {
+		t.Errorf("of %s is mirrored %q, want %q", address, got, want)
+	}
+}
+
+// sorted returns the packages of a version for platforms, as listed does.
+func sorted(version string, platforms ...string) (packages []string) {
+	for _, p := range slices.Sorted(slices.Values(platforms)) {
+		packages = append(packages, version+" "+p)
+	}
+	return packages
+}
+
+// need writes a configuration that needs providers, each an address with a version constraint after a space.
+func need(t *testing.T, providers ...string) string {
+	t.Helper()
+	var text strings.Builder
+	for i, p := range providers {
+		source, version, _ := strings.Cut(p, " ")
+		fmt.Fprintf(&text, "    p%d = {\n      source  = %q\n      version = %q\n    }\n", i, source, version)
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"main.tf": "terraform {\n  required_providers {\n" + text.String() + "  }\n}\n"})
+	return dir
+}
+
+// plain is what a client printed, without its frames and line breaks.
+func plain(out string) string {
+	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(out)), " ")
+}
+
+// inits runs init, which must succeed.
+func inits(t *testing.T, s rehearsal.Session, dir string, args ...string) string {
+	t.Helper()
+	out, err := s.Run(t.Context(), dir, append([]string{"init", "-no-color"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain(out)
+}
+
+// refuses runs init, which must fail and say something.
+func refuses(t *testing.T, s rehearsal.Session, dir, want string) {
+	t.Helper()
+	out, err := s.Run(t.Context(), dir, "init", "-no-color")
+	if err == nil || !strings.Contains(plain(out), want) {
+		t.Errorf("init does not fail and say %q: %v\n%s", want, err, out)
+	}
+}
+
+// hashes returns what lock files have of a zip.
+func hashes(t *testing.T, path string) (h1, zh string) {
+	t.Helper()
+	h1, err := dirhash.HashZip(path, dirhash.Hash1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	return h1, "zh:" + hex.EncodeToString(sum[:])
+}
+
+// locked returns the hashes that a configuration's lock file has of a provider.
+func locked(t *testing.T, dir, address string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := mirroring.ParseLock(dir, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		if l.Address.String() == address {
+			return l.Hashes
+		}
+	}
+	t.Fatalf("%s is not locked:\n%s", address, text)
+	return nil
+}
+
+// mirrorLock is what a client locks of a zip that a mirror gave it.
+func mirrorLock(t *testing.T, c rehearsal.Client, path string) []string {
+	t.Helper()
+	h1, zh := hashes(t, path)
+	if c.Name == "terraform" {
+		return []string{h1}
+	}
+	return []string{h1, zh}
+}
+
+// requests ends a server and returns the lines of its log that have each of some words.
+func (s *server) requests(t *testing.T, words ...string) (found []string) {
+	t.Helper()
+	s.stop(t)
+	for line := range strings.Lines(s.log.String()) {
+		if strings.Contains(line, "method=") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// The parts of a small zip of which change makes another byte: a file's time, which no hash but the zip's own covers, or its
+// content.
+const (
+	timeOfFile    = "PK\x03\x04"
+	contentOfFile = "#!/bin/sh"
+)
+
+// change flips a bit of a zip; doing so again undoes it.
+func change(t *testing.T, path, part string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, []byte(part))
+	if at < 0 {
+		t.Fatalf("%s has no %q", path, part)
+	}
+	content[at+len(part)+6] ^= 1 // the time is 10 bytes from the beginning
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Providers of two hosts come from the mirror alone, with a token, and the lock file has what clients take from a mirror.
+// Who may not read the mirror is told by the client, and gets nothing from the origin instead.
+func TestMirrorAlone(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t), serve(t, t.TempDir(), "--require-token")
+	key := signingKey(t, "P-256")
+	addKey(t, o.data, "acme", key)
+	release := releaseOf(t, key)
+	larder(t, "publish", "provider", release, "acme/note", "--store", "dir:"+o.data)
+	f := o.fill(t, s.data, "")
+	f.run(t, 0, nil, "mirror", "add", "one.example.com/acme/note", "--platform", "all", "--upstream", o.upstream())
+	f.run(t, 0, nil, "mirror", "add", "two.example.com/acme/note", "--platform", rehearsal.Platform(), "--upstream", o.upstream())
+	good := token(t, s.data, "--name", "good", "--scope", "read:mirror/**")
+	narrow := token(t, s.data, "--name", "narrow", "--scope", "read:mirror/two.example.com/**")
+	modules := token(t, s.data, "--name", "modules", "--scope", "read:modules/**")
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			t.Run("with its token", func(t *testing.T) {
+				written := filepath.Join(t.TempDir(), "note.txt")
+				dir := note(t, "one.example.com/acme/note", "~> 1.0", written)
+				writeFiles(t, dir, map[string]string{"two_override.tf": "terraform {\n  required_providers {\n    two = {\n      source = \"two.example.com/acme/note\"\n    }\n  }\n}\n"})
+				session := session(t, c, s) // which does not even trust the origin
+				session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, good)
+				out := inits(t, session, dir)
+				for _, want := range []string{"Installed one.example.com/acme/note v1.0.0 (verified checksum)", "Installed two.example.com/acme/note v1.0.0 (verified checksum)"} {
+					if !strings.Contains(out, want) {
+						t.Errorf("init does not say %q:\n%s", want, out)
+					}
+				}
+				want := mirrorLock(t, c, filepath.Join(release, "terraform-provider-note_1.0.0_"+rehearsal.Platform()+".zip"))
+				for _, address := range []string{"one.example.com/acme/note", "two.example.com/acme/note"} {
+					if got := locked(t, dir, address); !slices.Equal(got, want) {
+						t.Errorf("%s: locked is %q, want %q", address, got, want)
+					}
+				}
+				if out, err := session.Run(t.Context(), dir, "apply", "-auto-approve"); err != nil {
+					t.Fatal(err, out)
+				}
+				if text, err := os.ReadFile(written); err != nil || string(text) != "written" {
+					t.Errorf("%q, %v", text, err)
+				}
+			})
+			for name, config := range map[string]string{
+				"no token": "", "an empty one": credentials(s.Host, ""), "a wrong one": credentials(s.Host, good+"0"),
+				"one for modules": credentials(s.Host, modules), "one for the other host": credentials(s.Host, narrow),
+				// Credentials are those of the mirror, and with its port.
+				"the provider's host": credentials("one.example.com", good), "the mirror's without its port": credentials("127.0.0.1", good),
+			} {
+				t.Run(name, func(t *testing.T) {
+					session := session(t, c, s)
+					session.CAFile = trust(t, s.CAFile, o.CAFile)
+					session.Config = strings.ReplaceAll(o.block(), originHost, "one.example.com") + installation(s.mirrorURL(), "  direct {}\n") + config
+					refuses(t, session, need(t, "one.example.com/acme/note 1.0.0"), s.Host+" rejected the given authentication credentials")
+				})
+			}
+		})
+	})
+	// Larder has asked twice for versions, and for two packages and one. No client fell through to the origin.
+	if asked := o.requests(t, "path=/v1/providers/"); len(asked) != 5 {
+		t.Errorf("the origin was asked:\n%s", asked)
+	}
+}
+
+// What the mirror lacks comes from its origin, with `direct` that excludes nothing: a provider, a version, a platform.
+func TestMirrorAndDirect(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t), serve(t, t.TempDir())
+	here, elsewhere := platforms()[0], platforms()[1]
+	mirrored := o.publish(t, "acme/near", "1.0.0", here, elsewhere)
+	o.publish(t, "acme/note", "1.0.0", here, elsewhere)
+	o.publish(t, "acme/far", "1.0.0", here, elsewhere)
+	o.publish(t, "acme/pad", "1.0.0", here, elsewhere)
+	f := o.fill(t, s.data, o.block())
+	for _, p := range []string{"near " + here, "note " + here, "far " + elsewhere} {
+		name, platform, _ := strings.Cut(p, " ")
+		f.run(t, 0, nil, "mirror", "add", originHost+"/acme/"+name, "--platform", platform)
+	}
+	o.publish(t, "acme/note", "1.1.0", here, elsewhere)
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		session := session(t, c, s)
+		session.CAFile = trust(t, s.CAFile, o.CAFile)
+		session.Config = o.block() + installation(s.mirrorURL(), "  direct {}\n")
+		dir := need(t, originHost+"/acme/near ~> 1.0", originHost+"/acme/note ~> 1.0", originHost+"/acme/far ~> 1.0", originHost+"/acme/pad ~> 1.0")
+		out := inits(t, session, dir)
+		for provider, want := range map[string]string{
+			"near v1.0.0": "verified checksum", // from the mirror
+			"note v1.1.0": "signed, key ID", "far v1.0.0": "signed, key ID", "pad v1.0.0": "signed, key ID",
+		} {
+			// What Terraform calls self-signed is what no key of HashiCorp's has signed.
+			installed := "Installed " + originHost + "/acme/" + provider + " ("
+			if !strings.Contains(out, installed+want) && !strings.Contains(out, installed+"self-"+want) {
+				t.Errorf("init does not say %q:\n%s", installed+want, out)
+			}
+		}
+		if got, want := locked(t, dir, originHost+"/acme/near"), mirrorLock(t, c, filepath.Join(mirrored, "terraform-provider-near_1.0.0_"+here+".zip")); !slices.Equal(got, want) {
+			t.Errorf("locked from the mirror is %q, want %q", got, want)
+		}
+		for _, name := range []string{"note", "far", "pad"} { // SHA256SUMS has both zips
+			if got := locked(t, dir, originHost+"/acme/"+name); len(got) != 3 {
+				t.Errorf("%s: locked from the origin is %q", name, got)
+			}
+		}
+		// Who excludes the host gets what the mirror has of it, and nothing else.
+		session.Config = o.block() + installation(s.mirrorURL(), fmt.Sprintf("  direct {\n    exclude = [%q]\n  }\n", originHost+"/*/*"))
+		inits(t, session, need(t, originHost+"/acme/note ~> 1.0, < 1.1"))
+		refuses(t, session, need(t, originHost+"/acme/note 1.1.0"), "no available releases match the given constraints 1.1.0")
+		refuses(t, session, need(t, originHost+"/acme/pad ~> 1.0"), "was not found in any of the search locations")
+		refuses(t, session, need(t, originHost+"/acme/far ~> 1.0"), "does not have a package available for your current platform")
+	})
+}
+
+// A constraint selects as clients do. Doing it again changes nothing and downloads nothing; platforms are added later.
+func TestMirrorAdd(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t, "--require-token"), serve(t, t.TempDir())
+	here, elsewhere := platforms()[0], platforms()[1]
+	for _, v := range []string{"1.0.0", "1.0.1", "1.1.0", "2.0.0-rc.1"} {
+		o.publish(t, "acme/note", v, here, elsewhere, thirdPlatform)
+	}
+	address := originHost + "/acme/note"
+	key := token(t, o.data, "--name", "key", "--scope", "read:providers/acme/*")
+	other := token(t, o.data, "--name", "other", "--scope", "read:providers/other/*")
+	f := o.fill(t, s.data, o.block())
+	add := func(args ...string) []string { return append([]string{"mirror", "add", address}, args...) }
+
+	// What to do about it is said with the name of the host, by which clients know its credentials.
+	f.run(t, exitFailed, []string{"tofu login " + originHost, "TF_TOKEN_origin_example_com"}, add("--platform", here)...)
+	f.run(t, exitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--platform", here, "--upstream", o.upstream())...)
+	with := func(token string) filler {
+		return filler{f.data, append([]string{"TF_TOKEN_origin_example_com=" + token}, f.env...)}
+	}
+	_, all, code := with(other).try(t, add("--platform", here)...)
+	if code != exitFailed || !strings.Contains(all, "403") || strings.Contains(all, other) {
+		t.Errorf("exit code %d:\n%s", code, all)
+	}
+	f.check(t, address)
+	f = with(key)
+
+	out := f.run(t, 0, []string{"Mirrored " + address + " 1.0.1\n", "signed by ", "Acme Releases"}, add("--version", "~> 1.0.0", "--platform", here+","+elsewhere)...)
+	if strings.Count(out, " added\n") != 2 {
+		t.Errorf("added:\n%s", out)
+	}
+	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.1\n"}, add("--version", "~> 1.0.0", "--platform", elsewhere, "--platform", here)...)
+	f.check(t, address, sorted("1.0.1", here, elsewhere)...)
+	out = f.run(t, 0, []string{"Mirrored " + address + " 1.0.1\n"}, add("--version", "1.0.1", "--platform", "all")...)
+	if strings.Count(out, " added\n") != 1 || strings.Count(out, " unchanged\n") != 2 {
+		t.Errorf("a third platform:\n%s", out)
+	}
+	f.check(t, address, sorted("1.0.1", here, elsewhere, thirdPlatform)...)
+
+	// All of them, of which pre-releases are none unless their own number is asked for.
+	before := o.fill(t, s.data, credentials(o.Host, key)) // by the credentials of where it really is
+	before.run(t, 0, nil, add("--version", ">= 1.0.0", "--all", "--platform", here, "--upstream", o.upstream())...)
+	f.check(t, address, slices.Concat([]string{"1.1.0 " + here}, sorted("1.0.1", here, elsewhere, thirdPlatform), []string{"1.0.0 " + here})...)
+	f.run(t, exitNotFound, []string{"2.0.0-rc.1"}, add("--version", ">= 2.0.0-rc.0", "--platform", here)...)
+	f.run(t, 0, []string{"Mirrored " + address + " 2.0.0-rc.1\n"}, add("--version", "2.0.0-rc.1", "--platform", here)...)
+
+	f.run(t, exitNotFound, []string{"plan9_amd64", "the origin has " + strings.Join(slices.Sorted(slices.Values([]string{here, elsewhere, thirdPlatform})), ", ")}, add("--platform", "plan9_amd64")...)
+	f.run(t, exitNotFound, []string{"404"}, "mirror", "add", originHost+"/acme/none", "--platform", here)
+	f.run(t, exitRefused, []string{"no client can use a mirror for a hostname with a port"}, "mirror", "add", originHost+":8443/acme/note", "--platform", here)
+	f.run(t, exitUsage, []string{"--platform"}, add()...)
+
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			session := session(t, c, s)
+			session.Config = installation(s.mirrorURL(), "")
+			out := inits(t, session, need(t, address+" ~> 1.0.0"))
+			if !strings.Contains(out, "Installed "+address+" v1.0.1 (verified checksum)") {
+				t.Error(out)
+			}
+		})
+	})
+	downloads := make(map[string]int)
+	for _, line := range o.requests(t, "method=GET", ".zip ") {
+		downloads[regexp.MustCompile(`path=(\S+)`).FindStringSubmatch(line)[1]]++
+	}
+	for path, n := range downloads {
+		if n != 1 {
+			t.Errorf("%s was downloaded %d times", path, n)
+		}
+	}
+	if len(downloads) != 6 {
+		t.Errorf("%d packages were downloaded: %v", len(downloads), downloads)
+	}
+	if strings.Contains(o.log.String(), key) {
+		t.Error("the log has a token")
+	}
+}
+
+// A package that is not the one its origin has signed is refused, and nothing is stored; once the origin is in order again it
+// is mirrored.
+func TestMirrorRefuses(t *testing.T) {
+	t.Parallel()
+	o, data := serveOrigin(t), t.TempDir()
+	here, elsewhere := platforms()[0], platforms()[1]
+	o.publish(t, "acme/note", "1.0.0", here, elsewhere)
+	address := originHost + "/acme/note"
+	f := o.fill(t, data, o.block())
+	nothing := func() {
+		t.Helper()
+		f.check(t, address)
+		if stored, _ := filepath.Glob(filepath.Join(data, "objects/mirror/*")); len(stored) > 0 {
+			t.Errorf("stored is %q", stored)
+		}
+	}
+	refused := func(says ...string) {
+		t.Helper()
+		f.run(t, exitRefused, append(says, address), "mirror", "add", address, "--platform", here+","+elsewhere)
+		nothing()
+	}
+	stored := filepath.Join(o.data, "objects/providers/acme/note/1.0.0/*/terraform-provider-note_1.0.0_"+elsewhere+".zip")
+	found, err := filepath.Glob(stored)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	stored = found[0]
+	change(t, stored, contentOfFile)
+	refused("terraform-provider-note_1.0.0_" + elsewhere + ".zip")
+	change(t, stored, contentOfFile) // back
+	change(t, stored, timeOfFile)    // the zip is in order but for its sum
+	refused("SHA256SUMS", elsewhere)
+	change(t, stored, timeOfFile)
+
+	var keys struct{ Keys []struct{ ID string } }
+	if err := json.Unmarshal([]byte(larder(t, "key", "list", "acme", "--json", "--store", "dir:"+o.data)), &keys); err != nil || len(keys.Keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	id := keys.Keys[0].ID
+	larder(t, "key", "remove", "acme", id, "--force", "--store", "dir:"+o.data)
+	refused("keys", "--allow-unsigned")
+	addKey(t, o.data, "acme", signingKey(t, "P-256"))
+	refused("signature", "none of the 1 keys")
+	addKey(t, o.data, "acme", o.key)
+
+	// A transfer that always breaks off is given up; one that does once is begun again.
+	between, breaks := o.flaky(t)
+	f.env = append(f.env, "SSL_CERT_FILE="+trust(t, o.CAFile, authority(t, between)))
+	breaks.Store(1000)
+	f.run(t, exitFailed, []string{"the download broke off", address}, "mirror", "add", address, "--platform", here, "--upstream", between.URL)
+	nothing()
+	breaks.Store(1)
+	f.run(t, 0, []string{"the download broke off", "signed by " + id}, "mirror", "add", address, "--platform", here, "--upstream", between.URL)
+	f.run(t, 0, []string{"signed by " + id}, "mirror", "add", address, "--platform", here+","+elsewhere)
+	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
+}
+
+// flaky is what stands between the origin and who downloads from it. As often as it is told to it breaks off in a package.
+func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
+	t.Helper()
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	breaks := new(atomic.Int32)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, err := http.NewRequestWithContext(r.Context(), r.Method, o.upstream()+r.URL.RequestURI(), nil)
+		if err != nil {
+			panic(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			panic(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			panic(err)
+		}
+		// The origin's URLs lead through here too.
+		body = bytes.ReplaceAll(body, []byte(o.Host), []byte(r.Host))
+		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(response.StatusCode)
+		if strings.HasSuffix(r.URL.Path, ".zip") && breaks.Add(-1) >= 0 {
+			_, _ = w.Write(body[:len(body)/2])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write(body)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	t.Cleanup(client.CloseIdleConnections)
+	return s, breaks
+}
+
+// authority writes what to trust for a server to a file.
+func authority(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What a client's `providers mirror` writes is imported, and exported as it was: for a static web server, for another registry.
+func TestMirrorFolder(t *testing.T) {
+	t.Parallel()
+	o := serveOrigin(t)
+	here, elsewhere := platforms()[0], platforms()[1]
+	o.publish(t, "acme/note", "1.0.0", here, elsewhere)
+	o.publish(t, "acme/pad", "2.0.0-rc.1", here, elsewhere)
+	addresses := []string{originHost + "/acme/note", originHost + "/acme/pad"}
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		dir := need(t, addresses[0]+" 1.0.0", addresses[1]+" 2.0.0-rc.1")
+		client := session(t, c, o.server)
+		client.Config = o.block()
+		folder, exported := filepath.Join(t.TempDir(), "folder"), filepath.Join(t.TempDir(), "exported")
+		if _, err := client.Run(t.Context(), dir, "providers", "mirror", "-platform="+here, "-platform="+elsewhere, folder); err != nil {
+			t.Fatal(err)
+		}
+		f, third := o.fill(t, filepath.Join(t.TempDir(), "data"), ""), o.fill(t, filepath.Join(t.TempDir(), "third"), "")
+		f.run(t, 0, []string{"Mirrored " + addresses[0] + " 1.0.0\n", "Mirrored " + addresses[1] + " 2.0.0-rc.1\n"}, "mirror", "import", folder)
+		f.run(t, 0, []string{"Unchanged: " + addresses[0] + " 1.0.0\n", "Unchanged: " + addresses[1] + " 2.0.0-rc.1\n"}, "mirror", "import", folder)
+		f.run(t, 0, []string{"Exported " + addresses[0] + " 1.0.0\n"}, "mirror", "export", exported)
+		f.run(t, 0, []string{"Unchanged: " + addresses[0] + " 1.0.0\n"}, "mirror", "export", exported, addresses[0])
+		compareFolders(t, folder, exported)
+		third.run(t, 0, nil, "mirror", "import", exported)
+		for _, f := range []filler{f, third} {
+			f.check(t, addresses[0], sorted("1.0.0", here, elsewhere)...)
+			f.check(t, addresses[1], sorted("2.0.0-rc.1", here, elsewhere)...)
+		}
+
+		files := http.StripPrefix("/providers/", http.FileServer(http.Dir(exported)))
+		static := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Clients send what they have for the mirror's host with documents, and not for packages.
+			if sent := r.Header.Get("Authorization") != ""; sent != strings.HasSuffix(r.URL.Path, ".json") {
+				t.Errorf("a credential with %s: %t", r.URL.Path, sent)
+			}
+			files.ServeHTTP(w, r)
+		}))
+		t.Cleanup(static.Close)
+		client.CAFile = authority(t, static)
+		client.Config = installation(static.URL+"/providers/", "") + credentials(strings.TrimPrefix(static.URL, "https://"), "secret")
+		if out := inits(t, client, dir); strings.Count(out, "(verified checksum)") != 2 {
+			t.Error(out)
+		}
+
+		// One byte of one zip, wherever it is, and nothing of its provider is taken.
+		empty := o.fill(t, filepath.Join(t.TempDir(), "data"), "")
+		bad := filepath.Join(folder, addresses[0], "terraform-provider-note_1.0.0_"+elsewhere+".zip")
+		change(t, bad, contentOfFile)
+		empty.run(t, exitRefused, []string{filepath.Base(bad)}, "mirror", "import", folder)
+		empty.check(t, addresses[0])
+		change(t, bad, contentOfFile)
+		empty.run(t, 0, nil, "mirror", "import", folder)
+	})
+}
+
+// compareFolders fails unless a folder has the same zips as another, and documents that say no less.
+func compareFolders(t *testing.T, folder, other string) {
+	t.Helper()
+	type version struct {
+		Versions map[string]struct{}
+		Archives map[string]struct {
+			URL    string
+			Hashes []string
+		}
+	}
+	n := 0
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		first, err1 := os.ReadFile(path)
+		second, err2 := os.ReadFile(filepath.Join(other, name))
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if filepath.Ext(name) != ".json" {
+			if !bytes.Equal(first, second) {
+				t.Errorf("%s is not as it was", name)
+			}
+			return nil
+		}
+		var was, is version
+		if err := errors.Join(json.Unmarshal(first, &was), json.Unmarshal(second, &is)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		same := len(was.Versions) == len(is.Versions) && len(was.Archives) == len(is.Archives)
+		for v := range was.Versions {
+			_, there := is.Versions[v]
+			same = same && there
+		}
+		for platform, a := range was.Archives {
+			b := is.Archives[platform]
+			same = same && a.URL == b.URL && !slices.ContainsFunc(a.Hashes, func(h string) bool { return !slices.Contains(b.Hashes, h) })
+		}
+		if !same {
+			t.Errorf("%s was\n%s\nand is\n%s", name, first, second)
+		}
+		return nil
+	})
+	if err != nil || n != 8 {
+		t.Errorf("%d files: %v", n, err)
+	}
+}
+
+// Clients refuse a stored package of which a byte is another one, or which is another package. They take one that unpacks to
+// the same files, as one hash of those that the mirror names is enough for them.
+func TestMirrorTampered(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t), serve(t, t.TempDir())
+	here := rehearsal.Platform()
+	zips := make(map[string]string)
+	for _, name := range []string{"byte", "time", "other"} {
+		zips[name] = o.publish(t, "acme/"+name, "1.0.0", here)
+		o.fill(t, s.data, o.block()).run(t, 0, nil, "mirror", "add", originHost+"/acme/"+name, "--platform", "all")
+	}
+	stored := func(name string) string {
+		found, err := filepath.Glob(filepath.Join(s.data, "objects/mirror", originHost, "acme", name, "1.0.0/*/*.zip"))
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		return found[0]
+	}
+	change(t, stored("byte"), contentOfFile)
+	change(t, stored("time"), timeOfFile)
+	// Of the same provider, and in order.
+	another := o.publish(t, "acme/other", "2.0.0", here)
+	content, err := os.ReadFile(filepath.Join(another, "terraform-provider-other_2.0.0_"+here+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stored("other"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		session := session(t, c, s)
+		session.Config = installation(s.mirrorURL(), "")
+		refuses(t, session, need(t, originHost+"/acme/byte 1.0.0"), "failed to verify provider package checksums")
+		refuses(t, session, need(t, originHost+"/acme/other 1.0.0"), "provider package doesn't match the any of the expected checksums")
+		dir := need(t, originHost+"/acme/time 1.0.0")
+		inits(t, session, dir)
+		h1, _ := hashes(t, filepath.Join(zips["time"], "terraform-provider-time_1.0.0_"+here+".zip"))
+		if got := locked(t, dir, originHost+"/acme/time"); !slices.Contains(got, h1) {
+			t.Errorf("locked is %q, want %s", got, h1)
+		}
+	})
+}
+
+// Lock files that were made at the origin, by either client, hold at the mirror as they are.
+func TestMirrorLock(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t), serve(t, t.TempDir())
+	here, elsewhere := platforms()[0], platforms()[1]
+	zips := o.publish(t, "acme/note", "1.0.0", here, elsewhere, thirdPlatform)
+	o.publish(t, "acme/note", "1.1.0", here, elsewhere)
+	o.publish(t, "acme/pad", "1.0.0", here, elsewhere)
+	address := originHost + "/acme/note"
+	clients, missing := rehearsal.Clients()
+	if len(clients) == 0 {
+		t.Skip("LEFT OUT:", missing)
+	}
+	// One lock file by each client, if both are there.
+	configs := []string{need(t, address+" 1.0.0"), need(t, address+" 1.0.0", originHost+"/acme/pad ~> 1.0")}
+	var files []string
+	for i, dir := range configs {
+		session := session(t, clients[i%len(clients)], o.server)
+		session.Config = o.block()
+		inits(t, session, dir)
+		files = append(files, filepath.Join(dir, ".terraform.lock.hcl"))
+	}
+	f := o.fill(t, s.data, o.block())
+	lock := func(args ...string) []string { return append([]string{"mirror", "lock"}, args...) }
+
+	// No hash that is locked is a package's, or none for a platform.
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h1, _ := hashes(t, filepath.Join(zips, "terraform-provider-note_1.0.0_"+here+".zip"))
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"foreign.hcl": regexp.MustCompile(`"(h1|zh):....`).ReplaceAllString(string(text), `"$1:0000`),
+		"one.hcl":     regexp.MustCompile(`(?s)hashes = \[.*\]`).ReplaceAllString(string(text), `hashes = ["`+h1+`"]`),
+	})
+	foreign, one := filepath.Join(dir, "foreign.hcl"), filepath.Join(dir, "one.hcl")
+	f.run(t, exitRefused, []string{"foreign.hcl", address}, lock(foreign, "--platform", here)...)
+	f.run(t, exitRefused, []string{"foreign.hcl", address}, lock(files[0], foreign, "--platform", here)...)
+	f.run(t, exitRefused, []string{"one.hcl", "providers lock -platform=" + elsewhere}, lock(one, "--platform", here+","+elsewhere)...)
+	f.check(t, address)
+
+	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"}, lock(files[0], files[1], "--platform", here+","+elsewhere)...)
+	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.0\n"}, lock(files[0], files[1], "--platform", here+","+elsewhere)...)
+	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.0\n"}, lock(one, "--platform", here)...)
+	f.run(t, exitRefused, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // also of what is mirrored
+	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
+	f.check(t, originHost+"/acme/pad", sorted("1.0.0", here, elsewhere)...)
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		session := session(t, c, s)
+		session.Config = installation(s.mirrorURL(), "")
+		for i, file := range files {
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"-lockfile=readonly"}, nil} {
+				dir := need(t, address+" 1.0.0", originHost+"/acme/pad ~> 1.0")
+				if i == 0 {
+					dir = need(t, address+" 1.0.0")
+				}
+				writeFiles(t, dir, map[string]string{".terraform.lock.hcl": string(before)})
+				inits(t, session, dir, args...)
+				if after, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl")); err != nil || !bytes.Equal(after, before) {
+					t.Errorf("init %s has changed the lock file: %v\n%s\nbefore:\n%s", args, err, after, before)
+				}
+				if i == 0 && args == nil {
+					// The mirror's package for the other platform holds by the lock file too, to which its h1 comes.
+					if _, err := session.Run(t.Context(), dir, "providers", "lock", "-platform="+elsewhere, "-net-mirror="+s.mirrorURL()); err != nil {
+						t.Error(err)
+					}
+					h1, zh := hashes(t, filepath.Join(zips, "terraform-provider-note_1.0.0_"+elsewhere+".zip"))
+					if got := locked(t, dir, address); !slices.Contains(got, h1) || !slices.Contains(got, zh) || len(got) != 5 {
+						t.Errorf("locked is %q, with %s and %s", got, h1, zh)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What clients do at a mirror that its users or its server should know of.
+func TestMirrorTraps(t *testing.T) {
+	t.Parallel()
+	o, s := serveOrigin(t), serve(t, t.TempDir(), "--require-token")
+	here, elsewhere := platforms()[0], platforms()[1]
+	for _, v := range []string{"1.0.0", "2.0.0-rc.1", "3.0.0+build.5"} {
+		o.publish(t, "acme/note", v, here, elsewhere)
+	}
+	f := o.fill(t, s.data, "")
+	for _, version := range []string{"1.0.0", "2.0.0-rc.1", "3.0.0+build.5"} {
+		f.run(t, 0, nil, "mirror", "add", "bücher.example.com/acme/note", "--version", version, "--platform", "all", "--upstream", o.upstream())
+	}
+	f.run(t, 0, nil, "mirror", "add", "registry.opentofu.org/acme/note", "--version", "1.0.0", "--platform", "all", "--upstream", o.upstream())
+	key := token(t, s.data, "--name", "key", "--scope", "read:mirror/**")
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			session := session(t, c, s)
+			session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, key)
+			// A host in Unicode is asked for in punycode, and a version by its number with all that belongs to it.
+			for _, version := range []string{"1.0.0", "2.0.0-rc.1", "3.0.0+build.5"} {
+				if out := inits(t, session, need(t, "bücher.example.com/acme/note "+version)); !strings.Contains(out, "bücher.example.com/acme/note v"+version+" (verified checksum)") {
+					t.Error(out)
+				}
+			}
+			// No client can mirror a host with a port.
+			refuses(t, session, need(t, "one.example.com:8443/acme/note 1.0.0"), "unsupported protocol scheme")
+			refuses(t, session, need(t, "bücher.example.com/acme/none 1.0.0"), "was not found in any of the search locations")
+			// OpenTofu, asked to, takes the hashes of all platforms on trust, but of its own registry's providers alone.
+			if c.Name == "tofu" {
+				trusting := session
+				trusting.Config = strings.Replace(session.Config, "network_mirror {", "network_mirror {\n    trust_all_hashes = true", 1)
+				for address, want := range map[string]int{"registry.opentofu.org/acme/note": 4, "bücher.example.com/acme/note": 2} {
+					dir := need(t, address+" 1.0.0")
+					inits(t, trusting, dir)
+					if got := locked(t, dir, strings.Replace(address, "bücher", "xn--bcher-kva", 1)); len(got) != want {
+						t.Errorf("%s: locked is %q, want %d", address, got, want)
+					}
+				}
+			}
+			// Without the slash the last segment of the URL is lost.
+			session.Config = installation(strings.TrimSuffix(s.mirrorURL(), "/"), "") + credentials(s.Host, key)
+			refuses(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "was not found in any of the search locations")
+			session.Config = installation(strings.Replace(s.mirrorURL(), "https:", "http:", 1), "")
+			refuses(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "the mirror must be at an https: URL")
+		})
+	})
+	t.Run("HTTP", func(t *testing.T) { mirrorOverHTTP(t, s, key) })
+	clients, _ := rehearsal.Clients()
+	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(clients) {
+		t.Errorf("%d clients asked %d times without the last segment", len(clients), n)
+	}
+}
+
+// mirrorOverHTTP asks a mirror that has bücher.example.com/acme/note, as any HTTP client does.
+func mirrorOverHTTP(t *testing.T, s *server, token string) {
+	t.Helper()
+	authority, err := os.ReadFile(s.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	ask := func(method, url, token string) (*http.Response, []byte) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response, body
+	}
+	base := s.mirrorURL() + "xn--bcher-kva.example.com/acme/note/"
+	for document, length := range map[string]bool{"index.json": true, "1.0.0.json": true, "9.9.9.json": true} {
+		got, body := ask(http.MethodGet, base+document, token)
+		head, none := ask(http.MethodHead, base+document, token)
+		if got.StatusCode != 200 || head.StatusCode != 200 || len(none) > 0 || head.Header.Get("Content-Type") != got.Header.Get("Content-Type") || length && len(body) == 0 {
+			t.Errorf("%s: GET %s, HEAD %s with %q", document, got.Status, head.Status, none)
+		}
+		if anonymous, _ := ask(http.MethodHead, base+document, ""); anonymous.StatusCode != 401 {
+			t.Errorf("%s: HEAD without a token: %s", document, anonymous.Status)
+		}
+	}
+	_, body := ask(http.MethodGet, base+"1.0.0.json", token)
+	var document struct {
+		Archives map[string]struct {
+			URL    string
+			Hashes []string
+		}
+	}
+	if err := json.Unmarshal(body, &document); err != nil {
+		t.Fatal(err)
+	}
+	// Whoever has the URL of a package has it, as clients send no credentials there.
+	a := document.Archives[rehearsal.Platform()]
+	response, content := ask(http.MethodGet, a.URL, "")
+	if sum := sha256.Sum256(content); response.StatusCode != 200 || !slices.Contains(a.Hashes, "zh:"+hex.EncodeToString(sum[:])) {
+		t.Errorf("GET of the package: %s", response.Status)
+	}
+	unsigned, _, _ := strings.Cut(a.URL, "?")
+	if response, _ := ask(http.MethodGet, unsigned, token); response.StatusCode != 403 {
+		t.Errorf("GET of the package with a token and no signature: %s", response.Status)
+	}
+}
+
+// A list is made true, and then is. To see what would be done, nothing need be there.
+func TestMirrorSync(t *testing.T) {
+	t.Parallel()
+	o := serveOrigin(t)
+	here, elsewhere := platforms()[0], platforms()[1]
+	for _, v := range []string{"1.0.0", "1.0.1", "1.1.0"} {
+		o.publish(t, "acme/note", v, here, elsewhere)
+	}
+	o.publish(t, "acme/pad", "2.0.0", here, elsewhere)
+	dir := t.TempDir()
+	f := o.fill(t, filepath.Join(dir, "data"), o.block())
+	list := filepath.Join(dir, "mirror.hcl")
+	writeFiles(t, dir, map[string]string{"mirror.hcl": fmt.Sprintf(`platforms = [%q]
+
+provider %q {
+  versions = ["~> 1.0.0", "1.1.0"] # two of three
+}
+
+provider "two.example.com/acme/pad" {
+  versions  = [">= 1.0.0"]
+  all       = true
+  platforms = ["all"]
+  upstream  = %q
+}
+`, here, originHost+"/acme/note", o.upstream())})
+	one, two := originHost+"/acme/note", "two.example.com/acme/pad"
+	out := f.run(t, 0, []string{"Would mirror " + one + " 1.0.1\n", "Would mirror " + one + " 1.1.0\n", "Would mirror " + two + " 2.0.0\n"}, "mirror", "sync", list, "--dry-run")
+	if strings.Count(out, " added\n") != 4 {
+		t.Errorf("what would be done:\n%s", out)
+	}
+	if _, err := os.Stat(f.data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a dry run has made a registry: %v", err)
+	}
+	f.run(t, 0, []string{"Mirrored " + one + " 1.0.1\n", "Mirrored " + one + " 1.1.0\n", "Mirrored " + two + " 2.0.0\n"}, "mirror", "sync", list)
+	for _, args := range [][]string{nil, {"--dry-run"}} {
+		out := f.run(t, 0, []string{"Unchanged: " + one + " 1.0.1\n", "Unchanged: " + two + " 2.0.0\n"}, append([]string{"mirror", "sync", list}, args...)...)
+		if strings.Contains(out, "Mirrored") || strings.Contains(out, "added") {
+			t.Errorf("again, %s:\n%s", args, out)
+		}
+	}
+	f.check(t, one, "1.1.0 "+here, "1.0.1 "+here)
+	f.check(t, two, sorted("2.0.0", here, elsewhere)...)
+
+	o.publish(t, "acme/note", "1.0.2", here, elsewhere)
+	var report struct {
+		DryRun   bool `json:"dry_run"`
+		Versions []struct {
+			Address, Version string
+			SigningKey       string `json:"signing_key"`
+			Packages         []struct{ Platform, Status string }
+		}
+	}
+	for _, dryRun := range []bool{true, false} {
+		out := f.run(t, 0, nil, "mirror", "sync", list, "--json", fmt.Sprintf("--dry-run=%t", dryRun))
+		if err := json.Unmarshal([]byte(out), &report); err != nil || report.DryRun != dryRun || len(report.Versions) != 3 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if v := report.Versions[0]; v.Address != one || v.Version != "1.0.2" || len(v.SigningKey) != 16 || len(v.Packages) != 1 || v.Packages[0].Platform != here || v.Packages[0].Status != "added" {
+			t.Errorf("the first version of %s", out)
+		}
+	}
+	// What the list does not name any more stays.
+	f.check(t, one, "1.1.0 "+here, "1.0.2 "+here, "1.0.1 "+here)
+
+	out = f.run(t, 0, []string{"MIRRORED PROVIDER"}, "list")
+	if !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(one)+` +1\.1\.0 *$`).MatchString(out) || !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(two)+` +2\.0\.0 *$`).MatchString(out) {
+		t.Errorf("listed:\n%s", out)
+	}
+	out = f.run(t, 0, nil, "list", one)
+	if strings.Count(out, report.Versions[0].SigningKey) != 3 || strings.Count(out, here) != 3 {
+		t.Errorf("listed of %s:\n%s", one, out)
+	}
+	var all struct {
+		Mirrored []struct{ Address, Latest string }
+	}
+	if err := json.Unmarshal([]byte(f.run(t, 0, nil, "list", "--json")), &all); err != nil || len(all.Mirrored) != 2 || all.Mirrored[0].Address != one || all.Mirrored[0].Latest != "1.1.0" {
+		t.Errorf("%v: %+v", err, all)
+	}
+	f.run(t, exitNotFound, nil, "list", "three.example.com/acme/pad")
+}
