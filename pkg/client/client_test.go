@@ -625,7 +625,9 @@ func TestRedirects(t *testing.T) {
 		err     error
 	}{
 		"same host":          {to: "https://registry.example.com/end", carries: token},
-		"subdomain":          {to: "https://sub.registry.example.com/end", carries: token},
+		"its port":           {to: "https://registry.example.com:443/end", carries: token},
+		"another port":       {to: "https://registry.example.com:8443/end"},
+		"subdomain":          {to: "https://sub.registry.example.com/end"},
 		"other host":         {to: "https://other.example.com/end"},
 		"parent":             {to: "https://example.com/end"},
 		"http":               {to: "http://registry.example.com/end", err: registry.ErrInvalid},
@@ -846,7 +848,7 @@ func TestDownload(t *testing.T) {
 			}
 			var got bytes.Buffer
 			told := 0
-			err := c.Download(t.Context(), "https://registry.example.com/a.zip?X-Amz-Signature="+secret, &got, limit, func(n int) { told += n })
+			err := c.Download(t.Context(), "https://registry.example.com/a.zip?X-Amz-Signature="+secret, &got, limit, func(int64) func(int) { return func(n int) { told += n } })
 			check(t, err, test.err, test.message)
 			if err == nil && (got.String() != test.want || told != got.Len()) {
 				t.Errorf("%d bytes came, of which it told %d; want %d", got.Len(), told, len(test.want))

@@ -13,11 +13,12 @@ import (
 )
 
 // Download reads what is at a URL that needs no credential into w, as it is: at most limit bytes, more of which are
-// ErrInvalid. None are sent. received, if not nil, is told how many bytes came each time some did.
+// ErrInvalid. None are sent. begin, if not nil, is told the size as the first byte comes, or 0 where the server does not say
+// it, and what it returns how many bytes came each time some did.
 //
 // It is asked again as long as nothing has come; once something has, an error leaves it to the caller to start anew.
 // There is no limit to how long it takes, but one to how long it takes without a byte.
-func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, received func(int)) error {
+func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int))) error {
 	// An error would quote the URL.
 	target, err := url.Parse(address)
 	if err != nil || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "" || target.User != nil {
@@ -50,6 +51,10 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 	if response.ContentLength > limit {
 		return tooLarge
 	}
+	received := func(int) {}
+	if begin != nil {
+		received = begin(max(response.ContentLength, 0))
+	}
 	var size int64
 	for buffer := make([]byte, 64<<10); ; {
 		idle.Reset(c.idle)
@@ -61,7 +66,7 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 		if _, err := w.Write(buffer[:n]); err != nil {
 			return fmt.Errorf("%s: writing what came: %w", what, err)
 		}
-		if received != nil && n > 0 {
+		if n > 0 {
 			received(n)
 		}
 		// A server that notices the end of ctx may end the file as if it were whole.

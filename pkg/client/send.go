@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -126,7 +128,8 @@ func backoff(least, most time.Duration, attempt int, response *http.Response) ti
 	return wait
 }
 
-// redirect decides on a redirect: net/http has left the credential out already where it leads to another host.
+// redirect decides on a redirect. The credential is for one host and port, where net/http would send it to another port and
+// to names below it too.
 func redirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return failed{fmt.Errorf("%w answer: it redirects more than %d times", registry.ErrInvalid, maxRedirects)}
@@ -138,13 +141,22 @@ func redirect(request *http.Request, via []*http.Request) error {
 	default:
 		return failed{fmt.Errorf("%w answer: it redirects from https to something else", registry.ErrInvalid)}
 	}
-	if !isPrivate(target) {
+	if !isPrivate(target) || target.Scheme != via[0].URL.Scheme || origin(target) != origin(via[0].URL) {
 		request.Header.Del("Authorization")
 	}
 	// It would tell the next host the query of this one's URL, by which a presigned URL holds.
 	request.Header.Del("Referer")
 	target.User = nil
 	return nil
+}
+
+// origin is a URL's host with its port.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // discovering is how discovery reaches a host: with retries, and with errors that say what to do.

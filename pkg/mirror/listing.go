@@ -11,14 +11,9 @@ import (
 // Listing is the index.json of a provider: which versions are mirrored, in any order, as the protocol has none.
 type Listing []registry.Version
 
-// index is its form on the wire.
-type index struct {
-	Versions map[string]struct{} `json:"versions"`
-}
-
 // MarshalJSON writes an index.json.
 func (l Listing) MarshalJSON() ([]byte, error) {
-	out := index{make(map[string]struct{}, len(l))}
+	out := Index{make(map[string]struct{}, len(l))}
 	for _, v := range l {
 		out.Versions[v.String()] = struct{}{}
 	}
@@ -27,7 +22,7 @@ func (l Listing) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (l *Listing) UnmarshalJSON(text []byte) error {
-	var in index
+	var in Index
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
 	}

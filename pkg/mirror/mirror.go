@@ -79,7 +79,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		httpapi.LogError(w, fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err))
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, packages{Archives: map[string]archive{}})
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, Packages{Archives: map[string]Archive{}})
 		return nil
 	}
 	return h.packages(w, r, p, v)
@@ -94,14 +94,20 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
 }
 
-// The answer to "List Available Installation Packages".
+// The documents of the protocol, which are also the files of a folder that clients' `providers mirror` writes.
 type (
-	packages struct {
-		Archives map[string]archive `json:"archives"`
+	// Index is index.json, the answer to "List Available Versions".
+	Index struct {
+		Versions map[string]struct{} `json:"versions"`
 	}
-	archive struct {
+	// Packages is VERSION.json, the answer to "List Available Installation Packages", by platforms.
+	Packages struct {
+		Archives map[string]Archive `json:"archives"`
+	}
+	// Archive is where a package is, and its hashes, h1 before zh.
+	Archive struct {
 		URL    string   `json:"url"`
-		Hashes []string `json:"hashes"`
+		Hashes []string `json:"hashes,omitempty"`
 	}
 )
 
@@ -112,13 +118,13 @@ func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.Mi
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
 	}
-	answer := packages{Archives: make(map[string]archive, len(record.Packages))}
+	answer := Packages{Archives: make(map[string]Archive, len(record.Packages))}
 	for _, pkg := range record.Packages {
 		url, err := h.signer.SignGet(r.Context(), pkg.Object)
 		if err != nil {
 			return fmt.Errorf("signing a URL for mirrored provider %s %s: %w", p, v, err)
 		}
-		answer.Archives[pkg.String()] = archive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
+		answer.Archives[pkg.String()] = Archive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil

@@ -15,26 +15,14 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// A folder that `tofu providers mirror` or `terraform providers mirror` has written: HOSTNAME/NAMESPACE/TYPE, and in it
-// index.json, VERSION.json and zips. It is what the provider network mirror protocol serves, with relative URLs.
-type (
-	folderIndex struct {
-		Versions map[string]struct{} `json:"versions"`
-	}
-	folderVersion struct {
-		Archives map[string]folderArchive `json:"archives"`
-	}
-	folderArchive struct {
-		Hashes []string `json:"hashes,omitempty"`
-		URL    string   `json:"url"`
-	}
-)
-
+// The folder that `tofu providers mirror` or `terraform providers mirror` has written is HOSTNAME/NAMESPACE/TYPE, and in it
+// index.json, VERSION.json and zips: the documents of the provider network mirror protocol, with relative URLs.
 const (
 	indexFile = "index.json"
 	// maxDocument bounds a JSON document of a folder, in bytes.
@@ -163,6 +151,9 @@ func checkHashes(named []string, has ...string) error {
 
 // readFolder finds what a folder has by its documents, in the order of addresses and versions.
 func readFolder(dir string) ([]folderProvider, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("%w folder: %w: it is the one that `tofu providers mirror` was given", registry.ErrInvalid, err)
+	}
 	indexes, err := fs.Glob(os.DirFS(dir), "*/*/*/"+indexFile)
 	if err != nil {
 		return nil, err
@@ -216,7 +207,7 @@ func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderPr
 
 // parseIndex reads an index.json: the versions by the names of their documents.
 func parseIndex(text []byte) (map[string]registry.Version, error) {
-	var index folderIndex
+	var index mirror.Index
 	if err := json.Unmarshal(text, &index); err != nil || index.Versions == nil {
 		return nil, fmt.Errorf(`%w folder: %s must look like {"versions": {"1.0.0": {}}}`, registry.ErrInvalid, indexFile)
 	}
@@ -236,7 +227,7 @@ func parseIndex(text []byte) (map[string]registry.Version, error) {
 
 // parseVersion reads a VERSION.json, in the order of platforms.
 func parseVersion(text []byte) ([]folderPackage, error) {
-	var version folderVersion
+	var version mirror.Packages
 	if err := json.Unmarshal(text, &version); err != nil || version.Archives == nil {
 		return nil, fmt.Errorf(`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`, registry.ErrInvalid)
 	}
@@ -304,7 +295,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return nil, err
 	}
-	index := folderIndex{make(map[string]struct{})}
+	index := mirror.Index{Versions: make(map[string]struct{})}
 	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
 		versions, err := parseIndex(text)
 		for name := range versions {
@@ -343,12 +334,12 @@ func readBefore(path string, parse func([]byte) error) error {
 
 func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider, record registry.MirrorVersion) (Result, error) {
 	result := Result{Address: address, Version: record.Version}
-	document := folderVersion{make(map[string]folderArchive)}
+	document := mirror.Packages{Archives: make(map[string]mirror.Archive)}
 	path := filepath.Join(dir, record.Version.String()+".json")
 	if err := readBefore(path, func(text []byte) error {
 		packages, err := parseVersion(text)
 		for _, p := range packages {
-			document.Archives[p.platform.String()] = folderArchive{p.hashes, p.filename}
+			document.Archives[p.platform.String()] = mirror.Archive{URL: p.filename, Hashes: p.hashes}
 		}
 		return err
 	}); err != nil {
@@ -360,7 +351,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 		if err != nil {
 			return Result{}, fmt.Errorf("%s: %w", filename, err)
 		}
-		document.Archives[pkg.String()] = folderArchive{[]string{pkg.H1, "zh:" + pkg.SHA256}, filename}
+		document.Archives[pkg.String()] = mirror.Archive{URL: filename, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 		result.Packages = append(result.Packages, PackageResult{pkg.Platform, status})
 	}
 	return result, writeDocument(path, document)
@@ -381,7 +372,8 @@ func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.Mi
 		return "", err
 	}
 	defer stored.Close()
-	received := m.Progress.Download(filepath.Base(path), pkg.Size)
+	received, end := m.download(filepath.Base(path), pkg.Size)
+	defer end()
 	return Added, writeFile(path, func(w io.Writer) error {
 		return objects.Copy(io.MultiWriter(w, counter(received)), stored, want)
 	})

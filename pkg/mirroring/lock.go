@@ -2,6 +2,7 @@ package mirroring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,18 +25,24 @@ type Locked struct {
 	Hashes []string
 }
 
+// Named is the part of a provider's address that leaves it out: a hostname, or HOSTNAME/NAMESPACE, or all of it.
+func (l Locked) Named(part string) bool {
+	return l.Address.String() == part || strings.HasPrefix(l.Address.String(), strings.TrimSuffix(part, "/")+"/")
+}
+
 // MaxText bounds a lock file and a list of what to mirror, in bytes.
 const MaxText = 4 << 20
 
 var longNumber = regexp.MustCompile("[0-9]{19}")
 
-// ParseLock reads a .terraform.lock.hcl. Its name is for messages. Errors are registry.ErrInvalid.
+// ParseLock reads a .terraform.lock.hcl. Its name is for messages. Providers whose hostname has a port, which no client asks a
+// mirror for, are left out, and their addresses returned. Errors are registry.ErrInvalid.
 //
 // Source: https://opentofu.org/docs/language/files/dependency-lock/.
-func ParseLock(name string, text []byte) ([]Locked, error) {
+func ParseLock(name string, text []byte) (locked []Locked, leftOut []string, err error) {
 	body, err := parseHCL(name, text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// What later releases of the clients add is no business of ours.
 	var lock struct {
@@ -48,33 +55,61 @@ func ParseLock(name string, text []byte) ([]Locked, error) {
 		Rest hcl.Body `hcl:",remain"`
 	}
 	if problems := gohcl.DecodeBody(body, nil, &lock); problems.HasErrors() {
-		return nil, fmt.Errorf("%w lock file: %w", registry.ErrInvalid, problems)
+		return nil, nil, fmt.Errorf("%w lock file: %w", registry.ErrInvalid, problems)
 	}
-	var locked []Locked
+	if len(lock.Providers) == 0 {
+		return nil, nil, fmt.Errorf("%w lock file: %s names no providers: is it a .terraform.lock.hcl?", registry.ErrInvalid, name)
+	}
 	for _, p := range lock.Providers {
+		if host, _, _ := strings.Cut(p.Address, "/"); strings.Contains(host, ":") {
+			leftOut = append(leftOut, p.Address)
+			continue
+		}
 		address, err := registry.ParseMirrorProvider(p.Address)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		v, err := registry.ParseVersion(p.Version)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
+			return nil, nil, fmt.Errorf("%s: %s: %w", name, address, err)
 		}
 		if slices.ContainsFunc(locked, func(l Locked) bool { return l.Address == address }) {
-			return nil, fmt.Errorf("%w lock file: %s names %s twice", registry.ErrInvalid, name, address)
+			return nil, nil, fmt.Errorf("%w lock file: %s names %s twice", registry.ErrInvalid, name, address)
 		}
 		locked = append(locked, Locked{name, address, v, p.Hashes})
 	}
-	return locked, nil
+	return locked, leftOut, nil
 }
 
-// parseHCL reads a text of HCL's native syntax, whose library takes time and memory for what is nested without end.
+// plain are the tokens of what is parsed here: blocks, attributes, and values that are texts, numbers, words and lists.
+var plain = []hclsyntax.TokenType{
+	hclsyntax.TokenIdent, hclsyntax.TokenEqual, hclsyntax.TokenComma, hclsyntax.TokenNewline, hclsyntax.TokenComment, hclsyntax.TokenEOF,
+	hclsyntax.TokenOBrace, hclsyntax.TokenCBrace, hclsyntax.TokenOBrack, hclsyntax.TokenCBrack,
+	hclsyntax.TokenOQuote, hclsyntax.TokenCQuote, hclsyntax.TokenQuotedLit, hclsyntax.TokenNumberLit,
+}
+
+const maxDepth = 100
+
+// parseHCL reads a text of HCL's native syntax without expressions: some of these have the library use up the stack.
 func parseHCL(name string, text []byte) (hcl.Body, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%w file: %s has more than %d bytes", registry.ErrInvalid, name, MaxText)
 	}
-	if depth(text) > maxDepth {
-		return nil, fmt.Errorf("%w file: %s is nested more than %d levels deep", registry.ErrInvalid, name, maxDepth)
+	tokens, problems := hclsyntax.LexConfig(text, name, hcl.InitialPos)
+	if problems.HasErrors() {
+		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problems)
+	}
+	depth := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack:
+			depth--
+		}
+		if !slices.Contains(plain, t.Type) || depth > maxDepth {
+			return nil, fmt.Errorf("%w file: %s: there are blocks, texts, numbers and lists in such a file, and nothing else", registry.ErrInvalid, t.Range)
+		}
 	}
 	f, problems := hclsyntax.ParseConfig(text, name, hcl.InitialPos)
 	if problems.HasErrors() {
@@ -83,25 +118,8 @@ func parseHCL(name string, text []byte) (hcl.Body, error) {
 	return f.Body, nil
 }
 
-const maxDepth = 100
-
-// depth is how deep brackets are nested at most, or more where some are in strings.
-func depth(text []byte) int {
-	at, deepest := 0, 0
-	for _, b := range text {
-		switch b {
-		case '(', '[', '{':
-			at++
-			deepest = max(deepest, at)
-		case ')', ']', '}':
-			at = max(at-1, 0)
-		}
-	}
-	return deepest
-}
-
 // Lock mirrors exactly what lock files name, for platforms, from the origins. A package that a lock file would not let
-// clients install is refused, and with it the version.
+// clients install is refused, and with it the version; the others are mirrored nonetheless.
 func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry.Platform, allowUnsigned bool) ([]Result, error) {
 	type version struct {
 		registry.MirrorProvider
@@ -117,17 +135,28 @@ func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry
 		byVersion[v] = append(byVersion[v], l)
 	}
 	var results []Result
+	var failed []error
 	for _, v := range order {
 		added, err := m.Add(ctx, Wanted{
 			Address: v.MirrorProvider, exact: &v.Version, Platforms: platforms,
 			AllowUnsigned: allowUnsigned, locked: byVersion[v],
 		})
 		results = append(results, added...)
-		if err != nil {
-			return results, err
+		failed = append(failed, err)
+	}
+	return results, errors.Join(failed...)
+}
+
+// foreseeable says what can be said of satisfy before a package is there: where a lock file has no h1, its zh decides.
+func foreseeable(locked []Locked, o offer) error {
+	for _, l := range locked {
+		if !slices.ContainsFunc(l.Hashes, func(h string) bool { return strings.HasPrefix(h, "h1:") }) {
+			if err := satisfy([]Locked{l}, o.platform, "zh:"+o.SHA256); err != nil {
+				return err
+			}
 		}
 	}
-	return results, nil
+	return nil
 }
 
 // satisfy says whether each lock file lets clients install a package of these hashes.

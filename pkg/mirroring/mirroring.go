@@ -43,9 +43,9 @@ type Objects interface {
 // Progress is told what goes on, by several at once.
 type Progress interface {
 	publish.Progress
-	// Download is called as a download begins. What it returns is called with the number of bytes that have come. The size
-	// is 0 where the origin does not tell it.
-	Download(name string, size int64) (received func(int))
+	// Download is called as a download begins, with 0 where its size is not known. Of what it returns, received is called with
+	// the number of bytes that have come, and end when no more will.
+	Download(name string, size int64) (received func(int), end func())
 }
 
 // Mirror is a registry's mirror, as who fills it has it.
@@ -64,6 +64,10 @@ type Mirror struct {
 const (
 	Added     = "added"
 	Unchanged = "unchanged"
+	// Verified is one that was there, without a signature as yet.
+	Verified = "verified"
+	// Restored is one whose file was missing from the store.
+	Restored = "restored"
 )
 
 // Result says what became of one version of a provider.
@@ -78,7 +82,7 @@ type Result struct {
 	Notes []string
 }
 
-// PackageResult is what became of the package for one platform: Added, which of a dry run is what would be, or Unchanged.
+// PackageResult is what became of the package for one platform; of a dry run, what would.
 type PackageResult struct {
 	Platform registry.Platform
 	Status   string
@@ -86,7 +90,7 @@ type PackageResult struct {
 
 // Changed says whether anything was added.
 func (r Result) Changed() bool {
-	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status == Added })
+	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
 }
 
 // stored returns what is mirrored of a version; nothing is no error.
@@ -125,6 +129,14 @@ func (m *Mirror) step(format string, args ...any) {
 	if m.Progress != nil {
 		m.Progress.Step(fmt.Sprintf(format, args...))
 	}
+}
+
+// download tells of a download.
+func (m *Mirror) download(name string, size int64) (received func(int), end func()) {
+	if m.Progress == nil {
+		return func(int) {}, func() {}
+	}
+	return m.Progress.Download(name, size)
 }
 
 func comparePlatforms(a, b registry.Platform) int { return strings.Compare(a.String(), b.String()) }

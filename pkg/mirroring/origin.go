@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ type Wanted struct {
 	// Upstream is where the origin is, if that is not where its hostname says: a URL without a path, under which discovery
 	// is asked, or with the path of its provider registry protocol.
 	Upstream string
-	// AllowUnsigned takes packages of an origin that names no keys, by SHA256SUMS alone.
+	// AllowUnsigned takes packages of an origin that names no keys, by SHA256SUMS alone; unless it has named some before.
 	AllowUnsigned bool
 
 	// exact is the version that lock files name, and locked what each of them has of it; all must be satisfied.
@@ -49,7 +50,7 @@ const maxPackage = 5 << 30
 // parallel is how many packages are downloaded at once.
 const parallel = 4
 
-// Add mirrors from an origin registry. Of several versions it mirrors one after the other, and ends at the first that fails.
+// Add mirrors from an origin registry. Of several versions it mirrors one after the other, also if one fails.
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	results, err := m.add(ctx, w)
 	if err != nil {
@@ -59,6 +60,9 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 }
 
 func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
+	if _, err := parseConstraint(w.Constraint); err != nil {
+		return nil, err
+	}
 	origin, err := m.origin(ctx, w)
 	if err != nil {
 		return nil, err
@@ -72,14 +76,16 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 		return nil, err
 	}
 	var results []Result
+	var failed []error
 	for _, v := range selected {
 		result, err := m.addVersion(ctx, origin, w, v)
 		if err != nil {
-			return results, fmt.Errorf("%s: %w", v.Version, err)
+			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
+			continue
 		}
 		results = append(results, result)
 	}
-	return results, nil
+	return results, errors.Join(failed...)
 }
 
 // origin finds the provider registry protocol of an origin.
@@ -121,9 +127,10 @@ func (w Wanted) choose(offered []client.ProviderVersion) ([]client.ProviderVersi
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
 	if !w.All {
-		met = met[:1]
+		return met[:1], nil
 	}
-	return met, nil
+	// Clients take either of two that differ in build metadata alone.
+	return slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) }), nil
 }
 
 // parseConstraint reads a constraint in the syntax of required_providers. Errors are registry.ErrInvalid.
@@ -137,7 +144,7 @@ func parseConstraint(s string) (versions.Set, error) {
 	}
 	acceptable, err := versions.MeetingConstraintsStringRuby(s)
 	if err != nil {
-		return versions.Set{}, fmt.Errorf("%w version constraint %q: %w", registry.ErrInvalid, s, err)
+		return versions.Set{}, fmt.Errorf("%w version constraint %q: it is such as '~> 3.5' or '>= 1.0, < 3.0', and the newest version needs none (%w)", registry.ErrInvalid, s, err)
 	}
 	return acceptable, nil
 }
@@ -151,97 +158,160 @@ func newest(offered []client.ProviderVersion) string {
 	return fmt.Sprintf("its newest is %s", top.Version)
 }
 
-// platforms returns those to mirror of a version.
-func (w Wanted) platforms(offered client.ProviderVersion) ([]registry.Platform, error) {
-	platforms := slices.Clone(w.Platforms)
+// platforms returns those to mirror of a version. If all versions are wanted, one that lacks some is mirrored for the others.
+func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []registry.Platform, err error) {
+	platforms = slices.Clone(w.Platforms)
 	if len(platforms) == 0 {
 		platforms = slices.Clone(offered.Platforms)
 	}
 	slices.SortFunc(platforms, comparePlatforms)
 	platforms = slices.Compact(platforms)
 	if len(platforms) == 0 {
-		return nil, fmt.Errorf("%w platforms: the origin does not tell which it has: name them", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w platforms: the origin does not tell which it has: name them", registry.ErrInvalid)
 	}
 	if len(offered.Platforms) == 0 { // not every registry lists them
-		return platforms, nil
+		return platforms, nil, nil
 	}
 	for _, p := range platforms {
 		if !slices.Contains(offered.Platforms, p) {
-			has := make([]string, len(offered.Platforms))
-			for i, o := range offered.Platforms {
-				has[i] = o.String()
-			}
-			return nil, fmt.Errorf("package for %s: %w: the origin has %s", p, registry.ErrNotFound, strings.Join(has, ", "))
+			lacking = append(lacking, p)
 		}
 	}
-	return platforms, nil
+	if len(lacking) > 0 && !w.All {
+		return nil, nil, fmt.Errorf("package for %s: %w: the origin has %s", list(lacking), registry.ErrNotFound, list(offered.Platforms))
+	}
+	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return slices.Contains(lacking, p) }), lacking, nil
+}
+
+func list(platforms []registry.Platform) string {
+	names := make([]string, len(platforms))
+	for i, p := range platforms {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 // offer is a package as the origin describes it.
 type offer struct {
 	platform registry.Platform
+	// stored is how it is called here. What the origin calls it by counts in its SHA256SUMS alone.
+	stored string
 	client.ProviderPackage
 }
 
 func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion) (Result, error) {
-	platforms, err := w.platforms(v)
+	result := Result{Address: w.Address, Version: v.Version}
+	platforms, lacking, err := w.platforms(v)
 	if err != nil {
 		return Result{}, err
 	}
-	offers := make([]offer, len(platforms))
-	group, asking := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for i, platform := range platforms {
-		group.Go(func() error {
-			found, err := origin.ProviderPackage(asking, w.Address.Provider, v.Version, platform)
-			if err != nil {
-				return fmt.Errorf("%s: %w", platform, err)
-			}
-			offers[i] = offer{platform, found}
-			return runnable(found.Protocols)
-		})
+	if len(lacking) > 0 {
+		result.Notes = append(result.Notes, "the origin does not have it for "+list(lacking))
 	}
-	if err := group.Wait(); err != nil {
+	if len(platforms) == 0 {
+		return result, nil
+	}
+	offers, err := ask(ctx, origin, w, v.Version, platforms)
+	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Address: w.Address, Version: v.Version}
-	signer, err := m.verify(ctx, w, offers)
+	for _, o := range offers {
+		err := runnable(o.Protocols)
+		if err != nil && w.All {
+			result.Notes = append(result.Notes, "it is left out: "+err.Error())
+			return result, nil
+		}
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	records, err := m.Catalog.MirrorVersions(ctx, w.Address)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return Result{}, err
+	}
+	signer, err := m.verify(ctx, w, offers, records)
 	if err != nil {
 		return Result{}, err
 	}
 	result.Signer, result.Owner = signer.ID, signer.Owner
-	if result.Notes, err = m.notes(ctx, w, signer); err != nil {
-		return Result{}, err
+	result.Notes = append(result.Notes, notes(signer, records, v.Version, platforms)...)
+	stored := registry.MirrorVersion{Version: v.Version}
+	for _, r := range records {
+		if r.Version == v.Version {
+			stored = r
+		}
 	}
-	record, err := m.stored(ctx, w.Address, v.Version)
-	if err != nil {
-		return Result{}, err
+	missing, confirmed, err := m.compare(ctx, w, offers, stored, signer.ID, &result)
+	if err != nil || m.DryRun {
+		return result, err
 	}
-	var missing []offer
-	for _, o := range offers {
-		have, err := find(w.Address, record, o.platform, o.SHA256)
-		if err != nil {
+	if len(confirmed) > 0 {
+		if _, _, err := m.Publisher.Catalog.Mirror(ctx, w.Address, registry.MirrorVersion{Version: v.Version, Packages: confirmed}); err != nil {
 			return Result{}, err
 		}
-		there := false
-		if have != nil {
-			if there, err = m.holds(ctx, have); err != nil {
-				return Result{}, err
-			}
-		}
-		status := Unchanged
-		if have == nil || !there || have.SigningKey == "" && signer.ID != "" {
-			status = Added
-			missing = append(missing, o)
-		} else if err := satisfy(w.locked, o.platform, have.H1, "zh:"+have.SHA256); err != nil {
-			return Result{}, err
-		}
-		result.Packages = append(result.Packages, PackageResult{o.platform, status})
 	}
-	if len(missing) == 0 || m.DryRun {
+	if len(missing) == 0 {
 		return result, nil
 	}
 	return result, m.fetch(ctx, w, v.Version, missing, signer.ID)
+}
+
+// ask has the origin describe the packages for some platforms.
+func ask(ctx context.Context, origin *client.Service, w Wanted, v registry.Version, platforms []registry.Platform) ([]offer, error) {
+	offers := make([]offer, len(platforms))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, platform := range platforms {
+		group.Go(func() error {
+			found, err := origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+			if err != nil {
+				return fmt.Errorf("%s: %w", platform, err)
+			}
+			offers[i] = offer{platform, w.Address.Filename(v, platform), found}
+			return nil
+		})
+	}
+	return offers, group.Wait()
+}
+
+// compare finds out which packages are missing, and which are there and only lack the key that has signed them now, and
+// notes what becomes of each.
+func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored registry.MirrorVersion, signer string, result *Result) (missing []offer, confirmed []registry.MirrorPackage, err error) {
+	for _, o := range offers {
+		have, err := find(w.Address, stored, o.platform, o.SHA256)
+		if err != nil {
+			return nil, nil, err
+		}
+		status := Added
+		if have == nil {
+			missing = append(missing, o)
+			err = foreseeable(w.locked, o)
+		} else {
+			o.stored = have.Filename
+			var there bool
+			if there, err = m.holds(ctx, have); err != nil {
+				return nil, nil, err
+			}
+			err = satisfy(w.locked, o.platform, have.H1, "zh:"+have.SHA256)
+			switch {
+			case !there:
+				status = Restored
+				missing = append(missing, o)
+			case have.SigningKey == "" && signer != "":
+				status = Verified
+				with := *have
+				with.SigningKey = signer
+				confirmed = append(confirmed, with)
+			default:
+				status = Unchanged
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		result.Packages = append(result.Packages, PackageResult{o.platform, status})
+	}
+	return missing, confirmed, nil
 }
 
 // runnable says whether clients speak one of a provider's protocols; none of them is for the client to find out.
@@ -258,19 +328,17 @@ func runnable(protocols []string) error {
 }
 
 // verify checks that a signature holds for SHA256SUMS and that this has all packages.
-func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer) (signing.Signer, error) {
-	first := offers[0]
+func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer, records []registry.MirrorVersion) (signing.Signer, error) {
+	// One that names keys, if any does.
+	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
 	var sums, signature bytes.Buffer
 	if err := m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil); err != nil {
 		return signing.Signer{}, fmt.Errorf("SHA256SUMS: %w", err)
 	}
 	var signer signing.Signer
-	if len(first.Keys) == 0 && w.AllowUnsigned {
-		m.step("%s names no keys for %s: its packages are taken by SHA256SUMS alone", w.Address.Hostname, w.Address)
-	} else {
-		if len(first.Keys) == 0 {
-			return signer, fmt.Errorf("%w release: %s names no keys for it, so that its origin cannot be verified; --allow-unsigned takes it as it is", registry.ErrInvalid, w.Address.Hostname)
-		}
+	before := signers(records)
+	switch {
+	case len(first.Keys) > 0:
 		if err := m.Client.Download(ctx, first.SignatureURL, &signature, signing.MaxSignature, nil); err != nil {
 			return signer, fmt.Errorf("the signature of SHA256SUMS: %w", err)
 		}
@@ -278,10 +346,14 @@ func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer) (signing.
 		if signer, err = signing.VerifyOrigin(first.Keys, sums.Bytes(), signature.Bytes(), time.Now()); err != nil {
 			return signer, err
 		}
+	case len(before) > 0:
+		return signer, fmt.Errorf("%w release: %s names no keys for it, and what is mirrored of it is signed, by %s: find out who has taken the keys away", registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", "))
+	case !w.AllowUnsigned:
+		return signer, fmt.Errorf("%w release: %s names no keys for it, so that its origin cannot be verified; --allow-unsigned takes it as it is", registry.ErrInvalid, w.Address.Hostname)
 	}
 	for _, o := range offers {
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
-			return signer, fmt.Errorf("%w release: its SHA256SUMS does not have %s with sha256:%s", registry.ErrInvalid, o.Filename, o.SHA256)
+			return signer, fmt.Errorf("%w release: its SHA256SUMS does not have %s with sha256:%s", registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)
 		}
 	}
 	return signer, nil
@@ -290,41 +362,55 @@ func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer) (signing.
 // listed says whether a SHA256SUMS has a file, as clients look for it. What else is there is not theirs to judge.
 func listed(sums []byte, filename, sha256 string) bool {
 	for line := range strings.Lines(string(sums)) {
-		if fields := strings.Fields(line); len(fields) == 2 && fields[1] == filename {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == filename {
 			return strings.EqualFold(fields[0], sha256)
 		}
 	}
 	return false
 }
 
-// notes are about who has signed.
-func (m *Mirror) notes(ctx context.Context, w Wanted, signer signing.Signer) ([]string, error) {
+// signers are the keys by which mirrored versions are signed.
+func signers(records []registry.MirrorVersion) []string {
+	var keys []string
+	for _, r := range records {
+		for _, p := range r.Packages {
+			if p.SigningKey != "" && !slices.Contains(keys, p.SigningKey) {
+				keys = append(keys, p.SigningKey)
+			}
+		}
+	}
+	return keys
+}
+
+// notes are about who has signed, and about clients that a newer version leaves without a package.
+func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.Version, platforms []registry.Platform) []string {
 	var notes []string
 	if signer.Expired {
 		notes = append(notes, fmt.Sprintf("the key %s has expired, which clients accept", signer.ID))
 	}
-	if signer.ID == "" {
-		return append(notes, "it is not signed"), nil
+	before := signers(records)
+	switch {
+	case signer.ID == "":
+		notes = append(notes, "it is not signed, and taken by SHA256SUMS alone")
+	case len(before) > 0 && !slices.Contains(before, signer.ID):
+		notes = append(notes, fmt.Sprintf("the key %s is new for this provider: what is mirrored of it is signed by %s", signer.ID, strings.Join(before, ", ")))
 	}
-	records, err := m.Catalog.MirrorVersions(ctx, w.Address)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return nil, err
-	}
-	var before []string
+	has := slices.Clone(platforms)
+	var without []registry.Platform
 	for _, r := range records {
 		for _, p := range r.Packages {
-			if p.SigningKey == signer.ID {
-				return notes, nil
-			}
-			if p.SigningKey != "" && !slices.Contains(before, p.SigningKey) {
-				before = append(before, p.SigningKey)
+			if r.Version == v {
+				has = append(has, p.Platform)
+			} else if r.Version.LessThan(v) && !slices.Contains(without, p.Platform) {
+				without = append(without, p.Platform)
 			}
 		}
 	}
-	if len(before) > 0 {
-		notes = append(notes, fmt.Sprintf("the key %s is new for this provider: what is mirrored of it is signed by %s", signer.ID, strings.Join(before, ", ")))
+	without = slices.DeleteFunc(without, func(p registry.Platform) bool { return slices.Contains(has, p) })
+	if slices.SortFunc(without, comparePlatforms); len(without) > 0 && v.Prerelease == "" {
+		notes = append(notes, fmt.Sprintf("older versions are mirrored for %s too, and this one is not: clients there that may choose it find no package", list(without)))
 	}
-	return notes, nil
+	return notes
 }
 
 // fetch downloads packages, verifies them and mirrors them.
@@ -340,14 +426,14 @@ func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers
 	for i, o := range offers {
 		group.Go(func() error {
 			path := filepath.Join(dir, o.platform.String()+".zip")
-			found, err := m.download(downloading, o, path, w.Address.Type)
+			found, err := m.receive(downloading, o, path, w.Address.Type)
 			if err == nil {
 				err = satisfy(w.locked, o.platform, found.H1, "zh:"+found.SHA256)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", o.platform, err)
 			}
-			packages[i] = inspected(o.platform, o.Filename, path, found)
+			packages[i] = inspected(o.platform, o.stored, path, found)
 			packages[i].SigningKey = signer
 			return nil
 		})
@@ -367,25 +453,31 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 	}}
 }
 
-// download fetches a package and reads it, as who receives it will. A transfer that breaks is begun again.
-func (m *Mirror) download(ctx context.Context, o offer, path, providerType string) (archive.Provider, error) {
+// receive downloads a package and reads it, as who receives it will. A transfer that breaks is begun again.
+func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string) (archive.Provider, error) {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
-		found, err := m.downloadOnce(ctx, o, path, providerType)
+		found, err := m.receiveOnce(ctx, o, path, providerType)
 		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			return found, err
 		}
-		m.step("%s: the download broke off, and begins again", o.Filename)
+		m.step("%s: the download broke off, and begins again", o.stored)
 	}
 }
 
-func (m *Mirror) downloadOnce(ctx context.Context, o offer, path, providerType string) (found archive.Provider, err error) {
+func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType string) (found archive.Provider, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := m.Client.Download(ctx, o.DownloadURL, f, maxPackage, m.Progress.Download(o.Filename, 0)); err != nil {
+	end := func() {}
+	err = m.Client.Download(ctx, o.DownloadURL, f, maxPackage, func(size int64) (received func(int)) {
+		received, end = m.download(o.stored, size)
+		return received
+	})
+	end()
+	if err != nil {
 		return found, err
 	}
 	size, err := f.Seek(0, 1)
@@ -393,10 +485,10 @@ func (m *Mirror) downloadOnce(ctx context.Context, o offer, path, providerType s
 		return found, err
 	}
 	if found, err = archive.ReadProvider(ctx, f, size, providerType); err != nil {
-		return found, fmt.Errorf("%s: %w", o.Filename, err)
+		return found, fmt.Errorf("%s: %w", o.stored, err)
 	}
 	if found.SHA256 != o.SHA256 {
-		return found, fmt.Errorf("%w package: %s is not the file that SHA256SUMS speaks of: it has sha256:%s, and %s is signed", registry.ErrInvalid, o.Filename, found.SHA256, o.SHA256)
+		return found, fmt.Errorf("%w package: %s is not the file that SHA256SUMS speaks of: it has sha256:%s, and %s is signed", registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
 	}
 	return found, nil
 }

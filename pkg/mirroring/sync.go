@@ -2,7 +2,10 @@ package mirroring
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2/gohcl"
 
@@ -80,23 +83,31 @@ func ParsePlatforms(names []string) ([]registry.Platform, error) {
 	}
 	platforms := make([]registry.Platform, len(names))
 	for i, name := range names {
+		if name == "all" {
+			return nil, fmt.Errorf("%w platforms: all stands for itself, without others", registry.ErrInvalid)
+		}
 		var err error
-		if platforms[i], err = registry.ParsePlatform(name); err != nil {
+		if platforms[i], err = registry.ParsePlatform(strings.TrimSpace(name)); err != nil {
 			return nil, err
 		}
 	}
 	return platforms, nil
 }
 
-// Sync mirrors what a list names and the mirror lacks. It takes nothing away: lock files rely on what was mirrored once.
+// Sync mirrors what a list names and the mirror lacks, each entry whatever became of the others. It takes nothing away: lock
+// files rely on what was mirrored once.
 func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	var results []Result
+	var failed []error
 	for _, w := range list {
 		added, err := m.Add(ctx, w)
-		results = append(results, added...)
-		if err != nil {
-			return results, err
+		// Of two constraints for one provider both may have chosen the same version.
+		for _, r := range added {
+			if !slices.ContainsFunc(results, func(o Result) bool { return o.Address == r.Address && o.Version == r.Version }) || r.Changed() && !m.DryRun {
+				results = append(results, r)
+			}
 		}
+		failed = append(failed, err)
 	}
-	return results, nil
+	return results, errors.Join(failed...)
 }

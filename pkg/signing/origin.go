@@ -34,7 +34,7 @@ func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Sign
 		}
 		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
 		if err != nil {
-			return Signer{}, fmt.Errorf("%w signing key %d of the origin: it cannot be read, and clients stop there (%w)", registry.ErrInvalid, i+1, err)
+			return Signer{}, fmt.Errorf("%w signing key %d of the origin: it cannot be read, and clients stop there (%s)", registry.ErrInvalid, i+1, printable(err.Error()))
 		}
 		entity, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
 		switch {
@@ -48,7 +48,7 @@ func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Sign
 			}
 			return signer, nil
 		}
-		return Signer{}, fmt.Errorf("%w signature: it does not hold by the keys that the origin names, so that clients would not install this either (%w)", registry.ErrInvalid, err)
+		return Signer{}, fmt.Errorf("%w signature: it does not hold by the keys that the origin names, so that clients would not install this either (%s)", registry.ErrInvalid, printable(err.Error()))
 	}
 	return Signer{}, fmt.Errorf("%w signature: it is by none of the %d keys that the origin names", registry.ErrInvalid, len(keys))
 }

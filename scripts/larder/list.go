@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -37,16 +39,23 @@ mirrored provider, with what is deprecated.`,
 			defer func() { err = errors.Join(err, data.close()) }()
 			what := strings.Join(args, "")
 			first, _, _ := strings.Cut(what, "/")
+			hostname := strings.Contains(first, ".") // no namespace has a dot
 			switch slashes := strings.Count(what, "/"); {
+			case hostname && slashes < 2:
+				return c.listMirrored(cmd, data, what)
+			case hostname:
+				return c.listMirrorVersions(cmd, data, what)
 			case slashes == 0:
 				return c.listAll(cmd, data, what)
 			case slashes == 1:
 				return c.listProviderVersions(cmd, data, what)
-			case strings.Contains(first, "."): // a hostname, as no namespace has a dot
-				return c.listMirrorVersions(cmd, data, what)
-			default:
-				return c.listVersions(cmd, data, what)
 			}
+			err = c.listVersions(cmd, data, what)
+			// A hostname need not have a dot.
+			if errors.Is(err, registry.ErrNotFound) && c.listMirrorVersions(cmd, data, what) == nil {
+				return nil
+			}
+			return err
 		},
 	}
 	c.storeFlag(cmd)
@@ -101,10 +110,7 @@ func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
 		if len(modules)+len(providers) > 0 {
 			fmt.Fprintln(table)
 		}
-		fmt.Fprintln(table, "MIRRORED PROVIDER\tLATEST\t")
-		for _, p := range mirrored {
-			fmt.Fprintf(table, "%s\t%s\t\n", p.Address, p.Latest)
-		}
+		printMirrored(table, mirrored)
 	}
 	return table.Flush()
 }
@@ -167,6 +173,35 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
 	}
 	return table.Flush()
+}
+
+// listMirrored lists what is mirrored of a host, or of a namespace there.
+func (c *cli) listMirrored(cmd *cobra.Command, data *store, part string) error {
+	mirrored, err := collect(data.catalog.Mirrored(cmd.Context()))
+	if err != nil {
+		return err
+	}
+	mirrored = slices.DeleteFunc(mirrored, func(s registry.MirrorSummary) bool {
+		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
+	})
+	switch {
+	case len(mirrored) == 0:
+		return fmt.Errorf("mirrored providers of %s: %w", part, registry.ErrNotFound)
+	case c.json:
+		return c.printJSON(struct {
+			Mirrored []registry.MirrorSummary `json:"mirrored"`
+		}{mirrored})
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	printMirrored(table, mirrored)
+	return table.Flush()
+}
+
+func printMirrored(w io.Writer, mirrored []registry.MirrorSummary) {
+	fmt.Fprintln(w, "MIRRORED PROVIDER\tLATEST\t")
+	for _, p := range mirrored {
+		fmt.Fprintf(w, "%s\t%s\t\n", p.Address, p.Latest)
+	}
 }
 
 func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string) error {

@@ -1,4 +1,4 @@
-// Larder is the command line of the registry: it serves one on this machine, publishes to one, mirrors other registries
+// Larder is the command line of the registry: it serves one on this machine, publishes to one, mirrors other registries'
 // providers there, lists what one holds, and makes the tokens by which clients read from it.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
@@ -6,7 +6,7 @@
 //	1  something failed; nothing is half done, and running it again is safe
 //	2  the command line is wrong
 //	3  what was handed in is refused: an address, a version, a module, a provider, a key
-//	4  the version is published already with other content
+//	4  the version is published or mirrored already with other content
 //	5  what was asked for is not there
 package main
 
@@ -110,7 +110,7 @@ Exit codes:
   1  something failed; nothing is half done, and running it again is safe
   2  the command line is wrong
   3  what was handed in is refused: an address, a version, a module, a provider, a key
-  4  the version is published already with other content
+  4  the version is published or mirrored already with other content
   5  what was asked for is not there`,
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -74,15 +75,16 @@ Provider addresses whose hostname has a port cannot be mirrored: no client asks 
 }
 
 func (c *cli) mirrorLockCommand() *cobra.Command {
-	var platforms []string
+	var platforms, exclude []string
 	var unsigned bool
 	cmd := &cobra.Command{
 		Use:   "lock FILE…",
 		Short: "Mirror exactly what lock files name",
 		Long: `Mirror exactly the versions that lock files (.terraform.lock.hcl) name, from their origin registries. Each package must have a hash
-that the lock file names, so that clients install it with the lock file as it is.` + fromOrigins,
+that the lock file names, so that clients install it with the lock file as it is. Providers of your own registry, which clients get from
+there directly, are left out by --exclude.` + fromOrigins,
 		Example: `  larder mirror lock .terraform.lock.hcl --platform linux_amd64,darwin_arm64
-  larder mirror lock */.terraform.lock.hcl --platform linux_amd64 --store stack:larder`,
+  larder mirror lock */.terraform.lock.hcl --platform linux_amd64 --exclude registry.example.com --store stack:larder`,
 		Args: usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := requirePlatforms(platforms)
@@ -95,12 +97,16 @@ that the lock file names, so that clients install it with the lock file as it is
 				if err != nil {
 					return err
 				}
-				found, err := mirroring.ParseLock(name, text)
+				found, leftOut, err := mirroring.ParseLock(name, text)
 				if err != nil {
 					return err
 				}
+				for _, address := range leftOut {
+					fmt.Fprintf(c.stderr, "leaving out %s: no client asks a mirror for a hostname with a port\n", address)
+				}
 				locked = append(locked, found...)
 			}
+			locked = slices.DeleteFunc(locked, func(l mirroring.Locked) bool { return slices.ContainsFunc(exclude, l.Named) })
 			return c.mirrorFromOrigins(cmd, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 				return m.Lock(cmd.Context(), locked, wanted, unsigned)
 			})
@@ -108,6 +114,7 @@ that the lock file names, so that clients install it with the lock file as it is
 	}
 	c.mirrorFlags(cmd)
 	platformFlag(cmd, &platforms)
+	cmd.Flags().StringSliceVar(&exclude, "exclude", nil, "leave out providers of HOSTNAME, HOSTNAME/NAMESPACE or HOSTNAME/NAMESPACE/TYPE, such as your own; can be repeated")
 	unsignedFlag(cmd, &unsigned)
 	return cmd
 }
@@ -174,7 +181,8 @@ func (c *cli) mirrorExportCommand() *cobra.Command {
 		Use:   "export DIR [HOSTNAME/NAMESPACE/TYPE…]",
 		Short: "Write what is mirrored to a folder",
 		Long: `Write what is mirrored, all of it or some providers, to a folder as ` + "`tofu providers mirror`" + ` does: for clients' filesystem_mirror on a
-machine without a network, for a static web server, or for another registry to import. Run again it writes what is new.`,
+machine without a network, for a static web server, or for another registry to import. Run again it writes what is new. A hostname with
+other letters than ASCII's is written as a web server needs it, in punycode.`,
 		Example: `  larder mirror export ./folder
   larder mirror export ./folder registry.opentofu.org/hashicorp/random`,
 		Args: usage(cobra.MinimumNArgs(1)),
@@ -258,6 +266,9 @@ func (c *cli) mirror(cmd *cobra.Command, create bool, work func(*mirroring.Mirro
 	if err != nil && c.json {
 		return err
 	}
+	if len(results) == 0 && err == nil && !c.json {
+		c.printf("There is nothing to do.\n")
+	}
 	return errors.Join(err, c.reportMirror(results, create))
 }
 
@@ -310,9 +321,6 @@ func (c *cli) reportMirror(results []mirroring.Result, mirrored bool) error {
 		for _, note := range r.Notes {
 			c.printf("  note: %s\n", note)
 		}
-	}
-	if len(results) == 0 {
-		fmt.Fprintln(c.stderr, "Nothing is there to do.")
 	}
 	return nil
 }

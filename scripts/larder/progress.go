@@ -57,14 +57,14 @@ func (s *steps) Upload(name string, size int64) func(int) {
 }
 
 // Download implements mirroring.Progress.
-func (s *steps) Download(name string, size int64) func(int) {
+func (s *steps) Download(name string, size int64) (received func(int), end func()) {
 	if s.bars == nil {
 		s.Step("downloading " + name)
-		return func(int) {}
+		return func(int) {}, func() {}
 	}
 	bar := &progress.Tracker{Message: "downloading " + name, Total: size, Units: progress.UnitsBytes}
 	s.bars.AppendTracker(bar)
-	return func(n int) { bar.Increment(int64(n)) }
+	return func(n int) { bar.Increment(int64(n)) }, bar.MarkAsDone
 }
 
 // stop ends the display, so that what is printed next stands below it.

@@ -1,0 +1,297 @@
+package mirroring_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future updates.\n\n"
+
+// lockBlock is what clients write of one provider.
+func lockBlock(address, version string, hashes ...string) string {
+	text := fmt.Sprintf("provider %q {\n  version     = %q\n  constraints = \"~> 1.0\"\n  hashes = [\n", address, version)
+	for _, h := range hashes {
+		text += fmt.Sprintf("    %q,\n", h)
+	}
+	return text + "  ]\n}\n"
+}
+
+func TestParseLock(t *testing.T) {
+	t.Parallel()
+	const other = "registry.opentofu.org/hashicorp/random"
+	for _, test := range []struct {
+		what, text, want string
+	}{
+		{"a provider", header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b"), "registry.example.com/acme/inventory 1.0.0 [h1:a= zh:b]"},
+		{"several, in their order", lockBlock(other, "3.6.0", "h1:a") + "\n" + lockBlock(inventory.String(), "1.0.0-rc.1+build.5"), "registry.opentofu.org/hashicorp/random 3.6.0 [h1:a], registry.example.com/acme/inventory 1.0.0-rc.1+build.5 []"},
+		{"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = null\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"what later releases add", "format = 2\nprovider \"" + other + "\" {\n  version = \"1.0.0\"\n  signed_by = [\"x\"]\n  more \"x\" {\n  }\n}\nmodule \"x\" \"y\" {\n  z = { a = 1 }\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"line ends of Windows", strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"), "registry.opentofu.org/hashicorp/random 1.0.0 [h1:a]"},
+		{"a name that is not ASCII", lockBlock("bücher.example/acme/inventory", "1.0.0"), "xn--bcher-kva.example/acme/inventory 1.0.0 []"},
+		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+	} {
+		locked, _, err := mirroring.ParseLock("test.lock.hcl", []byte(test.text))
+		var got []string
+		for _, l := range locked {
+			if l.File != "test.lock.hcl" {
+				t.Errorf("%s: %+v", test.what, l)
+			}
+			got = append(got, fmt.Sprint(l.Address, " ", l.Version, " ", l.Hashes))
+		}
+		if err != nil || strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: %q, %v", test.what, got, err)
+		}
+	}
+	for _, test := range []struct {
+		what, text string
+		words      []string
+	}{
+		{"no HCL", "<html>", []string{"test.lock.hcl:1"}},
+		{"a block that does not end", "provider \"" + other + "\" {\n", nil},
+		{"no version", "provider \"" + other + "\" {\n}\n", []string{"version"}},
+		{"no address", "provider {\n  version = \"1.0.0\"\n}\n", nil},
+		{"two addresses", "provider \"a\" \"b\" {\n  version = \"1.0.0\"\n}\n", nil},
+		{"a provider twice", lockBlock(other, "1.0.0") + lockBlock(inventory.String(), "1.0.0") + lockBlock(other, "1.1.0"), []string{other, "twice"}},
+		{"a provider twice by capital letters", lockBlock(other, "1.0.0") + lockBlock("Registry.OpenTofu.org/HashiCorp/random", "1.1.0"), []string{"twice"}},
+		{"a version that is none", lockBlock(other, "v1.0.0"), []string{other, "v1.0.0"}},
+		{"a version beyond all", lockBlock(other, "99999999999999999999999.0.0"), []string{"larger than clients can hold"}},
+		{"a version that is no text", "provider \"" + other + "\" {\n  version = [1]\n}\n", nil},
+		{"a version that is null", "provider \"" + other + "\" {\n  version = null\n}\n", nil},
+		{"a version by a function", "provider \"" + other + "\" {\n  version = file(\"/etc/passwd\")\n}\n", nil},
+		{"a version by a variable", "provider \"" + other + "\" {\n  version = path.module\n}\n", nil},
+		{"hashes that are no list", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = {}\n}\n", nil},
+		{"a hash that is null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = [null]\n}\n", nil},
+		{"nothing", "", []string{"names no providers"}},
+		{"comments alone", header + "// and\n/* more\n { [ */\n", []string{"names no providers"}},
+		{"an expression", "x = 1 + 1\n", []string{"nothing else"}},
+		{"two parts", lockBlock("acme/inventory", "1.0.0"), []string{"HOSTNAME/NAMESPACE/TYPE"}},
+		{"four parts", lockBlock("a.example.com/b/c/d", "1.0.0"), []string{"HOSTNAME/NAMESPACE/TYPE"}},
+		{"a path that leads out", lockBlock("registry.example.com/../inventory", "1.0.0"), nil},
+		{"a built-in provider", lockBlock("terraform.io/builtin/terraform", "1.0.0"), nil},
+		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nothing else"}},
+		{"nested blocks without end", strings.Repeat("a {\n", 100_000), []string{"nothing else"}},
+		{"nested templates without end", "x = " + strings.Repeat(`"${`, 100_000), []string{"nothing else"}},
+		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), []string{"more than"}},
+	} {
+		locked, _, err := mirroring.ParseLock("test.lock.hcl", []byte(test.text))
+		failed(t, test.what, err, registry.ErrInvalid, test.words...)
+		if locked != nil {
+			t.Errorf("%s: %+v", test.what, locked)
+		}
+	}
+}
+
+// bombs are texts within the bound that a parser calls itself for each part of, until its stack ends, which nothing in Go
+// recovers from, or takes more and more time for.
+var bombs = map[string]string{
+	"minus":        "x = " + strings.Repeat("-", 1<<20) + "1\n",
+	"not":          "x = " + strings.Repeat("!", 1<<20) + "true\n",
+	"conditions":   "x = " + strings.Repeat("a?", 1<<20) + "b\n",
+	"directives":   `x = "` + strings.Repeat("%{if a}", 1<<18) + "\"\n",
+	"loops":        `x = "` + strings.Repeat("%{for a in b}", 1<<18) + "\"\n",
+	"splats":       "x = a" + strings.Repeat("[*]", 1<<20) + "\n",
+	"here":         strings.Repeat("x = <<A\n", 1<<18),
+	"minus, lines": "x = (" + strings.Repeat("-\n", 1<<20) + "1)\n",
+}
+
+// Each bomb explodes in a process of its own, which only this test starts.
+func TestBombs(t *testing.T) {
+	t.Parallel()
+	const variable = "LARDER_TEST_BOMB"
+	if bomb, ok := bombs[os.Getenv(variable)]; ok {
+		if _, _, err := mirroring.ParseLock("test.lock.hcl", []byte(bomb)); err != nil && !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%.200v is not ErrInvalid", err)
+		}
+		return
+	}
+	for what := range bombs {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			command := exec.CommandContext(patience, os.Args[0], "-test.run=^TestBombs$")
+			command.Env = append(os.Environ(), variable+"="+what, "GOMEMLIMIT=2GiB")
+			out, err := command.CombinedOutput()
+			if err != nil {
+				t.Errorf("%d bytes: %v, %.200s", len(bombs[what]), err, out)
+			}
+		})
+	}
+}
+
+// Nothing panics, and what is accepted is what can be mirrored.
+// Providers that no client asks a mirror for, as of a registry on this machine, are no reason to refuse the others.
+func TestParseLockLeavesOutPorts(t *testing.T) {
+	t.Parallel()
+	const port = "127.0.0.1:8443/acme/inventory"
+	locked, leftOut, err := mirroring.ParseLock("test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
+	if err != nil || len(locked) != 1 || locked[0].Address != inventory || len(leftOut) != 1 || leftOut[0] != port {
+		t.Errorf("%v, %v, %v", locked, leftOut, err)
+	}
+	for part, want := range map[string]bool{
+		inventory.Hostname: true, inventory.Hostname + "/acme": true, inventory.String(): true,
+		"registry.example": false, inventory.Hostname + "/ac": false, "": false,
+	} {
+		if locked[0].Named(part) != want {
+			t.Errorf("Named(%q) is %v", part, !want)
+		}
+	}
+}
+
+func FuzzParseLock(f *testing.F) {
+	f.Add([]byte(header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b")))
+	f.Add([]byte(lockBlock("bücher.example/acme/inventory", "1.0.0-rc.1+b") + lockBlock("a.b/c/d", "99999999999999999999.1")))
+	f.Add([]byte("provider \"a.b/c/d\" {\n  version = \"${1}.0\"\n  hashes = [for x in [\"a\"] : \"h1:${x}\"]\n}\n"))
+	f.Add([]byte("x = <<-EOT\n  %{ if true }a%{ else }b%{ endif }\nEOT\ny = !-1 ? [] : {}[*].a.*.b\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		locked, _, err := mirroring.ParseLock("fuzz", text)
+		if err != nil && (!errors.Is(err, registry.ErrInvalid) || locked != nil) {
+			t.Errorf("%+v, %v", locked, err)
+		}
+		for _, l := range locked {
+			if again, err := registry.ParseMirrorProvider(l.Address.String()); err != nil || again != l.Address {
+				t.Errorf("%v is no address: %v", l.Address, err)
+			}
+			if again, err := registry.ParseVersion(l.Version.String()); err != nil || again != l.Version {
+				t.Errorf("%v is no version: %v", l.Version, err)
+			}
+		}
+	})
+}
+
+// locks reads lock files, which are named by their order.
+func locks(t testing.TB, texts ...string) []mirroring.Locked {
+	t.Helper()
+	var all []mirroring.Locked
+	for i, text := range texts {
+		locked, _, err := mirroring.ParseLock(fmt.Sprintf("%d.lock.hcl", i+1), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, locked...)
+	}
+	return all
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	const linux, darwin = "linux_amd64", "darwin_arm64"
+	o := newOrigin(t, release{"1.0.0", []string{linux, darwin}, ours, ""}, release{"1.1.0", []string{linux, darwin}, ours, ""},
+		release{"1.0.0-rc.1", []string{linux}, ours, ""}, release{"2.0.0+build.5", []string{linux}, ours, ""})
+	h := func(version int, platform string) (h1, zh string) {
+		return hashes(t, o.releases[version].zip(t, platform))
+	}
+	h1, zh := h(0, linux)
+	darwinH1, darwinZH := h(0, darwin)
+	newerH1, _ := h(1, linux)
+	candidateH1, _ := h(2, linux)
+	_, builtZH := h(3, linux)
+	const foreign = "h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	foreignZH := "zh:" + strings.Repeat("0", 64)
+	lock := func(version string, hashes ...string) string {
+		return lockBlock(inventory.String(), version, hashes...)
+	}
+	for _, test := range []struct {
+		what      string
+		texts     []string
+		platforms []string
+		want      string // what is told; or
+		words     []string
+		kind      error
+	}{
+		{"by h1", []string{lock("1.0.0", h1)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"by zh", []string{lock("1.0.0", zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"one of many", []string{lock("1.0.0", foreign, foreignZH, "h9:x", darwinH1, zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"no hashes", []string{lock("1.0.0")}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"platforms", []string{lock("1.0.0", h1, darwinZH)}, []string{linux, darwin}, "1.0.0 [darwin_arm64 added, linux_amd64 added]", nil, nil},
+		{"not the newest", []string{lock("1.0.0-rc.1", candidateH1)}, []string{linux}, "1.0.0-rc.1 [linux_amd64 added]", nil, nil},
+		{"build metadata", []string{lock("2.0.0+build.5", builtZH)}, []string{linux}, "2.0.0+build.5 [linux_amd64 added]", nil, nil},
+		{"two lock files", []string{lock("1.0.0", h1), lock("1.0.0", zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"two versions in two lock files", []string{lock("1.1.0", newerH1), lock("1.0.0", zh)}, []string{linux}, "1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]", nil, nil},
+		{"none", nil, []string{linux}, "", nil, nil},
+
+		{"another hash", []string{lock("1.0.0", foreign)}, []string{linux}, "", []string{"1.lock.hcl", linux, "providers lock -platform=linux_amd64", h1, zh}, registry.ErrInvalid},
+		{"another zh", []string{lock("1.0.0", foreignZH)}, []string{linux}, "", []string{"1.lock.hcl"}, registry.ErrInvalid},
+		{"the hash of another platform", []string{lock("1.0.0", h1, zh)}, []string{linux, darwin}, "", []string{darwin}, registry.ErrInvalid},
+		{"the hash of another version", []string{lock("1.0.0", newerH1)}, []string{linux}, "", nil, registry.ErrInvalid},
+		{"the same hash of another kind", []string{lock("1.0.0", "h1:"+strings.TrimPrefix(zh, "zh:"), "h2:"+strings.TrimPrefix(h1, "h1:"))}, []string{linux}, "", nil, registry.ErrInvalid},
+		{"a hash in capital letters", []string{lock("1.0.0", "zh:"+strings.ToUpper(strings.TrimPrefix(zh, "zh:")))}, []string{linux}, "", nil, registry.ErrInvalid},
+		{"two lock files of which one has it", []string{lock("1.0.0", h1), lock("1.0.0", foreign)}, []string{linux}, "", []string{"2.lock.hcl"}, registry.ErrInvalid},
+		{"two lock files of which the other has it", []string{lock("1.0.0", foreign), lock("1.0.0", h1)}, []string{linux}, "", []string{"1.lock.hcl"}, registry.ErrInvalid},
+		{"a version that there is not", []string{lock("1.5.0", h1)}, []string{linux}, "", []string{"1.5.0", "2.0.0+build.5"}, registry.ErrNotFound},
+		{"build metadata that there is not", []string{lock("2.0.0", builtZH)}, []string{linux}, "", []string{"2.0.0+build.5"}, registry.ErrNotFound},
+		{"a platform that there is not", []string{lock("1.0.0-rc.1", candidateH1)}, []string{linux, darwin}, "", []string{darwin}, registry.ErrNotFound},
+	} {
+		s := newStore(t)
+		results, err := s.mirror(o).Lock(t.Context(), locks(t, test.texts...), platforms(t, test.platforms...), false)
+		if test.kind != nil {
+			failed(t, test.what, err, test.kind, test.words...)
+			s.empty(t, test.what)
+			continue
+		}
+		if has := strings.ReplaceAll(strings.ReplaceAll(test.want, " added", ""), ",", ""); err != nil || told(results) != test.want || strings.ReplaceAll(s.has(t), ",", "") != has {
+			t.Errorf("%s: %s, %v, %s", test.what, told(results), err, s.has(t))
+		}
+		// It can be done again, and then asks for no package.
+		before := o.times(".zip")
+		again, err := s.mirror(o).Lock(t.Context(), locks(t, test.texts...), platforms(t, test.platforms...), false)
+		if err != nil || told(again) != strings.ReplaceAll(test.want, "added", "unchanged") || o.times(".zip") != before {
+			t.Errorf("%s: again: %s, %v", test.what, told(again), err)
+		}
+	}
+}
+
+// What is mirrored already is held against a lock file as well.
+func TestLockOfMirrored(t *testing.T) {
+	t.Parallel()
+	const linux = "linux_amd64"
+	o, s := simple(t), newStore(t)
+	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux)}); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprint(s.records(t))
+	foreign := locks(t, lockBlock(inventory.String(), "1.0.0", "zh:"+strings.Repeat("0", 64)))
+	for _, names := range [][]string{{linux}, {linux, "darwin_arm64"}} {
+		_, err := s.mirror(o).Lock(t.Context(), foreign, platforms(t, names...), false)
+		failed(t, fmt.Sprint(names), err, registry.ErrInvalid, "1.lock.hcl", "none of its hashes")
+		if fmt.Sprint(s.records(t)) != before || s.count(t) != 1 {
+			t.Errorf("%v: %v, %d objects", names, s.records(t), s.count(t))
+		}
+	}
+	h1, _ := hashes(t, o.releases[0].zip(t, linux))
+	o.heal(t)
+	if results, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", h1)), platforms(t, linux), false); err != nil || told(results) != "1.0.0 [linux_amd64 unchanged]" || o.times(".zip") != 0 {
+		t.Errorf("%s, %v", told(results), err)
+	}
+	// A dry run of a lock file for what is mirrored finds out as well; for the rest it would have to download.
+	m := s.mirror(o)
+	m.DryRun = true
+	_, err := m.Lock(t.Context(), foreign, platforms(t, linux), false)
+	failed(t, "a dry run", err, registry.ErrInvalid)
+}
+
+// A lock file from elsewhere does not stand in for a signature.
+func TestLockUnsigned(t *testing.T) {
+	t.Parallel()
+	const linux = "linux_amd64"
+	o, s := simple(t), newStore(t)
+	o.edit("signing_keys", nil, packagePage("1.0.0", linux))
+	h1, _ := hashes(t, o.releases[0].zip(t, linux))
+	locked := locks(t, lockBlock(inventory.String(), "1.0.0", h1))
+	_, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), false)
+	failed(t, "no keys", err, registry.ErrInvalid, "--allow-unsigned")
+	s.empty(t, "no keys")
+	if results, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), true); err != nil || told(results) != "1.0.0 [linux_amd64 added]" || notes(results) != "it is not signed, and taken by SHA256SUMS alone" {
+		t.Errorf("%s, %v, %s", told(results), err, notes(results))
+	}
+}

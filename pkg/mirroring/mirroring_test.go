@@ -1,0 +1,607 @@
+package mirroring_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+var inventory = registry.MirrorProvider{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"}}
+
+func parseVersion(t testing.TB, s string) registry.Version {
+	t.Helper()
+	v, err := registry.ParseVersion(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func platforms(t testing.TB, names ...string) []registry.Platform {
+	t.Helper()
+	var parsed []registry.Platform
+	for _, name := range names {
+		p, err := registry.ParsePlatform(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, p)
+	}
+	return parsed
+}
+
+// zipOf returns the package of a provider that no client could run; the same arguments always give the same bytes.
+func zipOf(t testing.TB, providerType, content string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	header := &zip.FileHeader{Name: "terraform-provider-" + providerType, Method: zip.Deflate}
+	header.SetMode(0o755)
+	w, err := z.CreateHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, content); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// hashes returns what a lock file may have of a package.
+func hashes(t testing.TB, packed []byte) (h1, zh string) {
+	t.Helper()
+	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), inventory.Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.H1, "zh:" + found.SHA256
+}
+
+// The keys that several tests use, made once: of them the last has expired.
+var (
+	ours     = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+	stranger = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("P-256", 0) })
+	lapsed   = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", -3600e9) })
+)
+
+type keyMaker = func() (rehearsal.SigningKey, error)
+
+func entity(t testing.TB, of keyMaker) (*openpgp.Entity, rehearsal.SigningKey) {
+	t.Helper()
+	key, err := of()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key.Private))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring[0], key
+}
+
+func keyID(t testing.TB, of keyMaker) string {
+	t.Helper()
+	e, _ := entity(t, of)
+	return e.PrimaryKey.KeyIdString()
+}
+
+// sign signs as of when the key was made, so that one that has expired can sign too.
+func sign(t testing.TB, of keyMaker, message []byte) []byte {
+	t.Helper()
+	e, _ := entity(t, of)
+	var out bytes.Buffer
+	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message), &packet.Config{Time: e.PrimaryKey.CreationTime.Local}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// page is an answer of an origin.
+type page struct {
+	status int            // 200 where it is 0
+	json   map[string]any // or
+	body   []byte
+	length int64  // what it says it has, where that is not true
+	to     string // a redirect
+}
+
+// origin is a registry under any host name, of which each page can be replaced by another one.
+type origin struct {
+	client *client.Client
+
+	mu       sync.Mutex
+	releases []release
+	pages    map[string]page
+	asked    map[string]int    // how often, by path
+	hosts    map[string]string // who was asked last for it, by path
+	tokens   map[string]string // what was sent with it, by path
+}
+
+type release struct {
+	version   string
+	platforms []string
+	by        keyMaker
+	content   string // by which it differs from another one
+}
+
+const (
+	discovery    = "/.well-known/terraform.json"
+	versionsPage = "/v1/providers/acme/inventory/versions"
+	files        = "/files/"
+)
+
+func zipName(version, platform string) string {
+	return "terraform-provider-inventory_" + version + "_" + platform + ".zip"
+}
+func zipPage(version, platform string) string { return files + zipName(version, platform) }
+func sumsPage(version string) string {
+	return files + "terraform-provider-inventory_" + version + "_SHA256SUMS"
+}
+func signaturePage(version string) string { return sumsPage(version) + ".sig" }
+func packagePage(version, platform string) string {
+	return "/v1/providers/acme/inventory/" + version + "/download/" + strings.Replace(platform, "_", "/", 1)
+}
+
+// newOrigin serves releases of a provider.
+func newOrigin(t testing.TB, releases ...release) *origin {
+	t.Helper()
+	o := &origin{releases: releases, asked: make(map[string]int), hosts: make(map[string]string), tokens: make(map[string]string)}
+	o.heal(t)
+	server := httptest.NewUnstartedServer(o)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a failure has ended
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authorities := x509.NewCertPool()
+	authorities.AddCert(server.Certificate())
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+		TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "example.com", MinVersion: tls.VersionTLS12},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	config, err := client.LoadConfig([]string{"TF_TOKEN_registry_example_com=a-token", "TF_TOKEN_elsewhere_example_com=another-token"}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.client = client.New(config, "larder/test", transport)
+	return o
+}
+
+// simple is an origin with one version for three platforms.
+func simple(t testing.TB) *origin {
+	t.Helper()
+	return newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64", "windows_amd64"}, ours, ""})
+}
+
+// heal takes all faults away, and forgets what was asked.
+func (o *origin) heal(t testing.TB) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.asked)
+	o.pages = map[string]page{discovery: {json: map[string]any{"providers.v1": "/v1/providers/"}}}
+	var versions []any
+	for _, r := range o.releases {
+		var offered []any
+		for _, platform := range r.platforms {
+			system, arch, _ := strings.Cut(platform, "_")
+			offered = append(offered, map[string]any{"os": system, "arch": arch})
+			o.pages[zipPage(r.version, platform)] = page{body: r.zip(t, platform)}
+		}
+		versions = append(versions, map[string]any{"version": r.version, "protocols": []any{"6.0"}, "platforms": offered})
+		o.describe(t, r)
+	}
+	o.pages[versionsPage] = page{json: map[string]any{"versions": versions}}
+}
+
+func (r release) zip(t testing.TB, platform string) []byte {
+	t.Helper()
+	return zipOf(t, inventory.Type, "program "+r.version+" for "+platform+r.content)
+}
+
+// describe makes SHA256SUMS, its signature, and the description of the packages for the zips that are there.
+func (o *origin) describe(t testing.TB, r release) {
+	t.Helper()
+	_, key := entity(t, r.by)
+	var sums strings.Builder
+	for _, platform := range r.platforms {
+		packed := o.pages[zipPage(r.version, platform)].body
+		fmt.Fprintf(&sums, "%s  %s\n", sum(packed), zipName(r.version, platform))
+		system, arch, _ := strings.Cut(platform, "_")
+		o.pages[packagePage(r.version, platform)] = page{json: map[string]any{
+			"protocols": []any{"5.0", "6.0"}, "os": system, "arch": arch, "filename": zipName(r.version, platform), "shasum": strings.ToUpper(sum(packed)),
+			"download_url": zipPage(r.version, platform), "shasums_url": sumsPage(r.version), "shasums_signature_url": signaturePage(r.version),
+			"signing_keys": map[string]any{"gpg_public_keys": []any{map[string]any{"key_id": "", "ascii_armor": string(key.Public)}}},
+		}}
+	}
+	o.pages[sumsPage(r.version)] = page{body: []byte(sums.String())}
+	o.pages[signaturePage(r.version)] = page{body: sign(t, r.by, []byte(sums.String()))}
+}
+
+// set replaces a page.
+func (o *origin) set(path string, p page) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pages[path] = p
+}
+
+// edit changes pages of JSON; nil takes a field away.
+func (o *origin) edit(field string, value any, paths ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, path := range paths {
+		if o.pages[path].json[field] = value; value == nil {
+			delete(o.pages[path].json, field)
+		}
+	}
+}
+
+// rezip replaces the zip for linux_amd64, as who makes the release does: all is in accordance with it.
+func (o *origin) rezip(t testing.TB, packed []byte) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pages[zipPage(o.releases[0].version, "linux_amd64")] = page{body: packed}
+	o.describe(t, o.releases[0])
+}
+
+// resum changes SHA256SUMS of version 1.0.0, and signs it anew.
+func (o *origin) resum(t testing.TB, change func(string) string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	changed := []byte(change(string(o.pages[sumsPage("1.0.0")].body)))
+	o.pages[sumsPage("1.0.0")] = page{body: changed}
+	o.pages[signaturePage("1.0.0")] = page{body: sign(t, ours, changed)}
+}
+
+// times says how often pages were asked for whose path has an ending.
+func (o *origin) times(ending string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for path, times := range o.asked {
+		if strings.HasSuffix(path, ending) {
+			n += times
+		}
+	}
+	return n
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	p, found := o.pages[r.URL.Path]
+	o.asked[r.URL.Path]++
+	o.hosts[r.URL.Path], o.tokens[r.URL.Path] = r.Host, r.Header.Get("Authorization")
+	body := p.body
+	if p.json != nil {
+		var err error
+		if body, err = json.Marshal(p.json); err != nil {
+			panic(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+	}
+	o.mu.Unlock()
+	switch {
+	case !found:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	case p.to != "":
+		http.Redirect(w, r, p.to, http.StatusFound)
+		return
+	case p.length != 0:
+		w.Header().Set("Content-Length", strconv.FormatInt(p.length, 10))
+	}
+	if p.status != 0 {
+		w.Header().Set("Retry-After", "0") // which spares the tests to wait
+		w.WriteHeader(p.status)
+	}
+	_, _ = w.Write(body)
+}
+
+// store is an empty registry.
+type store struct {
+	dir     string
+	table   catalog.Table
+	objects objects.Store
+}
+
+func newStore(t testing.TB) *store {
+	t.Helper()
+	dir := t.TempDir()
+	kept, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(table.Close(), kept.Close()) })
+	return &store{dir, table, kept}
+}
+
+// mirror fills the store; of the origin there may be none.
+func (s *store) mirror(o *origin) *mirroring.Mirror {
+	m := &mirroring.Mirror{
+		Catalog: catalog.New(s.table), Objects: s.objects,
+		Publisher: &publish.Publisher{Catalog: catalog.New(s.table), Objects: s.objects, By: "somebody"},
+		Progress:  &progress{},
+	}
+	if o != nil {
+		m.Client = o.client
+	}
+	return m
+}
+
+// records returns all that is mirrored, once it is sure that each package is in the store as its record says, and that
+// indexes name what there are records of.
+func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.MirrorVersion {
+	t.Helper()
+	c := catalog.New(s.table)
+	all := make(map[registry.MirrorProvider][]registry.MirrorVersion)
+	for summary, err := range c.Mirrored(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := registry.ParseMirrorProvider(summary.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[address], err = c.MirrorVersions(t.Context(), address); err != nil {
+			t.Fatal(err)
+		}
+		var index mirror.Listing
+		if data, err := c.MirrorListing(t.Context(), address); err != nil {
+			t.Error(err)
+		} else if index, err = mirror.DecodeListing(data); err != nil || len(index) != len(all[address]) {
+			t.Errorf("%s: the index has %v, %v", address, index, err)
+		}
+		for _, v := range all[address] {
+			for _, pkg := range v.Packages {
+				body, err := s.objects.Open(t.Context(), pkg.Object, 0, -1)
+				if err == nil {
+					err = errors.Join(objects.Copy(io.Discard, body, objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}), body.Close())
+				}
+				if err != nil {
+					t.Errorf("%s %s %s is visible, and is not what the store has: %v", address, v.Version, pkg.Platform, err)
+				}
+				if pkg.MirroredBy != "somebody" || pkg.MirroredAt.IsZero() || !strings.HasPrefix(pkg.H1, "h1:") {
+					t.Errorf("%s %s: %+v", address, v.Version, pkg)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// has describes what is mirrored of the one provider that most tests have.
+func (s *store) has(t testing.TB) string {
+	t.Helper()
+	var versions []string
+	all := s.records(t)
+	for _, v := range all[inventory] {
+		var names []string
+		for _, pkg := range v.Packages {
+			names = append(names, pkg.String())
+		}
+		versions = append(versions, fmt.Sprint(v.Version, " ", names))
+	}
+	if len(all) > 1 || len(all) == 1 && len(all[inventory]) == 0 {
+		t.Errorf("something else is mirrored: %v", all)
+	}
+	return strings.Join(versions, ", ")
+}
+
+// objects counts what the store has.
+func (s *store) count(t testing.TB) int {
+	t.Helper()
+	n := 0
+	if err := s.objects.Walk(t.Context(), "", func(objects.Info) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// empty says whether a failure has left nothing.
+func (s *store) empty(t testing.TB, what string) {
+	t.Helper()
+	if has, n := s.has(t), s.count(t); has != "" || n != 0 {
+		t.Errorf("%s: %d objects are stored, %q is visible", what, n, has)
+	}
+}
+
+// file is where an object is, for whom it gets lost.
+func (s *store) file(pkg registry.MirrorPackage) string {
+	return filepath.Join(s.dir, "objects", filepath.FromSlash(pkg.Object))
+}
+
+// told describes results.
+func told(results []mirroring.Result) string {
+	var versions []string
+	for _, r := range results {
+		var packages []string
+		for _, p := range r.Packages {
+			packages = append(packages, p.Platform.String()+" "+p.Status)
+		}
+		versions = append(versions, fmt.Sprintf("%s [%s]", r.Version, strings.Join(packages, ", ")))
+	}
+	return strings.Join(versions, ", ")
+}
+
+// notes returns what all results say beside.
+func notes(results []mirroring.Result) string {
+	var all []string
+	for _, r := range results {
+		all = append(all, r.Notes...)
+	}
+	return strings.Join(all, "; ")
+}
+
+// failed says whether an error is of a kind, is one line without what does not print, and has each of some words.
+func failed(t testing.TB, what string, err, kind error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("%s: %v is not %v", what, err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %q does not tell %q", what, err, word)
+		}
+	}
+	if strings.ContainsAny(err.Error(), "\n\r\x1b") || strings.Contains(err.Error(), "a-token") {
+		t.Errorf("%s: %q is not one plain line", what, err)
+	}
+}
+
+// progress is told what goes on by several at once.
+type progress struct {
+	mu        sync.Mutex
+	steps     []string
+	downloads map[string]int
+}
+
+func (p *progress) Step(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.steps = append(p.steps, what)
+}
+
+func (p *progress) Upload(string, int64) func(int) { return func(int) {} }
+
+func (p *progress) Download(name string, _ int64) (received func(int), end func()) {
+	return func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.downloads == nil {
+			p.downloads = make(map[string]int)
+		}
+		p.downloads[name] += n
+	}, func() {}
+}
+
+// limited is a store that ends after some uploads.
+type limited struct {
+	objects.Store
+	mu   sync.Mutex
+	left int
+}
+
+func (s *limited) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	s.mu.Lock()
+	s.left--
+	over := s.left < 0
+	s.mu.Unlock()
+	if over {
+		return tabletest.ErrFault
+	}
+	return s.Store.PutOnce(ctx, key, body, digest)
+}
+
+// Interrupted anywhere, nothing is visible; again, all is.
+func interrupted(t *testing.T, packages int, want string, run func(*mirroring.Mirror) error) {
+	t.Helper()
+	for left := range packages {
+		s := newStore(t)
+		m := s.mirror(nil)
+		m.Publisher.Objects = &limited{Store: s.objects, left: left}
+		if err := run(m); !errors.Is(err, tabletest.ErrFault) || s.has(t) != "" {
+			t.Errorf("%d stored: %v, %q is visible", left, err, s.has(t))
+		}
+		if err := run(s.mirror(nil)); err != nil || s.has(t) != want {
+			t.Errorf("%d stored, then again: %v, %q", left, err, s.has(t))
+		}
+	}
+	for _, done := range []bool{false, true} {
+		for call := int64(1); ; call++ {
+			s := newStore(t)
+			faulty := &tabletest.Faulty{Table: s.table, FailAt: call, Done: done}
+			m := s.mirror(nil)
+			m.Catalog, m.Publisher.Catalog = catalog.New(faulty), catalog.New(faulty)
+			err := run(m)
+			if err == nil {
+				if call < 4 {
+					t.Errorf("it makes %d calls of the table", call-1)
+				}
+				break
+			}
+			// A write of which the answer is lost is one.
+			if has := s.has(t); !errors.Is(err, tabletest.ErrFault) || has != "" && (!done || has != want) {
+				t.Errorf("call %d fails: %v, and %q is visible", call, err, has)
+			}
+			if err := run(s.mirror(nil)); err != nil || s.has(t) != want {
+				t.Errorf("after call %d failed: %v, %q", call, err, s.has(t))
+			}
+		}
+	}
+}
+
+// What is downloaded lies in a folder of its own, which goes whatever happens.
+func TestLeavesNothing(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	o := simple(t)
+	s := newStore(t)
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	o.set(zipPage("1.0.0", "linux_amd64"), page{body: zipOf(t, inventory.Type, "another")})
+	_, err := s.mirror(o).Add(t.Context(), want)
+	failed(t, "a wrong zip", err, registry.ErrInvalid)
+	o.heal(t)
+	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(temporary, "larder-*")); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func write(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,723 @@
+package mirroring_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+func TestAddChooses(t *testing.T) {
+	t.Parallel()
+	both := []string{"linux_amd64", "darwin_arm64"}
+	o := newOrigin(t,
+		release{"1.0.0", both, ours, ""}, release{"0.9.0", both, ours, ""}, release{"1.10.0", []string{"linux_amd64", "windows_amd64", "linux_arm64"}, ours, ""},
+		release{"1.9.0", both, ours, ""}, release{"2.0.0-beta.1", both, ours, ""}, release{"1.11.0-rc.1", both, ours, ""}, release{"3.0.0+build.5", both, ours, ""})
+	// What clients could not ask for is no reason to refuse the rest.
+	o.mu.Lock()
+	versions := o.pages[versionsPage].json["versions"].([]any)
+	o.pages[versionsPage].json["versions"] = append(versions, map[string]any{"version": "v9.0.0"}, map[string]any{"version": "latest"}, map[string]any{"version": "1.0.0"})
+	o.mu.Unlock()
+	linux := "linux_amd64"
+	for _, test := range []struct {
+		constraint string
+		all        bool
+		platforms  []string
+		want       string // or
+		err        error
+		words      []string
+	}{
+		{"~> 1.0", false, []string{linux}, "1.10.0 [linux_amd64 added]", nil, nil},
+		{"", false, []string{linux}, "3.0.0+build.5 [linux_amd64 added]", nil, nil},
+		{" ", false, []string{linux}, "3.0.0+build.5 [linux_amd64 added]", nil, nil},
+		{">= 0.9, < 1.9.0", false, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{">= 1.0.0, != 1.10.0, < 2", false, []string{linux}, "1.9.0 [linux_amd64 added]", nil, nil},
+		{"1.0.0", false, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"= 1.0", false, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"1.11.0-rc.1", false, []string{linux}, "1.11.0-rc.1 [linux_amd64 added]", nil, nil},
+		{"= 2.0.0-beta.1", false, []string{linux}, "2.0.0-beta.1 [linux_amd64 added]", nil, nil},
+		{"~> 1.0", true, []string{linux}, "1.10.0 [linux_amd64 added], 1.9.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]", nil, nil},
+		{"", true, []string{linux}, "3.0.0+build.5 [linux_amd64 added], 1.10.0 [linux_amd64 added], 1.9.0 [linux_amd64 added], 1.0.0 [linux_amd64 added], 0.9.0 [linux_amd64 added]", nil, nil},
+		{"< 1.0", true, nil, "0.9.0 [darwin_arm64 added, linux_amd64 added]", nil, nil},
+		{"1.10.0", false, nil, "1.10.0 [linux_amd64 added, linux_arm64 added, windows_amd64 added]", nil, nil},
+		{"1.0.0", false, []string{"linux_amd64", "darwin_arm64", "linux_amd64"}, "1.0.0 [darwin_arm64 added, linux_amd64 added]", nil, nil},
+		{">= 4", false, []string{linux}, "", registry.ErrNotFound, []string{`">= 4"`, "its newest is 3.0.0+build.5", inventory.String()}},
+		{"2.0.0", false, []string{linux}, "", registry.ErrNotFound, []string{"3.0.0+build.5"}},
+		{"1.10.0", false, []string{linux, "darwin_arm64"}, "", registry.ErrNotFound, []string{"darwin_arm64", "the origin has linux_amd64, windows_amd64, linux_arm64"}},
+		{"newest", false, []string{linux}, "", registry.ErrInvalid, []string{"newest"}},
+		{"~> 1.0 2.0", false, []string{linux}, "", registry.ErrInvalid, nil},
+		{"> 99999999999999999999999999", false, []string{linux}, "", registry.ErrInvalid, []string{"too long"}},
+		{strings.Repeat("> 1, ", 100), false, []string{linux}, "", registry.ErrInvalid, []string{"too long"}},
+	} {
+		what := fmt.Sprintf("%.40q for %v", test.constraint, test.platforms)
+		s := newStore(t)
+		results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: test.constraint, All: test.all, Platforms: platforms(t, test.platforms...)})
+		if test.err != nil {
+			failed(t, what, err, test.err, test.words...)
+			s.empty(t, what)
+			continue
+		}
+		if want := strings.ReplaceAll(strings.ReplaceAll(test.want, ",", ""), " added", ""); err != nil || told(results) != test.want || strings.ReplaceAll(s.has(t), ",", "") != want {
+			t.Errorf("%s: %s, %v, %s", what, told(results), err, s.has(t))
+		}
+		for _, r := range results {
+			if r.Address != inventory || r.Signer != keyID(t, ours) || !strings.HasPrefix(r.Owner, "Acme Releases") || !r.Changed() || len(r.Notes) != 0 {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+	}
+	// A version that a registry offers for no platform, and one of which it does not say.
+	o.edit("versions", []any{map[string]any{"version": "1.0.0"}}, versionsPage)
+	s := newStore(t)
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
+	failed(t, "platforms that are not told", err, registry.ErrInvalid, "name them")
+	if results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil || told(results) != "1.0.0 [linux_amd64 added]" {
+		t.Errorf("platforms that are named: %s, %v", told(results), err)
+	}
+	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "plan9_386")})
+	failed(t, "a platform that there is not", err, registry.ErrNotFound, "plan9_386")
+	o.edit("versions", []any{}, versionsPage)
+	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
+	failed(t, "no versions", err, registry.ErrNotFound, "no version at all")
+}
+
+// Doing it again changes nothing and downloads nothing; platforms come later.
+func TestAddAgain(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	add := func(want string, downloads int, names ...string) {
+		t.Helper()
+		o.heal(t)
+		m := s.mirror(o)
+		results, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "~> 1.0", Platforms: platforms(t, names...)})
+		if err != nil || told(results) != want || o.times(".zip") != downloads {
+			t.Errorf("%v: %s, %v, %d downloads", names, told(results), err, o.times(".zip"))
+		}
+		// Who fills the mirror sees each download, to its end.
+		p := m.Progress.(*progress)
+		if len(p.downloads) != downloads {
+			t.Errorf("%v: told of %v", names, p.downloads)
+		}
+		for name, n := range p.downloads {
+			if n != len(o.pages[files+name].body) {
+				t.Errorf("%s: told of %d bytes", name, n)
+			}
+		}
+		if downloads == 0 && results[0].Changed() {
+			t.Errorf("%v: %+v has changed", names, results)
+		}
+	}
+	add("1.0.0 [darwin_arm64 added, linux_amd64 added]", 2, "linux_amd64", "darwin_arm64")
+	before := s.records(t)[inventory][0]
+	add("1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]", 0, "linux_amd64", "darwin_arm64")
+	add("1.0.0 [linux_amd64 unchanged, windows_amd64 added]", 1, "windows_amd64", "linux_amd64")
+	add("1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged, windows_amd64 unchanged]", 0)
+	after := s.records(t)[inventory][0]
+	if s.has(t) != "1.0.0 [darwin_arm64 linux_amd64 windows_amd64]" || s.count(t) != 3 || !slices.Equal(after.Packages[:2], before.Packages) {
+		t.Errorf("%s, %d objects, %+v", s.has(t), s.count(t), after)
+	}
+	for _, pkg := range after.Packages {
+		name := zipName("1.0.0", pkg.String())
+		h1, zh := hashes(t, o.releases[0].zip(t, pkg.String()))
+		if pkg.Filename != name || pkg.H1 != h1 || "zh:"+pkg.SHA256 != zh || pkg.SigningKey != keyID(t, ours) || pkg.Object != inventory.FileKey(after.Version, pkg.SHA256, name) {
+			t.Errorf("%+v", pkg)
+		}
+	}
+	// The token is for the registry, and not for who keeps its files.
+	if o.tokens[versionsPage] != "Bearer a-token" || o.tokens[packagePage("1.0.0", "linux_amd64")] != "Bearer a-token" || o.tokens[zipPage("1.0.0", "linux_amd64")]+o.tokens[sumsPage("1.0.0")]+o.tokens[signaturePage("1.0.0")] != "" {
+		t.Errorf("%v", o.tokens)
+	}
+}
+
+// What a client would refuse, and whatever else goes wrong, leaves nothing; the next run works.
+func TestAddRefuses(t *testing.T) {
+	t.Parallel()
+	const linux, darwin = "linux_amd64", "darwin_arm64"
+	zips, descriptions := zipPage("1.0.0", linux), packagePage("1.0.0", linux)
+	_, foreign := entity(t, stranger)
+	keys := func(all ...any) map[string]any { return map[string]any{"gpg_public_keys": all} }
+	armored := func(key []byte) map[string]any { return map[string]any{"ascii_armor": string(key)} }
+	both := []string{descriptions, packagePage("1.0.0", darwin)}
+	type fault struct {
+		what  string
+		make  func(*testing.T, *origin)
+		kind  error
+		words []string
+	}
+	set := func(path string, p page) func(*testing.T, *origin) {
+		return func(_ *testing.T, o *origin) { o.set(path, p) }
+	}
+	edit := func(field string, value any, paths ...string) func(*testing.T, *origin) {
+		return func(_ *testing.T, o *origin) { o.edit(field, value, paths...) }
+	}
+	resum := func(change func(string) string) func(*testing.T, *origin) {
+		return func(t *testing.T, o *origin) { t.Helper(); o.resum(t, change) }
+	}
+	without := func(s string) string { return s[strings.Index(s, "\n")+1:] } // linux comes first
+	faults := []fault{
+		{"a zip that is another than SHA256SUMS has", set(zips, page{body: zipOf(t, inventory.Type, "another")}), registry.ErrInvalid, []string{linux, "is not the file that SHA256SUMS speaks of"}},
+		{"a zip that is that of another platform", func(_ *testing.T, o *origin) { o.set(zips, o.pages[zipPage("1.0.0", darwin)]) }, registry.ErrInvalid, []string{"is not the file"}},
+		{"SHA256SUMS without the file", resum(without), registry.ErrInvalid, []string{"does not have " + zipName("1.0.0", linux)}},
+		{"SHA256SUMS with another sum", resum(func(s string) string { return strings.Repeat("0", 64) + s[64:] }), registry.ErrInvalid, []string{"does not have"}},
+		{"SHA256SUMS with another sum first", resum(func(s string) string {
+			return strings.Repeat("0", 64) + "  " + zipName("1.0.0", linux) + "\n" + s
+		}), registry.ErrInvalid, []string{"does not have"}},
+		{"SHA256SUMS with another sum first, and a word behind", resum(func(s string) string {
+			return strings.Repeat("0", 64) + "  " + zipName("1.0.0", linux) + " x\n" + s
+		}), registry.ErrInvalid, []string{"does not have"}}, // clients look at the first two words
+		{"SHA256SUMS as of sha256sum -b", resum(func(s string) string { return strings.ReplaceAll(s, "  ", " *") }), registry.ErrInvalid, []string{"does not have"}},
+		{"SHA256SUMS that is empty", resum(func(string) string { return "" }), registry.ErrInvalid, []string{"does not have"}},
+		{"another sum in the description", edit("shasum", strings.Repeat("0", 64), descriptions), registry.ErrInvalid, []string{"does not have"}},
+		{"another name in the description", edit("filename", "terraform-provider-inventory.zip", descriptions), registry.ErrInvalid, []string{"does not have terraform-provider-inventory.zip"}},
+		{"a name that leads elsewhere", edit("filename", "../../x.zip", descriptions), registry.ErrInvalid, []string{"filename"}},
+		{"a sum that is none", edit("shasum", "abc", descriptions), registry.ErrInvalid, []string{"shasum"}},
+		{"a description of another platform", edit("arch", "arm64", descriptions), registry.ErrInvalid, []string{"another platform"}},
+		{"no download_url", edit("download_url", "", descriptions), registry.ErrInvalid, []string{"download_url"}},
+		{"no shasums_url", edit("shasums_url", nil, descriptions), registry.ErrInvalid, []string{"shasums_url"}},
+		{"a URL that is none of the web", edit("download_url", "ftp://x.example.com/y.zip", descriptions), registry.ErrInvalid, []string{"download_url"}},
+
+		{"a foreign signature", func(t *testing.T, o *origin) {
+			t.Helper()
+			o.set(signaturePage("1.0.0"), page{body: sign(t, stranger, o.pages[sumsPage("1.0.0")].body)})
+		}, registry.ErrInvalid, []string{"none of the 1 keys"}},
+		{"a foreign key", edit("signing_keys", keys(armored(foreign.Public)), both...), registry.ErrInvalid, []string{"none of the 1 keys"}},
+		{"a signature of something else", func(_ *testing.T, o *origin) {
+			o.set(sumsPage("1.0.0"), page{body: append(slices.Clone(o.pages[sumsPage("1.0.0")].body), strings.Repeat("0", 64)+"  more.txt\n"...)})
+		}, registry.ErrInvalid, []string{"does not hold"}},
+		{"an armored signature", func(t *testing.T, o *origin) {
+			t.Helper()
+			o.set(signaturePage("1.0.0"), page{body: enclose(t, o.pages[signaturePage("1.0.0")].body)})
+		}, registry.ErrInvalid, []string{"signature"}},
+		{"an empty signature", set(signaturePage("1.0.0"), page{}), registry.ErrInvalid, []string{"signature"}},
+		{"no signature", set(signaturePage("1.0.0"), page{status: 404}), registry.ErrNotFound, []string{"signature of SHA256SUMS"}},
+		{"no SHA256SUMS", set(sumsPage("1.0.0"), page{status: 404}), registry.ErrNotFound, []string{"SHA256SUMS"}},
+		{"a key that is none", edit("signing_keys", keys(armored([]byte("nonsense"))), both...), registry.ErrInvalid, []string{"clients stop there"}},
+		{"keys that are null", edit("signing_keys", map[string]any{"gpg_public_keys": nil}, both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
+		{"a key that is null", edit("signing_keys", keys(nil), both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
+		{"no keys in the list", edit("signing_keys", keys(), both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
+		{"no list of keys", edit("signing_keys", nil, both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
+		{"keys that are empty", edit("signing_keys", keys(armored(nil), armored([]byte(" \n"))), both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
+
+		{"a zip that is none", func(t *testing.T, o *origin) { t.Helper(); o.rezip(t, []byte("<html>")) }, registry.ErrInvalid, []string{zipName("1.0.0", linux), "no zip"}},
+		{"an empty zip", func(t *testing.T, o *origin) { t.Helper(); o.rezip(t, nil) }, registry.ErrInvalid, []string{"no zip"}},
+		{"another provider inside", func(t *testing.T, o *origin) { t.Helper(); o.rezip(t, zipOf(t, "other", "program")) }, registry.ErrInvalid, []string{"terraform-provider-inventory"}},
+		{"a bomb", func(t *testing.T, o *origin) {
+			t.Helper()
+			o.rezip(t, zipOf(t, inventory.Type, strings.Repeat("0", 80<<20)))
+		}, registry.ErrInvalid, []string{"times its size"}},
+		{"protocols that no client speaks", edit("protocols", []any{"4.0"}, descriptions), registry.ErrInvalid, []string{"4.0", "clients 5 and 6"}},
+		{"protocols of tomorrow", edit("protocols", []any{"7.0", "8.1"}, descriptions), registry.ErrInvalid, []string{"7.0, 8.1"}},
+		{"protocols that are none", edit("protocols", []any{"v5"}, descriptions), registry.ErrInvalid, []string{"protocols"}},
+
+		{"a large zip", set(zips, page{length: 6 << 30}), registry.ErrInvalid, []string{"more than"}},
+		{"a large SHA256SUMS", set(sumsPage("1.0.0"), page{body: make([]byte, signing.MaxSums+1)}), registry.ErrInvalid, []string{"SHA256SUMS", "more than"}},
+		{"a large signature", set(signaturePage("1.0.0"), page{body: make([]byte, signing.MaxSignature+1)}), registry.ErrInvalid, []string{"more than"}},
+		{"a SHA256SUMS that is cut short", func(_ *testing.T, o *origin) {
+			o.set(sumsPage("1.0.0"), page{body: o.pages[sumsPage("1.0.0")].body, length: 1000})
+		}, registry.ErrUnavailable, []string{"SHA256SUMS"}},
+
+		{"no JSON", set(descriptions, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"no JSON"}},
+		{"no JSON of versions", set(versionsPage, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"no JSON"}},
+		{"no discovery", set(discovery, page{body: []byte("<html>")}), registry.ErrInvalid, []string{inventory.Hostname}},
+		{"no such service", edit("providers.v1", nil, discovery), registry.ErrNotFound, []string{inventory.Hostname, "providers.v1"}},
+		{"a zip that leads nowhere", set(zips, page{to: zips}), registry.ErrInvalid, []string{"redirects"}},
+		{"a description that leads nowhere", set(descriptions, page{to: descriptions}), registry.ErrInvalid, []string{"redirects"}},
+		{"a zip that leads to http", set(zips, page{to: "http://files.example.com" + zips}), registry.ErrInvalid, []string{"https to something else"}},
+		{"SHA256SUMS that leads to http", set(sumsPage("1.0.0"), page{to: "http://files.example.com" + zips}), registry.ErrInvalid, []string{"https to something else"}},
+		{"a description that leads to http", set(descriptions, page{to: "http://files.example.com" + descriptions}), registry.ErrInvalid, []string{"https to something else"}},
+	}
+	for _, path := range []string{discovery, versionsPage, descriptions, sumsPage("1.0.0"), signaturePage("1.0.0"), zips} {
+		for status, kind := range map[int]error{http.StatusForbidden: registry.ErrForbidden, http.StatusNotFound: registry.ErrNotFound, http.StatusServiceUnavailable: registry.ErrUnavailable} {
+			faults = append(faults, fault{fmt.Sprint(status, " for ", path), set(path, page{status: status}), kind, nil})
+		}
+		// Where a token was sent, it is the token's fault.
+		kind := registry.ErrUnauthenticated
+		if path == versionsPage || path == descriptions || path == discovery {
+			kind = registry.ErrBadCredential
+		}
+		faults = append(faults, fault{"401 for " + path, set(path, page{status: http.StatusUnauthorized}), kind, nil})
+	}
+	for _, fault := range faults {
+		t.Run(fault.what, func(t *testing.T) {
+			t.Parallel()
+			o, s := simple(t), newStore(t)
+			want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux, darwin)}
+			fault.make(t, o)
+			results, err := s.mirror(o).Add(t.Context(), want)
+			failed(t, fault.what, err, fault.kind, append(fault.words, inventory.String())...)
+			if len(results) != 0 {
+				t.Errorf("told of %s", told(results))
+			}
+			s.empty(t, fault.what)
+			o.heal(t)
+			if results, err := s.mirror(restarted(t, o)).Add(t.Context(), want); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" || s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" {
+				t.Errorf("then: %s, %v, %s", told(results), err, s.has(t))
+			}
+		})
+	}
+}
+
+// restarted is the origin as the next run sees it, which has asked for nothing yet.
+func restarted(t testing.TB, o *origin) *origin {
+	t.Helper()
+	return newOrigin(t, o.releases...)
+}
+
+func enclose(t testing.TB, signature []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := armor.Encode(&out, openpgp.SignatureType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = w.Write(signature)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// What else SHA256SUMS has, and how, is of no interest to clients.
+func TestSumsOfOthers(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(string) string{
+		"line ends of Windows": func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+		"no line end":          func(s string) string { return strings.TrimSuffix(s, "\n") },
+		"capital letters":      func(s string) string { return strings.ToUpper(s[:64]) + s[64:] },
+		"tabs":                 func(s string) string { return strings.ReplaceAll(s, "  ", "\t") },
+		"more lines": func(s string) string {
+			return "# sums\n\nabc\n" + strings.Repeat("0", 64) + "  manifest.json\n" + s + "\n\n"
+		},
+	} {
+		o, s := simple(t), newStore(t)
+		o.resum(t, change)
+		if results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory}); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added, windows_amd64 added]" || s.count(t) != 3 {
+			t.Errorf("%s: %s, %v", what, told(results), err)
+		}
+	}
+}
+
+// A transfer that breaks is begun again, some times.
+func TestTruncated(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	zips := zipPage("1.0.0", "linux_amd64")
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	body := o.pages[zips].body
+	for what, short := range map[string]page{
+		"all but a byte": {body: body, length: int64(len(body)) + 1}, "half": {body: body[:len(body)/2], length: int64(len(body))}, "nothing": {length: int64(len(body))},
+	} {
+		o.heal(t)
+		o.set(zips, short)
+		_, err := s.mirror(o).Add(t.Context(), want)
+		failed(t, what, err, registry.ErrUnavailable, "linux_amd64")
+		if n := o.times("linux_amd64.zip"); n < 2 || n > 9 {
+			t.Errorf("%s: it was asked for %d times", what, n)
+		}
+		s.empty(t, what)
+	}
+	// What is cut short and says nothing of it is another file.
+	o.heal(t)
+	o.set(zips, page{body: body[:len(body)/2]})
+	_, err := s.mirror(o).Add(t.Context(), want)
+	failed(t, "cut short at the origin", err, registry.ErrInvalid)
+	s.empty(t, "cut short at the origin")
+	o.heal(t)
+	if results, err := s.mirror(o).Add(t.Context(), want); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" || s.count(t) != 2 {
+		t.Errorf("then: %s, %v", told(results), err)
+	}
+}
+
+// A version does not change.
+func TestAddOtherContent(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprint(s.records(t))
+	o.rezip(t, zipOf(t, inventory.Type, "another"))
+	for _, names := range [][]string{{"linux_amd64"}, {"darwin_arm64", "linux_amd64"}} {
+		want.Platforms = platforms(t, names...)
+		for _, dry := range []bool{true, false} {
+			m := s.mirror(o)
+			m.DryRun = dry
+			_, err := m.Add(t.Context(), want)
+			failed(t, fmt.Sprint(names), err, registry.ErrExists, "linux_amd64", "other content")
+		}
+	}
+	if fmt.Sprint(s.records(t)) != before || s.count(t) != 1 {
+		t.Errorf("%v, %d objects", s.records(t), s.count(t))
+	}
+}
+
+// One version that fails takes nothing of the others.
+func TestAddAllGoesOn(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""}, release{"1.2.0", linux, ours, ""})
+	s := newStore(t)
+	want := mirroring.Wanted{Address: inventory, All: true}
+	o.set(signaturePage("1.1.0"), page{status: http.StatusNotFound})
+	results, err := s.mirror(o).Add(t.Context(), want)
+	failed(t, "a version without a signature", err, registry.ErrNotFound, "1.1.0")
+	if told(results) != "1.2.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]" || s.has(t) != "1.2.0 [linux_amd64], 1.0.0 [linux_amd64]" {
+		t.Errorf("%s, %s", told(results), s.has(t))
+	}
+	o.heal(t)
+	if results, err := s.mirror(o).Add(t.Context(), want); err != nil || told(results) != "1.2.0 [linux_amd64 unchanged], 1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 unchanged]" {
+		t.Errorf("then: %s, %v", told(results), err)
+	}
+}
+
+// Whom the origin's releases are signed by is no business of clients that use a mirror, so who fills it is told.
+func TestSigners(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, stranger, ""}, release{"1.2.0", linux, lapsed, ""})
+	s := newStore(t)
+	a, b, c := keyID(t, ours), keyID(t, stranger), keyID(t, lapsed)
+	for _, step := range []struct {
+		version, signer string
+		notes           []string // each has these words
+	}{
+		{"1.0.0", a, nil},
+		{"1.1.0", b, []string{b + " is new", "signed by " + a}},
+		{"1.1.0", b, nil},
+		{"1.0.0", a, nil},
+		{"1.2.0", c, []string{c + " has expired, which clients accept", c + " is new", a, b}},
+		{"1.2.0", c, []string{"has expired"}},
+	} {
+		results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: step.version})
+		if err != nil {
+			t.Fatalf("%s: %v", step.version, err)
+		}
+		got := notes(results)
+		if results[0].Signer != step.signer || len(step.notes) == 0 && got != "" {
+			t.Errorf("%s is signed by %s: %s", step.version, results[0].Signer, got)
+		}
+		for _, words := range step.notes {
+			if !strings.Contains(got, words) {
+				t.Errorf("%s: %q does not tell %q", step.version, got, words)
+			}
+		}
+	}
+	for _, v := range s.records(t)[inventory] {
+		if want := map[string]string{"1.0.0": a, "1.1.0": b, "1.2.0": c}[v.Version.String()]; v.Packages[0].SigningKey != want {
+			t.Errorf("%s is signed by %q", v.Version, v.Packages[0].SigningKey)
+		}
+	}
+}
+
+// Keys that were there and are there no more are no reason to do without.
+func TestKeysTakenAway(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""})
+	s := newStore(t)
+	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
+		t.Fatal(err)
+	}
+	o.edit("signing_keys", nil, packagePage("1.1.0", "linux_amd64"))
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, AllowUnsigned: true})
+	failed(t, "keys taken away", err, registry.ErrInvalid, keyID(t, ours))
+	if s.has(t) != "1.0.0 [linux_amd64]" {
+		t.Error(s.has(t))
+	}
+}
+
+// Of all versions, an old one lacks a platform as a rule, and is mirrored for the others; clients that a new one leaves
+// without a package are told of.
+func TestAllButSomePlatforms(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64"}, ours, ""}, release{"1.1.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""}, release{"1.2.0", []string{"darwin_arm64"}, ours, ""})
+	s := newStore(t)
+	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "< 1.2.0", All: true, Platforms: platforms(t, "linux_amd64", "darwin_arm64")})
+	if err != nil || s.has(t) != "1.1.0 [darwin_arm64 linux_amd64], 1.0.0 [linux_amd64]" || !strings.Contains(notes(results), "does not have it for darwin_arm64") {
+		t.Errorf("%s, %v, %s", s.has(t), err, notes(results))
+	}
+	results, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "darwin_arm64")})
+	if err != nil || !strings.Contains(notes(results), "older versions are mirrored for linux_amd64 too") {
+		t.Errorf("%v, %s", err, notes(results))
+	}
+}
+
+func TestAllowUnsigned(t *testing.T) {
+	t.Parallel()
+	const linux = "linux_amd64"
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux), AllowUnsigned: true}
+	for what, keys := range map[string]any{
+		"null": map[string]any{"gpg_public_keys": nil}, "empty": map[string]any{"gpg_public_keys": []any{}}, "one that is null": map[string]any{"gpg_public_keys": []any{nil}}, "none": nil,
+	} {
+		o, s := simple(t), newStore(t)
+		o.edit("signing_keys", keys, packagePage("1.0.0", linux))
+		results, err := s.mirror(o).Add(t.Context(), want)
+		if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || results[0].Signer != "" || notes(results) != "it is not signed, and taken by SHA256SUMS alone" || o.times(".sig") != 0 {
+			t.Errorf("%s: %s, %v, %+v", what, told(results), err, results)
+		}
+		if s.has(t) != "1.0.0 [linux_amd64]" || s.records(t)[inventory][0].Packages[0].SigningKey != "" {
+			t.Errorf("%s: %v", what, s.records(t))
+		}
+		if again, err := s.mirror(o).Add(t.Context(), want); err != nil || told(again) != "1.0.0 [linux_amd64 unchanged]" || o.times(".zip") != 1 {
+			t.Errorf("%s: again: %s, %v", what, told(again), err)
+		}
+		// As soon as there are keys, the package is verified by them.
+		o.heal(t)
+		if signed, err := s.mirror(o).Add(t.Context(), want); err != nil || signed[0].Signer != keyID(t, ours) || s.records(t)[inventory][0].Packages[0].SigningKey != keyID(t, ours) || s.count(t) != 1 {
+			t.Errorf("%s: signed later: %+v, %v, %v", what, signed, err, s.records(t))
+		}
+	}
+	// It is for who names no keys, and for nothing else that is wrong.
+	for what, fault := range map[string]func(*origin){
+		"a foreign signature": func(o *origin) {
+			o.set(signaturePage("1.0.0"), page{body: sign(t, stranger, o.pages[sumsPage("1.0.0")].body)})
+		},
+		"a wrong zip": func(o *origin) {
+			o.edit("signing_keys", nil, packagePage("1.0.0", linux))
+			o.set(zipPage("1.0.0", linux), page{body: zipOf(t, inventory.Type, "another")})
+		},
+		"SHA256SUMS of something else": func(o *origin) {
+			o.edit("signing_keys", nil, packagePage("1.0.0", linux))
+			o.set(sumsPage("1.0.0"), page{body: []byte("none\n")})
+		},
+	} {
+		o, s := simple(t), newStore(t)
+		fault(o)
+		_, err := s.mirror(o).Add(t.Context(), want)
+		failed(t, what, err, registry.ErrInvalid)
+		s.empty(t, what)
+	}
+}
+
+func TestAddDryRun(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	dry := func(expect string) {
+		t.Helper()
+		m := s.mirror(o)
+		m.DryRun = true
+		before := o.times(".zip")
+		results, err := m.Add(t.Context(), want)
+		if err != nil || told(results) != expect || o.times(".zip") != before || results[0].Signer != keyID(t, ours) {
+			t.Errorf("%s, %v, %d zips", told(results), err, o.times(".zip"))
+		}
+	}
+	dry("1.0.0 [darwin_arm64 added, linux_amd64 added]")
+	s.empty(t, "a dry run")
+	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil {
+		t.Fatal(err)
+	}
+	dry("1.0.0 [darwin_arm64 added, linux_amd64 unchanged]")
+	if s.has(t) != "1.0.0 [linux_amd64]" {
+		t.Error(s.has(t))
+	}
+	// It finds what would be refused.
+	o.set(signaturePage("1.0.0"), page{body: []byte("x")})
+	m := s.mirror(o)
+	m.DryRun = true
+	_, err := m.Add(t.Context(), want)
+	failed(t, "a dry run of a bad release", err, registry.ErrInvalid)
+}
+
+func TestUpstream(t *testing.T) {
+	t.Parallel()
+	const elsewhere, base = "elsewhere.example.com", "/v1/providers/"
+	for _, test := range []struct {
+		upstream   string
+		discovered bool // it asks for discovery
+		err        error
+	}{
+		{"https://" + elsewhere, true, nil},
+		{"https://" + elsewhere + "/", true, nil},
+		{"https://" + elsewhere + base, false, nil},
+		{"https://" + elsewhere + strings.TrimSuffix(base, "/"), false, nil},
+		{"http://" + elsewhere, false, registry.ErrInvalid},
+		{"http://" + elsewhere + base, false, registry.ErrInvalid},
+		{"https://somebody:a-secret@" + elsewhere, false, registry.ErrInvalid},
+		{"https://somebody:a-secret@" + elsewhere + base, false, registry.ErrInvalid},
+		{"https://a-secret@" + elsewhere + base, false, registry.ErrInvalid},
+		{"https://" + elsewhere + base + "?key=a-secret", false, registry.ErrInvalid},
+		{"https://" + elsewhere + base + "#a-secret", false, registry.ErrInvalid},
+		{"https://a-secret%zz/", false, registry.ErrInvalid},
+		{"ftp://" + elsewhere + base, false, registry.ErrInvalid},
+		{"ftp://" + elsewhere, false, registry.ErrInvalid},
+		{elsewhere, false, registry.ErrInvalid},
+		{elsewhere + base, false, registry.ErrInvalid},
+		{"//" + elsewhere + base, false, registry.ErrInvalid},
+		{"https://", false, registry.ErrInvalid},
+		{"https://" + base, false, registry.ErrInvalid},
+		{"https://:443" + base, false, registry.ErrInvalid},
+		{"https://-" + base, false, nil}, // no host for discovery, and yet one
+	} {
+		o, s := simple(t), newStore(t)
+		results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64"), Upstream: test.upstream})
+		if test.err != nil {
+			failed(t, test.upstream, err, test.err)
+			if strings.Contains(fmt.Sprint(err), "a-secret") || o.times("") != 0 {
+				t.Errorf("%s: %v, %d requests", test.upstream, err, o.times(""))
+			}
+			s.empty(t, test.upstream)
+			continue
+		}
+		if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || s.has(t) != "1.0.0 [linux_amd64]" || o.times(discovery) == 1 != test.discovered {
+			t.Errorf("%s: %s, %v, %d discoveries", test.upstream, told(results), err, o.times(discovery))
+		}
+		for path, host := range o.hosts {
+			if strings.Contains(test.upstream, elsewhere) && (host != elsewhere || strings.HasPrefix(path, base) && o.tokens[path] != "Bearer another-token") {
+				t.Errorf("%s: %s is asked for %s with %q", test.upstream, host, path, o.tokens[path])
+			}
+		}
+	}
+}
+
+// Registries keep their packages with others, and what they say moves.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	for _, path := range []string{zipPage("1.0.0", "linux_amd64"), sumsPage("1.0.0"), signaturePage("1.0.0")} {
+		o.set("/elsewhere"+path, o.pages[path])
+		o.set(path, page{to: "https://files.example.com/elsewhere" + path})
+	}
+	// What is relative is so to where the answer came from.
+	description := packagePage("1.0.0", "linux_amd64")
+	o.set("/elsewhere"+description, o.pages[description])
+	o.set(description, page{to: "https://files.example.com/elsewhere" + description})
+	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || s.has(t) != "1.0.0 [linux_amd64]" {
+		t.Errorf("%s, %v", told(results), err)
+	}
+	for path, token := range o.tokens {
+		if o.hosts[path] != "registry.example.com" && token != "" {
+			t.Errorf("%s at %s gets %q", path, o.hosts[path], token)
+		}
+	}
+	if o.hosts[zipPage("1.0.0", "linux_amd64")] != "files.example.com" {
+		t.Errorf("%v", o.hosts)
+	}
+}
+
+// What was lost of the store comes back by doing it again.
+func TestLostObject(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	before := s.records(t)
+	if err := os.Remove(s.file(before[inventory][0].Packages[1])); err != nil {
+		t.Fatal(err)
+	}
+	o.heal(t)
+	results, err := s.mirror(o).Add(t.Context(), want)
+	if err != nil || told(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 restored]" || o.times(".zip") != 1 || fmt.Sprint(s.records(t)) != fmt.Sprint(before) || s.count(t) != 2 {
+		t.Errorf("%s, %v, %d zips, %v", told(results), err, o.times(".zip"), s.records(t))
+	}
+	// What is there in part cannot be replaced, and nobody may believe that it was.
+	if err := os.Truncate(s.file(before[inventory][0].Packages[1]), 7); err != nil {
+		t.Fatal(err)
+	}
+	if results, err := s.mirror(o).Add(t.Context(), want); err == nil || !strings.Contains(err.Error(), before[inventory][0].Packages[1].Object) {
+		t.Errorf("%s, %v", told(results), err)
+	}
+}
+
+// An origin may call its packages as it likes, and otherwise than they were called when they came here.
+func TestLostObjectOfAnotherName(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	before := s.records(t)
+	o.edit("filename", "inventory.zip", packagePage("1.0.0", "linux_amd64"))
+	o.resum(t, func(sums string) string {
+		return strings.ReplaceAll(sums, zipName("1.0.0", "linux_amd64"), "inventory.zip")
+	})
+	if results, err := s.mirror(o).Add(t.Context(), want); err != nil || told(results) != "1.0.0 [linux_amd64 unchanged]" {
+		t.Errorf("renamed: %s, %v", told(results), err)
+	}
+	if err := os.Remove(s.file(before[inventory][0].Packages[0])); err != nil {
+		t.Fatal(err)
+	}
+	results, err := s.mirror(o).Add(t.Context(), want)
+	if err != nil || told(results) != "1.0.0 [linux_amd64 restored]" || fmt.Sprint(s.records(t)) != fmt.Sprint(before) || s.count(t) != 1 {
+		t.Errorf("%s, %v, %d objects, %v", told(results), err, s.count(t), s.records(t))
+	}
+}
+
+func TestAddInterrupted(t *testing.T) {
+	t.Parallel()
+	o := simple(t)
+	interrupted(t, 3, "1.0.0 [darwin_arm64 linux_amd64 windows_amd64]", func(m *mirroring.Mirror) error {
+		m.Client = o.client
+		_, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory})
+		return err
+	})
+}
+
+// An origin that is down for a moment is asked again, of each request some times.
+func TestAddUnavailable(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	o.set(zipPage("1.0.0", "linux_amd64"), page{status: http.StatusServiceUnavailable})
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	failed(t, "an origin that is down", err, registry.ErrUnavailable)
+	if n := o.times(".zip"); n < 2 || n > 9 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// Several who mirror the same at once do not disturb one another.
+func TestAddAtOnce(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	errs := make(chan error)
+	for _, names := range [][]string{{"linux_amd64"}, {"linux_amd64", "darwin_arm64"}, {"windows_amd64"}, {"darwin_arm64", "windows_amd64"}} {
+		want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, names...)}
+		go func() {
+			_, err := s.mirror(o).Add(t.Context(), want)
+			errs <- err
+		}()
+	}
+	var all error
+	for range 4 {
+		all = errors.Join(all, <-errs)
+	}
+	if all != nil || s.has(t) != "1.0.0 [darwin_arm64 linux_amd64 windows_amd64]" || s.count(t) != 3 {
+		t.Errorf("%v, %s, %d objects", all, s.has(t), s.count(t))
+	}
+}
+
+// Two versions that clients cannot tell apart are not both mirrored.
+func TestAddBuildMetadata(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0+a", linux, ours, ""}, release{"1.0.0+b", linux, ours, ""})
+	s := newStore(t)
+	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory}); err != nil || s.has(t) != "1.0.0+b [linux_amd64]" {
+		t.Fatalf("%v, %s", err, s.has(t))
+	}
+	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true})
+	if err != nil || told(results) != "1.0.0+b [linux_amd64 unchanged]" || s.has(t) != "1.0.0+b [linux_amd64]" {
+		t.Errorf("%s, %s", told(results), s.has(t))
+	}
+	if v, err := catalog.New(s.table).MirrorVersion(t.Context(), inventory, parseVersion(t, "1.0.0+a")); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

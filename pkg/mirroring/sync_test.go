@@ -1,0 +1,185 @@
+package mirroring_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const list = `
+# What this site uses.
+platforms = ["linux_amd64", "darwin_arm64"]
+
+provider "registry.example.com/acme/inventory" {
+  versions = ["~> 1.0", "0.9.0"] # of each the newest
+}
+
+provider "Registry.OpenTofu.org/hashicorp/random" {
+  versions       = [">= 3.0.0"]
+  all            = true
+  platforms      = ["all"]
+  upstream       = "https://registry.internal.example.com"
+  allow_unsigned = true
+}
+
+provider "registry.example.com/acme/inventory" {
+  versions  = [""]
+  platforms = ["windows_amd64"]
+}
+`
+
+func TestParseList(t *testing.T) {
+	t.Parallel()
+	describe := func(w mirroring.Wanted) string {
+		return fmt.Sprintf("%s %q %v %v %q %v", w.Address, w.Constraint, w.All, w.Platforms, w.Upstream, w.AllowUnsigned)
+	}
+	wanted, err := mirroring.ParseList("test.hcl", []byte(list))
+	var got []string
+	for _, w := range wanted {
+		got = append(got, describe(w))
+	}
+	want := []string{
+		`registry.example.com/acme/inventory "~> 1.0" false [linux_amd64 darwin_arm64] "" false`,
+		`registry.example.com/acme/inventory "0.9.0" false [linux_amd64 darwin_arm64] "" false`,
+		`registry.opentofu.org/hashicorp/random ">= 3.0.0" true [] "https://registry.internal.example.com" true`,
+		`registry.example.com/acme/inventory "" false [windows_amd64] "" false`,
+	}
+	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%v\n%s", err, strings.Join(got, "\n"))
+	}
+	if wanted, err := mirroring.ParseList("test.hcl", nil); err != nil || len(wanted) != 0 {
+		t.Errorf("nothing: %v, %v", wanted, err)
+	}
+	const begin = "platforms = [\"linux_amd64\"]\nprovider \"registry.example.com/acme/inventory\" {\n  "
+	for _, test := range []struct {
+		what, text string
+		words      []string
+	}{
+		{"no HCL", "providers:\n  - a\n", []string{"test.hcl:1"}},
+		{"no versions", begin + "}\n", []string{"versions"}},
+		{"versions that are empty", begin + "versions = []\n}\n", []string{inventory.String(), "has no versions"}},
+		{"versions that are null", begin + "versions = null\n}\n", []string{"versions"}},
+		{"a version that is null", begin + "versions = [null]\n}\n", nil},
+		{"a version that is no list", begin + "versions = \"1.0.0\"\n}\n", nil},
+		{"a constraint that is none", begin + "versions = [\"newest\"]\n}\n", []string{inventory.String(), "newest"}},
+		{"a constraint beyond all", begin + "versions = [\"> 99999999999999999999999\"]\n}\n", []string{"too long"}},
+		{"an attribute that is misspelt", begin + "versions = [\"1.0.0\"]\n  platform = [\"linux_amd64\"]\n}\n", []string{"platform"}},
+		{"a block that is misspelt", begin + "versions = [\"1.0.0\"]\n}\nproviders \"x\" {\n}\n", []string{"providers"}},
+		{"a platform that is none", begin + "versions = [\"1.0.0\"]\n  platforms = [\"linux\"]\n}\n", []string{inventory.String(), "linux"}},
+		{"no platform of its own", begin + "versions = [\"1.0.0\"]\n  platforms = []\n}\n", []string{inventory.String(), "all"}},
+		{"all and another platform", begin + "versions = [\"1.0.0\"]\n  platforms = [\"all\", \"linux_amd64\"]\n}\n", []string{"all"}},
+		{"no platform at all", strings.TrimPrefix(begin, "platforms = [\"linux_amd64\"]\n") + "versions = [\"1.0.0\"]\n}\n", []string{"at least one"}},
+		{"a host with a port", "provider \"registry.example.com:8443/acme/inventory\" {\n  versions = [\"1.0.0\"]\n}\n", []string{"port"}},
+		{"an address without a host", "provider \"acme/inventory\" {\n  versions = [\"1.0.0\"]\n}\n", []string{"HOSTNAME/NAMESPACE/TYPE"}},
+		{"a variable", begin + "versions = var.versions\n}\n", nil},
+		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nothing else"}},
+		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), []string{"more than"}},
+	} {
+		wanted, err := mirroring.ParseList("test.hcl", []byte(test.text))
+		failed(t, test.what, err, registry.ErrInvalid, test.words...)
+		if wanted != nil {
+			t.Errorf("%s: %+v", test.what, wanted)
+		}
+	}
+}
+
+func TestParsePlatforms(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		names []string
+		want  string // empty where it is refused
+	}{
+		{[]string{"linux_amd64"}, "[linux_amd64]"}, {[]string{"linux_amd64", "darwin_arm64"}, "[linux_amd64 darwin_arm64]"}, {[]string{"all"}, "[]"},
+		{nil, ""}, {[]string{""}, ""}, {[]string{"all", "all"}, ""}, {[]string{"linux_amd64", "all"}, ""}, {[]string{"linux"}, ""}, {[]string{"Linux_amd64"}, ""}, {[]string{"linux_amd64,darwin_arm64"}, ""}, {[]string{"../x_y"}, ""},
+	} {
+		got, err := mirroring.ParsePlatforms(test.names)
+		if test.want == "" {
+			failed(t, fmt.Sprint(test.names), err, registry.ErrInvalid)
+		} else if err != nil || fmt.Sprint(got) != test.want {
+			t.Errorf("%v: %v, %v", test.names, got, err)
+		}
+	}
+}
+
+// Nothing panics, and what is accepted can be asked for.
+func FuzzParseList(f *testing.F) {
+	f.Add([]byte(list))
+	f.Add([]byte("provider \"a.b/c/d\" {\n  versions = [\"!= 1.0, > 0.0.1-a+b, <= 18446744073709551616\"]\n  platforms = [\"all\"]\n}\n"))
+	f.Add([]byte("provider \"a.b/c/d\" {\n  versions = [\">= v1.x\", \"~> *\", \"^1\", \"1 - 2\"]\n  platforms = [\"a_b\"]\n}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		wanted, err := mirroring.ParseList("fuzz", text)
+		if err != nil && (!errors.Is(err, registry.ErrInvalid) || wanted != nil) {
+			t.Errorf("%+v, %v", wanted, err)
+		}
+		for _, w := range wanted {
+			if again, err := registry.ParseMirrorProvider(w.Address.String()); err != nil || again != w.Address {
+				t.Errorf("%v is no address: %v", w.Address, err)
+			}
+		}
+	})
+}
+
+// FuzzConstraint is for the library, which panics on what its grammar takes and its numbers do not.
+func FuzzConstraint(f *testing.F) {
+	for _, s := range []string{"~> 1.0", ">= 1.0.0, < 2", "!= 1.0.0-rc.1+b", "= 18446744073709551615.0.0", "> 999999999999999999", "1.0.*", "v1.0.0", "~> 1.0,", "", "~>0.0.0-0", "=>1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, constraint string) {
+		text := fmt.Sprintf("provider \"a.b/c/d\" {\n  platforms = [\"all\"]\n  versions = [%q]\n}\n", strings.NewReplacer("${", "", "%{", "").Replace(constraint))
+		if _, err := mirroring.ParseList("fuzz", []byte(text)); err != nil && !errors.Is(err, registry.ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSync(t *testing.T) {
+	t.Parallel()
+	both := []string{"linux_amd64", "darwin_arm64"}
+	o := newOrigin(t, release{"0.9.0", both, ours, ""}, release{"1.0.0", both, ours, ""}, release{"1.1.0", both, ours, ""}, release{"2.0.0", []string{"windows_amd64"}, ours, ""})
+	s := newStore(t)
+	text := strings.ReplaceAll(list, `provider "Registry.OpenTofu.org/hashicorp/random"`, `provider "registry.example.com/acme/inventory"`)
+	text = strings.ReplaceAll(text, ">= 3.0.0", "< 1.0.0")
+	wanted, err := mirroring.ParseList("test.hcl", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const packages = "1.1.0 [darwin_arm64 %[1]s, linux_amd64 %[1]s], 0.9.0 [darwin_arm64 %[1]s, linux_amd64 %[1]s], 2.0.0 [windows_amd64 %[1]s]"
+
+	m := s.mirror(o)
+	m.DryRun = true
+	if results, err := m.Sync(t.Context(), wanted); err != nil || told(results) != fmt.Sprintf(packages, "added") || o.times(".zip") != 0 {
+		t.Errorf("a dry run: %s, %v", told(results), err)
+	}
+	s.empty(t, "a dry run")
+
+	// One that fails is told of, and what comes before and behind it is mirrored.
+	o.set(signaturePage("0.9.0"), page{status: http.StatusNotFound})
+	results, err := s.mirror(o).Sync(t.Context(), wanted)
+	if !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), "0.9.0") {
+		t.Errorf("a version without a signature: %v", err)
+	}
+	if told(results) != "1.1.0 [darwin_arm64 added, linux_amd64 added], 2.0.0 [windows_amd64 added]" || s.has(t) != "2.0.0 [windows_amd64], 1.1.0 [darwin_arm64 linux_amd64]" {
+		t.Errorf("%s, %s", told(results), s.has(t))
+	}
+
+	o.heal(t)
+	const has = "2.0.0 [windows_amd64], 1.1.0 [darwin_arm64 linux_amd64], 0.9.0 [darwin_arm64 linux_amd64]"
+	if results, err = s.mirror(o).Sync(t.Context(), wanted); err != nil || s.has(t) != has || o.times(".zip") != 2 {
+		t.Errorf("%s, %v, %s, %d downloads", told(results), err, s.has(t), o.times(".zip"))
+	}
+	before := fmt.Sprint(s.records(t))
+	o.heal(t)
+	results, err = s.mirror(o).Sync(t.Context(), wanted)
+	if err != nil || told(results) != fmt.Sprintf(packages, "unchanged") || o.times(".zip") != 0 || fmt.Sprint(s.records(t)) != before {
+		t.Errorf("again: %s, %v, %d downloads", told(results), err, o.times(".zip"))
+	}
+	// Nothing is taken away by a list that names less.
+	if results, err := s.mirror(o).Sync(t.Context(), nil); err != nil || len(results) != 0 || s.has(t) != has {
+		t.Errorf("an empty list: %v, %v, %s", results, err, s.has(t))
+	}
+}

@@ -1,0 +1,218 @@
+package signing_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// clientsInstall goes key by key as OpenTofu and Terraform do, by the clock.
+func clientsInstall(keys []string, message, signature []byte) bool {
+	for _, key := range keys {
+		ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(key))
+		if err != nil {
+			return false
+		}
+		_, err = openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), nil)
+		if errors.Is(err, pgperrors.ErrUnknownIssuer) {
+			continue
+		}
+		return err == nil || errors.Is(err, pgperrors.ErrKeyExpired)
+	}
+	return false
+}
+
+// armors returns one block for each key.
+func armors(t testing.TB, entities ...*openpgp.Entity) []string {
+	t.Helper()
+	var keys []string
+	for _, e := range entities {
+		keys = append(keys, string(public(t, e)))
+	}
+	return keys
+}
+
+func TestVerifyOrigin(t *testing.T) {
+	t.Parallel()
+	rsa, weak := generate(t, at(rsa2048, born, 0)), generate(t, at(rsa1024, born, 0))
+	brief := generate(t, at(ed25519, born, time.Hour))
+	withSubkey, withBrief := sealed(t, ed25519), sealed(t, ed25519)
+	able := subkey(t, withSubkey, at(p256, born, 0)).PublicKey.KeyId
+	lapsed := subkey(t, withBrief, at(ed25519, born, time.Hour)).PublicKey.KeyId
+	byPlain, byOther := detached(t, plain(), at(ed25519, now, 0)), detached(t, other(), at(p256, now, 0))
+	text := packetsOf(t, func(w io.Writer) error {
+		return openpgp.DetachSignText(w, plain(), bytes.NewReader(message), at(ed25519, now, 0))
+	})
+	// Whoever names the key may call its owner anything.
+	rude := generate(t, at(ed25519, born, 0))
+	for _, id := range rude.Identities {
+		id.UserId.Id = "Ada\x1b[31m\r\nExample"
+		id.Name = id.UserId.Id
+		if err := id.SelfSignature.SignUserId(id.UserId.Id, rude.PrimaryKey, rude.PrivateKey, at(ed25519, born, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const owner = "Ada Example (packages) <ada@example.com>"
+	for _, test := range []struct {
+		what      string
+		keys      []string
+		signature []byte
+		signer    *openpgp.Entity
+		owner     string
+		expired   bool
+	}{
+		{"RSA", armors(t, rsa), detached(t, rsa, at(rsa2048, now, 0)), rsa, owner, false},
+		{"Ed25519", armors(t, plain()), byPlain, plain(), "Ada Example <ada@example.com>", false},
+		{"P-256", armors(t, other()), byOther, other(), "Bob Example <bob@example.com>", false},
+		{"too weak for a registry of ours", armors(t, weak), detached(t, weak, at(rsa1024, now, 0)), weak, owner, false},
+		{"as text", armors(t, plain()), text, plain(), "Ada Example <ada@example.com>", false},
+		{"a subkey", armors(t, withSubkey), detached(t, withSubkey, at(packet.Config{SigningKeyId: able}, now, 0)), withSubkey, owner, false},
+		{"an expired key", armors(t, brief), detached(t, brief, at(ed25519, born, 0)), brief, owner, true},
+		{"an expired subkey", armors(t, withBrief), detached(t, withBrief, at(packet.Config{SigningKeyId: lapsed}, born, 0)), withBrief, owner, true},
+		{"several keys in one block", []string{string(public(t, plain(), other()))}, byOther, other(), "Bob Example <bob@example.com>", false},
+		{"the second of two keys", armors(t, plain(), other()), byOther, other(), "Bob Example <bob@example.com>", false},
+		{"a key behind an expired one", armors(t, brief, other()), byOther, other(), "Bob Example <bob@example.com>", false},
+		{"an undecodable key behind it, which nobody reaches", append(armors(t, plain()), "nonsense"), byPlain, plain(), "Ada Example <ada@example.com>", false},
+		{"two blocks in one text, of which the first is read", []string{string(public(t, plain())) + string(public(t, other()))}, byPlain, plain(), "Ada Example <ada@example.com>", false},
+		{"two signatures, of which one is known", armors(t, plain()), slices.Concat(byOther, byPlain), plain(), "Ada Example <ada@example.com>", false},
+		{"a rude owner", armors(t, rude), detached(t, rude, at(ed25519, now, 0)), rude, "Ada[31mExample", false},
+	} {
+		got, err := signing.VerifyOrigin(test.keys, message, test.signature, now)
+		want := signing.Signer{ID: test.signer.PrimaryKey.KeyIdString(), Owner: test.owner, Expired: test.expired}
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", test.what, got, err, want)
+		}
+		if !clientsInstall(test.keys, message, test.signature) {
+			t.Errorf("%s: clients do not take it", test.what)
+		}
+	}
+
+	// When a key expires is a question of the time that is given.
+	if got, err := signing.VerifyOrigin(armors(t, brief), message, detached(t, brief, at(ed25519, born, 0)), born.Add(time.Minute)); err != nil || got.Expired {
+		t.Errorf("before it expires: %+v, %v", got, err)
+	}
+
+	read := func(name string) []byte {
+		data, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	if got, err := signing.VerifyOrigin([]string{string(read("gnupg.asc"))}, read("SHA256SUMS"), read("SHA256SUMS.sig"), now); err != nil || got.ID == "" || got.Expired {
+		t.Errorf("GnuPG's: %+v, %v", got, err)
+	}
+}
+
+func TestVerifyOriginRefuses(t *testing.T) {
+	t.Parallel()
+	good := detached(t, plain(), at(ed25519, now, 0))
+	keys := armors(t, plain())
+	expired := at(ed25519, born, 0)
+	expired.SigLifetimeSecs = 60
+	revoked, briefRevoked := generate(t, at(ed25519, born, 0)), generate(t, at(ed25519, born, time.Hour))
+	byRevoked, byBrief := detached(t, revoked, at(ed25519, now, 0)), detached(t, briefRevoked, at(ed25519, born, 0))
+	for _, e := range []*openpgp.Entity{revoked, briefRevoked} {
+		if err := e.RevokeKey(packet.KeyCompromised, "", at(ed25519, now, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revokedSubkey := sealed(t, ed25519)
+	part := subkey(t, revokedSubkey, at(ed25519, born, 0))
+	byPart := detached(t, revokedSubkey, at(packet.Config{SigningKeyId: part.PublicKey.KeyId}, now, 0))
+	if err := revokedSubkey.RevokeSubkey(part, packet.KeyCompromised, "", at(ed25519, now, 0)); err != nil {
+		t.Fatal(err)
+	}
+	unable := sealed(t, ed25519)
+	published := armors(t, unable)
+	for _, id := range unable.Identities {
+		id.SelfSignature.FlagSign = true
+	}
+	notation := at(ed25519, now, 0)
+	notation.SignatureNotations = []*packet.Notation{{Name: "\x1b[31mevil\r\n@example.com", Value: []byte("x"), IsHumanReadable: true, IsCritical: true}}
+	flipped := slices.Clone(good)
+	flipped[len(flipped)-1] ^= 1
+	for _, test := range []struct {
+		what      string
+		keys      []string
+		message   []byte
+		signature []byte
+		words     []string
+	}{
+		{"a revoked key", armors(t, revoked), message, byRevoked, []string{"revoked"}},
+		// Of a key that has expired clients think better than of one that is revoked.
+		{"a revoked key that has expired", armors(t, briefRevoked), message, byBrief, []string{"revoked"}},
+		{"a revoked subkey", armors(t, revokedSubkey), message, byPart, []string{"revoked"}},
+		{"an expired signature", keys, message, detached(t, plain(), expired), []string{"does not hold"}},
+		{"of tomorrow", keys, message, detached(t, plain(), at(ed25519, now.Add(24*time.Hour), 0)), []string{"does not hold"}},
+		{"an undecodable key before it", append([]string{"nonsense"}, keys...), message, good, []string{"key 1", "clients stop there"}},
+		{"an empty key before it", append([]string{""}, keys...), message, good, []string{"key 1"}},
+		{"half a key before it", append([]string{keys[0][:len(keys[0])/2]}, keys...), message, good, []string{"key 1"}},
+		{"an undecodable key behind another one", append(armors(t, other()), "nonsense", keys[0]), message, good, []string{"key 2"}},
+		{"a signature for a key", []string{string(enclose(t, openpgp.SignatureType, good))}, message, good, []string{"key 1"}},
+		{"a foreign key", armors(t, other()), message, good, []string{"none of the 1 keys"}},
+		{"foreign keys", armors(t, other(), revoked), message, good, []string{"none of the 2 keys"}},
+		{"a key in a second block of the same text, which clients do not read", []string{string(public(t, other())) + keys[0]}, message, good, []string{"none of"}},
+		{"a key that is not for signing", published, message, detached(t, unable, at(ed25519, now, 0)), []string{"none of"}},
+		{"a changed message", keys, append(message[:len(message):len(message)], '\n'), good, []string{"does not hold"}},
+		{"no message", keys, nil, good, []string{"does not hold"}},
+		{"a changed signature", keys, message, flipped, []string{"does not hold"}},
+		{"an armored signature", keys, message, enclose(t, openpgp.SignatureType, good), []string{"does not hold"}},
+		{"no signature", keys, message, nil, nil},
+		{"half a signature", keys, message, good[:len(good)/2], nil},
+		{"garbage", keys, message, []byte("<html>"), nil},
+		{"a key for a signature", keys, message, packetsOf(t, plain().PrimaryKey.Serialize), nil},
+		{"no keys", nil, message, good, []string{"none of the 0 keys"}},
+		{"a large signature", keys, message, append(slices.Clone(good), make([]byte, signing.MaxSignature)...), []string{"16384"}},
+		{"a large key", []string{keys[0] + strings.Repeat("\n", 64<<10)}, message, good, []string{"key 1", "65536"}},
+		{"what a signature says in a foreign tongue", keys, message, detached(t, plain(), notation), []string{"does not hold"}},
+	} {
+		signer, err := signing.VerifyOrigin(test.keys, test.message, test.signature, now)
+		refused(t, test.what, err, test.words...)
+		if signer != (signing.Signer{}) {
+			t.Errorf("%s: there is a signer, %+v", test.what, signer)
+		}
+	}
+}
+
+// Nothing panics, what is accepted, clients accept, and what is said of it can be printed.
+func FuzzVerifyOrigin(f *testing.F) {
+	brief := generate(f, at(ed25519, born, time.Hour))
+	for _, e := range []*openpgp.Entity{plain(), other(), large(), brief} {
+		signature := detached(f, e, at(ed25519, born, 0))
+		f.Add(public(f, e), message, signature)
+		f.Add(packetsOf(f, e.Serialize), message, signature)
+		f.Add(public(f, e, plain()), message, enclose(f, openpgp.SignatureType, signature))
+	}
+	known := string(public(f, plain()))
+	f.Fuzz(func(t *testing.T, key, message, signature []byte) {
+		for _, keys := range [][]string{{string(key)}, {string(enclose(t, openpgp.PublicKeyType, key))}, {known, string(key)}} {
+			signer, err := signing.VerifyOrigin(keys, message, signature, now)
+			if err != nil {
+				if !errors.Is(err, registry.ErrInvalid) || signer != (signing.Signer{}) {
+					t.Errorf("%+v, %v", signer, err)
+				}
+				if strings.ContainsFunc(err.Error(), unicode.IsControl) {
+					t.Errorf("%q holds what no terminal should see", err)
+				}
+				continue
+			}
+			if len(signer.ID) != 16 || strings.ContainsFunc(signer.Owner, unicode.IsControl) || !clientsInstall(keys, message, signature) {
+				t.Errorf("%+v is no signer", signer)
+			}
+		}
+	})
+}
