@@ -30,8 +30,8 @@ func (l Locked) Named(part string) bool {
 	return l.Address.String() == part || strings.HasPrefix(l.Address.String(), strings.TrimSuffix(part, "/")+"/")
 }
 
-// MaxText bounds a lock file and a list of what to mirror, in bytes.
-const MaxText = 4 << 20
+// MaxText bounds a lock file and a list of what to mirror, in bytes: some hundred providers with the hashes of all platforms.
+const MaxText = 512 << 10
 
 var longNumber = regexp.MustCompile("[0-9]{19}")
 
