@@ -91,10 +91,11 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 		status := Unchanged
 		if !there {
 			status = Added
-			packages = append(packages, inspected(pkg.platform, p.address.Filename(p.version, pkg.platform), path, found))
+			filename := p.address.Filename(p.version, pkg.platform)
 			if have != nil { // under the name that it was stored by
-				packages[len(packages)-1].Filename = have.Filename
+				status, filename = Restored, have.Filename
 			}
+			packages = append(packages, inspected(pkg.platform, filename, path, found))
 		}
 		result.Packages = append(result.Packages, PackageResult{pkg.platform, status})
 	}
@@ -238,7 +239,8 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 			return nil, err
 		}
 		a := version.Archives[name]
-		if a.URL == "" || a.URL != filepath.Base(a.URL) || !registry.IsPlain(a.URL) {
+		// Base leaves those as they are that name no file.
+		if a.URL != filepath.Base(a.URL) || slices.Contains([]string{".", "..", "/"}, a.URL) || !registry.IsPlain(a.URL) {
 			return nil, fmt.Errorf("%w folder: the url of %s must be the name of a file that lies beside its document, and it is %.200q", registry.ErrInvalid, platform, a.URL)
 		}
 		packages = append(packages, folderPackage{platform, a.URL, a.Hashes})

@@ -121,7 +121,7 @@ func TestImport(t *testing.T) {
 	if err := os.Remove(s.file(s.records(t)[inventory][0].Packages[1])); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 added]" || s.count(t) != 2 {
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 restored]" || s.count(t) != 2 {
 		t.Errorf("lost: %s, %v", told(results), err)
 	}
 	s.has(t)
@@ -131,6 +131,21 @@ func TestImport(t *testing.T) {
 	failed(t, "other content", err, registry.ErrExists, inventory.String(), "linux_amd64")
 	if s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" || s.count(t) != 2 {
 		t.Errorf("%s, %d objects", s.has(t), s.count(t))
+	}
+}
+
+// A package whose file was missing is told of alike, wherever it comes from.
+func TestImportRestores(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t, one), newStore(t)
+	if _, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(s.file(s.records(t)[inventory][0].Packages[0])); err != nil {
+		t.Fatal(err)
+	}
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [linux_amd64 restored]" || s.has(t) != "1.0.0 [linux_amd64]" {
+		t.Errorf("%s, %v", told(results), err)
 	}
 }
 
@@ -254,8 +269,8 @@ func TestImportRefuses(t *testing.T) {
 		{"an absolute path", url("/etc/passwd"), []string{"beside"}},
 		{"a path as Windows has it", url(`..\` + name), []string{"beside"}},
 		{"a url with a query", url(name + "?x"), []string{"beside"}},
-		{"the folder above", url(".."), nil},
-		{"the folder itself", url("."), nil},
+		{"the folder above", url(".."), []string{"beside"}},
+		{"the folder itself", url("."), []string{"beside"}},
 		{"no url", url(""), []string{"beside"}},
 		{"a url that would not be printed", url("\x1b[31m"), []string{"beside"}},
 		{"no such zip", url("missing.zip"), []string{"missing.zip"}},
@@ -329,6 +344,15 @@ func TestImportRefuses(t *testing.T) {
 				t.Errorf("then: %v, %s", err, s.has(t))
 			}
 		})
+	}
+}
+
+// The root of the file system is no name of a file, and an export would keep it in the document that it writes.
+func TestImportRoot(t *testing.T) {
+	t.Parallel()
+	packages, err := mirroring.ParseVersion([]byte(`{"archives": {"linux_amd64": {"url": "/"}}}`))
+	if failed(t, "a url of /", err, registry.ErrInvalid, "beside"); packages != nil {
+		t.Errorf("%v", packages)
 	}
 }
 

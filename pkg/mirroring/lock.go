@@ -90,7 +90,15 @@ var plain = []hclsyntax.TokenType{
 
 const maxDepth = 100
 
-// parseHCL reads a text of HCL's native syntax without expressions: some of these have the library use up the stack.
+// plainNumber has few digits and no exponent: the library would write all of them out.
+var plainNumber = regexp.MustCompile(`^(\.?[0-9]){1,18}$`)
+
+// beforeList are the tokens that a list comes after. Behind all others its bracket begins an index, and many of these take the
+// library a time that grows with the square of their number.
+var beforeList = []hclsyntax.TokenType{hclsyntax.TokenEqual, hclsyntax.TokenComma, hclsyntax.TokenOBrack}
+
+// parseHCL reads a text of HCL's native syntax without expressions: some of these have the library use up the stack, or
+// compute for minutes.
 func parseHCL(name string, text []byte) (hcl.Body, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%w file: %s has more than %d bytes", registry.ErrInvalid, name, MaxText)
@@ -99,16 +107,26 @@ func parseHCL(name string, text []byte) (hcl.Body, error) {
 	if problems.HasErrors() {
 		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problems)
 	}
-	depth := 0
+	depth, before := 0, hclsyntax.TokenNil
 	for _, t := range tokens {
+		ok := slices.Contains(plain, t.Type)
 		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack:
+		case hclsyntax.TokenOBrack:
+			depth++
+			ok = slices.Contains(beforeList, before)
+		case hclsyntax.TokenOBrace:
 			depth++
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack:
 			depth--
+		case hclsyntax.TokenNumberLit:
+			ok = plainNumber.Match(t.Bytes)
 		}
-		if !slices.Contains(plain, t.Type) || depth > maxDepth {
-			return nil, fmt.Errorf("%w file: %s: there are blocks, texts, numbers and lists in such a file, and nothing else", registry.ErrInvalid, t.Range)
+		if !ok || depth > maxDepth {
+			return nil, fmt.Errorf("%w file: %s: there are blocks, texts, plain numbers and lists in such a file, and nothing else", registry.ErrInvalid, t.Range)
+		}
+		// Within brackets an index may come after these as well.
+		if t.Type != hclsyntax.TokenNewline && t.Type != hclsyntax.TokenComment {
+			before = t.Type
 		}
 	}
 	f, problems := hclsyntax.ParseConfig(text, name, hcl.InitialPos)

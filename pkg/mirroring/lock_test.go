@@ -32,6 +32,7 @@ func TestParseLock(t *testing.T) {
 		{"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
 		{"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = null\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
 		{"what later releases add", "format = 2\nprovider \"" + other + "\" {\n  version = \"1.0.0\"\n  signed_by = [\"x\"]\n  more \"x\" {\n  }\n}\nmodule \"x\" \"y\" {\n  z = { a = 1 }\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"lists of lists", "x = [[], # one\n  [1, 123456789.123456789], [\n    /* two */ [\"a\"]]]\n" + lockBlock(other, "1.0.0"), "registry.opentofu.org/hashicorp/random 1.0.0 []"},
 		{"line ends of Windows", strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"), "registry.opentofu.org/hashicorp/random 1.0.0 [h1:a]"},
 		{"a name that is not ASCII", lockBlock("bücher.example/acme/inventory", "1.0.0"), "xn--bcher-kva.example/acme/inventory 1.0.0 []"},
 		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
@@ -105,6 +106,27 @@ func TestBombs(t *testing.T) {
 		if _, _, err := mirroring.ParseLock("test.lock.hcl", []byte(text)); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s: %.200v is not ErrInvalid", what, err)
 		}
+	}
+}
+
+// What is decoded is evaluated: the digits of a number are written out, for which 1e100000000 takes minutes, and each index
+// asks the one before it, for which those that fit the bound take a minute. So it does not come to that.
+func TestNothingIsEvaluated(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct{ expression, evaluated string }{
+		"a number":        {"1e300000", "300001 characters"},
+		"a small number":  {"1e-20000", "characters, more than"},
+		"indexes":         {"a" + strings.Repeat("[b]", 5000), "other diagnostic"},
+		"indexes of none": {"[]" + strings.Repeat("[b]", 5000), "other diagnostic"},
+	} {
+		_, _, err := mirroring.ParseLock("test.lock.hcl", []byte("provider \"a.b/c/d\" {\n  version = "+test.expression+"\n}\n"))
+		if failed(t, what, err, registry.ErrInvalid); err != nil && strings.Contains(err.Error(), test.evaluated) {
+			t.Errorf("%s: it was evaluated: %.200v", what, err)
+		}
+	}
+	for _, value := range []string{strings.Repeat("1", 19), "0." + strings.Repeat("1", 18), "1e5", "1E+5", "a[0]", `"a"[0]`, "1[0]", "{}[0]", "[a\n[0]]", "[a # b\n/* c */ [0]]"} {
+		_, _, err := mirroring.ParseLock("test.lock.hcl", []byte("x = "+value+"\n"))
+		failed(t, value, err, registry.ErrInvalid, "nothing else")
 	}
 }
 
@@ -257,6 +279,22 @@ func TestLockOfMirrored(t *testing.T) {
 	m.DryRun = true
 	_, err := m.Lock(t.Context(), foreign, platforms(t, linux), false)
 	failed(t, "a dry run", err, registry.ErrInvalid)
+}
+
+// A dry run finds out what a lock file without h1 would not let clients install; by h1 it would have to download.
+func TestLockDryRun(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	m := s.mirror(o)
+	m.DryRun = true
+	foreign := "zh:" + strings.Repeat("0", 64)
+	_, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", foreign)), platforms(t, "linux_amd64"), false)
+	failed(t, "zh alone", err, registry.ErrInvalid, "1.lock.hcl", "linux_amd64")
+	results, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", "h1:AAAA=", foreign)), platforms(t, "linux_amd64"), false)
+	if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || o.times(".zip") != 0 {
+		t.Errorf("with h1: %s, %v, %d downloads", told(results), err, o.times(".zip"))
+	}
+	s.empty(t, "a dry run")
 }
 
 // A lock file from elsewhere does not stand in for a signature.

@@ -103,11 +103,34 @@ func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 		added, err := m.Add(ctx, w)
 		// Of two constraints for one provider both may have chosen the same version.
 		for _, r := range added {
-			if !slices.ContainsFunc(results, func(o Result) bool { return o.Address == r.Address && o.Version == r.Version }) || r.Changed() && !m.DryRun {
+			if at := slices.IndexFunc(results, func(o Result) bool { return o.Address == r.Address && o.Version == r.Version }); at >= 0 {
+				results[at].merge(r)
+			} else {
 				results = append(results, r)
 			}
 		}
 		failed = append(failed, err)
 	}
 	return results, errors.Join(failed...)
+}
+
+// merge adds what became of the same version later. A package that was added is unchanged then, or added again by a dry run.
+func (r *Result) merge(later Result) {
+	for _, p := range later.Packages {
+		at := slices.IndexFunc(r.Packages, func(o PackageResult) bool { return o.Platform == p.Platform })
+		if at < 0 {
+			r.Packages = append(r.Packages, p)
+		} else if r.Packages[at].Status == Unchanged {
+			r.Packages[at] = p
+		}
+	}
+	slices.SortFunc(r.Packages, func(a, b PackageResult) int { return comparePlatforms(a.Platform, b.Platform) })
+	if later.Signer != "" {
+		r.Signer, r.Owner = later.Signer, later.Owner
+	}
+	for _, note := range later.Notes {
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
 }

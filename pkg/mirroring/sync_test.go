@@ -3,7 +3,9 @@ package mirroring_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,5 +183,56 @@ func TestSync(t *testing.T) {
 	// Nothing is taken away by a list that names less.
 	if results, err := s.mirror(o).Sync(t.Context(), nil); err != nil || len(results) != 0 || s.has(t) != has {
 		t.Errorf("an empty list: %v, %v, %s", results, err, s.has(t))
+	}
+}
+
+// What a dry run tells of is what comes to be, also where two entries choose the same version.
+func TestSyncDryRun(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	wanted := []mirroring.Wanted{
+		{Address: inventory, Constraint: "~> 1.0", Platforms: platforms(t, "linux_amd64")},
+		{Address: inventory, Platforms: platforms(t, "linux_amd64", "windows_amd64")},
+	}
+	added := func(m *mirroring.Mirror) string {
+		t.Helper()
+		results, err := m.Sync(t.Context(), wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := make(map[string]bool)
+		for _, r := range results {
+			for _, p := range r.Packages {
+				if p.Status == mirroring.Added {
+					names[p.Platform.String()] = true
+				}
+			}
+		}
+		return fmt.Sprint(slices.Sorted(maps.Keys(names)))
+	}
+	m := s.mirror(o)
+	m.DryRun = true
+	if dry, real := added(m), added(s.mirror(o)); dry != real || real != "[linux_amd64 windows_amd64]" {
+		t.Errorf("a dry run adds %s, and then %s are added", dry, real)
+	}
+}
+
+// Where two entries choose the same version, it is told of once, by what counts of either.
+func TestSyncMerges(t *testing.T) {
+	t.Parallel()
+	o, s := simple(t), newStore(t)
+	o.edit("signing_keys", nil, packagePage("1.0.0", "linux_amd64"))
+	unsigned := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64"), AllowUnsigned: true}
+	if _, err := s.mirror(o).Add(t.Context(), unsigned); err != nil {
+		t.Fatal(err)
+	}
+	signed := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "darwin_arm64", "linux_amd64")}
+	for _, dry := range []bool{true, false} {
+		m := s.mirror(o)
+		m.DryRun = dry
+		results, err := m.Sync(t.Context(), []mirroring.Wanted{unsigned, signed})
+		if err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 verified]" || results[0].Signer != keyID(t, ours) || results[0].Owner == "" || notes(results) != "it is not signed, and taken by SHA256SUMS alone" {
+			t.Errorf("dry run %v: %v, %+v", dry, err, results)
+		}
 	}
 }
