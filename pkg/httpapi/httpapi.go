@@ -1,9 +1,10 @@
-// Package httpapi is what all endpoints share: a route table, the one translation of errors into statuses, JSON bodies,
-// and the wrapper that checks paths, recovers from panics and logs each request once.
+// Package httpapi is what all endpoints share: a route table, the one translation of errors into statuses, JSON bodies
+// in both directions, and the wrapper that checks paths, recovers from panics and logs each request once.
 //
 // It promises that every response carries Content-Type and Cache-Control, that an error's body is
 // {"errors":["…"]} with a fixed text that gives nothing away, and that a request's query string, headers and the URLs
-// in its answer are never logged.
+// in its answer are never logged. Publishing alone, whose callers must learn what is wrong with what they hand in, has
+// texts of its own, by Explain.
 package httpapi
 
 import (
@@ -40,6 +41,17 @@ func (r Route) methods() []string {
 	return []string{r.Method}
 }
 
+// Paths returns the paths of routes, each once, whatever the methods on it.
+func Paths(routes []Route) []string {
+	paths := make([]string, 0, len(routes))
+	for _, r := range routes {
+		if !slices.Contains(paths, r.Path) {
+			paths = append(paths, r.Path)
+		}
+	}
+	return paths
+}
+
 // HandlerFunc answers one request. An error that it returns before it has written anything becomes the response.
 type HandlerFunc func(http.ResponseWriter, *http.Request) error
 
@@ -58,24 +70,48 @@ func Routes(endpoints []Endpoint) []Route {
 	return routes
 }
 
-// Mux serves endpoints, answers another method on one of their paths with 405 and Allow, and any other path with 404.
+// Mux serves endpoints, several methods of one path among them, answers another method on one of their paths with 405 and
+// Allow, and any other path with 404.
 func Mux(endpoints ...Endpoint) http.Handler {
-	mux := http.NewServeMux()
+	resources := make(map[string]*resource)
 	for _, e := range endpoints {
-		allowed := e.methods()
-		handle(mux, e.Route, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !slices.Contains(allowed, r.Method) {
-				w.Header().Set("Allow", strings.Join(allowed, ", "))
-				Error(w, fmt.Errorf("%w: %s", errMethod, r.Method))
-				return
+		at := resources[e.Path]
+		if at == nil {
+			at = &resource{serve: make(map[string]HandlerFunc)}
+			resources[e.Path] = at
+		}
+		for _, method := range e.methods() {
+			if at.serve[method] != nil {
+				panic(fmt.Sprintf("httpapi: two endpoints answer %s %s", method, e.Path))
 			}
-			if err := e.Serve(w, r); err != nil {
-				Error(w, err)
-			}
-		}))
+			at.serve[method] = e.Serve
+			at.allowed = append(at.allowed, method)
+		}
+	}
+	mux := http.NewServeMux()
+	for path, at := range resources {
+		handle(mux, path, at)
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
+}
+
+// resource is a path with what answers its methods.
+type resource struct {
+	serve   map[string]HandlerFunc
+	allowed []string // in the order of the endpoints
+}
+
+func (s *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serve := s.serve[r.Method]
+	if serve == nil {
+		w.Header().Set("Allow", strings.Join(s.allowed, ", "))
+		Error(w, fmt.Errorf("%w: %s", errMethod, r.Method))
+		return
+	}
+	if err := serve(w, r); err != nil {
+		Error(w, err)
+	}
 }
 
 // Service is a handler and the routes that it serves.
@@ -88,19 +124,19 @@ type Service struct {
 func Join(services ...Service) http.Handler {
 	mux := http.NewServeMux()
 	for _, s := range services {
-		for _, r := range s.Routes {
-			handle(mux, r, s.Handler)
+		for _, path := range Paths(s.Routes) {
+			handle(mux, path, s.Handler)
 		}
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
 }
 
-func handle(mux *http.ServeMux, r Route, h http.Handler) {
-	mux.Handle(r.Path, h)
+func handle(mux *http.ServeMux, path string, h http.Handler) {
+	mux.Handle(path, h)
 	// A mux redirects /tree to /tree/ unless /tree is served too.
-	if strings.HasSuffix(r.Path, "...}") {
-		mux.HandleFunc(r.Path[:strings.LastIndexByte(r.Path, '/')], notFound)
+	if strings.HasSuffix(path, "...}") {
+		mux.HandleFunc(path[:strings.LastIndexByte(path, '/')], notFound)
 	}
 }
 
@@ -125,7 +161,8 @@ var statuses = []struct {
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
-// Error answers with the status and the fixed message that stand for err; err itself goes to the log alone.
+// Error answers with the status and the fixed message that stand for err, or with what Explain has put in its place; err
+// itself goes to the log alone.
 func Error(w http.ResponseWriter, err error) {
 	status, message := http.StatusInternalServerError, "internal error"
 	for _, s := range statuses {
@@ -134,12 +171,16 @@ func Error(w http.ResponseWriter, err error) {
 			break
 		}
 	}
+	if e, ok := errors.AsType[*explained](err); ok && explains(status) {
+		message = e.text
+	}
 	LogError(w, err)
-	switch status {
-	case http.StatusServiceUnavailable:
-		// Clients wait for as long as this says, without a limit of their own.
+	switch {
+	case status == http.StatusServiceUnavailable, status == http.StatusConflict && errors.Is(err, registry.ErrConflict):
+		// Clients wait for as long as this says, without a limit of their own. It also tells a conflict that asking again
+		// may end from one that it will not.
 		w.Header().Set("Retry-After", "1")
-	case http.StatusUnauthorized:
+	case status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", challenge(err))
 	}
 	WriteJSON(w, status, NoStore, map[string][]string{"errors": {message}})

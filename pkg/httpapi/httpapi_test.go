@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ func TestErrors(t *testing.T) {
 		if got := response.Header.Get("WWW-Authenticate"); got != test.challenge {
 			t.Errorf("%v: WWW-Authenticate %q", test.err, got)
 		}
-		if want := map[bool]string{true: "1"}[test.status == 503]; response.Header.Get("Retry-After") != want {
+		if want := map[bool]string{true: "1"}[strings.Contains(test.body, "try again")]; response.Header.Get("Retry-After") != want {
 			t.Errorf("%v: Retry-After %q", test.err, response.Header.Get("Retry-After"))
 		}
 	}
@@ -133,6 +134,110 @@ func TestMethods(t *testing.T) {
 		}
 		if response, _, _ := serve(t, h, method, "/other"); response.StatusCode != 404 {
 			t.Errorf("%s of another path: %d", method, response.StatusCode)
+		}
+	}
+}
+
+// A path may have several methods, as endpoints of their own, in one service and in several that are joined.
+func TestMethodsOfOnePath(t *testing.T) {
+	t.Parallel()
+	named := func(method, path string) httpapi.Endpoint {
+		return httpapi.Endpoint{Route: httpapi.Route{Method: method, Path: path}, Serve: func(w http.ResponseWriter, r *http.Request) error {
+			httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, method+" "+r.PathValue("id"))
+			return nil
+		}}
+	}
+	endpoints := []httpapi.Endpoint{
+		named("POST", "/uploads"), named("DELETE", "/uploads/{id}"), named("GET", "/uploads/{id}"), named("PUT", "/uploads/{id}"), named("POST", "/uploads/{id}/commit"), named("PUT", "/tree/{id...}"), named("DELETE", "/tree/{id...}"),
+	}
+	routes := httpapi.Routes(endpoints)
+	if paths := strings.Join(httpapi.Paths(routes), " "); len(routes) != len(endpoints) || paths != "/uploads /uploads/{id} /uploads/{id}/commit /tree/{id...}" {
+		t.Error(routes, paths)
+	}
+	own := httpapi.Mux(endpoints...)
+	for _, h := range []http.Handler{own, httpapi.Join(httpapi.Service{Routes: routes, Handler: own}, httpapi.Service{Routes: []httpapi.Route{{Method: "GET", Path: "/x"}}, Handler: own})} {
+		for request, want := range map[string]string{
+			"POST /uploads": "POST ", "GET /uploads": "POST", "DELETE /uploads/7": "DELETE 7", "GET /uploads/7": "GET 7", "PUT /uploads/7": "PUT 7", "POST /uploads/7": "DELETE, GET, HEAD, PUT", "PATCH /uploads/7": "DELETE, GET, HEAD, PUT",
+			"POST /uploads/7/commit": "POST 7", "GET /uploads/7/commit": "POST", "HEAD /uploads/7/commit": "POST", "PUT /tree/a/b": "PUT a/b", "DELETE /tree/a": "DELETE a", "GET /tree/a": "PUT, DELETE",
+		} {
+			method, path, _ := strings.Cut(request, " ")
+			response, body, _ := serve(t, h, method, path)
+			got := strings.Trim(strings.TrimSpace(body), `"`)
+			if response.StatusCode == 405 {
+				got = response.Header.Get("Allow")
+			}
+			if got != want {
+				t.Errorf("%s: %d %q, want %q", request, response.StatusCode, got, want)
+			}
+		}
+		for _, request := range []string{"PUT /tree", "POST /uploads/", "DELETE /uploads/7/8", "HEAD /"} {
+			method, path, _ := strings.Cut(request, " ")
+			if response, _, _ := serve(t, h, method, path); response.StatusCode != 404 {
+				t.Errorf("%s: %d", request, response.StatusCode)
+			}
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("two endpoints for one method")
+		}
+	}()
+	httpapi.Mux(named("GET", "/x"), named("HEAD", "/x"))
+}
+
+// Where the fault is the caller's, and only there, he is told what was made for him, and nothing of what caused it.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("GET " + secret)
+	for name, test := range map[string]struct {
+		err    error
+		status int
+		told   string
+	}{
+		"malformed":         {httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name"},
+		"what caused it":    {httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400, "it does not parse"},
+		"wrapped":           {fmt.Errorf("committing: %w", httpapi.Explain(registry.ErrExists, "1.0.0 has other content")), 409, "1.0.0 has other content"},
+		"joined":            {errors.Join(cause, httpapi.Explain(registry.ErrForbidden, "10 uploads are open")), 403, "10 uploads are open"},
+		"not finished yet":  {httpapi.Explain(registry.ErrConflict, "file 2 is not inspected yet"), 409, "file 2 is not inspected yet"},
+		"missing":           {httpapi.Explain(registry.ErrNotFound, "there is no such upload"), 404, "there is no such upload"},
+		"twice":             {httpapi.Explain(fmt.Errorf("%w", httpapi.Explain(registry.ErrInvalid, "inner")), "outer"), 400, "outer"},
+		"a credential's":    {httpapi.Explain(registry.ErrBadCredential, "it is of Eve's"), 401, "invalid credential"},
+		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required"},
+		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again"},
+		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error"},
+		"not printable":     {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde"},
+		"long":              {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…"},
+	} {
+		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error { return test.err }))
+		response, body, logged := serve(t, h, http.MethodGet, "/x")
+		var told map[string][]string
+		if err := json.Unmarshal([]byte(body), &told); err != nil || len(told) != 1 || len(told["errors"]) != 1 || told["errors"][0] != test.told || response.StatusCode != test.status {
+			t.Errorf("%s: %d %.200s", name, response.StatusCode, body)
+		}
+		if strings.Contains(body, "bucket.example") || strings.Count(logged, "\n") != 1 || len(logged) > 5<<10 {
+			t.Errorf("%s: %.200s, logged %.200s", name, body, logged)
+		}
+		if errors.Is(test.err, cause) && !strings.Contains(logged, "bucket.example") {
+			t.Errorf("%s: the log does not say why: %s", name, logged)
+		}
+		// The text is in the log as well, since a handler may have said nothing else.
+		if name == "malformed" && !strings.Contains(logged, "invalid: file 2 has no name") {
+			t.Errorf("%s: logged %s", name, logged)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"äö", 3, "ä…"}, {"äö", 4, "äö"}, {"\xff", 3, "\ufffd"}, {"\xff", 2, "…"}, {"a\r\n\tb\u00a0c", 9, "a   b c"}, {"a\x00b\x7f", 9, "a\ufffdb\ufffd"}, {"\u200b\U0010ffff", 9, "\ufffd\ufffd"},
+	} {
+		if got := httpapi.Printable(test.text, test.most); got != test.want {
+			t.Errorf("Printable(%q, %d) = %q", test.text, test.most, got)
 		}
 	}
 }

@@ -2,21 +2,27 @@
 // format 2.0. It alone imports aws-lambda-go and the API proxy adapter, and answers for the adapter's sharp edges:
 //
 //   - HTTP APIs deliver a path that is decoded already, and the adapter parses it once more, so that a percent sign fails
-//     and a question mark begins a query. Here neither path nor query nor headers pass through the adapter; the handler
-//     sees them as they came.
+//     and a question mark begins a query. Here neither path nor query nor headers nor body pass through the adapter; the
+//     handler sees them as they came.
 //   - The adapter lets the last WriteHeader win and fails where there was none. Here the first one wins, as in net/http,
 //     and none means 200.
 //   - What the adapter cannot convert becomes an error of the function. Here every event becomes a request, and every
 //     request is answered.
 //
-// Bodies of requests are not passed on: the functions that exist read nothing but the path.
+// A body is what came, whether the event has it as text or, as it has all that is not of a text type, in base64. API
+// Gateway takes no more than 10 MB and hands a function no more than 6 MB; what is less a handler bounds itself.
 package lambdahttp
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -25,6 +31,7 @@ import (
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured.
@@ -96,9 +103,31 @@ func request(r *http.Request) *http.Request {
 	r.Header = header
 	r.Host = event.RequestContext.DomainName
 	r.RemoteAddr = event.RequestContext.HTTP.SourceIP
-	r.Body, r.ContentLength = http.NoBody, 0
+	r.Body, r.ContentLength = body(event)
 	return r
 }
+
+// body returns an event's body and its length, which is -1 where it is not known.
+func body(event *events.APIGatewayV2HTTPRequest) (io.ReadCloser, int64) {
+	if event.Body == "" {
+		return http.NoBody, 0
+	}
+	if !event.IsBase64Encoded {
+		return io.NopCloser(strings.NewReader(event.Body)), int64(len(event.Body))
+	}
+	decoded, err := base64.StdEncoding.DecodeString(event.Body)
+	if err != nil {
+		// It concerns nobody but a handler that reads it, which has a word for what is malformed.
+		return unreadable{fmt.Errorf("%w body of an event: %w", registry.ErrInvalid, err)}, -1
+	}
+	return io.NopCloser(bytes.NewReader(decoded)), int64(len(decoded))
+}
+
+// unreadable is a body that nothing can be read from.
+type unreadable struct{ err error }
+
+func (u unreadable) Read([]byte) (int, error) { return 0, u.err }
+func (u unreadable) Close() error             { return nil }
 
 // firstHeader lets the first WriteHeader win.
 type firstHeader struct {

@@ -5,16 +5,20 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
@@ -42,7 +46,6 @@ func TestRequest(t *testing.T) {
 	e.RawQueryString = "x=%zz&y=1"
 	e.Headers["if-none-match"] = `"a,b"`
 	e.Headers["authorization"] = "Bearer x,y"
-	e.Body, e.IsBase64Encoded = "no base64!", true
 	seen := false
 	response, _ := invoke(t, func(_ http.ResponseWriter, r *http.Request) {
 		seen = true
@@ -54,12 +57,92 @@ func TestRequest(t *testing.T) {
 				t.Errorf("%s: %q", name, got)
 			}
 		}
-		if body, err := io.ReadAll(r.Body); len(body) != 0 || err != nil {
-			t.Errorf("body %q, %v", body, err)
+		if body, err := io.ReadAll(r.Body); len(body) != 0 || err != nil || r.ContentLength != 0 {
+			t.Errorf("body %q of %d, %v", body, r.ContentLength, err)
 		}
 	}, e)
 	if !seen || response.StatusCode != 200 {
 		t.Errorf("a handler that writes nothing: %+v", response)
+	}
+}
+
+// recorded is an event of a POST of JSON, as API Gateway makes it.
+func recorded(t *testing.T) (e events.APIGatewayV2HTTPRequest) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/post.json")
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The handler reads the body that came, however the event has it, and its length.
+func TestBody(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("a", 6<<20)
+	text := recorded(t).Body
+	for name, test := range map[string]struct {
+		change func(*events.APIGatewayV2HTTPRequest)
+		want   string
+		length int64
+		bad    bool
+	}{
+		"as recorded": {func(*events.APIGatewayV2HTTPRequest) {}, text, 21, false},
+		// API Gateway takes what has no type, or one that it does not know as text, for binary.
+		"in base64": {func(e *events.APIGatewayV2HTTPRequest) {
+			e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(text)), true
+			delete(e.Headers, "content-type")
+		}, text, 21, false},
+		"any bytes":             {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "AP+AAA==", true }, "\x00\xff\x80\x00", 4, false},
+		"none":                  {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "" }, "", 0, false},
+		"none, in base64":       {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "", true }, "", 0, false},
+		"looks like base64":     {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "YWJj" }, "YWJj", 4, false},
+		"another length":        {func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-length"] = "7" }, text, 21, false},
+		"of another method":     {func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "DELETE" }, text, 21, false},
+		"large":                 {func(e *events.APIGatewayV2HTTPRequest) { e.Body = large }, large, 6 << 20, false},
+		"no base64":             {func(e *events.APIGatewayV2HTTPRequest) { e.IsBase64Encoded = true }, "", -1, true},
+		"base64 that is cut":    {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWJjZA=", true }, "", -1, true},
+		"base64 of URLs":        {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "_-__", true }, "", -1, true},
+		"base64 and more of it": {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWI=YWI=", true }, "", -1, true},
+	} {
+		e := recorded(t)
+		test.change(&e)
+		seen := false
+		response, _ := invoke(t, func(w http.ResponseWriter, r *http.Request) {
+			seen = true
+			got, err := io.ReadAll(r.Body)
+			if string(got) != test.want || r.ContentLength != test.length || errors.Is(err, registry.ErrInvalid) != test.bad || (err != nil) != test.bad || r.Body.Close() != nil {
+				t.Errorf("%s: %.60q of %d, %v", name, got, r.ContentLength, err)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}, e)
+		if !seen || response.StatusCode != http.StatusNoContent {
+			t.Errorf("%s: %+v", name, response)
+		}
+	}
+}
+
+// What cannot be read is malformed, for whoever reads it.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	read := func(w http.ResponseWriter, r *http.Request) {
+		var v map[string]string
+		if err := httpapi.ReadJSON(r, 100, &v); err != nil {
+			httpapi.Error(w, err)
+			return
+		}
+		httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, v)
+	}
+	e := recorded(t)
+	if response, _ := invoke(t, read, e); response.StatusCode != 201 || response.Body != `{"name":"vpc ä €"}`+"\n" {
+		t.Errorf("%+v", response)
+	}
+	e.IsBase64Encoded = true
+	if response, log := invoke(t, read, e); response.StatusCode != 400 || response.Body != `{"errors":["the body cannot be read"]}`+"\n" || !strings.Contains(log, "illegal base64") {
+		t.Errorf("%+v %s", response, log)
 	}
 }
 
@@ -75,7 +158,9 @@ func TestOddEvents(t *testing.T) {
 	withHost.RequestContext.DomainName = "no host\x00"
 	withHeaders := event("GET", "/a")
 	withHeaders.Headers = map[string]string{"": "", "a b": "c\r\nd", "content-length": "x"}
-	for _, e := range append(odd, withHost, withHeaders) {
+	withBody := event("POST", "/a")
+	withBody.Body, withBody.IsBase64Encoded = "!", true
+	for _, e := range append(odd, withHost, withHeaders, withBody) {
 		response, log := invoke(t, ok, e)
 		if response.StatusCode < 200 || response.StatusCode >= 500 {
 			t.Errorf("%.60q: %+v", e.RawPath, response)
@@ -136,7 +221,12 @@ func FuzzEvent(f *testing.F) {
 		if json.Unmarshal(data, &e) != nil {
 			return
 		}
-		response, _ := invoke(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, e)
+		response, _ := invoke(t, func(w http.ResponseWriter, r *http.Request) {
+			if n, err := io.Copy(io.Discard, r.Body); err == nil && n != r.ContentLength {
+				t.Errorf("%d bytes of %d", n, r.ContentLength)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}, e)
 		if response.StatusCode < 200 || response.StatusCode > 499 {
 			t.Errorf("%d", response.StatusCode)
 		}
