@@ -1,10 +1,13 @@
-// Package access decides who may read what. It knows callers by bearer credentials: tokens of the registry itself, and
-// JWTs of OpenID Connect issuers, several at once, whose claims rules turn into scopes.
+// Package access decides who may read and who may publish what. It knows callers by bearer credentials: tokens of the
+// registry itself, and JWTs of OpenID Connect issuers, several at once, whose claims rules turn into scopes.
 //
 // It promises that nothing is looked up for a caller who may not see it, so that a refusal never tells whether something
 // is there: 401 for a credential that is missing or bad, 403 where a good one's scopes do not reach. A decision about a
 // credential is kept for a minute, a bad one's too, so that a revoked token is refused within a minute. No credential is
 // ever logged or kept; tokens are found by their SHA-256.
+//
+// Who may publish is told to what serves it as a Caller, and may not read thereby. What is public can be read by anyone
+// and published by nobody.
 package access
 
 import (
@@ -14,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +32,7 @@ type Tokens interface {
 	Token(ctx context.Context, digest string) (registry.Token, error)
 }
 
-// Gate lets callers through to what they may read.
+// Gate lets callers through to what they may read and publish.
 type Gate struct {
 	public  []Pattern
 	tokens  Tokens
@@ -52,13 +56,16 @@ type decision struct {
 type caller struct {
 	name   string    // for the log
 	scopes [][]Scope // a token's, or those of each rule that holds, which all callers of the rule share
+	// as is who publishes; nil where no scope lets him publish anything, so that readers do not pay for it.
+	as *Caller
 }
 
 const (
 	// keep is how long a decision holds.
 	keep = time.Minute
 	// remembered bounds the decisions of each kind. Most are below a kilobyte: a caller of an issuer is his name and which
-	// rules hold, and a refusal is its reason, cut short. A token has its own scopes, as many as it was made with.
+	// rules hold, and a refusal is its reason, cut short. One who may publish has another name or two, cut short too. A token
+	// has its own scopes, as many as it was made with.
 	remembered = 4096
 	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
 	longest = 16 << 10
@@ -80,7 +87,7 @@ func New(s Settings, tokens Tokens) *Gate {
 	return g
 }
 
-// Protect puts the gate in front of a service whose paths are below /v1/.
+// Protect puts the gate in front of a service that is read, whose paths are below /v1/.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.check(w, r); err != nil {
@@ -88,6 +95,21 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// ProtectPublish puts the gate in front of a service that publishes. Its paths begin with /v1/publish/ and then what is
+// published, modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE, and whatever method is used on them needs a scope
+// to publish it. What is behind the gate finds the caller by CallerOf, and must take what is published from the path: the
+// gate knows of nothing else.
+func (g *Gate) ProtectPublish(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		as, err := g.checkPublisher(w, r)
+		if err != nil {
+			httpapi.Error(w, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, as)))
 	})
 }
 
@@ -104,6 +126,18 @@ func resource(path string) []string {
 	return segments
 }
 
+// published returns what a path below /v1/publish/ is about. A path of another shape is about nothing, which the pattern
+// ** alone covers.
+func published(path string) []string {
+	below, found := strings.CutPrefix(path, "/v1/publish/")
+	segments := strings.Split(below, "/")
+	depth := depths[segments[0]]
+	if !found || segments[0] == "mirror" || depth == 0 || len(segments) < depth || slices.Contains(segments[:depth], "") {
+		return nil
+	}
+	return segments[:depth]
+}
+
 func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
 	credential, err := bearer(r)
 	if err != nil {
@@ -115,7 +149,7 @@ func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
 		if public {
 			return nil
 		}
-		return fmt.Errorf("%w: there is no credential", registry.ErrUnauthenticated)
+		return errNoCredential
 	}
 	who, err := g.authenticate(r.Context(), credential)
 	if err != nil {
@@ -125,7 +159,39 @@ func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
 	if public || allows(who.scopes, Read, what) {
 		return nil
 	}
-	return fmt.Errorf("%w: no scope of the caller reaches it", registry.ErrForbidden)
+	return errReach
+}
+
+var (
+	errNoCredential = fmt.Errorf("%w: there is no credential", registry.ErrUnauthenticated)
+	errReach        = fmt.Errorf("%w: no scope of the caller reaches it", registry.ErrForbidden)
+	errNobody       = fmt.Errorf("%w: what the caller publishes would be nobody's, since his token has no subject", registry.ErrForbidden)
+)
+
+func (g *Gate) checkPublisher(w http.ResponseWriter, r *http.Request) (*Caller, error) {
+	credential, err := bearer(r)
+	if err != nil {
+		return nil, err
+	}
+	if credential == "" {
+		return nil, errNoCredential
+	}
+	who, err := g.authenticate(r.Context(), credential)
+	if err != nil {
+		return nil, err
+	}
+	name := who.name
+	if who.as != nil {
+		name = who.as.Name
+	}
+	httpapi.LogCaller(w, name)
+	switch {
+	case !allows(who.scopes, Publish, published(r.URL.Path)):
+		return nil, errReach
+	case who.as == nil:
+		return nil, errNobody
+	}
+	return who.as, nil
 }
 
 // bearer returns a request's credential, which is empty if there is none: clients send an empty one where a variable is
@@ -213,7 +279,11 @@ func (g *Gate) token(ctx context.Context, digest string) (caller, time.Time, err
 	if err != nil {
 		return caller{}, time.Time{}, fmt.Errorf("token %q: %w", record.Name, errors.Join(errRecord, err))
 	}
-	return caller{"token " + record.Name, [][]Scope{scopes}}, record.ExpiresAt, nil
+	who := caller{name: "token " + record.Name, scopes: [][]Scope{scopes}}
+	if who.publishes() {
+		who.as = tokenCaller(digest, record.Name, who.scopes)
+	}
+	return who, record.ExpiresAt, nil
 }
 
 // errRecord is a record that no release has written.

@@ -101,7 +101,11 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 		_, _, err = bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, c.Subject, err)
 		return caller{}, c.begins(now), err
 	}
-	return caller{i.name(c, all), i.scopes(all)}, c.Expiry.Time().Add(leeway), nil
+	who := caller{name: i.name(c, all), scopes: i.scopes(all)}
+	if who.publishes() {
+		who.as = i.caller(c, all, who.scopes)
+	}
+	return who, c.Expiry.Time().Add(leeway), nil
 }
 
 // begins is when a token will hold that does not hold yet; of others it is the zero time.

@@ -14,8 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Settings say who may read besides the holders of the registry's own tokens. As JSON they are the setting "access" of the
-// stack, and a file for the local registry.
+// Settings say who may read and publish besides the holders of the registry's own tokens. As JSON they are the setting
+// "access" of the stack, and a file for the local registry.
 type Settings struct {
 	// Public covers what anyone may read, without a credential.
 	Public []Pattern `json:"public,omitempty"`
@@ -39,7 +39,8 @@ type Issuer struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Rule gives scopes to tokens whose claims all match.
+// Rule gives scopes to tokens whose claims all match. One by which CI jobs publish names more than their repository, such
+// as a ref or an environment: jobs for pull requests are the repository's too.
 type Rule struct {
 	// Claims maps the names of claims to patterns of their values: segments with slashes between them, of which * is any
 	// one and ** any number. A name that begins with a slash leads into objects: /realm_access/roles. Of a list, one value
