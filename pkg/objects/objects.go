@@ -1,13 +1,18 @@
 // Package objects keeps archives: put once, never replaced, handed to clients by presigned URLs.
+//
+// They come by one of two doors. Who may write to a Store puts them, and they stay. Who may not gets a URL from a Stage,
+// and what is put by it is staged: it stands under its final key, and expires unless it is kept.
 package objects
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -32,6 +37,58 @@ type Store interface {
 	Stat(ctx context.Context, key string) (Info, error)
 	// Walk calls visit with each object whose key begins with a prefix, in the order of keys, until visit fails.
 	Walk(ctx context.Context, prefix string, visit func(Info) error) error
+}
+
+// Stage takes objects from those who may not write to a Store. It is the same objects that Open, Stat, Walk and SignGet of
+// the store beside it see, staged or kept. Errors are as those of Store.
+//
+// What stays staged is gone after StagedFor, or some time later; PutOnce of a staged object keeps it, or fails with registry.ErrConflict.
+type Stage interface {
+	// SignPut returns what lets anyone put just the bytes of the digest under the key, once and within a limited time. It
+	// does not look whether the key holds an object.
+	SignPut(ctx context.Context, key string, digest Digest) (Upload, error)
+	// Keep has an object stay for good. It changes nothing where that is so already. registry.ErrInvalid is an object that
+	// was put with headers by which clients would get other bytes.
+	Keep(ctx context.Context, key string) error
+}
+
+// Upload is one request: a PUT to the URL, with the headers as they are and the bytes as its body.
+//
+// The answer is 200 where the object is stored; 412 where the key holds one, whatever its bytes are; 409 where another
+// request is putting one, and this is to be tried again; 400 where the bytes are not those of the digest; 403 where the
+// request is not the one that was signed, or is too late. It may come before the body is read, and the connection end with
+// it: who sends much sends Expect: 100-continue too, which is not signed.
+type Upload struct {
+	URL string `json:"url"`
+	// Header has each header once, Content-Length among them.
+	Header map[string]string `json:"header"`
+}
+
+// What S3 knows staged objects by, of which a lifecycle rule and the policies of roles must have the same idea: the tag,
+// its values, and the rule's ID.
+const (
+	Tag        = "larder"
+	TagStaged  = "staged"
+	TagKept    = "kept"
+	StagedRule = "larder-staged"
+)
+
+// StagedFor is how long an object can stay staged. A lifecycle rule of as many days waits for the midnight that follows.
+const StagedFor = 48 * time.Hour
+
+// maxUpload is the most that S3 takes in one PUT, in bytes.
+const maxUpload = 5 << 30
+
+// CheckUpload says whether a Stage can take an object. Errors are registry.ErrInvalid.
+func CheckUpload(key string, digest Digest) error {
+	if err := errors.Join(CheckKey(key), digest.Check()); err != nil {
+		return err
+	}
+	// A length of nothing is one that S3's signatures leave out.
+	if digest.Size == 0 || digest.Size > maxUpload {
+		return fmt.Errorf("%w object %s: an upload has 1 to %d bytes, not %d", registry.ErrInvalid, key, int64(maxUpload), digest.Size)
+	}
+	return nil
 }
 
 // Digest says what the bytes of an object are.

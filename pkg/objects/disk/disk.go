@@ -1,11 +1,13 @@
-// Package disk is the embedded default of objects.Store: a folder, whose files a server on the same machine hands out
-// through signed URLs.
+// Package disk is the embedded default of objects.Store and objects.Stage: a folder, whose files a server on the same
+// machine hands out, and takes, through signed URLs.
 //
 // The URLs behave as presigned S3 URLs do: they are for one object and one method, they expire, and a changed one, be it
-// by an added query parameter, is refused with 403. What PutOnce has returned from is on disk.
+// by an added query parameter, is refused with 403. What PutOnce has returned from is on disk, and so is what a PUT was
+// answered 200 for. Several processes can share a folder.
 package disk
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -19,10 +21,14 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -33,27 +39,40 @@ import (
 const (
 	stored     = "objects"
 	unfinished = "unfinished"
+	staged     = "staged" // a marker for each staged object
 	keyFile    = "url.key"
+	lockFile   = "objects.lock"
 )
 
-// Path is where Handler serves objects.
-const Path = "/objects/"
+// Where Handler serves objects, and where it takes them.
+const (
+	Path    = "/objects/"
+	PutPath = "/uploads/"
+)
 
-// Store is an objects.Store in a folder.
+// Store is an objects.Store and an objects.Stage in a folder.
 type Store struct {
 	root *os.Root
 	key  []byte
+	// lock is held, by one process at a time, while an object's name and its marker change; see stage.go.
+	lock  *lockedfile.Mutex
+	swept *atomic.Int64 // Unix time
 
-	// BaseURL is where Handler is served, such as https://127.0.0.1:8443. SignGet needs it.
+	// BaseURL is where Handler is served, such as https://127.0.0.1:8443. SignGet and SignPut need it.
 	BaseURL string
 	// Lifetime is how long signed URLs hold; 60 minutes where it is zero. One init of a client reuses the URLs it got
 	// first.
 	Lifetime time.Duration
+	// PutLifetime is that of URLs to PUT; 60 minutes where it is zero. A request must begin within it.
+	PutLifetime time.Duration
 	// Now tells the time; time.Now where it is nil.
 	Now func() time.Time
 }
 
-var _ objects.Store = (*Store)(nil)
+var (
+	_ objects.Store = (*Store)(nil)
+	_ objects.Stage = (*Store)(nil)
+)
 
 // Open opens the store in a folder, which it makes if there is none.
 func Open(dir string) (*Store, error) {
@@ -64,7 +83,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the object store: %w", err)
 	}
-	s := &Store{root: root}
+	s := &Store{root: root, swept: new(atomic.Int64)}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the object store %s: %w", dir, err), root.Close())
 	}
@@ -75,13 +94,17 @@ func Open(dir string) (*Store, error) {
 func (s *Store) Close() error { return s.root.Close() }
 
 func (s *Store) prepare() error {
-	for _, dir := range []string{stored, unfinished} {
+	for _, dir := range []string{stored, unfinished, staged} {
 		if err := s.root.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
+	dir, err := filepath.Abs(s.root.Name())
+	if err != nil {
+		return err
+	}
+	s.lock = lockedfile.MutexAt(filepath.Join(dir, lockFile))
 	s.sweep()
-	var err error
 	s.key, err = s.root.ReadFile(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, 32)
@@ -97,8 +120,11 @@ func (s *Store) prepare() error {
 	return err
 }
 
-// sweep removes what killed writers left long ago. Nothing depends on it.
+// sweep removes what killed writers left long ago, and staged objects that were not kept. What it cannot remove it tries
+// again the next time.
 func (s *Store) sweep() {
+	s.swept.Store(s.now().Unix())
+	s.sweepStaged()
 	entries, err := fs.ReadDir(s.root.FS(), unfinished)
 	if err != nil {
 		return
@@ -127,19 +153,41 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	if err := errors.Join(objects.CheckKey(key), digest.Check()); err != nil {
 		return err
 	}
-	name := path.Join(stored, key)
-	if _, err := s.root.Lstat(name); err == nil {
-		// Whoever stored it may have been killed before it was durable.
-		return errors.Join(fmt.Errorf("object %s: %w", key, registry.ErrExists), s.syncDirs(name))
+	// Who puts an object counts on it, even if somebody else has staged it.
+	if err := s.Keep(ctx, key); err == nil {
+		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
+	} else if !errors.Is(err, registry.ErrNotFound) {
+		return err
 	}
+	return s.add(&cancellable{ctx, body}, digest, key, s.unmark)
+}
+
+// add stores an object, with its marker prepared right before it has its name.
+func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) error {
+	name := path.Join(stored, key)
 	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("object %s: %w", key, err)
 	}
-	return s.place(&cancellable{ctx, body}, digest, name)
+	return s.write(body, digest, name, func(temporary string) error {
+		unlock, err := s.lock.Lock()
+		if err != nil {
+			return fmt.Errorf("object %s: %w", key, err)
+		}
+		defer unlock()
+		if err := prepare(key); err != nil {
+			return fmt.Errorf("object %s: %w", key, err)
+		}
+		return s.link(temporary, name)
+	})
 }
 
-// place writes a file beside the others and then gives it its name, which fails if the name is taken.
-func (s *Store) place(body io.Reader, digest objects.Digest, name string) (err error) {
+// place writes a file that is no object. It fails if the name is taken.
+func (s *Store) place(body io.Reader, digest objects.Digest, name string) error {
+	return s.write(body, digest, name, func(temporary string) error { return s.link(temporary, name) })
+}
+
+// write writes a file beside the others, has it named, and removes the name that it had until then.
+func (s *Store) write(body io.Reader, digest objects.Digest, name string, link func(temporary string) error) (err error) {
 	temporary := path.Join(unfinished, rand.Text())
 	f, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -153,6 +201,11 @@ func (s *Store) place(body io.Reader, digest objects.Digest, name string) (err e
 	if err := errors.Join(objects.Copy(f, body, digest), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
+	return link(temporary)
+}
+
+// link gives a file its name, which fails if the name is taken.
+func (s *Store) link(temporary, name string) error {
 	if err := s.root.Link(temporary, name); errors.Is(err, fs.ErrExist) {
 		return errors.Join(fmt.Errorf("%s: %w", name, registry.ErrExists), s.syncDirs(name))
 	} else if err != nil {
@@ -295,39 +348,43 @@ func (s *Store) SignGet(_ context.Context, key string) (string, error) {
 	if err := objects.CheckKey(key); err != nil {
 		return "", err
 	}
+	return s.signURL(http.MethodGet, Path, key, s.Lifetime)
+}
+
+func (s *Store) signURL(method, under, key string, lifetime time.Duration, header ...string) (string, error) {
 	if s.BaseURL == "" {
 		return "", errors.New("signing a URL: the store has no base URL")
 	}
-	lifetime := s.Lifetime
-	if lifetime == 0 {
-		lifetime = time.Hour
-	}
-	expires := strconv.FormatInt(s.now().Add(lifetime).Unix(), 10)
-	query := url.Values{"expires": {expires}, "signature": {s.sign(key, expires)}}
-	u := url.URL{Path: Path + key, RawQuery: query.Encode()}
+	expires := strconv.FormatInt(s.now().Add(cmp.Or(lifetime, time.Hour)).Unix(), 10)
+	query := url.Values{"expires": {expires}, "signature": {s.sign(method, key, expires, header...)}}
+	u := url.URL{Path: under + key, RawQuery: query.Encode()}
 	return s.BaseURL + u.String(), nil
 }
 
-func (s *Store) sign(key, expires string) string {
+// sign covers the values of headers too, of which each method has a fixed number.
+func (s *Store) sign(method, key, expires string, header ...string) string {
 	mac := hmac.New(sha256.New, s.key)
-	// No part can hold a line break, so that no two requests have one text.
-	_, _ = io.WriteString(mac, "larder object v1\nGET\n"+key+"\n"+expires+"\n")
+	// No part of what is signed can hold a line break, so that no two requests have one text.
+	_, _ = io.WriteString(mac, "larder object v1\n"+strings.Join(append([]string{method, key, expires}, header...), "\n")+"\n")
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // Routes are those of Handler.
 func Routes() []httpapi.Route { return httpapi.Routes((&Store{}).endpoints()) }
 
-// Handler serves the objects to whoever has a signed URL.
+// Handler serves the objects to whoever has a signed URL, and takes them from whoever has one to PUT.
 func (s *Store) Handler() http.Handler { return httpapi.Mux(s.endpoints()...) }
 
 func (s *Store) endpoints() []httpapi.Endpoint {
-	return []httpapi.Endpoint{{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{key...}"}, Serve: s.serve}}
+	return []httpapi.Endpoint{
+		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{key...}"}, Serve: s.serve},
+		{Route: httpapi.Route{Method: http.MethodPut, Path: PutPath + "{key...}"}, Serve: s.receive},
+	}
 }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) error {
 	key := r.PathValue("key")
-	if err := s.verify(key, r.URL.RawQuery); err != nil {
+	if err := s.verify(r, key); err != nil {
 		return err
 	}
 	f, info, err := s.open(key)
@@ -375,15 +432,19 @@ func contentType(key string) string {
 	return "application/octet-stream"
 }
 
-// verify says whether a query is the one that SignGet made for a key, and still holds. Errors are
-// registry.ErrForbidden.
-func (s *Store) verify(key, rawQuery string) error {
-	query, err := url.ParseQuery(rawQuery)
+// verify says whether a request, with the values of its headers that count, is the one that was signed for a key, and
+// comes in time. Errors are registry.ErrForbidden.
+func (s *Store) verify(r *http.Request, key string, header ...string) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(query) != 2 || len(query["expires"]) != 1 || len(query["signature"]) != 1 {
 		return fmt.Errorf("%w: the query is not that of a signed URL", registry.ErrForbidden)
 	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
 	expires := query.Get("expires")
-	if !hmac.Equal([]byte(query.Get("signature")), []byte(s.sign(key, expires))) {
+	if !hmac.Equal([]byte(query.Get("signature")), []byte(s.sign(method, key, expires, header...))) {
 		return fmt.Errorf("%w: the signature does not match", registry.ErrForbidden)
 	}
 	until, err := strconv.ParseInt(expires, 10, 64)

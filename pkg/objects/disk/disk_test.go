@@ -1,6 +1,8 @@
 package disk_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,12 +30,14 @@ func open(t *testing.T, dir string) *disk.Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
-		s := open(t, t.TempDir())
-		server := httptest.NewServer(s.Handler())
+		dir := t.TempDir()
+		s := open(t, dir)
+		server := httptest.NewTLSServer(s.Handler())
 		t.Cleanup(server.Close)
 		s.BaseURL = server.URL
 		return storetest.Backend{
 			Store:  s,
+			Stage:  s,
 			Client: server.Client(),
 			SignFor: func(t *testing.T, key string, lifetime time.Duration) string {
 				signer := *s
@@ -44,8 +48,33 @@ func TestStore(t *testing.T) {
 				}
 				return u
 			},
+			SignPutFor: func(t *testing.T, key string, digest objects.Digest, lifetime time.Duration) objects.Upload {
+				signer := *s
+				signer.PutLifetime = lifetime
+				u, err := signer.SignPut(t.Context(), key, digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u
+			},
+			Staged: func(t *testing.T, key string) bool { return staged(t, dir, key) },
 		}
 	})
+}
+
+// staged says whether an object has a marker, and that this has its key.
+func staged(t *testing.T, dir, key string) bool {
+	t.Helper()
+	marker, err := os.ReadFile(filepath.Join(dir, "staged", sum(key)))
+	if err != nil && !os.IsNotExist(err) || err == nil && string(marker) != key {
+		t.Errorf("the marker of %s: %q, %v", key, marker, err)
+	}
+	return err == nil
+}
+
+func sum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
 }
 
 // Two processes on one folder sign and accept each other's URLs, and the key is for the owner alone.

@@ -1,11 +1,13 @@
 // Package s3 is objects.Store on one S3 bucket.
 //
 // An object is put by a single conditional PutObject, so that S3 itself refuses to replace it and verifies the SHA-256 of
-// all its bytes; 5 GB is the most that takes. Presigned URLs sign the host and nothing else of what a client sends, so
-// that any client can use them.
+// all its bytes; 5 GB is the most that takes. Presigned URLs to GET sign the host and nothing else of what a client sends,
+// so that any client can use them; those to PUT sign all that makes the request the one which PutOnce would send, and the
+// tag of a staged object. The bucket needs a lifecycle rule that expires objects with that tag.
 package s3
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -21,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
@@ -32,18 +35,23 @@ import (
 type Options struct {
 	// Lifetime of signed URLs; 60 minutes where it is zero. They end earlier where the credentials that sign them do.
 	Lifetime time.Duration
+	// PutLifetime is that of URLs to PUT; 60 minutes where it is zero. A request must begin within it.
+	PutLifetime time.Duration
 	// PathStyle puts the bucket into the path and not into the host, as S3's emulators need it.
 	PathStyle bool
 }
 
-// Store is an objects.Store in S3.
+// Store is an objects.Store and an objects.Stage in S3.
 type Store struct {
-	client  *s3.Client
-	presign *s3.PresignClient
-	bucket  string
+	client   *s3.Client
+	get, put *s3.PresignClient
+	bucket   string
 }
 
-var _ objects.Store = (*Store)(nil)
+var (
+	_ objects.Store = (*Store)(nil)
+	_ objects.Stage = (*Store)(nil)
+)
 
 // New returns the store in a bucket.
 func New(config aws.Config, bucket string, options Options) *Store {
@@ -54,11 +62,10 @@ func New(config aws.Config, bucket string, options Options) *Store {
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	lifetime := options.Lifetime
-	if lifetime == 0 {
-		lifetime = time.Hour
+	presign := func(lifetime time.Duration) *s3.PresignClient {
+		return s3.NewPresignClient(client, s3.WithPresignExpires(cmp.Or(lifetime, time.Hour)))
 	}
-	return &Store{client: client, presign: s3.NewPresignClient(client, s3.WithPresignExpires(lifetime)), bucket: bucket}
+	return &Store{client: client, get: presign(options.Lifetime), put: presign(options.PutLifetime), bucket: bucket}
 }
 
 // PutOnce implements objects.Store.
@@ -74,21 +81,17 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	if end, err := body.Seek(0, io.SeekEnd); err != nil || end-begin != digest.Size {
 		return fmt.Errorf("%w object %s: its body has %d bytes, not %d", registry.ErrInvalid, key, end-begin, digest.Size)
 	}
-	sum, err := hex.DecodeString(digest.SHA256)
-	if err != nil {
-		return fmt.Errorf("object %s: %w", key, err)
-	}
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		if _, err := body.Seek(begin, io.SeekStart); err != nil {
 			return fmt.Errorf("object %s: %w", key, err)
 		}
-		_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
-			Bucket: &s.bucket, Key: &key, Body: body, ContentLength: &digest.Size,
-			IfNoneMatch:    aws.String("*"),
-			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum)),
-			ContentType:    aws.String("application/octet-stream"),
-		}, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
+		in := s.putOnce(key, digest)
+		in.Body = body
+		_, err := s.client.PutObject(ctx, in, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
+		if code(err) == "PreconditionFailed" {
+			return cmp.Or(s.settle(ctx, key), s.translate(key, err))
+		}
 		// Two writers at once: S3 asks the slower one to find out who won.
 		if err == nil || code(err) != "ConditionalRequestConflict" || attempt == attempts {
 			return s.translate(key, err)
@@ -99,6 +102,98 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		case <-time.After(rand.N(100 * time.Millisecond << attempt)): //nolint:gosec // jitter, not a secret
 		}
 	}
+}
+
+// putOnce is a request to put an object whose digest was checked.
+func (s *Store) putOnce(key string, digest objects.Digest) *s3.PutObjectInput {
+	sum, _ := hex.DecodeString(digest.SHA256)
+	return &s3.PutObjectInput{
+		Bucket: &s.bucket, Key: &key, ContentLength: &digest.Size,
+		IfNoneMatch:    aws.String("*"),
+		ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum)),
+		ContentType:    aws.String("application/octet-stream"),
+	}
+}
+
+// settle makes sure that an object which is there will stay, for a caller that counts on it. Most who put cannot read
+// tags; that an object is about to expire, S3 tells whoever may read it.
+//
+// Source: x-amz-expiration of https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
+func (s *Store) settle(ctx context.Context, key string) error {
+	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
+	if err != nil {
+		return s.translate(key, err)
+	}
+	if !strings.Contains(aws.ToString(out.Expiration), `rule-id="`+objects.StagedRule+`"`) {
+		return nil
+	}
+	if err := s.Keep(ctx, key); err != nil {
+		return fmt.Errorf("%w: object %s was uploaded to be published, was not, and is about to expire (%s): publish it as that was begun, or try again when it is gone: %w", registry.ErrConflict, key, aws.ToString(out.Expiration), err)
+	}
+	return nil
+}
+
+// SignPut implements objects.Stage. S3 refuses headers that begin with x-amz- and are not signed; Keep looks for the others.
+func (s *Store) SignPut(ctx context.Context, key string, digest objects.Digest) (objects.Upload, error) {
+	if err := objects.CheckUpload(key, digest); err != nil {
+		return objects.Upload{}, err
+	}
+	in := s.putOnce(key, digest)
+	in.Tagging = aws.String(objects.Tag + "=" + objects.TagStaged)
+	request, err := s.put.PresignPutObject(ctx, in)
+	if err != nil {
+		return objects.Upload{}, fmt.Errorf("signing a URL for %s: %w", key, err)
+	}
+	upload := objects.Upload{URL: request.URL, Header: make(map[string]string)}
+	for name := range request.SignedHeader {
+		if name != "Host" { // which is in the URL
+			upload.Header[name] = request.SignedHeader.Get(name)
+		}
+	}
+	return upload, nil
+}
+
+// Keep implements objects.Stage. An object without a tag was put by PutOnce, and is kept.
+func (s *Store) Keep(ctx context.Context, key string) error {
+	if err := objects.CheckKey(key); err != nil {
+		return err
+	}
+	tags, staged, err := s.tags(ctx, key)
+	if err != nil || !staged {
+		return err
+	}
+	// A header that is not signed cannot be forbidden, and this one has clients unpack the archive on the way.
+	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
+	if err != nil {
+		return s.translate(key, err)
+	}
+	if encoding := aws.ToString(out.ContentEncoding); encoding != "" {
+		return fmt.Errorf("%w object %s: it was put with Content-Encoding %q", registry.ErrInvalid, key, encoding)
+	}
+	_, err = s.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{Bucket: &s.bucket, Key: &key, Tagging: &types.Tagging{TagSet: tags}})
+	if err != nil {
+		// Of two who keep it at once, the later one meets a tag that nobody may change.
+		if _, staged, again := s.tags(ctx, key); again == nil && !staged {
+			return nil
+		}
+	}
+	return s.translate(key, err)
+}
+
+// tags says whether an object is staged, and returns the tags of one that is kept, for it may have others too.
+func (s *Store) tags(ctx context.Context, key string) (kept []types.Tag, staged bool, err error) {
+	out, err := s.client.GetObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: &s.bucket, Key: &key})
+	if err != nil {
+		return nil, false, s.translate(key, err)
+	}
+	for _, tag := range out.TagSet {
+		if aws.ToString(tag.Key) == objects.Tag {
+			staged = aws.ToString(tag.Value) == objects.TagStaged
+			tag.Value = aws.String(objects.TagKept)
+		}
+		kept = append(kept, tag)
+	}
+	return kept, staged, nil
 }
 
 // withPayloadHash tells the signer the hash of the body, which it would otherwise read the body to compute.
@@ -116,7 +211,7 @@ func (s *Store) SignGet(ctx context.Context, key string) (string, error) {
 	if err := objects.CheckKey(key); err != nil {
 		return "", err
 	}
-	request, err := s.presign.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
+	request, err := s.get.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
 		return "", fmt.Errorf("signing a URL for %s: %w", key, err)
 	}
@@ -206,7 +301,8 @@ func (s *Store) translate(key string, err error) error {
 	switch code := code(err); {
 	case code == "PreconditionFailed":
 		sentinel = registry.ErrExists
-	case code == "NoSuchKey" || code == "NotFound":
+	// The last one is what S3 may say of the tags of an object that has expired in a bucket with versions.
+	case code == "NoSuchKey" || code == "NotFound" || code == "MethodNotAllowed":
 		sentinel = registry.ErrNotFound
 	case code == "InvalidRange" || code == "BadDigest" || code == "XAmzContentSHA256Mismatch" || code == "XAmzContentChecksumMismatch":
 		sentinel = registry.ErrInvalid

@@ -1,12 +1,15 @@
 package s3_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
@@ -34,25 +38,75 @@ func TestStore(t *testing.T) {
 		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			t.Fatal(err)
 		}
+		// Nobody can sign for the past; a URL of a second is over after two.
+		signer := func(lifetime time.Duration) (store *s3.Store, wait func()) {
+			if wait = func() {}; lifetime < 0 {
+				lifetime, wait = time.Second, func() { time.Sleep(2100 * time.Millisecond) }
+			}
+			return s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true, Lifetime: lifetime, PutLifetime: lifetime}), wait
+		}
+		staged := func(ctx context.Context, key string) (bool, error) {
+			out, err := client.GetObjectTagging(ctx, &awss3.GetObjectTaggingInput{Bucket: &bucket, Key: &key})
+			if err != nil {
+				return false, err
+			}
+			return slices.ContainsFunc(out.TagSet, func(tag types.Tag) bool {
+				return aws.ToString(tag.Key) == "larder" && aws.ToString(tag.Value) == "staged"
+			}), nil
+		}
+		config := rehearsal.Config(server.URL)
+		config.HTTPClient = &expiring{bucket, staged}
+		store := s3.New(config, bucket, s3.Options{PathStyle: true})
 		return storetest.Backend{
-			Store:  s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true}),
+			Store:  store,
+			Stage:  store,
 			Client: http.DefaultClient,
 			SignFor: func(t *testing.T, key string, lifetime time.Duration) string {
-				wait := lifetime < 0
-				if wait { // nobody can sign for the past; a URL of a second is over after two
-					lifetime = time.Second
-				}
-				u, err := s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true, Lifetime: lifetime}).SignGet(t.Context(), key)
+				store, wait := signer(lifetime)
+				u, err := store.SignGet(t.Context(), key)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if wait {
-					time.Sleep(2100 * time.Millisecond)
-				}
+				wait()
 				return u
+			},
+			SignPutFor: func(t *testing.T, key string, digest objects.Digest, lifetime time.Duration) objects.Upload {
+				store, wait := signer(lifetime)
+				u, err := store.SignPut(t.Context(), key, digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wait()
+				return u
+			},
+			Staged: func(t *testing.T, key string) bool {
+				is, err := staged(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return is
 			},
 		}
 	})
+}
+
+// expiring is a client of a bucket with the lifecycle rule, of which versitygw has none: S3 tells in answers to GET and HEAD
+// when an object expires.
+type expiring struct {
+	bucket string
+	staged func(ctx context.Context, key string) (bool, error)
+}
+
+func (e *expiring) Do(r *http.Request) (*http.Response, error) {
+	response, err := http.DefaultClient.Do(r)
+	if err != nil || r.Method != http.MethodHead || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	staged, err := e.staged(r.Context(), strings.TrimPrefix(r.URL.Path, "/"+e.bucket+"/"))
+	if err == nil && staged {
+		response.Header.Set("X-Amz-Expiration", `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="larder-staged"`)
+	}
+	return response, err
 }
 
 // A presigned URL is good for any client: of all headers it signs the host alone. It holds for an hour.
@@ -82,6 +136,167 @@ func TestSignedHeaders(t *testing.T) {
 	// A plus in a path means itself to Go and a space to others.
 	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
 		t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+	}
+}
+
+// A URL to PUT is good for one request alone: all its headers are signed, and none is in the query, where S3 would not look
+// for it. It holds for an hour.
+func TestSignedUpload(t *testing.T) {
+	t.Parallel()
+	config := rehearsal.Config("https://unused.example.com")
+	config.BaseEndpoint = nil
+	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	for lifetime, want := range map[time.Duration]string{0: "3600", 10 * time.Minute: "600"} {
+		upload, err := s3.New(config, "bucket", s3.Options{PutLifetime: lifetime, Lifetime: time.Minute}).SignPut(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz", objects.Digest{SHA256: sum, Size: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(upload.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		if got := q.Get("X-Amz-SignedHeaders"); got != "content-length;content-type;host;if-none-match;x-amz-checksum-sha256;x-amz-tagging" {
+			t.Errorf("signed headers %q", got)
+		}
+		if q.Get("X-Amz-Expires") != want {
+			t.Errorf("expires %q, want %q", q.Get("X-Amz-Expires"), want)
+		}
+		for name := range q {
+			switch name {
+			case "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Content-Sha256", "x-id":
+			default:
+				t.Errorf("the query has %s", name)
+			}
+		}
+		if want := map[string]string{
+			"Content-Length": "4", "Content-Type": "application/octet-stream", "If-None-Match": "*", "X-Amz-Tagging": "larder=staged",
+			"X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=",
+		}; !maps.Equal(upload.Header, want) {
+			t.Errorf("headers %v", upload.Header)
+		}
+		if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(upload.URL, "/1.0.0%2Bbuild.5/") {
+			t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+		}
+	}
+}
+
+// bucket is a bucket of one object, whose tags a policy guards as the template's does.
+type bucket struct {
+	tags     string // as XML
+	encoding string // the object's
+	expires  string
+	gone     string // the code of its absence, where it is not there
+	denied   bool   // tagging, to all
+	late     bool   // somebody else keeps the object right before
+	asked    []string
+}
+
+func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, tagging := r.URL.Query()["tagging"]
+	what := r.Method
+	if tagging {
+		what += " tags"
+	}
+	b.asked = append(b.asked, what)
+	fail := func(status int, code string) {
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+	}
+	kept := func() bool { return strings.Contains(b.tags, "<Value>kept<") }
+	w.Header().Set("Content-Type", "application/xml")
+	switch {
+	case b.gone != "":
+		fail(map[bool]int{true: 405, false: 404}[b.gone == "MethodNotAllowed"], b.gone)
+	case tagging && b.denied:
+		fail(403, "AccessDenied")
+	case what == "GET tags":
+		_, _ = fmt.Fprintf(w, "<Tagging><TagSet>%s</TagSet></Tagging>", b.tags)
+	case what == "PUT tags":
+		if b.late {
+			b.tags = tag("larder", "kept")
+		}
+		if kept() {
+			fail(403, "AccessDenied")
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_, tags, _ := strings.Cut(string(body), "<TagSet>")
+		b.tags, _, _ = strings.Cut(tags, "</TagSet>")
+	case what == "HEAD":
+		if b.encoding != "" {
+			w.Header().Set("Content-Encoding", b.encoding)
+		}
+		if b.expires != "" {
+			w.Header().Set("X-Amz-Expiration", b.expires)
+		}
+	default:
+		fail(412, "PreconditionFailed")
+	}
+}
+
+func tag(key, value string) string {
+	return "<Tag><Key>" + key + "</Key><Value>" + value + "</Value></Tag>"
+}
+
+// Keep changes tags where it must and never else, for the policy denies changing those of a kept object.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bucket bucket
+		want   error
+		tags   string
+		asked  string
+	}{
+		"staged":         {bucket{tags: tag("larder", "staged")}, nil, tag("larder", "kept"), "GET tags, HEAD, PUT tags"},
+		"kept":           {bucket{tags: tag("larder", "kept")}, nil, tag("larder", "kept"), "GET tags"},
+		"no tag":         {bucket{}, nil, "", "GET tags"},
+		"another's tag":  {bucket{tags: tag("owner", "staged")}, nil, tag("owner", "staged"), "GET tags"},
+		"several tags":   {bucket{tags: tag("owner", "me") + tag("larder", "staged")}, nil, tag("owner", "me") + tag("larder", "kept"), "GET tags, HEAD, PUT tags"},
+		"two at once":    {bucket{tags: tag("larder", "staged"), late: true}, nil, tag("larder", "kept"), "GET tags, HEAD, PUT tags, GET tags"},
+		"encoded":        {bucket{tags: tag("larder", "staged"), encoding: "gzip"}, registry.ErrInvalid, tag("larder", "staged"), "GET tags, HEAD"},
+		"expired":        {bucket{gone: "NoSuchKey"}, registry.ErrNotFound, "", "GET tags"},
+		"delete marker":  {bucket{gone: "MethodNotAllowed"}, registry.ErrNotFound, "", "GET tags"},
+		"not permission": {bucket{tags: tag("larder", "staged"), denied: true}, errAny, tag("larder", "staged"), "GET tags"},
+	} {
+		server := httptest.NewServer(&test.bucket)
+		err := s3.New(rehearsal.Config(server.URL), "bucket", s3.Options{PathStyle: true}).Keep(t.Context(), "key")
+		server.Close()
+		if !errors.Is(err, test.want) && (!errors.Is(test.want, errAny) || err == nil) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+		if got := strings.Join(test.bucket.asked, ", "); got != test.asked || test.bucket.tags != test.tags {
+			t.Errorf("%s: asked %s; the tags are %s", name, got, test.bucket.tags)
+		}
+	}
+}
+
+var errAny = errors.New("any error")
+
+// Who puts an object that is staged has it kept, or learns that it will go; most cannot read tags.
+func TestPutOnceOfStaged(t *testing.T) {
+	t.Parallel()
+	const expires = `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="larder-staged"`
+	for name, test := range map[string]struct {
+		bucket bucket
+		want   error
+		asked  string
+	}{
+		"kept":                   {bucket{tags: tag("larder", "kept"), denied: true}, registry.ErrExists, "PUT, HEAD"},
+		"another rule":           {bucket{denied: true, expires: `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="ten-years"`}, registry.ErrExists, "PUT, HEAD"},
+		"staged":                 {bucket{tags: tag("larder", "staged"), expires: expires}, registry.ErrExists, "PUT, HEAD, GET tags, HEAD, PUT tags"},
+		"staged, tagging denied": {bucket{tags: tag("larder", "staged"), expires: expires, denied: true}, registry.ErrConflict, "PUT, HEAD, GET tags"},
+	} {
+		server := httptest.NewServer(&test.bucket)
+		store := s3.New(rehearsal.Config(server.URL), "bucket", s3.Options{PathStyle: true})
+		err := store.PutOnce(t.Context(), "key", strings.NewReader("test"), objects.Digest{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 4})
+		server.Close()
+		if !errors.Is(err, test.want) || errors.Is(err, registry.ErrExists) != errors.Is(test.want, registry.ErrExists) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+		if got := strings.Join(test.bucket.asked, ", "); got != test.asked {
+			t.Errorf("%s: asked %s", name, got)
+		}
 	}
 }
 
@@ -157,7 +372,10 @@ func TestErrors(t *testing.T) {
 		"AccessDenied":               {403, nil},
 	} {
 		calls := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				return // it is there, and stays
+			}
 			calls++
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(test.status)

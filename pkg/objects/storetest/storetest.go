@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of objects.Store. Every backend runs it.
+// Package storetest is the conformance suite of objects.Store and objects.Stage. Every backend runs it.
 package storetest
 
 import (
@@ -25,13 +25,18 @@ import (
 // Backend is a store under test.
 type Backend struct {
 	objects.Store
+	objects.Stage
 	// Client reaches the store's URLs.
 	Client *http.Client
 	// SignFor signs as SignGet does, with another lifetime, which may be over already.
 	SignFor func(t *testing.T, key string, lifetime time.Duration) string
+	// SignPutFor signs as SignPut does, likewise.
+	SignPutFor func(t *testing.T, key string, digest objects.Digest, lifetime time.Duration) objects.Upload
+	// Staged says whether an object will expire.
+	Staged func(t *testing.T, key string) bool
 }
 
-// Run checks all that objects.Store promises. open returns an empty store.
+// Run checks all that objects.Store and objects.Stage promise. open returns an empty store.
 func Run(t *testing.T, open func(*testing.T) Backend) {
 	t.Helper()
 	for _, test := range []struct {
@@ -48,6 +53,15 @@ func Run(t *testing.T, open func(*testing.T) Backend) {
 		{"AlteredURL", alteredURL},
 		{"ExpiredURL", expiredURL},
 		{"OneOfManyWriters", oneOfManyWriters},
+		{"Upload", upload},
+		{"UploadOfOtherBytes", uploadOfOtherBytes},
+		{"UploadWithOtherHeaders", uploadWithOtherHeaders},
+		{"AlteredUpload", alteredUpload},
+		{"ExpiredUpload", expiredUpload},
+		{"OneOfManyUploads", oneOfManyUploads},
+		{"Keep", keep},
+		{"KeepByPutOnce", keepByPutOnce},
+		{"BadUploads", badUploads},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}

@@ -1,0 +1,4 @@
+package disk
+
+// Sweep removes what is over.
+func Sweep(s *Store) { s.sweep() }
