@@ -20,10 +20,18 @@ import (
 )
 
 // Catalog reads and writes what has been published.
-type Catalog struct{ table Table }
+type Catalog struct {
+	table Table
+	// checkKeys has a publish check that its signing key is there, in place of writing it as it is.
+	checkKeys bool
+}
 
 // New returns the catalogue on a table.
-func New(t Table) *Catalog { return &Catalog{t} }
+func New(t Table) *Catalog { return &Catalog{table: t} }
+
+// NewKeyless is New for a publisher who may not write signing keys: who may check an item of the table, which the
+// operator's policy does not have.
+func NewKeyless(t Table) *Catalog { return &Catalog{table: t, checkKeys: true} }
 
 // Where things are in the table.
 const (

@@ -141,7 +141,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	// The key is written as it is, so that a removal which comes in between conflicts.
+	// A removal of the key which comes in between must conflict: it is written as it is, or checked.
 	key, err := c.table.Get(ctx, Key{keysOf(p.Namespace), record.SigningKey})
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, fmt.Errorf("%w publish: key %s, which signed it, is no key of namespace %s any more", registry.ErrInvalid, record.SigningKey, p.Namespace)
@@ -149,7 +149,11 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	return c.withNamespace(ctx, []Change{version, put(listed), catalogued, put(key)}, p.Namespace)
+	signer := put(key)
+	if c.checkKeys {
+		signer = Change{Key: key.Key, Revision: key.Revision, Check: true}
+	}
+	return c.withNamespace(ctx, []Change{version, put(listed), catalogued, signer}, p.Namespace)
 }
 
 // withNamespace adds to a write that a namespace exists, where that is not known yet.

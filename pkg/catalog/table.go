@@ -39,7 +39,7 @@ type Item struct {
 	Expires time.Time
 }
 
-// Change puts an item, or deletes one.
+// Change puts an item, deletes one, or only checks that one is as it was.
 type Change struct {
 	Key
 	// Revision is the one that the item has; 0 means that there must be none.
@@ -48,6 +48,8 @@ type Change struct {
 	Expires  time.Time
 	// Delete removes the item, which must be there.
 	Delete bool
+	// Check leaves the item, which must be there, as it is: the write fails where its revision is another.
+	Check bool
 }
 
 // Query names what to read of a partition.
@@ -95,7 +97,7 @@ func CheckChanges(changes []Change) error {
 			return fmt.Errorf("%w: key %q: its parts have 1 to %d and 1 to %d bytes", ErrBadWrite, c.Key, maxPartition, maxSort)
 		case seen[c.Key]:
 			return fmt.Errorf("%w: it changes %q twice", ErrBadWrite, c.Key)
-		case c.Revision < 0 || c.Delete && c.Revision == 0:
+		case c.Revision < 0 || (c.Delete || c.Check) && c.Revision == 0 || c.Delete && c.Check:
 			return fmt.Errorf("%w: %q: revision %d cannot be expected", ErrBadWrite, c.Key, c.Revision)
 		case size > maxItem-1<<10: // room for the names of attributes
 			return fmt.Errorf("%w: %q is too large: %d bytes", ErrBadWrite, c.Key, size)

@@ -174,6 +174,12 @@ func (t *Table) item(c catalog.Change) types.TransactWriteItem {
 			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 		}}
 	}
+	if c.Check {
+		return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+			TableName: &t.name, Key: primaryKey(c.Key),
+			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+		}}
+	}
 	item := primaryKey(c.Key)
 	item[attrRevision] = number(c.Revision + 1)
 	if utf8.Valid(c.Data) {

@@ -178,6 +178,9 @@ func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 	if revision != c.Revision {
 		return fmt.Errorf("item %s %s has revision %d, not %d: %w", c.Partition, c.Sort, revision, c.Revision, registry.ErrConflict)
 	}
+	if c.Check {
+		return nil
+	}
 	if c.Delete {
 		_, err = tx.ExecContext(ctx, `DELETE FROM items WHERE pk = ? AND sk = ?`, c.Partition, c.Sort)
 	} else {

@@ -142,7 +142,10 @@ func conditions(t *testing.T, table catalog.Table) {
 	}{
 		{"replacing what is not there", catalog.Change{Key: k, Revision: 1, Data: []byte("a")}, false, "", 0},
 		{"deleting what is not there", catalog.Change{Key: k, Revision: 1, Delete: true}, false, "", 0},
+		{"checking what is not there", catalog.Change{Key: k, Revision: 1, Check: true}, false, "", 0},
 		{"new", catalog.Change{Key: k, Data: []byte("a")}, true, "a", 1},
+		{"checking", catalog.Change{Key: k, Revision: 1, Check: true}, true, "a", 1},
+		{"checking a future revision", catalog.Change{Key: k, Revision: 2, Check: true}, false, "a", 1},
 		{"new again", catalog.Change{Key: k, Data: []byte("b")}, false, "a", 1},
 		{"a future revision", catalog.Change{Key: k, Revision: 2, Data: []byte("b")}, false, "a", 1},
 		{"the revision", catalog.Change{Key: k, Revision: 1, Data: []byte("b")}, true, "b", 2},
@@ -179,7 +182,14 @@ func allOrNone(t *testing.T, table catalog.Table) {
 			t.Fatalf("conflict at %d changed an item", at)
 		}
 	}
-	write(t, table, others...)
+	// A check that fails does so too.
+	for _, wrong := range []catalog.Change{{Key: key("p", "taken"), Revision: 2, Check: true}, {Key: key("p", "absent"), Revision: 1, Check: true}} {
+		if err := table.Write(t.Context(), append(slices.Clone(others), wrong)...); !errors.Is(err, registry.ErrConflict) {
+			t.Fatalf("a check of %v: %v", wrong, err)
+		}
+		absent(t, table, "p", "a")
+	}
+	write(t, table, append(slices.Clone(others), catalog.Change{Key: key("p", "taken"), Revision: 1, Check: true})...)
 	absent(t, table, "p", "doomed")
 	get(t, table, "q", "b")
 }
@@ -205,6 +215,8 @@ func badWrites(t *testing.T, table catalog.Table) {
 		"an item too large":    {newItem("p", "s", strings.Repeat("x", 400<<10))},
 		"a negative revision":  {{Key: key("p", "s"), Revision: -1}},
 		"deleting revision 0":  {{Key: key("p", "s"), Delete: true}},
+		"checking revision 0":  {{Key: key("p", "s"), Check: true}},
+		"a check that deletes": {{Key: key("p", "s"), Revision: 1, Check: true, Delete: true}},
 		"one bad among others": {newItem("p", "good", "x"), newItem("p", "", "x")},
 	} {
 		if err := table.Write(t.Context(), changes...); !errors.Is(err, catalog.ErrBadWrite) {

@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Where uploads are in the table.
+const (
+	uploadSort = "upload"
+	fileSort   = "file/"
+	openSort   = "open"
+)
+
+func uploadPartition(id string) string { return "uploads/" + id }
+
+// ErrTooManyUploads says that an identity has as many uploads under way as it may have.
+var ErrTooManyUploads = fmt.Errorf("%w: too many uploads are under way", registry.ErrForbidden)
+
+// openUploads are those of one identity, when they end by their ids.
+type openUploads map[string]time.Time
+
+// openKey is where those of an identity are: it may hold what no key takes, and be long.
+func openKey(owner string) Key {
+	sum := sha256.Sum256([]byte(owner))
+	return Key{"uploads/of/" + hex.EncodeToString(sum[:]), openSort}
+}
+
+// BeginUpload records an upload, which goes when it expires. It fails with ErrTooManyUploads where its owner has that many
+// already.
+func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) error {
+	return retry(ctx, func() error {
+		item, open, err := c.open(ctx, u.Owner, u.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if len(open) >= most {
+			return ErrTooManyUploads
+		}
+		open[u.ID] = u.ExpiresAt
+		item.Expires = latestOf(open)
+		counted, err := change(item, open)
+		if err != nil {
+			return err
+		}
+		begun, err := change(Item{Key: Key{uploadPartition(u.ID), uploadSort}, Expires: u.ExpiresAt}, u)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, begun, counted)
+	})
+}
+
+// open returns the uploads of an identity that are under way.
+func (c *Catalog) open(ctx context.Context, owner string, now time.Time) (Item, openUploads, error) {
+	item, err := c.getOrNew(ctx, openKey(owner))
+	if err != nil {
+		return item, nil, err
+	}
+	open := openUploads{}
+	if item.Revision > 0 {
+		if err := decode(item, &open); err != nil {
+			return item, nil, err
+		}
+	}
+	maps.DeleteFunc(open, func(_ string, until time.Time) bool { return !now.Before(until) })
+	return item, open, nil
+}
+
+func latestOf(open openUploads) time.Time {
+	var last time.Time
+	for _, until := range open {
+		if until.After(last) {
+			last = until
+		}
+	}
+	return last
+}
+
+// Upload returns an upload.
+func (c *Catalog) Upload(ctx context.Context, id string) (registry.Upload, error) {
+	var u registry.Upload
+	err := c.get(ctx, Key{uploadPartition(id), uploadSort}, &u)
+	return u, err
+}
+
+// EndUpload records how an upload has ended, unless it has ended already, and returns it.
+func (c *Catalog) EndUpload(ctx context.Context, id, how string, now time.Time) (ended registry.Upload, err error) {
+	err = retry(ctx, func() error {
+		item, err := c.table.Get(ctx, Key{uploadPartition(id), uploadSort})
+		if err != nil {
+			return err
+		}
+		ended = registry.Upload{}
+		if err := decode(item, &ended); err != nil || ended.Ended != "" {
+			return err
+		}
+		ended.Ended = how
+		changed, err := change(item, ended)
+		if err != nil {
+			return err
+		}
+		changes := []Change{changed}
+		counted, open, err := c.open(ctx, ended.Owner, now)
+		if err != nil {
+			return err
+		}
+		if counted.Revision > 0 {
+			delete(open, id)
+			counted.Expires = latestOf(open)
+			if len(open) == 0 {
+				counted.Expires = ended.ExpiresAt
+			}
+			fewer, err := change(counted, open)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, fewer)
+		}
+		return c.table.Write(ctx, changes...)
+	})
+	return ended, err
+}
+
+func inspectionKey(id string, file int) Key {
+	return Key{uploadPartition(id), fileSort + strconv.Itoa(file)}
+}
+
+// Inspection returns what is known of a file of an upload; nothing as yet is no error.
+func (c *Catalog) Inspection(ctx context.Context, id string, file int) (registry.Inspection, error) {
+	var i registry.Inspection
+	err := c.get(ctx, inspectionKey(id, file), &i)
+	if errors.Is(err, registry.ErrNotFound) {
+		return i, nil
+	}
+	return i, err
+}
+
+// Inspect takes an inspection up: found is what is known of the file, and mine says that the caller is to find it out, as
+// nobody else does until then, or has until now.
+func (c *Catalog) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (found registry.Inspection, mine bool, err error) {
+	err = retry(ctx, func() error {
+		item, err := c.getOrNew(ctx, inspectionKey(u.ID, file))
+		if err != nil {
+			return err
+		}
+		found, mine = registry.Inspection{}, false
+		if item.Revision > 0 {
+			if err := decode(item, &found); err != nil {
+				return err
+			}
+		}
+		if found.State == registry.InspectionPassed || found.State == registry.InspectionRefused || found.State == registry.InspectionRunning && now.Before(found.Until) {
+			return nil
+		}
+		found, mine = registry.Inspection{State: registry.InspectionRunning, Until: until}, true
+		item.Expires = u.ExpiresAt
+		changed, err := change(item, found)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changed)
+	})
+	return found, mine && err == nil, err
+}
+
+// SetInspection records what was found out, or that it is not known yet. Whoever else has found it out has found the same,
+// since the bytes do not change, so that one that has ended is left as it is.
+func (c *Catalog) SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection) error {
+	return retry(ctx, func() error {
+		item, err := c.getOrNew(ctx, inspectionKey(u.ID, file))
+		if err != nil {
+			return err
+		}
+		var found registry.Inspection
+		if item.Revision > 0 {
+			if err := decode(item, &found); err != nil {
+				return err
+			}
+		}
+		if found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
+			return nil
+		}
+		item.Expires = u.ExpiresAt
+		changed, err := change(item, i)
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changed)
+	})
+}
+
+// HasNamespace says whether anything was ever published in a namespace, or a key added to it.
+func (c *Catalog) HasNamespace(ctx context.Context, name string) (bool, error) {
+	_, err := c.table.Get(ctx, Key{namespaces, name})
+	if errors.Is(err, registry.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
