@@ -17,6 +17,10 @@ const (
 	presignTime   = "LARDER_PRESIGN_SECONDS"
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 	accessRules   = "LARDER_ACCESS"
+
+	publishFileBytes = "LARDER_PUBLISH_FILE_BYTES"
+	publishFiles     = "LARDER_PUBLISH_FILES"
+	publishUploads   = "LARDER_PUBLISH_UPLOADS"
 )
 
 // The names of the stack's outputs, by which the command line finds a deployed registry.
@@ -102,4 +106,56 @@ func (s Settings) Environment() map[string]string {
 		env[pathStyleName] = "true"
 	}
 	return env
+}
+
+// PublishLimits are what a publish through the registry's own endpoint, and an identity, may take.
+type PublishLimits struct {
+	// FileBytes is the size of the largest file.
+	FileBytes int64
+	// Files is how many one publish may have.
+	Files int
+	// Uploads is how many an identity may have under way.
+	Uploads int
+}
+
+// DefaultPublishLimits are those that nobody has set otherwise.
+var DefaultPublishLimits = PublishLimits{FileBytes: 1 << 30, Files: 100, Uploads: 10}
+
+// The bounds of PublishLimits. S3 takes no larger file in one request.
+var (
+	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1}
+	MaxPublishLimits = PublishLimits{FileBytes: 5 << 30, Files: 500, Uploads: 100}
+)
+
+// PublishLimitsFromEnvironment reads limits through getenv, which is os.Getenv; one that is not set has its default. Its
+// error names every variable that is wrong.
+func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, error) {
+	var errs []error
+	read := func(name string, fallback, low, high int64) int64 {
+		value := getenv(name)
+		if value == "" {
+			return fallback
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < low || n > high || strconv.FormatInt(n, 10) != value {
+			errs = append(errs, fmt.Errorf("%s is %q, not a number from %d to %d", name, value, low, high))
+		}
+		return n
+	}
+	standard, low, high := DefaultPublishLimits, MinPublishLimits, MaxPublishLimits
+	l := PublishLimits{
+		FileBytes: read(publishFileBytes, standard.FileBytes, low.FileBytes, high.FileBytes),
+		Files:     int(read(publishFiles, int64(standard.Files), int64(low.Files), int64(high.Files))),
+		Uploads:   int(read(publishUploads, int64(standard.Uploads), int64(low.Uploads), int64(high.Uploads))),
+	}
+	return l, errors.Join(errs...)
+}
+
+// Environment returns the variables from which PublishLimitsFromEnvironment reads the same limits.
+func (l PublishLimits) Environment() map[string]string {
+	return map[string]string{
+		publishFileBytes: strconv.FormatInt(l.FileBytes, 10),
+		publishFiles:     strconv.Itoa(l.Files),
+		publishUploads:   strconv.Itoa(l.Uploads),
+	}
 }

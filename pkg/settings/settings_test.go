@@ -44,3 +44,34 @@ func TestWrong(t *testing.T) {
 		t.Errorf("nothing is set: %v", err)
 	}
 }
+
+func TestPublishLimits(t *testing.T) {
+	t.Parallel()
+	read := func(env map[string]string) (settings.PublishLimits, error) {
+		return settings.PublishLimitsFromEnvironment(func(name string) string { return env[name] })
+	}
+	for _, want := range []settings.PublishLimits{
+		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits, {FileBytes: 2 << 20, Files: 3, Uploads: 4},
+	} {
+		if got, err := read(want.Environment()); err != nil || got != want {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+	if got, err := read(nil); err != nil || got != settings.DefaultPublishLimits {
+		t.Errorf("nothing is set: %+v, %v", got, err)
+	}
+	for name, values := range map[string][]string{
+		"LARDER_PUBLISH_FILE_BYTES": {"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999"},
+		"LARDER_PUBLISH_FILES":      {"0", "501", "010", "1.5"},
+		"LARDER_PUBLISH_UPLOADS":    {"0", "101", "4294967297"},
+	} {
+		for _, value := range values {
+			if _, err := read(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
+		}
+	}
+	if _, err := read(map[string]string{"LARDER_PUBLISH_FILE_BYTES": "x", "LARDER_PUBLISH_FILES": "x", "LARDER_PUBLISH_UPLOADS": "x"}); err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("all are wrong: %v", err)
+	}
+}
