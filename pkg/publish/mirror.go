@@ -19,17 +19,13 @@ type MirrorPackage struct {
 // Mirror puts inspected packages of a version where clients find them. Doing so again changes nothing in the catalogue, and
 // puts back what is missing from the store.
 func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage) (stored registry.MirrorVersion, changed bool, err error) {
-	now := time.Now
-	if p.Now != nil {
-		now = p.Now
-	}
 	record := registry.MirrorVersion{Version: v}
 	var files []file
 	for _, pkg := range packages {
 		pkg.Object = address.FileKey(v, pkg.SHA256, pkg.Filename)
 		record.Packages = append(record.Packages, registry.MirrorPackage{
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
-			MirroredAt: now().UTC().Truncate(time.Second), MirroredBy: p.By,
+			MirroredAt: p.now().UTC().Truncate(time.Second), MirroredBy: p.By,
 		})
 		files = append(files, file{name: pkg.Filename, stored: pkg.StoredFile, path: pkg.Path})
 	}

@@ -48,8 +48,8 @@ type ProviderResult struct {
 	Shared []registry.Platform
 }
 
-// maxManifest bounds a manifest, in bytes.
-const maxManifest = 64 << 10
+// MaxManifest bounds a manifest, in bytes.
+const MaxManifest = 64 << 10
 
 // parallel is how many files are read or sent at once.
 const parallel = 4
@@ -132,16 +132,8 @@ func (r release) of(record registry.ProviderVersion) []file {
 
 // inspectProvider finds out all about a release, and fails where a client would, or might, before anything is sent.
 func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, error) {
-	names, version, err := findRelease(m.Dir, m.Address.Type)
+	names, r, err := p.nameProvider(m)
 	if err != nil {
-		return release{}, err
-	}
-	now := time.Now
-	if p.Now != nil {
-		now = p.Now
-	}
-	r := release{record: registry.ProviderVersion{Version: version, PublishedAt: now().UTC().Truncate(time.Second), PublishedBy: p.By}}
-	if r.record.Protocols, err = protocols(m, names); err != nil {
 		return release{}, err
 	}
 	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
@@ -158,18 +150,51 @@ func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, e
 	if err := p.readZips(ctx, m, names, &r); err != nil {
 		return release{}, err
 	}
-	var sums, signature []byte
-	if m.SignKey != nil {
-		sums, signature, err = r.sign(m, names, keys, now())
-	} else {
-		sums, signature, err = r.verify(m, names, keys, now())
-	}
+	signed, err := r.signed(m, names, p.now())
 	if err != nil {
 		return release{}, err
 	}
-	r.record.Sums = r.add(m, names.sums, sums)
-	r.record.Signature = r.add(m, names.sums+".sig", signature)
+	if m.SignKey != nil && !r.keys[signed.key] {
+		return release{}, fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it: add its public half by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, signed.key, m.Address.Namespace)
+	}
+	// As clients will.
+	signer, err := signing.Verify(keys, signed.sums, signed.signature, p.now())
+	if err != nil {
+		return release{}, fmt.Errorf("%s.sig: %w", names.sums, err)
+	}
+	r.record.SigningKey = signer.ID
+	r.addSigned(m, names, signed)
 	return r, nil
+}
+
+// nameProvider begins a release with what names and the manifest say of it.
+func (p *Publisher) nameProvider(m Provider) (releaseFiles, release, error) {
+	names, version, err := findRelease(m.Dir, m.Address.Type)
+	if err != nil {
+		return releaseFiles{}, release{}, err
+	}
+	r := release{record: registry.ProviderVersion{Version: version, PublishedAt: p.now().UTC().Truncate(time.Second), PublishedBy: p.By}}
+	r.record.Protocols, err = protocols(m, names)
+	return names, r, err
+}
+
+// signed is a SHA256SUMS with its signature. Whether the signature holds is not known yet.
+type signed struct {
+	sums, signature []byte
+	key             string // that it names, or of the key that it was made with
+}
+
+// signed takes SHA256SUMS and its signature from the folder, or makes them.
+func (r *release) signed(m Provider, names releaseFiles, now time.Time) (signed, error) {
+	if m.SignKey != nil {
+		return r.sign(m, names, now)
+	}
+	return r.readSigned(m, names, now)
+}
+
+func (r *release) addSigned(m Provider, names releaseFiles, s signed) {
+	r.record.Sums = r.add(m, names.sums, s.sums)
+	r.record.Signature = r.add(m, names.sums+".sig", s.signature)
 }
 
 // add takes a file of which the content is known.
@@ -188,71 +213,35 @@ type releaseFiles struct {
 	zips                map[string]registry.Platform
 }
 
+// manifestName is how SHA256SUMS calls the manifest, whatever it is called where it lies.
+func (f releaseFiles) manifestName() string {
+	return strings.TrimSuffix(f.sums, "SHA256SUMS") + "manifest.json"
+}
+
 // findRelease finds the files of a release by their names, which must all be of one version.
 func findRelease(dir, providerType string) (releaseFiles, registry.Version, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return releaseFiles{}, registry.Version{}, fmt.Errorf("%w folder: %w", registry.ErrInvalid, err)
 	}
-	prefix := "terraform-provider-" + providerType + "_"
-	found := releaseFiles{zips: make(map[string]registry.Platform)}
-	var versions []string
+	var files []string
 	for _, entry := range entries {
-		name := entry.Name()
-		if entry.IsDir() || !strings.HasPrefix(name, "terraform-provider-") {
-			continue // goreleaser leaves more than a release
-		}
-		rest, ours := strings.CutPrefix(name, prefix)
-		version, what, _ := strings.Cut(rest, "_")
-		if !ours {
-			if strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, "_SHA256SUMS") {
-				return found, registry.Version{}, fmt.Errorf("%w release: %s is of another provider than %s: name the type as its files do", registry.ErrInvalid, name, providerType)
-			}
-			continue
-		}
-		switch {
-		case what == "SHA256SUMS":
-			found.hasSums = true
-		case what == "SHA256SUMS.sig":
-			found.signature = name
-		case what == "manifest.json":
-			found.manifest = filepath.Join(dir, name)
-		case strings.HasSuffix(what, ".zip"):
-			if found.zips[name], err = registry.ParsePlatform(strings.TrimSuffix(what, ".zip")); err != nil {
-				return found, registry.Version{}, fmt.Errorf("%s: %w", name, err)
-			}
-		case strings.HasSuffix(strings.ToLower(name), ".zip"):
-			return found, registry.Version{}, fmt.Errorf("%w release: %s is not named as clients know it: %sVERSION_OS_ARCH.zip", registry.ErrInvalid, name, prefix)
-		default:
-			continue
-		}
-		if !slices.Contains(versions, version) {
-			versions = append(versions, version)
+		if !entry.IsDir() {
+			files = append(files, entry.Name())
 		}
 	}
-	switch {
-	case len(found.zips) == 0:
-		return found, registry.Version{}, fmt.Errorf("%w release: there is no %sVERSION_OS_ARCH.zip in %s", registry.ErrInvalid, prefix, dir)
-	case len(versions) > 1:
-		return found, registry.Version{}, fmt.Errorf("%w release: %s has files of several versions, %s: publish from a folder that has one", registry.ErrInvalid, dir, strings.Join(versions, ", "))
-	case strings.HasPrefix(versions[0], "v"):
-		return found, registry.Version{}, fmt.Errorf("%w release: file names have the version without a v, and these have %s", registry.ErrInvalid, versions[0])
-	}
-	version, err := registry.ParseTag(versions[0])
+	names, err := NameRelease(providerType, files)
 	if err != nil {
-		return found, registry.Version{}, err
+		return releaseFiles{}, registry.Version{}, fmt.Errorf("%s: %w", dir, err)
 	}
-	if version == (registry.Version{}) {
-		return found, version, fmt.Errorf("%w release: clients cannot use a version 0.0.0", registry.ErrInvalid)
+	found := releaseFiles{sums: names.Sums, hasSums: names.HasSums, zips: names.Zips}
+	if names.HasSignature {
+		found.signature = names.Sums + ".sig"
 	}
-	found.sums = prefix + versions[0] + "_SHA256SUMS"
-	if found.manifest == "" {
-		found.manifest = sourceManifest(dir)
+	if found.manifest = sourceManifest(dir); names.Manifest != "" {
+		found.manifest = filepath.Join(dir, names.Manifest)
 	}
-	if len(found.zips) > maxPlatforms {
-		return found, registry.Version{}, fmt.Errorf("%w release: it has %d platforms, more than %d", registry.ErrInvalid, len(found.zips), maxPlatforms)
-	}
-	return found, version, nil
+	return found, names.Version, nil
 }
 
 // sourceManifest finds the manifest as it lies beside a provider's source: goreleaser takes its sum and uploads it under
@@ -277,11 +266,11 @@ func protocols(m Provider, names releaseFiles) ([]string, error) {
 	if names.manifest == "" {
 		if len(m.Protocols) == 0 {
 			return nil, fmt.Errorf("%w release: there is no manifest that says which protocol of plugins the provider speaks: add %s, or say it, such as --protocol 6.0",
-				registry.ErrInvalid, strings.TrimSuffix(names.sums, "SHA256SUMS")+"manifest.json")
+				registry.ErrInvalid, names.manifestName())
 		}
-		return m.Protocols, checkProtocols(m.Protocols)
+		return m.Protocols, CheckProtocols(m.Protocols)
 	}
-	text, err := readBounded(names.manifest, maxManifest)
+	text, err := readBounded(names.manifest, MaxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -308,11 +297,12 @@ func ParseManifest(text []byte) ([]string, error) {
 	if err := json.Unmarshal(text, &manifest); err != nil || manifest.Version != 1 {
 		return nil, fmt.Errorf(`%w manifest: it must look like {"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, registry.ErrInvalid)
 	}
-	return manifest.Metadata.ProtocolVersions, checkProtocols(manifest.Metadata.ProtocolVersions)
+	return manifest.Metadata.ProtocolVersions, CheckProtocols(manifest.Metadata.ProtocolVersions)
 }
 
-// checkProtocols says whether clients can make sense of protocols: each major version once, and one that they speak.
-func checkProtocols(protocols []string) error {
+// CheckProtocols says whether clients can make sense of protocols: each major version once, and one that they speak. Errors
+// are registry.ErrInvalid.
+func CheckProtocols(protocols []string) error {
 	majors := make(map[string]bool)
 	for _, v := range protocols {
 		major, _, _ := strings.Cut(v, ".")
@@ -402,23 +392,14 @@ func readZip(ctx context.Context, path, providerType string) (archive.Provider, 
 	return archive.ReadProvider(ctx, f, info.Size(), providerType)
 }
 
-// checkSums checks that SHA256SUMS is what clients read, and speaks of these zips and no others.
+// checkSums checks that SHA256SUMS is what clients read, and holds for the files that are there.
 func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 	sums, err := signing.ParseSums(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", names.sums, err)
 	}
-	listed := make(map[string]string, len(sums))
-	for _, s := range sums {
-		listed[s.Filename] = s.SHA256
-	}
-	for _, pkg := range r.record.Packages {
-		switch want, there := listed[pkg.Filename]; {
-		case !there:
-			return fmt.Errorf("%w release: %s is not in %s: make the sums anew, or take the zip away", registry.ErrInvalid, pkg.Filename, names.sums)
-		case want != pkg.SHA256:
-			return fmt.Errorf("%w release: %s is not the file that %s speaks of: it has sha256:%s, and %s is listed", registry.ErrInvalid, pkg.Filename, names.sums, pkg.SHA256, want)
-		}
+	if err := CheckSums(r.record.Packages, sums); err != nil {
+		return err
 	}
 	for _, s := range sums {
 		if err := r.accounts(m, names, s); err != nil {
@@ -428,33 +409,27 @@ func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 	return nil
 }
 
-// verify checks the folder's SHA256SUMS and its signature: that they are what clients accept, and speak of these zips.
-func (r *release) verify(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
-	if text, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err != nil {
-		return nil, nil, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
+// readSigned reads the folder's SHA256SUMS and its signature, which must be what clients accept, and speak of these zips.
+func (r *release) readSigned(m Provider, names releaseFiles, now time.Time) (found signed, err error) {
+	if found.sums, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err != nil {
+		return found, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
 	}
-	if signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), signing.MaxSignature); err != nil {
-		return nil, nil, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
+	if found.signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), signing.MaxSignature); err != nil {
+		return found, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
 	}
-	if err := r.checkSums(m, names, text); err != nil {
-		return nil, nil, err
+	if err := r.checkSums(m, names, found.sums); err != nil {
+		return found, err
 	}
-	signer, err := signing.Verify(keys, text, signature, now)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s.sig: %w", names.sums, err)
+	if found.key, err = signing.Issuer(found.signature, now); err != nil {
+		return found, fmt.Errorf("%s.sig: %w", names.sums, err)
 	}
-	r.record.SigningKey = signer.ID
-	return text, signature, nil
+	return found, nil
 }
 
-// accounts checks a line of SHA256SUMS that is of no zip: a zip that is missing, or another file, whose sum must hold
-// where it is there.
+// accounts checks a line of SHA256SUMS that is of another file than a zip, whose sum must hold where it is there.
 func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error {
 	if _, there := names.zips[s.Filename]; there {
 		return nil
-	}
-	if strings.HasSuffix(s.Filename, ".zip") {
-		return fmt.Errorf("%w release: %s is listed in %s, and is not there: put it back, or make the sums anew", registry.ErrInvalid, s.Filename, names.sums)
 	}
 	path := filepath.Join(m.Dir, s.Filename)
 	if strings.HasSuffix(s.Filename, "_manifest.json") && names.manifest != "" {
@@ -476,34 +451,24 @@ func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error 
 }
 
 // sign signs SHA256SUMS: the folder's own, if it has one and it holds, or one that is made of the zips and the manifest.
-func (r *release) sign(m Provider, names releaseFiles, keys []registry.SigningKey, now time.Time) (text, signature []byte, err error) {
+func (r *release) sign(m Provider, names releaseFiles, now time.Time) (made signed, err error) {
 	if names.signature != "" {
-		return nil, nil, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
+		return made, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
 	}
 	if names.hasSums {
-		if text, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err == nil {
-			err = r.checkSums(m, names, text)
+		if made.sums, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err == nil {
+			err = r.checkSums(m, names, made.sums)
 		}
 	} else {
-		text, err = r.makeSums(names)
+		made.sums, err = r.makeSums(names)
 	}
 	if err != nil {
-		return nil, nil, err
+		return made, err
 	}
-	signature, key, err := signing.Sign(m.SignKey, m.Passphrase, text, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == key.ID }) {
-		return nil, nil, fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it: add its public half by `larder key add %s FILE`", registry.ErrInvalid, m.Address.Namespace, key.ID, m.Address.Namespace)
-	}
-	// As clients will.
-	signer, err := signing.Verify(keys, text, signature, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.record.SigningKey = signer.ID
-	return text, signature, nil
+	var key signing.Key
+	made.signature, key, err = signing.Sign(m.SignKey, m.Passphrase, made.sums, now)
+	made.key = key.ID
+	return made, err
 }
 
 func (r *release) makeSums(names releaseFiles) ([]byte, error) {
@@ -512,11 +477,11 @@ func (r *release) makeSums(names releaseFiles) ([]byte, error) {
 		sums = append(sums, signing.Sum{SHA256: pkg.SHA256, Filename: pkg.Filename})
 	}
 	if names.manifest != "" {
-		manifest, err := readBounded(names.manifest, maxManifest)
+		manifest, err := readBounded(names.manifest, MaxManifest)
 		if err != nil {
 			return nil, err
 		}
-		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: strings.TrimSuffix(names.sums, "SHA256SUMS") + "manifest.json"})
+		sums = append(sums, signing.Sum{SHA256: sha256Of(manifest), Filename: names.manifestName()})
 	}
 	return signing.RenderSums(sums), nil
 }

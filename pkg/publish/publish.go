@@ -3,6 +3,9 @@
 // It goes in three steps that stay apart. Inspect verifies and hashes what is to be published, wherever it lies; upload
 // puts it into the object store, once; commit makes it visible by one write of the catalogue. A publish that ends
 // between two steps has left nothing that anyone can see, and running it again finishes it.
+//
+// Who cannot reach table and bucket prepares a publish here, and sends it through the registry's own endpoint: see
+// pkg/publishclient.
 package publish
 
 import (
@@ -113,24 +116,11 @@ const maxDescription = 1000
 // same version fails with DifferentContentError, also in a dry run. What is wrong with the module is
 // registry.ErrInvalid.
 func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
-	if len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, unicode.IsControl) {
-		return Result{}, fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
-	}
-	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
-	if err != nil {
-		return Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
-	}
-	_ = os.Remove(packed.Name()) // so that nothing stays if this process is killed; Windows removes it below
-	defer func() {
-		_ = packed.Close()
-		_ = os.Remove(packed.Name())
-	}()
-
-	p.step("packing " + filepath.Clean(m.Dir))
-	result, err := p.inspectModule(ctx, m, packed)
+	packed, result, err := p.packModule(ctx, m)
 	if err != nil {
 		return Result{}, err
 	}
+	defer discard(packed)
 	if p.Catalog != nil {
 		stored, err := p.Catalog.ModuleVersion(ctx, m.Address, m.Version)
 		if err == nil {
@@ -147,9 +137,7 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 	if m.DryRun {
 		return result, nil
 	}
-	for _, l := range result.LeftOut {
-		p.step(fmt.Sprintf("leaving out %s, which %s", l.Path, l.Reason))
-	}
+	p.leaveOut(result.LeftOut)
 	if err := p.upload(ctx, m, packed, result.Record); err != nil {
 		return Result{}, err
 	}
@@ -159,6 +147,37 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 		return Result{}, err
 	}
 	return result.settle(m.Address, stored, !created)
+}
+
+// packModule packs a module into a file, which is to be discarded, and inspects it.
+func (p *Publisher) packModule(ctx context.Context, m Module) (*os.File, Result, error) {
+	if len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, unicode.IsControl) {
+		return nil, Result{}, fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
+	}
+	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
+	if err != nil {
+		return nil, Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
+	}
+	_ = os.Remove(packed.Name()) // so that nothing stays if this process is killed; Windows removes it when it is discarded
+	p.step("packing " + filepath.Clean(m.Dir))
+	result, err := p.inspectModule(ctx, m, packed)
+	if err != nil {
+		discard(packed)
+		return nil, Result{}, err
+	}
+	return packed, result, nil
+}
+
+func discard(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+}
+
+// leaveOut tells what is left out of a module.
+func (p *Publisher) leaveOut(files []archive.LeftOut) {
+	for _, l := range files {
+		p.step(fmt.Sprintf("leaving out %s, which %s", l.Path, l.Reason))
+	}
 }
 
 // settle compares what is stored with what was to be.
@@ -183,10 +202,6 @@ func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File
 	if err != nil {
 		return Result{}, err
 	}
-	now := time.Now
-	if p.Now != nil {
-		now = p.Now
-	}
 	return Result{
 		Record: registry.ModuleVersion{
 			Version:       m.Version,
@@ -194,7 +209,7 @@ func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File
 			SHA256:        found.SHA256,
 			ContentSHA256: found.ContentSHA256,
 			Size:          found.Size,
-			PublishedAt:   now().UTC().Truncate(time.Second),
+			PublishedAt:   p.now().UTC().Truncate(time.Second),
 			PublishedBy:   p.By,
 			Description:   m.Description,
 		},
@@ -247,6 +262,13 @@ func sha256From(r io.Reader) (string, error) {
 	hash := sha256.New()
 	_, err := io.Copy(hash, r)
 	return hex.EncodeToString(hash.Sum(nil)), err
+}
+
+func (p *Publisher) now() time.Time {
+	if p.Now != nil {
+		return p.Now()
+	}
+	return time.Now()
 }
 
 func (p *Publisher) step(what string) {

@@ -42,14 +42,11 @@ const maxStretch = 21
 // It asks key by key, in their order, as clients do: they go on to the next key only if a signature names another one, and
 // give up at any other error.
 func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, err error) {
-	sig, err := parseSignature(signature)
+	sig, err := parseSignature(signature, now)
 	if err != nil {
 		return Key{}, err
 	}
 	issuer := keyID(*sig.IssuerKeyId)
-	if sig.CreationTime.After(now) {
-		return Key{}, fmt.Errorf("%w signature by key %s: it is dated %s, which is in the future: set the clock of where it was made, and sign again", registry.ErrInvalid, issuer, date(sig.CreationTime))
-	}
 	config := &packet.Config{Time: func() time.Time { return now }}
 	known := make([]string, len(keys))
 	for i, key := range keys {
@@ -87,8 +84,18 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 	return Key{}, fmt.Errorf("%w signature by key %s: this is none of the keys %s: add its public key, or sign with one of these", registry.ErrInvalid, issuer, strings.Join(known, ", "))
 }
 
+// Issuer returns the id of the key that a binary detached signature names, which may be a subkey's. It says nothing of
+// whether the signature holds, but refuses what Verify would refuse whatever the keys and the message are.
+func Issuer(signature []byte, now time.Time) (string, error) {
+	sig, err := parseSignature(signature, now)
+	if err != nil {
+		return "", err
+	}
+	return keyID(*sig.IssuerKeyId), nil
+}
+
 // parseSignature reads a signature of which clients can say who made it.
-func parseSignature(signature []byte) (*packet.Signature, error) {
+func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) {
 	if len(signature) > MaxSignature {
 		return nil, fmt.Errorf("%w signature: it has more than %d bytes: hand in the one that `gpg --detach-sign` writes", registry.ErrInvalid, MaxSignature)
 	}
@@ -117,6 +124,9 @@ func parseSignature(signature []byte) (*packet.Signature, error) {
 	// Terraform refuses one that has expired, and a published version cannot be signed again.
 	if sig.SigLifetimeSecs != nil && *sig.SigLifetimeSecs != 0 {
 		return nil, fmt.Errorf("%w signature: it expires, and the version could not be installed from then on: make it without --default-sig-expire", registry.ErrInvalid)
+	}
+	if sig.CreationTime.After(now) {
+		return nil, fmt.Errorf("%w signature by key %s: it is dated %s, which is in the future: set the clock of where it was made, and sign again", registry.ErrInvalid, keyID(*sig.IssuerKeyId), date(sig.CreationTime))
 	}
 	return sig, nil
 }

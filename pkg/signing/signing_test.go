@@ -527,9 +527,17 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a revoked key", []signing.Key{revokedKey}, byRevoked, []string{revokedKey.ID, "revoked"}},
 		{"a key that is not for signing", []signing.Key{unableKey}, detached(t, unable, at(ed25519, now, 0)), []string{unableKey.ID, "not for signing"}},
 	}
+	// What no key could help is refused without one.
+	hopeless := []string{"nothing", "garbage", "armored", "too much", "twice", "something behind", "half of it", "a key", "an expired signature", "a signature that will expire", "of tomorrow"}
+	if id, err := signing.Issuer(good, now); err != nil || id != key.ID {
+		t.Errorf("the issuer is %s, %v; want %s", id, err, key.ID)
+	}
 	for _, test := range tests {
 		signer, err := signing.Verify(test.keys, message, test.signature, now)
 		refused(t, test.what, err, test.words...)
+		if _, err := signing.Issuer(test.signature, now); (err != nil) != slices.Contains(hopeless, test.what) {
+			t.Errorf("%s: the issuer is known: %v", test.what, err)
+		}
 		if signer != (signing.Key{}) {
 			t.Errorf("%s: there is a signer", test.what)
 		}
