@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,8 +26,23 @@ func uploadPartition(id string) string { return "uploads/" + id }
 // ErrTooManyUploads says that an identity has as many uploads under way as it may have.
 var ErrTooManyUploads = fmt.Errorf("%w: too many uploads are under way", registry.ErrForbidden)
 
-// openUploads are those of one identity, when they end by their ids.
-type openUploads map[string]time.Time
+// openUploads are those of one identity, by their ids.
+type openUploads map[string]openUpload
+
+type openUpload struct {
+	// Until is when it ends by itself.
+	Until time.Time `json:"until"`
+	// What is to be published, as whatOf has it.
+	What string `json:"what"`
+}
+
+// whatOf tells uploads of the same from others.
+func whatOf(u registry.Upload) (string, error) {
+	u.ID, u.CreatedAt, u.ExpiresAt = "", time.Time{}, time.Time{}
+	text, err := json.Marshal(u)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
+}
 
 // openKey is where those of an identity are: it may hold what no key takes, and be long.
 func openKey(owner string) Key {
@@ -34,29 +50,44 @@ func openKey(owner string) Key {
 	return Key{"uploads/of/" + hex.EncodeToString(sum[:]), openSort}
 }
 
-// BeginUpload records an upload, which goes when it expires. It fails with ErrTooManyUploads where its owner has that many
-// already.
-func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) error {
-	return retry(ctx, func() error {
+// BeginUpload records an upload under an id that no other has, which goes when it expires, and returns it. Where its owner
+// has one of the same under way, which goes on for as long as half of that, it returns this one: who has begun something and
+// not learnt so, or was interrupted, takes no more by beginning again. It fails with ErrTooManyUploads where its owner has
+// that many already.
+func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) (begun registry.Upload, err error) {
+	what, err := whatOf(u)
+	if err != nil {
+		return u, err
+	}
+	enough := u.CreatedAt.Add(u.ExpiresAt.Sub(u.CreatedAt) / 2)
+	err = retry(ctx, func() error {
+		begun = u
 		item, open, err := c.open(ctx, u.Owner, u.CreatedAt)
 		if err != nil {
 			return err
 		}
+		for id, o := range open {
+			if o.What == what && o.Until.After(enough) {
+				begun, err = c.Upload(ctx, id)
+				return err
+			}
+		}
 		if len(open) >= most {
 			return ErrTooManyUploads
 		}
-		open[u.ID] = u.ExpiresAt
+		open[u.ID] = openUpload{u.ExpiresAt, what}
 		item.Expires = latestOf(open)
 		counted, err := change(item, open)
 		if err != nil {
 			return err
 		}
-		begun, err := change(Item{Key: Key{uploadPartition(u.ID), uploadSort}, Expires: u.ExpiresAt}, u)
+		recorded, err := change(Item{Key: Key{uploadPartition(u.ID), uploadSort}, Expires: u.ExpiresAt}, u)
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, begun, counted)
+		return c.table.Write(ctx, recorded, counted)
 	})
+	return begun, err
 }
 
 // open returns the uploads of an identity that are under way.
@@ -71,15 +102,15 @@ func (c *Catalog) open(ctx context.Context, owner string, now time.Time) (Item, 
 			return item, nil, err
 		}
 	}
-	maps.DeleteFunc(open, func(_ string, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(open, func(_ string, o openUpload) bool { return !now.Before(o.Until) })
 	return item, open, nil
 }
 
 func latestOf(open openUploads) time.Time {
 	var last time.Time
-	for _, until := range open {
-		if until.After(last) {
-			last = until
+	for _, o := range open {
+		if o.Until.After(last) {
+			last = o.Until
 		}
 	}
 	return last
@@ -117,7 +148,7 @@ func (c *Catalog) EndUpload(ctx context.Context, id, how string, now time.Time) 
 			delete(open, id)
 			counted.Expires = latestOf(open)
 			if len(open) == 0 {
-				counted.Expires = ended.ExpiresAt
+				counted.Expires = ended.ExpiresAt // it cannot be deleted: a publisher's role may not
 			}
 			fewer, err := change(counted, open)
 			if err != nil {

@@ -15,7 +15,13 @@ type explained struct {
 	text  string
 }
 
-func (e *explained) Error() string { return e.cause.Error() + ": " + e.text }
+func (e *explained) Error() string {
+	if cause := e.cause.Error(); cause != e.text {
+		return cause + ": " + e.text
+	}
+	return e.text
+}
+
 func (e *explained) Unwrap() error { return e.cause }
 
 // Explain returns err with a text that its caller is answered in place of the fixed message: what is wrong with what he

@@ -1,0 +1,374 @@
+package catalog_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// begin is when uploads are begun in tests. The table has its own clock, by which they have not expired.
+var begin = time.Now().UTC().Truncate(time.Second)
+
+func newUpload(id, owner string, at time.Duration) registry.Upload {
+	return registry.Upload{
+		ID: id, Path: "modules/acme/vpc/aws", Version: registry.Version{Major: 1}, Owner: owner, By: "token ci", Description: id,
+		Files:     []registry.UploadFile{{Name: "vpc.tar.gz", StoredFile: registry.StoredFile{Object: "modules/x", SHA256: "0", Size: 7}}},
+		CreatedAt: begin.Add(at), ExpiresAt: begin.Add(at + time.Hour),
+	}
+}
+
+func beginUpload(t testing.TB, c *catalog.Catalog, u registry.Upload, most int) {
+	t.Helper()
+	if _, err := c.BeginUpload(t.Context(), u, most); err != nil {
+		t.Fatalf("BeginUpload(%s): %v", u.ID, err)
+	}
+}
+
+func endUpload(t testing.TB, c *catalog.Catalog, id, how, want string) {
+	t.Helper()
+	if u, err := c.EndUpload(t.Context(), id, how, begin); err != nil || u.Ended != want || u.ID != id {
+		t.Errorf("EndUpload(%s, %s): %+v, %v", id, how, u, err)
+	}
+}
+
+// Who begins the same again goes on with what he has, unless that is about to end.
+func TestBeginAgain(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	again := func(id, owner string, at time.Duration, version uint64, want string) {
+		t.Helper()
+		u := newUpload(id, owner, at)
+		u.Version.Major, u.Description = version, ""
+		if got, err := c.BeginUpload(t.Context(), u, 9); err != nil || got.ID != want || got.Owner != owner || got.Version != u.Version {
+			t.Errorf("%s: %+v, %v", id, got, err)
+		}
+	}
+	again("a", "ada", 0, 1, "a")
+	again("b", "ada", time.Minute, 1, "a")
+	again("c", "bob", time.Minute, 1, "c")
+	again("d", "ada", time.Minute, 2, "d")
+	again("e", "ada", 31*time.Minute, 1, "e")
+	endUpload(t, c, "e", registry.UploadAborted, registry.UploadAborted)
+	again("f", "ada", 32*time.Minute, 1, "f")
+	if _, err := c.Upload(t.Context(), "b"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// An upload is what was begun until it ends, and ends once: whoever comes later learns how.
+func TestUpload(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	if _, err := c.Upload(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := c.EndUpload(t.Context(), "a", registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+	for id, hows := range map[string][]string{"a": {registry.UploadCommitted, registry.UploadAborted}, "b": {registry.UploadAborted, registry.UploadCommitted}} {
+		want := newUpload(id, "ada", 0)
+		beginUpload(t, c, want, 9)
+		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+			t.Error(cmp.Diff(want, got), err)
+		}
+		endUpload(t, c, id, hows[0], hows[0])
+		for _, how := range hows {
+			endUpload(t, c, id, how, hows[0])
+		}
+		want.Ended = hows[0]
+		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+			t.Error(cmp.Diff(want, got), err)
+		}
+	}
+}
+
+// Those of an owner count from their beginning until they end, or expire; another's do not.
+func TestUploadsUnderWay(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	const most = 3
+	full := func(at time.Duration) {
+		t.Helper()
+		if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", at), most); !errors.Is(err, catalog.ErrTooManyUploads) || !errors.Is(err, registry.ErrForbidden) {
+			t.Errorf("one more than %d: %v", most, err)
+		}
+		if _, err := c.Upload(t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("what was refused is there: %v", err)
+		}
+	}
+	for i := range most {
+		beginUpload(t, c, newUpload(fmt.Sprint("a", i), "ada", time.Duration(i)*time.Minute), most)
+	}
+	full(59 * time.Minute)
+	beginUpload(t, c, newUpload("b", "bob", 0), most)
+	beginUpload(t, c, newUpload("c", strings.Repeat("c", 3000)+"\n/", 0), most)
+	endUpload(t, c, "a1", registry.UploadAborted, registry.UploadAborted)
+	endUpload(t, c, "a1", registry.UploadAborted, registry.UploadAborted)
+	endUpload(t, c, "b", registry.UploadCommitted, registry.UploadCommitted)
+	beginUpload(t, c, newUpload("a3", "ada", 2*time.Minute), most)
+	full(59 * time.Minute)
+	// The first has expired, and the next has not.
+	beginUpload(t, c, newUpload("a4", "ada", 61*time.Minute), most)
+	full(61 * time.Minute)
+	if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", 61*time.Minute), 1); !errors.Is(err, catalog.ErrTooManyUploads) {
+		t.Errorf("a lower bound: %v", err)
+	}
+	// When all have ended they count from nothing.
+	for _, id := range []string{"a0", "a2", "a3", "a4"} {
+		endUpload(t, c, id, registry.UploadAborted, registry.UploadAborted)
+	}
+	for i := range most {
+		beginUpload(t, c, newUpload(fmt.Sprint("d", i), "ada", 2*time.Hour), most)
+	}
+	full(2 * time.Hour)
+}
+
+// An upload that has expired by the table's clock is not there, nor is what was found out about it, and its owner begins
+// from nothing.
+func TestExpiredUploads(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	for _, id := range []string{"a", "b"} {
+		u := newUpload(id, "ada", -2*time.Hour)
+		beginUpload(t, c, u, 2)
+		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Upload(t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := c.EndUpload(t.Context(), id, registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
+			t.Error(err)
+		}
+		if found, err := c.Inspection(t.Context(), id, 0); err != nil || found.State != "" {
+			t.Error(found, err)
+		}
+	}
+	for i := range 2 {
+		beginUpload(t, c, newUpload(fmt.Sprint("c", i), "ada", 0), 2)
+	}
+	if _, err := c.BeginUpload(t.Context(), newUpload("d", "ada", 0), 2); !errors.Is(err, catalog.ErrTooManyUploads) {
+		t.Error(err)
+	}
+}
+
+// However many begin and end at once, an owner never has more under way than he may, and none is counted that has ended.
+func TestUploadsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	const most = 3
+	var begun, refused atomic.Int64
+	var under sync.Map
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			id := fmt.Sprint(i)
+			switch _, err := c.BeginUpload(t.Context(), newUpload(id, "ada", 0), most); {
+			case err == nil:
+				begun.Add(1)
+				under.Store(id, true)
+			case errors.Is(err, catalog.ErrTooManyUploads):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if begun.Load() != most || refused.Load() != 12-most {
+		t.Errorf("%d were begun and %d refused", begun.Load(), refused.Load())
+	}
+	// Each ends in both ways at once, of which one wins, for everybody.
+	under.Range(func(id, _ any) bool {
+		for _, how := range []string{registry.UploadCommitted, registry.UploadAborted, registry.UploadCommitted} {
+			group.Go(func() {
+				u, err := c.EndUpload(t.Context(), id.(string), how, begin)
+				if err != nil {
+					t.Error(err)
+				}
+				if before, there := under.Swap(id, u.Ended); there && before != true && before != u.Ended {
+					t.Errorf("%s has ended as %s and %s", id, before, u.Ended)
+				}
+			})
+		}
+		return true
+	})
+	group.Wait()
+	for i := range most {
+		beginUpload(t, c, newUpload(fmt.Sprint("again", i), "ada", 0), most)
+	}
+	if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", 0), most); !errors.Is(err, catalog.ErrTooManyUploads) {
+		t.Error(err)
+	}
+}
+
+// An inspection is one caller's until its lease ends, and whoever asks meanwhile is told so.
+func TestInspectionLease(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := newUpload("a", "ada", 0)
+	beginUpload(t, c, u, 1)
+	ask := func(at time.Duration, wantState string, wantMine bool) {
+		t.Helper()
+		now := begin.Add(at)
+		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute))
+		if err != nil || found.State != wantState || mine != wantMine {
+			t.Errorf("after %s: %+v, %t, %v", at, found, mine, err)
+		}
+	}
+	set := func(i registry.Inspection) {
+		t.Helper()
+		if err := c.SetInspection(t.Context(), u, 0, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(0, registry.InspectionRunning, true)
+	ask(59*time.Second, registry.InspectionRunning, false)
+	ask(60*time.Second, registry.InspectionRunning, true) // taken over
+	ask(61*time.Second, registry.InspectionRunning, false)
+	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute)}) // it goes on
+	ask(4*time.Minute, registry.InspectionRunning, false)
+	set(registry.Inspection{}) // it is not known yet
+	ask(4*time.Minute, registry.InspectionRunning, true)
+	want := registry.Inspection{State: registry.InspectionPassed, ContentSHA256: "1"}
+	set(want)
+	// What has ended stays as it is, whoever comes late with whatever.
+	for _, late := range []registry.Inspection{{}, {State: registry.InspectionRunning, Until: begin.Add(time.Hour)}, {State: registry.InspectionRefused, Problem: "bad"}, {State: registry.InspectionPassed, ContentSHA256: "2"}} {
+		set(late)
+		ask(time.Hour, registry.InspectionPassed, false)
+		if got, err := c.Inspection(t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
+			t.Error(cmp.Diff(want, got), err)
+		}
+	}
+	// Another file is another inspection, and so is one whose number only begins alike.
+	for _, file := range []int{1, 10, 100} {
+		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute)); err != nil || !mine {
+			t.Errorf("%+v, %v", found, err)
+		}
+		if err := c.SetInspection(t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}); err != nil {
+			t.Error(err)
+		}
+		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute)); err != nil || mine || found.Problem != "bad" {
+			t.Errorf("%+v, %t, %v", found, mine, err)
+		}
+	}
+}
+
+// Of those who ask at once one inspects.
+func TestInspectionsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := newUpload("a", "ada", 0)
+	beginUpload(t, c, u, 1)
+	var all atomic.Int64
+	var group sync.WaitGroup
+	for range 12 {
+		group.Go(func() {
+			found, mine, err := c.Inspect(t.Context(), u, 0, begin, begin.Add(time.Minute))
+			if err != nil || found.State != registry.InspectionRunning {
+				t.Errorf("%+v, %v", found, err)
+			}
+			if mine {
+				all.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if all.Load() != 1 {
+		t.Errorf("%d inspect", all.Load())
+	}
+}
+
+// The largest upload, and the largest SHA256SUMS that is read, have room in their items.
+func TestLargeUpload(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := newUpload("a", "ada", 0)
+	u.Description, u.By = strings.Repeat("d", 1000), strings.Repeat("b", 1500)
+	u.Files = nil
+	for i := range 203 { // as many platforms as a release may have, and what belongs to it
+		name := fmt.Sprintf("%0250d", i)
+		u.Files = append(u.Files, registry.UploadFile{Name: name, StoredFile: registry.StoredFile{Object: strings.Repeat("k", 400) + name, SHA256: strings.Repeat("0", 64), Size: 5 << 30}})
+	}
+	beginUpload(t, c, u, 1)
+	sums := make(map[string]string)
+	for i := range 1000 {
+		sums[fmt.Sprintf("%0255d", i)] = strings.Repeat("0", 64)
+	}
+	want := registry.Inspection{State: registry.InspectionPassed, Sums: sums}
+	if err := c.SetInspection(t.Context(), u, 0, want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Inspection(t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
+		t.Error(err)
+	}
+	// So has an owner with as many uploads as can be set.
+	for i := range 100 {
+		beginUpload(t, c, newUpload(fmt.Sprintf("%026d", i), "bob", 0), 100)
+	}
+}
+
+func TestHasNamespace(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	has := func(name string, want bool) {
+		t.Helper()
+		if got, err := c.HasNamespace(t.Context(), name); err != nil || got != want {
+			t.Errorf("%s: %t, %v", name, got, err)
+		}
+	}
+	has("acme", false)
+	beginUpload(t, c, newUpload("a", "ada", 0), 1)
+	has("acme", false)
+	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
+	has("acme", true)
+	has("acm", false)
+	has("", false)
+	if _, err := c.AddSigningKey(t.Context(), "other", registry.SigningKey{ID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	has("other", true)
+}
+
+// Whichever call of the table fails, made or not, what follows finds an upload that counts once, or none.
+func TestUploadFailsAtEachCall(t *testing.T) {
+	t.Parallel()
+	for _, done := range []bool{false, true} {
+		for at := int64(1); ; at++ {
+			table := open(t)
+			good := catalog.New(table)
+			faulty := &tabletest.Faulty{Table: table, FailAt: at, Done: done}
+			c := catalog.New(faulty)
+			_, err := c.BeginUpload(t.Context(), newUpload("a", "ada", 0), 1)
+			if err == nil {
+				_, err = c.EndUpload(t.Context(), "a", registry.UploadAborted, begin)
+			}
+			if err == nil {
+				_, err = c.HasNamespace(t.Context(), "acme")
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, tabletest.ErrFault) {
+				t.Fatalf("call %d: %v", at, err)
+			}
+			if _, err := good.EndUpload(t.Context(), "a", registry.UploadAborted, begin); err != nil && !errors.Is(err, registry.ErrNotFound) {
+				t.Errorf("call %d: %v", at, err)
+			}
+			beginUpload(t, good, newUpload("b", "ada", 0), 1)
+			if at > 20 {
+				t.Fatal("it does not end")
+			}
+		}
+	}
+}
