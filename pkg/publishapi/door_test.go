@@ -1,0 +1,544 @@
+package publishapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// door is a registry that can be published to and read, on the embedded default, and what came of it.
+type door struct {
+	url     string
+	dir     string
+	table   *sqlite.Table
+	catalog *catalog.Catalog
+	store   *disk.Store
+	faults  *faults
+	// ahead is how far the door's clock is, in nanoseconds.
+	ahead atomic.Int64
+	log   logged
+	// failing says that answers of 500 and more are to be expected.
+	failing bool
+	tokens  []string
+}
+
+// logged is a log that several write to.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+var limits = settings.PublishLimits{FileBytes: 1 << 20, Files: 6, Uploads: 4}
+
+// openWith opens a door of a registry that has nothing, with a clock that has inspections say that they go on each so often.
+func openWith(t testing.TB, renew time.Duration) *door {
+	t.Helper()
+	d := &door{dir: t.TempDir()}
+	var err error
+	if d.table, err = sqlite.Open(t.Context(), filepath.Join(d.dir, "larder.db")); err != nil {
+		t.Fatal(err)
+	}
+	if d.store, err = disk.Open(d.dir); err != nil {
+		t.Fatal(err)
+	}
+	d.catalog = catalog.New(d.table)
+	d.faults = &faults{Catalog: d.catalog, Store: d.store}
+	var served http.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { served.ServeHTTP(w, r) }))
+	d.url, d.store.BaseURL = server.URL, server.URL
+	gate := access.New(access.Settings{}, d.catalog)
+	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
+	published := publishapi.NewAt(catalogOf{d.faults}, objectsOf{d.faults}, limits, now, renew)
+	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
+		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(published)},
+		httpapi.Service{Routes: modules.Routes(), Handler: gate.Protect(modules.New(d.catalog, d.store))},
+		httpapi.Service{Routes: disk.Routes(), Handler: d.store.Handler()},
+	))
+	t.Cleanup(func() {
+		server.Close()
+		_ = d.table.Close()
+		_ = d.store.Close()
+		d.checkLog(t)
+	})
+	return d
+}
+
+// open opens one that is faster than that.
+func open(t testing.TB) *door {
+	t.Helper()
+	return openWith(t, time.Hour)
+}
+
+// checkLog says whether the log has what nobody should read there, or faults.
+func (d *door) checkLog(t testing.TB) {
+	text := d.log.String()
+	for _, secret := range append([]string{"signature=", "expires=", "larder_", "Bearer", d.url}, d.tokens...) {
+		if strings.Contains(text, secret) {
+			t.Errorf("the log has %q:\n%.4000s", secret, text)
+		}
+	}
+	if !d.failing && strings.Contains(text, "status=5") {
+		t.Errorf("something failed:\n%.4000s", text)
+	}
+}
+
+// faults are what goes wrong in what the door rests on: each function, where there is one, is called before.
+type faults struct {
+	Catalog *catalog.Catalog
+	Store   *disk.Store
+
+	publish  func() error
+	end      func() error
+	keep     func() error
+	stat     func(key string) error
+	opened   func(key string, stored io.ReadCloser) (io.ReadCloser, error)
+	inspects atomic.Int64
+}
+
+type catalogOf struct{ *faults }
+
+func fails(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (c catalogOf) HasNamespace(ctx context.Context, name string) (bool, error) {
+	return c.Catalog.HasNamespace(ctx, name)
+}
+
+func (c catalogOf) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+	return c.Catalog.ModuleVersion(ctx, m, v)
+}
+
+func (c catalogOf) PublishModule(ctx context.Context, m registry.Module, v registry.ModuleVersion) (registry.ModuleVersion, bool, error) {
+	if err := fails(c.publish); err != nil {
+		return registry.ModuleVersion{}, false, err
+	}
+	return c.Catalog.PublishModule(ctx, m, v)
+}
+
+func (c catalogOf) DeprecateModule(ctx context.Context, m registry.Module, v *registry.Version, message string, hide bool) (registry.Version, error) {
+	return c.Catalog.DeprecateModule(ctx, m, v, message, hide)
+}
+
+func (c catalogOf) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
+	return c.Catalog.ProviderVersion(ctx, p, v)
+}
+
+func (c catalogOf) PublishProvider(ctx context.Context, p registry.Provider, v registry.ProviderVersion) (registry.ProviderVersion, bool, error) {
+	if err := fails(c.publish); err != nil {
+		return registry.ProviderVersion{}, false, err
+	}
+	return c.Catalog.PublishProvider(ctx, p, v)
+}
+
+func (c catalogOf) DeprecateProvider(ctx context.Context, p registry.Provider, v *registry.Version, message string) error {
+	return c.Catalog.DeprecateProvider(ctx, p, v, message)
+}
+
+func (c catalogOf) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
+	return c.Catalog.SigningKeys(ctx, namespace)
+}
+
+func (c catalogOf) BeginUpload(ctx context.Context, u registry.Upload, most int) (registry.Upload, error) {
+	return c.Catalog.BeginUpload(ctx, u, most)
+}
+
+func (c catalogOf) Upload(ctx context.Context, id string) (registry.Upload, error) {
+	return c.Catalog.Upload(ctx, id)
+}
+
+func (c catalogOf) EndUpload(ctx context.Context, id, how string, now time.Time) (registry.Upload, error) {
+	if err := fails(c.end); err != nil {
+		return registry.Upload{}, err
+	}
+	return c.Catalog.EndUpload(ctx, id, how, now)
+}
+
+func (c catalogOf) Inspection(ctx context.Context, id string, file int) (registry.Inspection, error) {
+	return c.Catalog.Inspection(ctx, id, file)
+}
+
+func (c catalogOf) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (registry.Inspection, bool, error) {
+	found, mine, err := c.Catalog.Inspect(ctx, u, file, now, until)
+	if mine {
+		c.inspects.Add(1)
+	}
+	return found, mine, err
+}
+
+func (c catalogOf) SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection) error {
+	return c.Catalog.SetInspection(ctx, u, file, i)
+}
+
+type objectsOf struct{ *faults }
+
+func (o objectsOf) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	stored, err := o.Store.Open(ctx, key, offset, length)
+	if err != nil || o.opened == nil {
+		return stored, err
+	}
+	return o.opened(key, stored)
+}
+
+func (o objectsOf) Stat(ctx context.Context, key string) (objects.Info, error) {
+	if o.stat != nil {
+		if err := o.stat(key); err != nil {
+			return objects.Info{}, err
+		}
+	}
+	return o.Store.Stat(ctx, key)
+}
+
+func (o objectsOf) SignPut(ctx context.Context, key string, digest objects.Digest) (objects.Upload, error) {
+	return o.Store.SignPut(ctx, key, digest)
+}
+
+func (o objectsOf) Keep(ctx context.Context, key string) error {
+	if err := fails(o.keep); err != nil {
+		return err
+	}
+	return o.Store.Keep(ctx, key)
+}
+
+// token makes a token with scopes, separated by spaces.
+func (d *door) token(t testing.TB, scopes string) string {
+	t.Helper()
+	token, digest := access.NewToken()
+	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "ci", Scopes: strings.Fields(scopes), CreatedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	d.tokens = append(d.tokens, token)
+	return token
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// text is what an answer says is wrong.
+func (a answer) text() string {
+	var e struct{ Errors []string }
+	if json.Unmarshal(a.body, &e) != nil || len(e.Errors) != 1 {
+		return "no error: " + string(a.body)
+	}
+	return e.Errors[0]
+}
+
+// into reads an answer that must have a status.
+func (a answer) into(t testing.TB, status int, v any) {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%d %s, want %d", a.status, a.body, status)
+	}
+	if v == nil {
+		return
+	}
+	decoder := json.NewDecoder(bytes.NewReader(a.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+}
+
+// refused checks that an answer has a status, and a text that has another in it.
+func (a answer) refused(t testing.TB, status int, text string) {
+	t.Helper()
+	if a.status != status || !strings.Contains(a.text(), text) {
+		t.Errorf("%d %s, want %d with %q", a.status, a.text(), status, text)
+	}
+}
+
+// send sends a request, whose body is JSON of what is given, or a string as it is.
+func (d *door) send(t testing.TB, token, method, path string, body any) answer {
+	t.Helper()
+	a, err := d.try(t.Context(), token, method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (d *door) try(ctx context.Context, token, method, path string, body any) (answer, error) {
+	var in io.Reader = http.NoBody
+	switch body := body.(type) {
+	case nil:
+	case string:
+		in = strings.NewReader(body)
+	default:
+		data, err := json.Marshal(body)
+		if err != nil {
+			return answer{}, err
+		}
+		in = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, d.url+path, in)
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return do(r)
+}
+
+func do(r *http.Request) (answer, error) {
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer w.Body.Close()
+	body, err := io.ReadAll(w.Body)
+	return answer{w.StatusCode, w.Header, body}, err
+}
+
+// upload is one under way: of files by their names, in this order when they are announced.
+type upload struct {
+	*door
+	wire.Begun
+	token string
+	path  string // modules/…/VERSION or providers/…/VERSION
+	files map[string][]byte
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// announce says what files are.
+func announce(files map[string][]byte) wire.Announcement {
+	var a wire.Announcement
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		a.Files = append(a.Files, wire.File{Name: name, Size: int64(len(files[name])), SHA256: sum(files[name])})
+	}
+	if _, module := files["vpc.tar.gz"]; !module {
+		a.Protocols = []string{"5.0", "6.0"}
+	}
+	return a
+}
+
+// begin begins an upload, which must succeed.
+func (d *door) begin(t testing.TB, token, path string, files map[string][]byte) *upload {
+	t.Helper()
+	u := &upload{door: d, token: token, path: path, files: files}
+	d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", announce(files)).into(t, http.StatusCreated, &u.Begun)
+	return u
+}
+
+// put sends bytes to where a file goes.
+func (u *upload) put(t testing.TB, file int, data []byte) answer {
+	t.Helper()
+	put := u.Files[file]
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, put.URL, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range put.Header {
+		if name != "Content-Length" {
+			r.Header.Set(name, value)
+		}
+	}
+	a, err := do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// putAll sends all files that are not there.
+func (u *upload) putAll(t testing.TB) *upload {
+	t.Helper()
+	for i, put := range u.Files {
+		if !put.Stored {
+			u.put(t, i, u.files[put.Name]).into(t, http.StatusOK, nil)
+		}
+	}
+	return u
+}
+
+func (u *upload) at(more string) string { return wire.Path + u.path + "/uploads/" + u.Upload + more }
+
+func (u *upload) inspect(t testing.TB, file int) answer {
+	t.Helper()
+	return u.send(t, u.token, http.MethodPost, u.at(fmt.Sprintf("/files/%d/inspect", file)), nil)
+}
+
+// inspectAll has all files pass.
+func (u *upload) inspectAll(t testing.TB) *upload {
+	t.Helper()
+	for i := range u.Files {
+		u.inspect(t, i).into(t, http.StatusOK, nil)
+	}
+	return u
+}
+
+func (u *upload) commit(t testing.TB) answer {
+	t.Helper()
+	return u.send(t, u.token, http.MethodPost, u.at("/commit"), nil)
+}
+
+func (u *upload) abort(t testing.TB) answer {
+	t.Helper()
+	return u.send(t, u.token, http.MethodDelete, u.at(""), nil)
+}
+
+// publish publishes, and returns what was published or at which step it was refused; it gives up what was.
+func (d *door) publish(t testing.TB, token, path string, a wire.Announcement, files map[string][]byte) (step string, last answer) {
+	t.Helper()
+	u := &upload{door: d, token: token, path: path, files: files}
+	if last = d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", a); last.status != http.StatusCreated {
+		return "begin", last
+	}
+	last.into(t, http.StatusCreated, &u.Begun)
+	defer func() {
+		if last.status != http.StatusOK {
+			u.abort(t).into(t, http.StatusNoContent, nil)
+		}
+	}()
+	for i, put := range u.Files {
+		if put.Stored {
+			continue
+		}
+		if last = u.put(t, i, files[put.Name]); last.status != http.StatusOK {
+			return "put " + put.Name, last
+		}
+	}
+	for i, put := range u.Files {
+		if last = u.inspect(t, i); last.status != http.StatusOK {
+			// What is refused stays so.
+			if again := u.inspect(t, i); again.status != last.status || string(again.body) != string(last.body) {
+				t.Errorf("inspecting %s again: %d %s, and before %d %s", put.Name, again.status, again.body, last.status, last.body)
+			}
+			if commit := u.commit(t); commit.status != last.status || commit.text() != last.text() {
+				t.Errorf("commit after %d %s: %d %s", last.status, last.body, commit.status, commit.body)
+			}
+			return "inspect " + put.Name, last
+		}
+	}
+	last = u.commit(t)
+	return "commit", last
+}
+
+// publishes publishes what must be good.
+func (d *door) publishes(t testing.TB, token, path string, files map[string][]byte) {
+	t.Helper()
+	if step, last := d.publish(t, token, path, announce(files), files); step != "commit" || last.status != http.StatusOK {
+		t.Fatalf("%s: %d %s", step, last.status, last.body)
+	}
+}
+
+// visible returns all that anyone can see, or could after a mishap: items with their revisions, and objects that are kept.
+func (d *door) visible(t testing.TB) string {
+	t.Helper()
+	var out strings.Builder
+	for _, partition := range []string{"modules/acme/vpc/aws", "modules/new/vpc/aws", "providers/acme/inventory", "catalog/acme", "catalog/new", "namespaces", "keys/acme", "keys/other"} {
+		page, err := d.table.Query(t.Context(), catalog.Query{Partition: partition})
+		if err != nil || page.Next != "" {
+			t.Fatal(err, page.Next)
+		}
+		for _, item := range page.Items {
+			fmt.Fprintf(&out, "%s %s %d %s\n", item.Partition, item.Sort, item.Revision, item.Data)
+		}
+	}
+	for key, state := range d.objects(t) {
+		if state == "kept" {
+			out.WriteString(key + "\n")
+		}
+	}
+	return sortLines(out.String())
+}
+
+func sortLines(s string) string {
+	lines := strings.Split(s, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// objects returns what is stored, with "staged" or "kept".
+func (d *door) objects(t testing.TB) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := d.store.Walk(t.Context(), "", func(i objects.Info) error {
+		_, err := os.Stat(filepath.Join(d.dir, "staged", sum([]byte(i.Key))))
+		switch {
+		case err == nil:
+			found[i.Key] = "staged"
+		case errors.Is(err, fs.ErrNotExist):
+			found[i.Key] = "kept"
+		default:
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// overwrite has the one object whose key has some text in it hold other bytes.
+func (d *door) overwrite(t testing.TB, in string, data []byte) {
+	t.Helper()
+	for key := range d.objects(t) {
+		if strings.Contains(key, in) {
+			path := filepath.Join(d.dir, "objects", key)
+			if err := errors.Join(os.Remove(path), os.WriteFile(path, data, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("there is no object %s", in)
+}
+
+// at sets the door's clock ahead.
+func (d *door) at(ahead time.Duration) { d.ahead.Store(int64(ahead)) }

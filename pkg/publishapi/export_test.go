@@ -1,0 +1,20 @@
+package publishapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// Times that tests go by.
+const (
+	Lease    = lease
+	Lifetime = lifetime
+)
+
+// NewAt is New by another clock. renew is how often an inspection says that it goes on.
+func NewAt(published Catalog, stored Objects, limits settings.PublishLimits, now func() time.Time, renew time.Duration) http.Handler {
+	return httpapi.Mux((&handler{published, stored, limits, now, renew}).endpoints()...)
+}

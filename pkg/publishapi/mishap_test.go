@@ -1,0 +1,393 @@
+package publishapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var errDied = fmt.Errorf("%w: the process died", registry.ErrUnavailable)
+
+// A commit that ends between any two of its steps is finished by asking again.
+func TestCommitThatDies(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fail    func(*faults)
+		kept    int
+		visible bool
+	}{
+		"before anything is kept":           {func(f *faults) { f.keep = func() error { return errDied } }, 0, false},
+		"between keeping and publishing":    {func(f *faults) { f.publish = func() error { return errDied } }, 4, false},
+		"between publishing and its record": {func(f *faults) { f.end = func() error { return errDied } }, 4, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, path := range []string{module1, provider1} {
+				d := open(t)
+				d.failing = true
+				d.addKey(t, "acme", signer)
+				files, kept := newRelease(t), test.kept
+				if path == module1 {
+					files, kept = vpc(t, 1), min(1, test.kept)
+				}
+				u := d.begin(t, d.token(t, both), path, files).putAll(t).inspectAll(t)
+				test.fail(d.faults)
+				for range 2 {
+					u.commit(t).refused(t, http.StatusServiceUnavailable, "temporarily unavailable")
+				}
+				there := 0
+				for _, state := range d.objects(t) {
+					if state == "kept" {
+						there++
+					}
+				}
+				if visible := strings.Contains(d.visible(t), " version/1.0.0 "); there != kept || visible != test.visible {
+					t.Errorf("%d objects are kept, and visible is %t", there, visible)
+				}
+				d.faults.keep, d.faults.publish, d.faults.end = nil, nil, nil
+				var p wire.Published
+				u.commit(t).into(t, http.StatusOK, &p)
+				after := d.visible(t)
+				u.commit(t).into(t, http.StatusOK, &p)
+				if after != d.visible(t) || !strings.Contains(after, " version/1.0.0 1 ") {
+					t.Errorf("it was published more than once:\n%s", d.visible(t))
+				}
+			}
+		})
+	}
+}
+
+// Of commits at once one publishes. The others of the same content find that it is there, and those of other content that
+// it is another.
+func TestCommitsAtOnce(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, other := d.token(t, both), d.token(t, both)
+	commits := func(uploads ...*upload) []string {
+		t.Helper()
+		answers := make([]string, len(uploads))
+		var group sync.WaitGroup
+		for i, u := range uploads {
+			group.Go(func() {
+				a, err := d.try(t.Context(), u.token, http.MethodPost, u.at("/commit"), nil)
+				switch {
+				case err != nil:
+					answers[i] = err.Error()
+				case a.status == http.StatusOK:
+					answers[i] = fmt.Sprint("200 unchanged ", strings.Contains(string(a.body), `"unchanged":true`))
+				default:
+					answers[i] = fmt.Sprint(a.status, " ", a.text())
+				}
+			})
+		}
+		group.Wait()
+		slices.Sort(answers)
+		return answers
+	}
+	ready := func(path string, value int) *upload {
+		return d.begin(t, token, path, vpc(t, value)).putAll(t).inspectAll(t)
+	}
+	for n := range 3 {
+		path := func(minor int) string { return fmt.Sprintf("modules/acme/vpc/aws/%d.%d.0", n, minor) }
+		one := ready(path(0), 1)
+		if got := commits(one, one); !strings.HasPrefix(got[0], "200") || !strings.HasPrefix(got[1], "200") {
+			t.Errorf("one upload: %q", got)
+		}
+		same := d.begin(t, other, path(1), vpc(t, 1)).putAll(t).inspectAll(t)
+		if got := commits(ready(path(1), 1), same); fmt.Sprint(got) != "[200 unchanged false 200 unchanged true]" {
+			t.Errorf("the same content: %q", got)
+		}
+		a, b := ready(path(2), 1), ready(path(2), 2)
+		if got := commits(a, b); got[0] != "200 unchanged false" || !strings.HasPrefix(got[1], "409") || !strings.Contains(got[1], "published already with other content") {
+			t.Errorf("other content: %q", got)
+		}
+		before := d.visible(t)
+		if got := commits(a, b); got[0] != "200 unchanged false" || !strings.HasPrefix(got[1], "409") || d.visible(t) != before {
+			t.Errorf("again: %q", got)
+		}
+		b.abort(t)
+		a.abort(t)
+	}
+}
+
+// broken is a stream that ends in an error after some bytes.
+type broken struct {
+	io.ReadCloser
+	left int
+	err  error
+}
+
+func (b *broken) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, b.err
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// What goes wrong in reading is no fault of a file's: the next request reads it again.
+func TestReadingThatFails(t *testing.T) {
+	t.Parallel()
+	breaking := func(left int, err error) func(*faults) {
+		return func(f *faults) {
+			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) { return &broken{stored, left, err}, nil }
+		}
+	}
+	reset := errors.New("connection reset")
+	for name, fail := range map[string]func(*faults){
+		"no answer":                 func(f *faults) { f.stat = func(string) error { return errDied } },
+		"no answer to reading":      func(f *faults) { f.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { return nil, errDied } },
+		"a break at the beginning":  breaking(0, reset),
+		"a break in the middle":     breaking(20, reset),
+		"a break that looks as one": breaking(20, io.ErrUnexpectedEOF),
+		"a break that looks as an end": func(f *faults) {
+			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
+				return &broken{stored, 20, io.EOF}, nil
+			}
+		},
+		"no time": breaking(20, context.DeadlineExceeded),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, path := range []string{module1, provider1} {
+				d := open(t)
+				d.failing = true
+				d.addKey(t, "acme", signer)
+				files := newRelease(t)
+				if path == module1 {
+					files = vpc(t, 1)
+				}
+				u := d.begin(t, d.token(t, both), path, files).putAll(t)
+				fail(d.faults)
+				for i, put := range u.Files {
+					for range 2 {
+						if a := u.inspect(t, i); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.text() != "temporarily unavailable, try again" {
+							t.Errorf("%s: %d %s", put.Name, a.status, a.text())
+						}
+					}
+				}
+				u.commit(t).refused(t, http.StatusConflict, "has not passed inspection yet")
+				d.faults.stat, d.faults.opened = nil, nil
+				u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+			}
+		})
+	}
+}
+
+// An object that goes while it is read is one that is not there.
+func TestReadingWhatGoes(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	for path, files := range map[string]map[string][]byte{module1: vpc(t, 1), provider1: newRelease(t)} {
+		u := d.begin(t, d.token(t, both), path, files).putAll(t)
+		d.faults.opened = func(key string, _ io.ReadCloser) (io.ReadCloser, error) {
+			return nil, fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
+		}
+		for i := range u.Files {
+			u.inspect(t, i).refused(t, http.StatusConflict, "is not uploaded yet")
+		}
+		d.faults.opened = nil
+		u.inspectAll(t)
+	}
+}
+
+// slow has reading wait until it is released.
+type slow struct {
+	reading chan struct{} // has one for each reader
+	release chan struct{}
+}
+
+func (d *door) slow() slow {
+	s := slow{make(chan struct{}, 9), make(chan struct{})}
+	d.faults.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
+		s.reading <- struct{}{}
+		<-s.release
+		return stored, nil
+	}
+	return s
+}
+
+// later inspects the first file, and has an end that the context may come before.
+func (u *upload) later(ctx context.Context) <-chan answer {
+	done := make(chan answer, 1)
+	go func() {
+		a, err := u.try(ctx, u.token, http.MethodPost, u.at("/files/0/inspect"), nil)
+		if err != nil {
+			a.body = []byte(err.Error())
+		}
+		done <- a
+	}()
+	return done
+}
+
+// An inspection that takes long is waited for by asking again, and goes on without him who asked first.
+func TestLongInspection(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	s := d.slow()
+	hasty, leave := context.WithCancel(t.Context())
+	gone := u.later(hasty)
+	<-s.reading
+	for range 2 {
+		a := u.inspect(t, 0)
+		a.into(t, http.StatusAccepted, nil)
+		golden(t, "inspecting", a.body)
+		if a.header.Get("Retry-After") != "1" {
+			t.Error(a.header)
+		}
+	}
+	u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz has not passed inspection yet")
+	leave()
+	if a := <-gone; a.status != 0 {
+		t.Errorf("who has left is answered: %d %s", a.status, a.body)
+	}
+	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	close(s.release)
+	u.passes(t)
+	u.commit(t).into(t, http.StatusOK, nil)
+	if n := d.faults.inspects.Load(); n != 1 {
+		t.Errorf("it was inspected %d times", n)
+	}
+}
+
+// passes waits until the first file has passed.
+func (u *upload) passes(t testing.TB) {
+	t.Helper()
+	for range 500 {
+		a := u.inspect(t, 0)
+		if a.status == http.StatusOK {
+			return
+		}
+		a.into(t, http.StatusAccepted, nil)
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the inspection does not end")
+}
+
+// An inspection that says nothing for long is taken over, and if it lives nonetheless it does no harm.
+func TestInspectionThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	s := d.slow()
+	first := u.later(t.Context())
+	<-s.reading
+	d.at(publishapi.Lease - 5*time.Second)
+	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	d.at(publishapi.Lease + time.Second)
+	second := u.later(t.Context())
+	<-s.reading
+	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	close(s.release)
+	for _, done := range []<-chan answer{first, second} {
+		a := <-done
+		a.into(t, http.StatusOK, nil)
+	}
+	u.commit(t).into(t, http.StatusOK, nil)
+	if n := d.faults.inspects.Load(); n != 2 {
+		t.Errorf("it was inspected %d times", n)
+	}
+}
+
+// An inspection that takes longer than a lease keeps it.
+func TestInspectionThatGoesOn(t *testing.T) {
+	t.Parallel()
+	d := openWith(t, time.Millisecond)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	s := d.slow()
+	first := u.later(t.Context())
+	<-s.reading
+	for n := range 3 {
+		d.at(time.Duration(n) * (publishapi.Lease - 5*time.Second))
+		until := time.Now().Add(5 * time.Second)
+		for {
+			found, err := d.catalog.Inspection(t.Context(), u.Upload, 0)
+			if err != nil || time.Now().After(until) {
+				t.Fatal("nobody says that it goes on", err)
+			}
+			if found.Until.After(time.Now().Add(time.Duration(n) * (publishapi.Lease - 5*time.Second)).Add(publishapi.Lease - 5*time.Second)) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	}
+	close(s.release)
+	a := <-first
+	a.into(t, http.StatusOK, nil)
+	u.commit(t).into(t, http.StatusOK, nil)
+	if n := d.faults.inspects.Load(); n != 1 {
+		t.Errorf("it was inspected %d times", n)
+	}
+}
+
+// A reader that panics leaves nothing that would keep others from reading.
+func TestInspectionThatPanics(t *testing.T) {
+	t.Parallel()
+	d := openWith(t, time.Millisecond)
+	d.failing = true
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	d.faults.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { panic("at the disco") }
+	u.inspect(t, 0).refused(t, http.StatusInternalServerError, "internal error")
+	d.faults.opened = nil
+	before, err := d.catalog.Inspection(t.Context(), u.Upload, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if after, err := d.catalog.Inspection(t.Context(), u.Upload, 0); err != nil || !after.Until.Equal(before.Until) {
+		t.Errorf("%+v, and before %+v, %v", after, before, err)
+	}
+	d.at(publishapi.Lease + time.Second)
+	u.inspect(t, 0).into(t, http.StatusOK, nil)
+}
+
+// FuzzBegin announces whatever there is: it is taken or refused, and never a fault.
+func FuzzBegin(f *testing.F) {
+	f.Add(true, []byte(`{"files": [{"name": "vpc.tar.gz", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}], "content_sha256": "", "description": "x"}`))
+	f.Add(false, []byte(`{"protocols": ["6.0"], "files": [{"name": "terraform-provider-inventory_1.0.0_linux_amd64.zip", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": "terraform-provider-inventory_1.0.0_SHA256SUMS", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": "terraform-provider-inventory_1.0.0_SHA256SUMS.sig", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]}`))
+	f.Add(true, []byte(`{"files": [{"name": "..", "size": -1, "sha256": "x"}]}`))
+	f.Add(false, bytes.Repeat([]byte("["), 1000))
+	d := open(f)
+	d.addKey(f, "acme", signer)
+	token := d.token(f, both)
+	var begun atomic.Int64
+	f.Fuzz(func(t *testing.T, module bool, body []byte) {
+		path := provider1
+		if module {
+			path = module1
+		}
+		a := d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", string(body))
+		switch a.status {
+		case http.StatusCreated:
+			if begun.Add(1) > 1 && len(a.body) == 0 {
+				t.Error("an empty answer")
+			}
+			u := upload{door: d, token: token, path: path}
+			a.into(t, http.StatusCreated, &u.Begun)
+			u.abort(t).into(t, http.StatusNoContent, nil)
+		case http.StatusBadRequest:
+			if text := a.text(); text == "" || text == "malformed request" {
+				t.Errorf("%q is refused without a word", body)
+			}
+		default:
+			t.Errorf("%q: %d %s", body, a.status, a.body)
+		}
+	})
+}

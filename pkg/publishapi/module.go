@@ -1,0 +1,81 @@
+package publishapi
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// module has the rules of modules: one archive, which unpacks within its folder and parses.
+type module struct {
+	h       *handler
+	address registry.Module
+}
+
+func (m module) announced(_ context.Context, _ registry.Version, a wire.Announcement) error {
+	name := m.address.Name + ".tar.gz"
+	switch {
+	case len(a.Files) != 1 || a.Files[0].Name != name:
+		return fmt.Errorf("%w publish: a module is one file, %s", registry.ErrInvalid, name)
+	case len(a.Protocols) > 0:
+		return fmt.Errorf("%w publish: a module has no protocols", registry.ErrInvalid)
+	}
+	return nil
+}
+
+func (m module) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
+	stored, err := m.h.catalog.ModuleVersion(ctx, m.address, v)
+	if err != nil {
+		return wire.Published{}, false, err
+	}
+	same := stored.SHA256 == a.Files[0].SHA256 || stored.ContentSHA256 == a.ContentSHA256
+	return wire.Published{Module: &stored}, same, nil
+}
+
+func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
+	f := u.Files[0]
+	stored, err := m.h.open(ctx, f)
+	if err != nil {
+		return registry.Inspection{}, err
+	}
+	defer stored.Close()
+	found, err := archive.ReadModule(stored)
+	switch {
+	case stored.failed != nil:
+		return registry.Inspection{}, stored.failed
+	case err != nil:
+		return registry.Inspection{}, err
+	case found.SHA256 != f.SHA256:
+		return registry.Inspection{}, errOtherBytes(found.SHA256, f)
+	}
+	return registry.Inspection{ContentSHA256: found.ContentSHA256}, nil
+}
+
+func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error) {
+	f := u.Files[0]
+	record := registry.ModuleVersion{
+		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
+		PublishedAt: now, PublishedBy: u.By, Description: u.Description,
+	}
+	return publication{
+		keep:    []registry.StoredFile{f.StoredFile},
+		content: wire.Announcement{Files: []wire.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
+		publish: func(ctx context.Context) (wire.Published, error) {
+			stored, created, err := m.h.catalog.PublishModule(ctx, m.address, record)
+			return wire.Published{Module: &stored, Unchanged: !created}, err
+		},
+	}, nil
+}
+
+func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {
+	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide)
+	return err
+}
+
+func errOtherBytes(sha256 string, f registry.UploadFile) error {
+	return fmt.Errorf("%w file: its bytes have sha256:%s, and sha256:%s was announced", registry.ErrInvalid, sha256, f.SHA256)
+}

@@ -1,0 +1,229 @@
+package publishapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// provider has the rules of providers: zips that clients can unpack and run, and SHA256SUMS that speaks of them, signed by
+// a key of the namespace.
+type provider struct {
+	h       *handler
+	address registry.Provider
+}
+
+func (p provider) announced(ctx context.Context, v registry.Version, a wire.Announcement) error {
+	names, err := p.names(a.Files)
+	switch {
+	case err != nil:
+		return err
+	case names.Version != v:
+		return fmt.Errorf("%w release: its files are of version %s, and not of %s", registry.ErrInvalid, names.Version, v)
+	case !names.HasSums || !names.HasSignature:
+		return fmt.Errorf("%w release: %s and %s.sig belong to it", registry.ErrInvalid, names.Sums, names.Sums)
+	case a.Description != "" || a.ContentSHA256 != "":
+		return fmt.Errorf("%w publish: a provider has neither a description nor a sum of its content", registry.ErrInvalid)
+	}
+	for _, f := range a.Files {
+		if _, zip := names.Zips[f.Name]; !zip && f.Name != names.Sums && f.Name != names.Sums+".sig" && f.Name != names.Manifest {
+			return fmt.Errorf("%w release: %s is no file of one", registry.ErrInvalid, f.Name)
+		}
+	}
+	if err := publish.CheckProtocols(a.Protocols); err != nil {
+		return err
+	}
+	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("%w release: namespace %s has no key yet: the registry's owner adds the public key that signs its providers, by `larder key add %s FILE`", registry.ErrInvalid, p.address.Namespace, p.address.Namespace)
+	}
+	return err
+}
+
+func (p provider) names(files []wire.File) (publish.ReleaseNames, error) {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	return publish.NameRelease(p.address.Type, names)
+}
+
+// namesOf is names of an upload, whose files were found to be a release when they were announced.
+func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
+	files := make([]wire.File, len(u.Files))
+	for i, f := range u.Files {
+		files[i].Name = f.Name
+	}
+	return p.names(files)
+}
+
+// published compares by SHA256SUMS: a signature is made anew each time, and is no other content.
+func (p provider) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
+	stored, err := p.h.catalog.ProviderVersion(ctx, p.address, v)
+	if err != nil {
+		return wire.Published{}, false, err
+	}
+	same := slices.Equal(stored.Protocols, a.Protocols) && slices.ContainsFunc(a.Files, func(f wire.File) bool {
+		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256
+	})
+	if !same {
+		return wire.Published{}, false, nil
+	}
+	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
+	if err != nil {
+		return wire.Published{}, false, err
+	}
+	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == stored.SigningKey }) {
+		return wire.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, v, stored.SigningKey))
+	}
+	return wire.Published{Provider: &stored}, true, nil
+}
+
+func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
+	names, err := p.namesOf(u)
+	if err != nil {
+		return found, err
+	}
+	f := u.Files[file]
+	if platform, zip := names.Zips[f.Name]; zip {
+		found.H1, err = p.readZip(ctx, f, platform)
+		return found, err
+	}
+	switch f.Name {
+	case names.Manifest:
+		found.Protocols, err = p.readManifest(ctx, f)
+	case names.Sums:
+		found.Sums, err = p.readSums(ctx, f)
+	default:
+		found.SigningKey, err = p.verify(ctx, u, names, f)
+	}
+	return found, err
+}
+
+func (p provider) readZip(ctx context.Context, f registry.UploadFile, platform registry.Platform) (h1 string, err error) {
+	stored := objects.NewReaderAt(ctx, p.h.objects, f.Object, f.Size)
+	defer func() { _ = stored.Close() }() // it was only read
+	found, err := archive.ReadProvider(ctx, stored, f.Size, p.address.Type)
+	if err != nil {
+		return "", err
+	}
+	if found.SHA256 != f.SHA256 {
+		return "", errOtherBytes(found.SHA256, f)
+	}
+	return found.H1, found.RunsOn(platform)
+}
+
+func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {
+	text, err := p.h.whole(ctx, f, publish.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	return publish.ParseManifest(text)
+}
+
+func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[string]string, error) {
+	text, err := p.h.whole(ctx, f, signing.MaxSums)
+	if err != nil {
+		return nil, err
+	}
+	sums, err := signing.ParseSums(text)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]string, len(sums))
+	for _, s := range sums {
+		found[s.Filename] = s.SHA256
+	}
+	return found, nil
+}
+
+func (p provider) verify(ctx context.Context, u registry.Upload, names publish.ReleaseNames, signature registry.UploadFile) (key string, err error) {
+	at := slices.IndexFunc(u.Files, func(f registry.UploadFile) bool { return f.Name == names.Sums })
+	text, err := p.h.whole(ctx, u.Files[at], signing.MaxSums)
+	if err != nil {
+		return "", err
+	}
+	sig, err := p.h.whole(ctx, signature, signing.MaxSignature)
+	if err != nil {
+		return "", err
+	}
+	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
+	if err != nil {
+		return "", err
+	}
+	signer, err := signing.Verify(keys, text, sig, p.h.now())
+	return signer.ID, err
+}
+
+func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error) {
+	names, err := p.namesOf(u)
+	if err != nil {
+		return publication{}, err
+	}
+	record := registry.ProviderVersion{Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: u.By}
+	var sums map[string]string
+	for i, f := range u.Files {
+		if platform, zip := names.Zips[f.Name]; zip {
+			record.Packages = append(record.Packages, registry.ProviderPackage{Platform: platform, StoredFile: f.StoredFile, Filename: f.Name, H1: found[i].H1})
+			continue
+		}
+		switch f.Name {
+		case names.Manifest:
+			if !slices.Equal(found[i].Protocols, u.Protocols) {
+				return publication{}, fmt.Errorf("%w protocols: the manifest says %s, and %s was announced", registry.ErrInvalid, strings.Join(found[i].Protocols, ", "), strings.Join(u.Protocols, ", "))
+			}
+		case names.Sums:
+			record.Sums, sums = f.StoredFile, found[i].Sums
+		default:
+			record.Signature, record.SigningKey = f.StoredFile, found[i].SigningKey
+		}
+	}
+	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int { return strings.Compare(a.String(), b.String()) })
+	if err := checkSums(u, record.Packages, sums); err != nil {
+		return publication{}, err
+	}
+	keep := []registry.StoredFile{record.Sums, record.Signature}
+	for _, pkg := range record.Packages {
+		keep = append(keep, pkg.StoredFile)
+	}
+	return publication{
+		keep:    keep,
+		content: wire.Announcement{Files: []wire.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
+		publish: func(ctx context.Context) (wire.Published, error) {
+			stored, created, err := p.h.catalog.PublishProvider(ctx, p.address, record)
+			return wire.Published{Provider: &stored, Unchanged: !created}, err
+		},
+	}, nil
+}
+
+// checkSums says whether SHA256SUMS speaks of what was uploaded.
+func checkSums(u registry.Upload, packages []registry.ProviderPackage, sums map[string]string) error {
+	var all []signing.Sum
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		all = append(all, signing.Sum{SHA256: sums[name], Filename: name})
+	}
+	if err := publish.CheckSums(packages, all); err != nil {
+		return err
+	}
+	for _, f := range u.Files {
+		if sum, listed := sums[f.Name]; listed && sum != f.SHA256 {
+			return fmt.Errorf("%w release: %s is not the file that SHA256SUMS speaks of", registry.ErrInvalid, f.Name)
+		}
+	}
+	return nil
+}
+
+func (p provider) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {
+	return p.h.catalog.DeprecateProvider(ctx, p.address, v, d.Message)
+}

@@ -1,0 +1,643 @@
+// Package publishapi is the publishers' door: it lets holders of the registry's own credentials publish without reaching
+// the table or the bucket. A caller announces files, uploads them by presigned URLs to where they stay, has each inspected,
+// and commits.
+//
+// It trusts nothing that it was told: whatever becomes visible follows from the stored bytes, which it reads itself, and
+// from the path that the gate has let the caller through to. Names, sizes and sums of an announcement say what the bytes
+// must be, and the store refuses any other. Until the commit nothing is visible, and a version that is published does not
+// change, whoever asks and however often.
+//
+// It stands behind access.Gate.ProtectPublish.
+package publishapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// Catalog is what is published, and what is under way.
+type Catalog interface {
+	HasNamespace(ctx context.Context, name string) (bool, error)
+	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
+	DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool) (registry.Version, error)
+	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
+	DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message string) error
+	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
+	// BeginUpload returns the upload, or one of the same that the owner has under way, and fails with
+	// catalog.ErrTooManyUploads where he has so many.
+	BeginUpload(ctx context.Context, u registry.Upload, most int) (registry.Upload, error)
+	Upload(ctx context.Context, id string) (registry.Upload, error)
+	EndUpload(ctx context.Context, id, how string, now time.Time) (registry.Upload, error)
+	Inspection(ctx context.Context, id string, file int) (registry.Inspection, error)
+	Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (found registry.Inspection, mine bool, err error)
+	SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection) error
+}
+
+// Objects is where the bytes are.
+type Objects interface {
+	objects.Opener
+	Stat(ctx context.Context, key string) (objects.Info, error)
+	objects.Stage
+}
+
+const (
+	// lifetime is how long an upload may take. It is well below the days after which the store drops what nobody kept.
+	lifetime = 12 * time.Hour
+	// lease is how long an inspection is waited for that says nothing, and renew how often it says that it goes on.
+	lease = time.Minute
+	renew = 20 * time.Second
+	// parallel is how many requests one publish sends to the store at once. It may have hundreds of files, and a gateway
+	// does not wait for one after the other.
+	parallel = 8
+	// maxAnnouncement bounds one, in bytes.
+	maxAnnouncement = 256 << 10
+	maxDescription  = 1000 // bytes
+	maxDeprecation  = 500  // bytes
+)
+
+// Routes are the endpoints.
+func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
+
+// New serves the publishers' door.
+func New(published Catalog, stored Objects, limits settings.PublishLimits) http.Handler {
+	return httpapi.Mux((&handler{published, stored, limits, time.Now, renew}).endpoints()...)
+}
+
+type handler struct {
+	catalog Catalog
+	objects Objects
+	limits  settings.PublishLimits
+	now     func() time.Time
+	renew   time.Duration
+}
+
+func (h *handler) endpoints() []httpapi.Endpoint {
+	var all []httpapi.Endpoint
+	for _, thing := range []string{wire.Path + "modules/{namespace}/{name}/{system}", wire.Path + "providers/{namespace}/{type}"} {
+		uploads := thing + "/{version}/uploads"
+		for _, e := range []struct {
+			method, path string
+			serve        httpapi.HandlerFunc
+		}{
+			{http.MethodPost, uploads, h.begin},
+			{http.MethodPost, uploads + "/{upload}/files/{file}/inspect", h.inspect},
+			{http.MethodPost, uploads + "/{upload}/commit", h.commit},
+			{http.MethodDelete, uploads + "/{upload}", h.abort},
+			{http.MethodPut, thing + "/deprecation", h.deprecate},
+			{http.MethodPut, thing + "/{version}/deprecation", h.deprecate},
+		} {
+			all = append(all, httpapi.Endpoint{Route: httpapi.Route{Method: e.method, Path: e.path}, Serve: e.serve})
+		}
+	}
+	return all
+}
+
+// subject is what a request is about: a version of a module or a provider, whose methods differ in the rules of each.
+type subject struct {
+	path      string // modules/… or providers/…
+	namespace string
+	version   registry.Version
+	kind
+}
+
+// kind is what differs between modules and providers.
+type kind interface {
+	// announced checks what is to be published, by the rules of names.
+	announced(context.Context, registry.Version, wire.Announcement) error
+	// published returns the version that is published, with same saying whether that is what was announced, and
+	// registry.ErrNotFound where there is none.
+	published(ctx context.Context, v registry.Version, a wire.Announcement) (p wire.Published, same bool, err error)
+	// read inspects a stored file of an upload.
+	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
+	// assemble makes the record of what was inspected, with the files that it keeps.
+	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error)
+	deprecate(context.Context, *registry.Version, wire.Deprecation) error
+}
+
+// publication is what a commit makes visible.
+type publication struct {
+	keep []registry.StoredFile
+	// content is what of an announcement tells it from another, for comparing it with what is published.
+	content wire.Announcement
+	publish func(context.Context) (wire.Published, error)
+}
+
+// about returns what a request is about.
+func (h *handler) about(r *http.Request) (subject, error) {
+	var s subject
+	if name := r.PathValue("name"); name != "" {
+		m, err := registry.ParseModule(r.PathValue("namespace") + "/" + name + "/" + r.PathValue("system"))
+		if err != nil {
+			return s, explain(err)
+		}
+		s = subject{path: m.Path(), namespace: m.Namespace, kind: module{h, m}}
+	} else {
+		p, err := registry.ParseProvider(r.PathValue("namespace") + "/" + r.PathValue("type"))
+		if err != nil {
+			return s, explain(err)
+		}
+		s = subject{path: p.Path(), namespace: p.Namespace, kind: provider{h, p}}
+	}
+	if text := r.PathValue("version"); text != "" {
+		var err error
+		if s.version, err = registry.ParseTag(text); err == nil && s.version.String() != text {
+			err = fmt.Errorf("%w version %q: a path has it without the v of a tag, as %s", registry.ErrInvalid, text, s.version)
+		}
+		if err != nil {
+			return s, explain(err)
+		}
+	}
+	return s, nil
+}
+
+// explain tells a caller what is wrong with what he handed in: such errors are made for who did.
+func explain(err error) error {
+	if errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrExists) {
+		return httpapi.Explain(err, err.Error())
+	}
+	return err
+}
+
+func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	s, err := h.about(r)
+	if err != nil {
+		return err
+	}
+	caller, err := publisher(r)
+	if err != nil {
+		return err
+	}
+	if err := h.mayBegin(ctx, s, caller); err != nil {
+		return err
+	}
+	var a wire.Announcement
+	if err := httpapi.ReadJSON(r, maxAnnouncement, &a); err != nil {
+		return err
+	}
+	if err := h.check(a); err != nil {
+		return explain(err)
+	}
+	if err := s.announced(ctx, s.version, a); err != nil {
+		return explain(err)
+	}
+	stored, same, err := s.published(ctx, s.version, a)
+	switch {
+	case err == nil && !same:
+		return errOther(s)
+	case err == nil:
+		stored.Unchanged = true
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, wire.Begun{Published: &stored})
+		return nil
+	case !errors.Is(err, registry.ErrNotFound):
+		return err
+	}
+	now := h.now().UTC().Truncate(time.Second)
+	u := registry.Upload{
+		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID, By: caller.Name,
+		Description: a.Description, Protocols: a.Protocols, CreatedAt: now, ExpiresAt: now.Add(lifetime),
+	}
+	for _, f := range a.Files {
+		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
+			Object: registry.DoorKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
+		}})
+	}
+	puts := make([]wire.Put, len(u.Files))
+	err = each(ctx, len(u.Files), func(ctx context.Context, i int) (err error) {
+		puts[i], err = h.put(ctx, u.Files[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
+	if errors.Is(err, catalog.ErrTooManyUploads) {
+		return httpapi.Explain(err, fmt.Sprintf("you have %d uploads under way, and may have no more: finish or abort them, or wait until they end by themselves, after %.0f hours", h.limits.Uploads, lifetime.Hours()))
+	}
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, wire.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts})
+	return nil
+}
+
+// publisher returns who sends a request, as the gate has verified him.
+func publisher(r *http.Request) (access.Caller, error) {
+	caller, ok := access.CallerOf(r.Context())
+	if !ok {
+		return caller, fmt.Errorf("%w: nobody is known to publish", registry.ErrForbidden)
+	}
+	return caller, nil
+}
+
+// mayBegin says whether a caller may be the first to publish in a namespace, where he would be.
+func (h *handler) mayBegin(ctx context.Context, s subject, caller access.Caller) error {
+	if caller.NamesNamespace(s.path) {
+		return nil
+	}
+	known, err := h.catalog.HasNamespace(ctx, s.namespace)
+	if err != nil || known {
+		return err
+	}
+	kind, _, _ := strings.Cut(s.path, "/")
+	return httpapi.Explain(registry.ErrForbidden, fmt.Sprintf("namespace %s has nothing yet, and its first publish needs a scope that names it, such as publish:%s/%s/**", s.namespace, kind, s.namespace))
+}
+
+// each calls do with each number below n, several at once, until one fails.
+func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// check holds an announcement to the limits.
+func (h *handler) check(a wire.Announcement) error {
+	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
+		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
+	}
+	if len(a.Description) > maxDescription || strings.ContainsFunc(a.Description, unicode.IsControl) {
+		return fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
+	}
+	if a.ContentSHA256 != "" {
+		if err := (objects.Digest{SHA256: a.ContentSHA256}).Check(); err != nil {
+			return fmt.Errorf("content_sha256: %w", err)
+		}
+	}
+	seen := make(map[string]bool)
+	for _, f := range a.Files {
+		switch {
+		case f.Size <= 0 || f.Size > h.limits.FileBytes:
+			return fmt.Errorf("%w file %.200q: it has %d bytes, and a file has 1 to %d here", registry.ErrInvalid, f.Name, f.Size, h.limits.FileBytes)
+		case f.Name == "" || len(f.Name) > 250 || strings.ContainsAny(f.Name, `/\`) || !registry.IsPlain(f.Name) || seen[f.Name]:
+			return fmt.Errorf("%w file name %.200q: it is a plain name, and no two files have the same", registry.ErrInvalid, f.Name)
+		}
+		if err := (objects.Digest{SHA256: f.SHA256, Size: f.Size}).Check(); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		seen[f.Name] = true
+	}
+	return nil
+}
+
+// put returns how a file is to be uploaded, unless it is there.
+func (h *handler) put(ctx context.Context, f registry.UploadFile) (wire.Put, error) {
+	info, err := h.objects.Stat(ctx, f.Object)
+	if err == nil && info.Size == f.Size {
+		return wire.Put{Name: f.Name, Stored: true}, nil
+	}
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return wire.Put{}, err
+	}
+	signed, err := h.objects.SignPut(ctx, f.Object, objects.Digest{SHA256: f.SHA256, Size: f.Size})
+	if err != nil {
+		return wire.Put{}, err
+	}
+	return wire.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
+}
+
+func errOther(s subject) error {
+	return httpapi.Explain(registry.ErrExists, fmt.Sprintf("%s %s is published already with other content, and versions do not change: publish yours under a new version", s.path, s.version))
+}
+
+// upload returns what a request is about, and the caller's upload of it. Another's is as good as none.
+func (h *handler) upload(r *http.Request) (subject, registry.Upload, error) {
+	s, err := h.about(r)
+	if err != nil {
+		return s, registry.Upload{}, err
+	}
+	caller, err := publisher(r)
+	if err != nil {
+		return s, registry.Upload{}, err
+	}
+	u, err := h.catalog.Upload(r.Context(), r.PathValue("upload"))
+	if errors.Is(err, registry.ErrNotFound) {
+		return s, u, errNoUpload
+	}
+	if err == nil && (u.Owner != caller.ID || u.Path != s.path || u.Version != s.version || !h.now().Before(u.ExpiresAt)) {
+		return s, registry.Upload{}, errNoUpload
+	}
+	return s, u, err
+}
+
+var errNoUpload = httpapi.Explain(registry.ErrNotFound, "you have no such upload of this version: it has ended, or was never begun: begin again")
+
+// live is upload, of one that was not aborted.
+func (h *handler) live(r *http.Request) (subject, registry.Upload, error) {
+	s, u, err := h.upload(r)
+	if err == nil && u.Ended == registry.UploadAborted {
+		err = errNoUpload
+	}
+	return s, u, err
+}
+
+func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
+	s, u, err := h.live(r)
+	if err != nil {
+		return err
+	}
+	file, err := strconv.Atoi(r.PathValue("file"))
+	if err != nil || file < 0 || file >= len(u.Files) || strconv.Itoa(file) != r.PathValue("file") {
+		return httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
+	}
+	now := h.now()
+	found, mine, err := h.catalog.Inspect(r.Context(), u, file, now, now.Add(lease))
+	if err == nil && mine {
+		found, err = h.inspectNow(r.Context(), s, u, file)
+	}
+	switch {
+	case err != nil:
+		return err
+	case found.State == registry.InspectionRefused:
+		return errRefused(u.Files[file], found)
+	case found.State == registry.InspectionRunning:
+		w.Header().Set("Retry-After", "1")
+		httpapi.WriteJSON(w, http.StatusAccepted, httpapi.NoStore, wire.Inspected{})
+	default:
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, wire.Inspected{Passed: true})
+	}
+	return nil
+}
+
+// inspectNow reads a stored file and records what it finds. It goes on when the caller has gone, who then asks again.
+func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+	deadline, limited := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if limited { // a function's
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	found, err := h.readLeased(ctx, s, u, file)
+	switch {
+	case err == nil:
+		found.State = registry.InspectionPassed
+	case errors.Is(err, registry.ErrInvalid):
+		found = registry.Inspection{State: registry.InspectionRefused, Problem: httpapi.Printable(err.Error(), maxProblem)}
+	default:
+		// Not known yet: the next request finds it out.
+		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}))
+	}
+	return found, h.catalog.SetInspection(ctx, u, file, found)
+}
+
+// readLeased reads a stored file, and says meanwhile that it goes on.
+func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+	working, done := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { h.renewLease(working, u, file) })
+	defer renewing.Wait()
+	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
+	return h.read(ctx, s, u, file)
+}
+
+func errRefused(f registry.UploadFile, found registry.Inspection) error {
+	return httpapi.Explain(fmt.Errorf("%w file %s", registry.ErrInvalid, f.Name), f.Name+": "+found.Problem)
+}
+
+const maxProblem = 2 << 10 // bytes
+
+// renewLease says that an inspection goes on, for as long as it does.
+func (h *handler) renewLease(ctx context.Context, u registry.Upload, file int) {
+	tick := time.NewTicker(h.renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			// If it fails, another request begins anew, and finds the same.
+			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease)})
+		}
+	}
+}
+
+// read inspects a file that is there.
+func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+	f := u.Files[file]
+	info, err := h.objects.Stat(ctx, f.Object)
+	if errors.Is(err, registry.ErrNotFound) {
+		return registry.Inspection{}, errMissing(f)
+	}
+	if err != nil {
+		return registry.Inspection{}, err
+	}
+	if info.Size != f.Size {
+		return registry.Inspection{}, fmt.Errorf("%w file: it has %d bytes, and %d were announced", registry.ErrInvalid, info.Size, f.Size)
+	}
+	found, err := s.read(ctx, u, file)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		err = errMissing(f) // it has expired in the middle
+	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict):
+		// Whatever else goes wrong in reading is no fault of the file's, and may go well the next time.
+		err = fmt.Errorf("%w: reading %s: %w", registry.ErrUnavailable, f.Name, err)
+	}
+	return found, err
+}
+
+// whole reads a small stored file, and checks that its bytes are those that were announced.
+func (h *handler) whole(ctx context.Context, f registry.UploadFile, most int64) ([]byte, error) {
+	if f.Size > most {
+		return nil, fmt.Errorf("%w file: %s has %d bytes, more than %d", registry.ErrInvalid, f.Name, f.Size, most)
+	}
+	stored, err := h.open(ctx, f)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, errMissing(f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer stored.Close()
+	var data bytes.Buffer
+	if err := objects.Copy(&data, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size}); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return data.Bytes(), nil
+}
+
+// source is a stored file that is read. It remembers what goes wrong in that, in which the file has no part.
+type source struct {
+	io.ReadCloser
+	left   int64
+	failed error
+}
+
+func (h *handler) open(ctx context.Context, f registry.UploadFile) (*source, error) {
+	stored, err := h.objects.Open(ctx, f.Object, 0, -1)
+	return &source{ReadCloser: stored, left: f.Size}, err
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.left -= int64(n)
+	if errors.Is(err, io.EOF) && s.left > 0 {
+		err = io.ErrUnexpectedEOF // the store has said that there is more
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.failed = err
+	}
+	return n, err
+}
+
+// errMissing says that a file is not there yet, or not any more, which is no fault of what is in it.
+func errMissing(f registry.UploadFile) error {
+	return httpapi.Explain(fmt.Errorf("%w: object %s is missing", registry.ErrConflict, f.Object), f.Name+" is not uploaded yet")
+}
+
+func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	s, u, err := h.live(r)
+	if err != nil {
+		return err
+	}
+	found, err := h.inspected(ctx, u)
+	if err != nil {
+		return err
+	}
+	p, err := s.assemble(ctx, u, found, h.now().UTC().Truncate(time.Second))
+	if err != nil {
+		return explain(err)
+	}
+	answer, same, err := s.published(ctx, s.version, p.content)
+	switch {
+	case err == nil && !same:
+		return errOther(s)
+	case err == nil:
+		answer.Unchanged = u.Ended == ""
+	case errors.Is(err, registry.ErrNotFound):
+		if answer, err = h.publish(ctx, s, p); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	if _, err := h.catalog.EndUpload(ctx, u.ID, registry.UploadCommitted, h.now()); err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
+	return nil
+}
+
+// inspected returns what was found out about the files of an upload, all of which must have passed.
+func (h *handler) inspected(ctx context.Context, u registry.Upload) ([]registry.Inspection, error) {
+	found := make([]registry.Inspection, len(u.Files))
+	err := each(ctx, len(found), func(ctx context.Context, i int) (err error) {
+		found[i], err = h.catalog.Inspection(ctx, u.ID, i)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range u.Files {
+		switch found[i].State {
+		case registry.InspectionPassed:
+		case registry.InspectionRefused:
+			return nil, errRefused(f, found[i])
+		default:
+			return nil, httpapi.Explain(fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name), f.Name+" has not passed inspection yet")
+		}
+	}
+	return found, nil
+}
+
+// publish makes a publication visible. Its files are kept, then looked for, and then named: in this order none that is
+// named can expire.
+func (h *handler) publish(ctx context.Context, s subject, p publication) (wire.Published, error) {
+	if err := each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) }); err != nil {
+		return wire.Published{}, explain(err)
+	}
+	answer, err := p.publish(ctx)
+	if err != nil || !answer.Unchanged {
+		return answer, explain(err)
+	}
+	// Of two commits at once one publishes, and the other finds that.
+	_, same, err := s.published(ctx, s.version, p.content)
+	if err == nil && !same {
+		err = errOther(s)
+	}
+	return answer, err
+}
+
+func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
+	err := h.objects.Keep(ctx, f.Object)
+	var info objects.Info
+	if err == nil {
+		info, err = h.objects.Stat(ctx, f.Object)
+	}
+	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
+		return httpapi.Explain(fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object), path.Base(f.Object)+" is not there any more as it was inspected: begin again")
+	}
+	return err
+}
+
+func (h *handler) abort(w http.ResponseWriter, r *http.Request) error {
+	_, u, err := h.upload(r)
+	if err != nil {
+		return err
+	}
+	ended, err := h.catalog.EndUpload(r.Context(), u.ID, registry.UploadAborted, h.now())
+	if err != nil {
+		return err
+	}
+	if ended.Ended == registry.UploadCommitted {
+		return httpapi.Explain(registry.ErrExists, "it is published already, and stays so")
+	}
+	httpapi.WriteNoContent(w, httpapi.NoStore)
+	return nil
+}
+
+func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.about(r)
+	if err != nil {
+		return err
+	}
+	var d wire.Deprecation
+	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
+		return err
+	}
+	if len(d.Message) > maxDeprecation || strings.ContainsFunc(d.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return explain(fmt.Errorf("%w message: it is one line of at most %d bytes", registry.ErrInvalid, maxDeprecation))
+	}
+	var version *registry.Version
+	if r.PathValue("version") != "" {
+		version = &s.version
+	}
+	if d.Hide && (version == nil || d.Message == "" || strings.HasPrefix(s.path, "providers/")) {
+		return explain(fmt.Errorf("%w deprecation: only one version of a module can be hidden, and a message says why", registry.ErrInvalid))
+	}
+	err = s.deprecate(r.Context(), version, d)
+	if errors.Is(err, registry.ErrNotFound) {
+		return httpapi.Explain(err, "there is nothing published by that name and version")
+	}
+	if err != nil {
+		return explain(err)
+	}
+	httpapi.WriteNoContent(w, httpapi.NoStore)
+	return nil
+}

@@ -1,0 +1,598 @@
+package publishapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// golden compares an answer with what it was, but for what is another each time.
+func golden(t *testing.T, name string, body []byte, changing ...string) {
+	t.Helper()
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, body, "", "  "); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	text := strings.TrimSpace(indented.String()) + "\n"
+	for i := 0; i < len(changing); i += 2 {
+		text = strings.ReplaceAll(text, changing[i], changing[i+1])
+	}
+	text = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`).ReplaceAllString(text, `"TIME"`)
+	text = regexp.MustCompile(`\?expires=\d+&signature=[0-9a-f]+`).ReplaceAllString(text, "?SIGNED")
+	path := filepath.Join("testdata", name+".golden.json")
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s is not as it was:\n%s", name, text)
+	}
+}
+
+// asked renders what a client sends, as it reaches the wire.
+func asked(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A module is published in steps, each of which can be asked for again, and is visible when the last one is done.
+func TestPublishModule(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token := d.token(t, "publish:modules/acme/** read:modules/acme/**")
+	files := vpc(t, 1)
+	a := announce(files)
+	a.Description, a.ContentSHA256 = "A network", strings.Repeat("0", 64)
+	golden(t, "module-announcement", asked(t, a))
+	begun := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", a)
+	u := &upload{door: d, token: token, path: module1, files: files}
+	begun.into(t, http.StatusCreated, &u.Begun)
+	golden(t, "module-begun", begun.body, u.Upload, "UPLOAD", d.url, "https://registry.example.com")
+	if life := time.Until(u.ExpiresAt); life > publishapi.Lifetime || life < publishapi.Lifetime-time.Minute {
+		t.Errorf("it expires in %s", life)
+	}
+	if begun.header.Get("Cache-Control") != "no-store" || begun.header.Get("Content-Type") != "application/json" {
+		t.Error(begun.header)
+	}
+	before := d.visible(t)
+	u.putAll(t)
+	if a := u.put(t, 0, files["vpc.tar.gz"]); a.status != http.StatusPreconditionFailed {
+		t.Errorf("a second PUT: %d", a.status)
+	}
+	for range 3 {
+		inspected := u.inspect(t, 0)
+		inspected.into(t, http.StatusOK, nil)
+		golden(t, "inspected", inspected.body)
+	}
+	if n := d.faults.inspects.Load(); n != 1 {
+		t.Errorf("it was inspected %d times", n)
+	}
+	if after := d.visible(t); after != before {
+		t.Errorf("something is visible before the commit:\n%s", after)
+	}
+	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil).into(t, http.StatusNotFound, nil)
+	committed := u.commit(t)
+	committed.into(t, http.StatusOK, nil)
+	golden(t, "module-published", committed.body)
+	after := d.visible(t)
+	for range 2 {
+		if again := u.commit(t); again.status != http.StatusOK || string(again.body) != string(committed.body) {
+			t.Errorf("commit again: %d %s", again.status, again.body)
+		}
+		u.inspect(t, 0).into(t, http.StatusOK, nil)
+	}
+	u.abort(t).refused(t, http.StatusConflict, "it is published already, and stays so")
+	if again := d.visible(t); again != after {
+		t.Errorf("what was published has changed:\n%s", again)
+	}
+	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil).into(t, http.StatusOK, nil)
+	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/1.0.0/download", nil).into(t, http.StatusNoContent, nil)
+	record, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1)
+	if err != nil || record.PublishedBy != "token ci" || record.Description != "A network" || record.SHA256 != sum(files["vpc.tar.gz"]) || record.ContentSHA256 == a.ContentSHA256 {
+		t.Errorf("%+v, %v", record, err)
+	}
+	if got := d.objects(t); len(got) != 1 || got[record.Object] != "kept" {
+		t.Error(got)
+	}
+
+	// The same content, and the same packed otherwise, is there already; other content is refused.
+	same := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", announce(files))
+	same.into(t, http.StatusOK, nil)
+	golden(t, "module-unchanged", same.body)
+	packed := announce(vpc(t, 2))
+	packed.ContentSHA256 = record.ContentSHA256
+	d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", packed).into(t, http.StatusOK, nil)
+	packed.ContentSHA256 = ""
+	other := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", packed)
+	other.refused(t, http.StatusConflict, "modules/acme/vpc/aws 1.0.0 is published already with other content, and versions do not change: publish yours under a new version")
+	golden(t, "refused", other.body)
+	if other.header.Get("Retry-After") != "" {
+		t.Error("the refusal says that it is worth trying again")
+	}
+	if again := d.visible(t); again != after {
+		t.Errorf("what was published has changed:\n%s", again)
+	}
+}
+
+// What is stored by an upload that came to nothing is not sent again.
+func TestGoOnFromWhatIsStored(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, other := d.token(t, both), d.token(t, both)
+	files := vpc(t, 1)
+	first := d.begin(t, token, module1, files).putAll(t)
+	first.abort(t).into(t, http.StatusNoContent, nil)
+	first.abort(t).into(t, http.StatusNoContent, nil)
+	for name, a := range map[string]answer{"inspect": first.inspect(t, 0), "commit": first.commit(t)} {
+		if a.refused(t, http.StatusNotFound, "begin again"); d.visible(t) != "" {
+			t.Errorf("%s of what was aborted published something", name)
+		}
+	}
+	// Not even for somebody else: the bytes are inspected in any case.
+	second := d.begin(t, other, module1, files)
+	if put := second.Files[0]; !put.Stored || put.URL != "" || put.Header != nil {
+		t.Errorf("%+v", put)
+	}
+	second.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz has not passed inspection yet")
+	second.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+}
+
+// What is wrong with what is handed in is told before anything is stored of it.
+func TestAnnouncementsAreStrict(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	token, all := d.token(t, both), d.token(t, "publish:**")
+	d.publishes(t, token, "modules/acme/vpc/aws/0.1.0", vpc(t, 0))
+	before, stored := d.visible(t), fmt.Sprint(d.objects(t))
+	const good = `{"name": "vpc.tar.gz", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}`
+	file := func(from, to string) string {
+		if !strings.Contains(good, from) {
+			t.Fatal(from)
+		}
+		return `{"files": [` + strings.Replace(good, from, to, 1) + `]}`
+	}
+	many := `{"files": [` + strings.Repeat(good+",", limits.Files) + good + `]}`
+	name := func(n string) string { return strings.Replace(good, "vpc.tar.gz", n, 1) }
+	release := func(names ...string) string {
+		var files []string
+		for _, n := range names {
+			files = append(files, name(n))
+		}
+		return `{"protocols": ["6.0"], "files": [` + strings.Join(files, ",") + `]}`
+	}
+	whole := []string{named(linux + ".zip"), named("SHA256SUMS"), named("SHA256SUMS.sig")}
+	for _, test := range []struct{ path, body, text string }{
+		{module1, ``, "no body"},
+		{module1, `[]`, "cannot be a JSON array"},
+		{module1, `null`, "it has 0 files"},
+		{module1, `{`, "ends within its JSON"},
+		{module1, `{}`, "it has 0 files, and a publish has 1 to 6 here"},
+		{module1, file(`"name"`, `"path": "x", "name"`), `unknown: "path"`},
+		{module1, `{"files": [` + good + `], "by": "somebody"}`, `unknown: "by"`},
+		{module1, `{"files": [` + good + `]} {}`, "something behind"},
+		{module1, `{"files": [` + good + `]}]`, "something behind"},
+		{module1, `{"files": [` + good + `], "description": "` + strings.Repeat("x", 300<<10) + `"}`, "the body has more than 262144 bytes"},
+		{module1, many, "it has 7 files, and a publish has 1 to 6 here"},
+		{module1, `{"files": [` + good + `,` + good + `]}`, "no two files have the same"},
+		{module1, `{"files": [` + good + `,` + name("b.tar.gz") + `]}`, "a module is one file, vpc.tar.gz"},
+		{module1, file("vpc.tar.gz", ""), `file name ""`},
+		{module1, file("vpc.tar.gz", "a/vpc.tar.gz"), "a plain name"},
+		{module1, file("vpc.tar.gz", "../vpc.tar.gz"), "a plain name"},
+		{module1, file("vpc.tar.gz", `..\\vpc.tar.gz`), "a plain name"},
+		{module1, file("vpc.tar.gz", ".."), "a module is one file, vpc.tar.gz"},
+		{module1, file("vpc.tar.gz", "vpc\u202e.tar.gz"), "a plain name"},
+		{module1, file("vpc.tar.gz", strings.Repeat("x", 251)), "a plain name"},
+		{module1, file("vpc.tar.gz", "VPC.tar.gz"), "a module is one file, vpc.tar.gz"},
+		{module1, file("vpc.tar.gz", "vpc.zip"), "a module is one file, vpc.tar.gz"},
+		{module1, file("7", "0"), "it has 0 bytes, and a file has 1 to 1048576 here"},
+		{module1, file("7", "-1"), "it has -1 bytes"},
+		{module1, file("7", "1048577"), "it has 1048577 bytes"},
+		{module1, file("7", "9223372036854775807"), "it has 9223372036854775807 bytes"},
+		{module1, file("7", "9223372036854775808"), "cannot be a JSON number"},
+		{module1, file("7", "7.5"), "cannot be a JSON number"},
+		{module1, file("7", `"7"`), "cannot be a JSON string"},
+		{module1, file("9f86d081884c7d65", "9F86D081884C7D65"), "vpc.tar.gz: invalid digest"},
+		{module1, file("9f86d081884c7d65", ""), "vpc.tar.gz: invalid digest"},
+		{module1, file("9f86d081884c7d65", "zz86d081884c7d65"), "vpc.tar.gz: invalid digest"},
+		{module1, `{"files": [` + good + `], "content_sha256": "x"}`, "content_sha256: invalid digest"},
+		{module1, `{"files": [` + good + `], "description": "a\nb"}`, "one line of at most 1000 bytes"},
+		{module1, `{"files": [` + good + `], "description": "a\u001b[31m"}`, "one line of at most 1000 bytes"},
+		{module1, `{"files": [` + good + `], "description": "` + strings.Repeat("x", 1001) + `"}`, "one line of at most 1000 bytes"},
+		{module1, `{"files": [` + good + `], "protocols": ["6.0"]}`, "a module has no protocols"},
+		{module1, "{\"files\": [" + good + "], \"description\": \"\xff\"}", "not in UTF-8"},
+
+		{provider1, release(whole[1:]...), "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip"},
+		{provider1, release(whole[0], whole[2]), "SHA256SUMS and terraform-provider-inventory_1.0.0_SHA256SUMS.sig belong to it"},
+		{provider1, release(whole[:2]...), "SHA256SUMS.sig belong to it"},
+		{provider1, release(append(whole, "README.md")...), "README.md is no file of one"},
+		{provider1, release(append(whole, named("SHA256SUMS.sig2"))...), "is no file of one"},
+		{provider1, release(append(whole, "terraform-provider-inventory_1.0.1_darwin_arm64.zip")...), "files of several versions"},
+		{provider1, release(append(whole, "terraform-provider-other_1.0.0_darwin_arm64.zip")...), "of another provider than inventory"},
+		{provider1, release(append(whole, named("plan9.zip"))...), "it is OS_ARCH"},
+		{"providers/acme/inventory/1.0.1", release(whole...), "its files are of version 1.0.0, and not of 1.0.1"},
+		{provider1, strings.Replace(release(whole...), "6.0", "4.0", 1), "clients speak 5 and 6"},
+		{provider1, strings.Replace(release(whole...), `"6.0"`, `"6.0", "6.1"`, 1), "no major version comes twice"},
+		{provider1, strings.Replace(release(whole...), `["6.0"]`, `[]`, 1), "clients speak 5 and 6"},
+		{provider1, strings.Replace(release(whole...), `"protocols"`, `"description": "x", "protocols"`, 1), "a provider has neither a description"},
+		{"providers/other/inventory/1.0.0", release(whole...), "its first publish needs a scope that names it"},
+	} {
+		a := d.send(t, all, http.MethodPost, wire.Path+test.path+"/uploads", test.body)
+		status := http.StatusBadRequest
+		if strings.HasPrefix(test.path, "providers/other") {
+			status = http.StatusForbidden
+		}
+		if a.status != status || !strings.Contains(a.text(), test.text) {
+			t.Errorf("%.200s: %d %s, want %q", test.body, a.status, a.text(), test.text)
+		}
+	}
+	for path, text := range map[string]string{
+		"modules/acme/vpc/aws/v1.0.0":                             "a path has it without the v of a tag, as 1.0.0",
+		"modules/acme/vpc/aws/1.0":                                "write it in full, as 1.0.0",
+		"modules/acme/vpc/aws/latest":                             "it is no semantic version",
+		"modules/acme/vpc/aws/01.0.0":                             "write it in full, as 1.0.0",
+		"modules/acme/vpc/aws/99999999999999999999.0.0":           "larger than clients can hold",
+		"modules/acme/vpc/aws-/1.0.0":                             "invalid module address",
+		"modules/-acme/vpc/aws/1.0.0":                             "invalid module address",
+		"modules/acme/vpc%2Faws/1.0.0/x":                          "invalid module address",
+		"modules/acme/" + strings.Repeat("x", 65) + "/aws/1.0.0":  "invalid module address",
+		"providers/acme/Inventory/1.0.0":                          "written in small letters",
+		"providers/ACME/inventory/1.0.0":                          "written in small letters",
+		"modules/acme/vpc/aws/1.0.0-" + strings.Repeat("x", 128):  "more than 128",
+		"modules/acme/vpc/aws/%2E%2E/1.0.0/x/../../aws/1.0.0/..x": "malformed request",
+	} {
+		d.send(t, all, http.MethodPost, wire.Path+path+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusBadRequest, text)
+	}
+	if d.visible(t) != before || fmt.Sprint(d.objects(t)) != stored {
+		t.Error("what was refused has changed something")
+	}
+	// None of them counts among those under way.
+	for range limits.Uploads {
+		d.begin(t, token, module1, vpc(t, 1))
+	}
+}
+
+// A module's bytes must be those that were announced, and good.
+func TestRefusedModules(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token := d.token(t, both)
+	d.publishes(t, token, "modules/acme/vpc/aws/0.1.0", vpc(t, 0))
+	before := d.visible(t)
+	for i, test := range refusedModules(t) {
+		path := fmt.Sprintf("modules/acme/vpc/aws/1.0.%d", i)
+		files := map[string][]byte{"vpc.tar.gz": test.packed}
+		step, a := d.publish(t, token, path, announce(files), files)
+		if step != "inspect vpc.tar.gz" || a.status != http.StatusBadRequest || !strings.HasPrefix(a.text(), "vpc.tar.gz: ") || !strings.Contains(a.text(), test.text) {
+			t.Errorf("%s: %s: %d %s, want %q", test.name, step, a.status, a.text(), test.text)
+		}
+		if d.visible(t) != before {
+			t.Fatalf("%s: something is visible of it", test.name)
+		}
+	}
+}
+
+// The store takes just the bytes that were announced, once.
+func TestOtherBytesThanAnnounced(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token := d.token(t, both)
+	good, other := vpc(t, 1), vpc(t, 2)["vpc.tar.gz"]
+	u := d.begin(t, token, module1, good)
+	for name, test := range map[string]struct {
+		bytes  []byte
+		status int
+	}{
+		"as many": {other, http.StatusBadRequest}, "more": {append(bytes.Clone(good["vpc.tar.gz"]), 0), http.StatusForbidden}, "fewer": {other[1:], http.StatusForbidden},
+	} {
+		if a := u.put(t, 0, test.bytes); a.status != test.status {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	a := u.inspect(t, 0)
+	a.refused(t, http.StatusConflict, "vpc.tar.gz is not uploaded yet")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("the answer does not say that it may be asked again")
+	}
+	u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz has not passed inspection yet")
+	if len(d.objects(t)) != 0 || d.visible(t) != "" {
+		t.Error(d.objects(t), d.visible(t))
+	}
+	// Nothing is lost by it.
+	u.putAll(t).inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+}
+
+// A store whose objects have other bytes than it took is found out when they are read, and one that has lost them, or a part
+// of them, when they are to be published.
+func TestStoreThatLies(t *testing.T) {
+	t.Parallel()
+	good, other := vpc(t, 1), vpc(t, 2)["vpc.tar.gz"]
+	for name, test := range map[string]struct {
+		lie       []byte
+		status    int
+		inspected string
+	}{
+		"other bytes":                     {other, http.StatusBadRequest, "vpc.tar.gz: invalid file: its bytes have sha256:" + sum(other)},
+		"fewer bytes":                     {other[1:], http.StatusBadRequest, "bytes, and"},
+		"more bytes":                      {append(bytes.Clone(other), 0), http.StatusBadRequest, "bytes, and"},
+		"bytes that are no module at all": {bytes.Repeat([]byte("x"), len(other)), http.StatusBadRequest, "vpc.tar.gz: invalid module archive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t)
+			u := d.begin(t, d.token(t, both), module1, good).putAll(t)
+			d.overwrite(t, "vpc.tar.gz", test.lie)
+			u.inspect(t, 0).refused(t, test.status, test.inspected)
+			u.commit(t).refused(t, test.status, test.inspected)
+			if d.visible(t) != "" {
+				t.Error(d.visible(t))
+			}
+		})
+	}
+	t.Run("lost after inspection", func(t *testing.T) {
+		t.Parallel()
+		d := open(t)
+		u := d.begin(t, d.token(t, both), module1, good).putAll(t).inspectAll(t)
+		d.overwrite(t, "vpc.tar.gz", other[1:])
+		u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz is not there any more as it was inspected: begin again")
+		if _, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err == nil {
+			t.Error("it is published nonetheless")
+		}
+		for key := range d.objects(t) {
+			if err := os.Remove(filepath.Join(d.dir, "objects", key)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u.commit(t).refused(t, http.StatusConflict, "begin again")
+		if d.visible(t) != "" {
+			t.Error(d.visible(t))
+		}
+	})
+}
+
+// An upload is for who began it, and for what he began.
+func TestUploadsAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, other := d.token(t, both), d.token(t, both)
+	u := d.begin(t, token, module1, vpc(t, 1)).putAll(t).inspectAll(t)
+	theirs := *u
+	theirs.token = other
+	moved, newer := *u, *u
+	moved.path, newer.path = "modules/acme/vpc2/aws/1.0.0", "modules/acme/vpc/aws/1.0.1"
+	tag, made := *u, *u
+	tag.path, made.Upload = "modules/acme/vpc/aws/v1.0.0", "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+	odd := *u
+	odd.Upload = "of%2F" + strings.Repeat("0", 64)
+	provider := *u
+	provider.path = provider1
+	for name, x := range map[string]*upload{"another's": &theirs, "another module's": &moved, "another version's": &newer, "of a provider": &provider, "nobody's": &made, "another item": &odd} {
+		for step, a := range map[string]answer{"inspect": x.inspect(t, 0), "commit": x.commit(t), "abort": x.abort(t)} {
+			if a.status != http.StatusNotFound || !strings.Contains(a.text(), "you have no such upload of this version") {
+				t.Errorf("%s, %s: %d %s", name, step, a.status, a.text())
+			}
+		}
+	}
+	tag.commit(t).refused(t, http.StatusBadRequest, "without the v of a tag")
+	for _, file := range []string{"1", "-1", "+0", "00", "x", "99999999999999999999"} {
+		d.send(t, token, http.MethodPost, u.at("/files/"+file+"/inspect"), nil).refused(t, http.StatusNotFound, "the upload has files 0 to 0")
+	}
+	if d.visible(t) != "" {
+		t.Error(d.visible(t))
+	}
+	u.commit(t).into(t, http.StatusOK, nil)
+}
+
+// Scopes reach what they name, and publishing is no reading.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	acme, all := d.token(t, "publish:modules/acme/**"), d.token(t, "publish:**")
+	for _, path := range []string{"modules/other/vpc/aws/1.0.0", "modules/acme2/vpc/aws/1.0.0", provider1} {
+		for method, at := range map[string]string{"/uploads": http.MethodPost, "/uploads/x/commit": http.MethodPost, "/uploads/x/files/0/inspect": http.MethodPost, "/uploads/x": http.MethodDelete, "/deprecation": http.MethodPut} {
+			d.send(t, acme, at, wire.Path+path+method, announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
+		}
+	}
+	// A namespace comes to be by who may name it, and from then on others reach it.
+	const fresh = "modules/new/vpc/aws/1.0.0"
+	for _, scope := range []string{"publish:**", "publish:modules/**", "publish:modules/*/vpc/aws", "publish:** publish:modules/new/other/aws publish:providers/new"} {
+		d.send(t, d.token(t, scope), http.MethodPost, wire.Path+fresh+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "namespace new has nothing yet, and its first publish needs a scope that names it, such as publish:modules/new/**")
+	}
+	if strings.Contains(d.visible(t), "new") {
+		t.Error(d.visible(t))
+	}
+	d.publishes(t, d.token(t, "publish:modules/new/vpc/aws"), fresh, vpc(t, 1))
+	d.publishes(t, all, "modules/new/vpc/aws/1.0.1", vpc(t, 2))
+	// Where a key was added the owner has named it.
+	d.publishes(t, all, module1, vpc(t, 1))
+	for _, token := range []string{acme, all} {
+		for _, path := range []string{"/v1/modules/acme/vpc/aws/versions", "/v1/modules/acme/vpc/aws/1.0.0/download"} {
+			d.send(t, token, http.MethodGet, path, nil).refused(t, http.StatusForbidden, "forbidden")
+		}
+	}
+	d.send(t, d.token(t, "read:**"), http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
+	d.send(t, "", http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusUnauthorized, "authentication required")
+	if a := d.send(t, acme, http.MethodGet, wire.Path+module1+"/uploads", nil); a.status != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", a.status)
+	}
+}
+
+// An identity has a limited number of uploads under way, among which none counts that has ended.
+func TestUploadsUnderWay(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, other := d.token(t, both), d.token(t, both)
+	paths := func(n int) string { return fmt.Sprintf("modules/acme/vpc/aws/1.0.%d", n) }
+	var all []*upload
+	for n := range limits.Uploads {
+		all = append(all, d.begin(t, token, paths(n), vpc(t, n)))
+	}
+	full := func() {
+		t.Helper()
+		d.send(t, token, http.MethodPost, wire.Path+paths(8)+"/uploads", announce(vpc(t, 8))).refused(t, http.StatusForbidden, "you have 4 uploads under way, and may have no more: finish or abort them, or wait until they end by themselves, after 12 hours")
+	}
+	full()
+	d.begin(t, other, paths(9), vpc(t, 9))
+	all[0].abort(t).into(t, http.StatusNoContent, nil)
+	all[0].abort(t).into(t, http.StatusNoContent, nil)
+	nine := d.begin(t, token, paths(9), vpc(t, 9))
+	full()
+	// Who begins the same again, since he has not learnt that he has, goes on with it.
+	if again := d.begin(t, token, paths(9), vpc(t, 9)); again.Upload != nine.Upload {
+		t.Errorf("%s is another upload than %s", again.Upload, nine.Upload)
+	}
+	all[1].putAll(t).inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+	all[1].commit(t).into(t, http.StatusOK, nil)
+	d.begin(t, token, paths(10), vpc(t, 10))
+	full()
+	// What is published already is no upload.
+	d.send(t, token, http.MethodPost, wire.Path+paths(1)+"/uploads", announce(vpc(t, 1))).into(t, http.StatusOK, nil)
+	d.at(publishapi.Lifetime - time.Minute)
+	full()
+	d.at(publishapi.Lifetime)
+	for n := range limits.Uploads {
+		d.begin(t, token, paths(20+n), vpc(t, 9))
+	}
+	full()
+}
+
+// An upload ends by itself.
+func TestExpiredUpload(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
+	d.at(publishapi.Lifetime)
+	for step, a := range map[string]answer{"inspect": u.inspect(t, 0), "commit": u.commit(t), "abort": u.abort(t)} {
+		if a.status != http.StatusNotFound || !strings.Contains(a.text(), "begin again") {
+			t.Errorf("%s: %d %s", step, a.status, a.text())
+		}
+	}
+	if d.visible(t) != "" {
+		t.Error(d.visible(t))
+	}
+}
+
+// Publishers say of what they have published that it should not be used any more.
+func TestDeprecate(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	token := d.token(t, both)
+	d.publishes(t, token, module1, vpc(t, 1))
+	d.publishes(t, token, provider1, newRelease(t))
+	golden(t, "deprecation", asked(t, wire.Deprecation{Message: "use 2.0.0", Hide: true}))
+	put := func(path string, body any) answer {
+		t.Helper()
+		return d.send(t, token, http.MethodPut, wire.Path+path+"/deprecation", body)
+	}
+	before := d.visible(t)
+	for _, test := range []struct {
+		path   string
+		body   any
+		status int
+		text   string
+	}{
+		{module1, wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "1.0.0 is the only version that is listed: publish another one first"},
+		{module1, wire.Deprecation{Hide: true}, http.StatusBadRequest, "a message says why"},
+		{"modules/acme/vpc/aws", wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
+		{provider1, wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
+		{module1, wire.Deprecation{Message: "a\nb"}, http.StatusBadRequest, "one line of at most 500 bytes"},
+		{module1, wire.Deprecation{Message: strings.Repeat("x", 501)}, http.StatusBadRequest, "one line of at most 500 bytes"},
+		{module1, `{"message": "x", "by": "y"}`, http.StatusBadRequest, "unknown"},
+		{module1, ``, http.StatusBadRequest, "no body"},
+		{"modules/acme/vpc/aws/2.0.0", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"modules/acme/other/aws", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"providers/acme/inventory/2.0.0", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"providers/acme/other", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"modules/acme/vpc/aws/v1.0.0", wire.Deprecation{Message: "bad"}, http.StatusBadRequest, "without the v of a tag"},
+	} {
+		put(test.path, test.body).refused(t, test.status, test.text)
+	}
+	if d.visible(t) != before {
+		t.Error("what was refused has changed something")
+	}
+	d.publishes(t, token, "modules/acme/vpc/aws/1.0.1", vpc(t, 2))
+	for path, body := range map[string]wire.Deprecation{module1: {Message: "opens a port", Hide: true}, "modules/acme/vpc/aws": {Message: "use another"}, provider1: {Message: "leaks"}, "providers/acme/inventory": {Message: "gone"}} {
+		for range 2 {
+			put(path, body).into(t, http.StatusNoContent, nil)
+		}
+	}
+	m, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1)
+	if err != nil || !m.Hidden || m.Deprecated != "opens a port" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	p, err := d.catalog.ProviderVersion(t.Context(), inventory, v1)
+	if err != nil || p.Deprecated != "leaks" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	put(module1, wire.Deprecation{}).into(t, http.StatusNoContent, nil)
+	if m, err = d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err != nil || m.Hidden || m.Deprecated != "" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	// What was published does not change by it otherwise.
+	m.Deprecated, m.Hidden = "", false
+	if again, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err != nil || again != m {
+		t.Errorf("%+v, %+v, %v", again, m, err)
+	}
+}
+
+// Versions that differ in build metadata alone are one to clients.
+func TestBuildMetadata(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token := d.token(t, both)
+	d.publishes(t, token, "modules/acme/vpc/aws/1.0.0+a", vpc(t, 1))
+	before := d.visible(t)
+	step, a := d.publish(t, token, "modules/acme/vpc/aws/1.0.0+b", announce(vpc(t, 2)), vpc(t, 2))
+	if a.refused(t, http.StatusConflict, "in build metadata alone: publish under a new version"); step != "commit" {
+		t.Error(step)
+	}
+	// The archive of the one that lost stays, since the endpoint can delete nothing, and nothing names it.
+	after := slices.DeleteFunc(strings.Split(d.visible(t), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "modules/acme/vpc/aws/1.0.0+b/door/")
+	})
+	if strings.Join(after, "\n") != before {
+		t.Errorf("%q\nbefore\n%s", after, before)
+	}
+	_, a = d.publish(t, token, "modules/acme/vpc/aws/1.0.0+a", announce(vpc(t, 1)), vpc(t, 1))
+	var begun wire.Begun
+	a.into(t, http.StatusOK, &begun)
+	if p := begun.Published; !p.Unchanged || p.Module.Version != (registry.Version{Major: 1, Metadata: "a"}) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What the gate has not let through publishes nothing, should a door ever stand without one.
+func TestNoGate(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	h := publishapi.New(d.catalog, d.store, limits)
+	for _, path := range []string{"/uploads", "/uploads/x/commit"} {
+		w := serve(t, h, http.MethodPost, wire.Path+module1+path, `{}`)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
