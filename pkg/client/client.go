@@ -9,6 +9,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ import (
 const (
 	// attemptTimeout is for one attempt at a question, its answer read.
 	attemptTimeout = 30 * time.Second
-	// idleTimeout is how long a download may go without a byte.
+	// idleTimeout is how long a download or an upload may go without a byte.
 	idleTimeout = 60 * time.Second
 	// maxAnswer bounds an answer, in bytes of JSON. The longest known lists of versions have about one MiB.
 	maxAnswer = 8 << 20
@@ -38,13 +39,16 @@ const (
 
 // Client asks registries.
 type Client struct {
+	// Wait is before the second attempt; it doubles from there. It is half a second where it is zero.
+	Wait time.Duration
+
 	config    *Config
 	agent     string
 	metadata  *http.Client
 	downloads *http.Client
+	uploads   *http.Client
 	discovery *disco.Disco
 	idle      time.Duration
-	wait      time.Duration // before the second attempt
 }
 
 // New returns a client with the credentials and services of config, which may be nil for none. userAgent is such as
@@ -64,8 +68,8 @@ func New(config *Config, userAgent string, transport http.RoundTripper) *Client 
 		agent:     userAgent,
 		metadata:  &http.Client{Transport: transport, CheckRedirect: redirect, Timeout: attemptTimeout},
 		downloads: &http.Client{Transport: transport, CheckRedirect: redirect},
+		uploads:   &http.Client{Transport: expecting(transport), CheckRedirect: stay},
 		idle:      idleTimeout,
-		wait:      firstWait,
 	}
 	c.discovery = disco.New(disco.WithCredentials(config), disco.WithHTTPClient(&http.Client{Transport: discovering{c}}))
 	for host, services := range config.services {
@@ -163,7 +167,8 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 // the status is one of success. It returns the status that an answer had, also with an error.
 //
 // It is for Larder's own endpoints: what they say went wrong becomes a part of the error. It is sent again after a
-// failure if the method is one that may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not arrived.
+// failure if the method is one that may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not arrived. A
+// 409 is registry.ErrExists, or registry.ErrConflict where the same request may succeed later.
 func (s *Service) Do(ctx context.Context, method, path string, body, into any) (status int, err error) {
 	repeatable := []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}
 	return s.do(ctx, method, path, body, into, slices.Contains(repeatable, method))
@@ -178,6 +183,11 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	a, err := s.ask(ctx, method, path, body, again)
 	if err != nil {
 		return 0, err
+	}
+	if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
+		// By that a Larder tells a conflict that asking again may end.
+		said := cmp.Or(a.complaint(), "another request was faster")
+		return a.status, &refusal{fmt.Errorf("%s: %w: it answers 409 Conflict: %s; try again", a.asked, registry.ErrConflict, said), said}
 	}
 	if a.status < 200 || a.status > 299 {
 		return a.status, a.asked.refused(a.status, a.complaint())

@@ -312,6 +312,11 @@ func TestDo(t *testing.T) {
 			answerJSON(rw, 503, `{"errors":["temporarily unavailable"]}`)
 			return
 		}
+		if r.URL.Path == "/v1/publish/conflict" {
+			rw.Header().Set("Retry-After", "1")
+			answerJSON(rw, 409, `{"errors":["not inspected"]}`)
+			return
+		}
 		switch c := int(code.Load()); c {
 		case 204:
 			rw.WriteHeader(c)
@@ -377,6 +382,12 @@ func TestDo(t *testing.T) {
 		if seen.Load() != want {
 			t.Errorf("%s: request is %+v, want %+v", name, seen.Load(), want)
 		}
+	}
+	// A conflict that may end is told from one that does not.
+	got, err := service.Repeat(t.Context(), "POST", "conflict", nil, nil)
+	check(t, err, registry.ErrConflict, "409 Conflict: not inspected; try again")
+	if got != 409 || client.Said(err) != "not inspected" || client.Said(registry.ErrConflict) != "" || client.Said(nil) != "" {
+		t.Errorf("%d, %q", got, client.Said(err))
 	}
 	if _, err := service.Do(t.Context(), "POST", "x", make(chan int), nil); err == nil {
 		t.Error("a channel went out as JSON")

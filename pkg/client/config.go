@@ -31,6 +31,7 @@ const maxConfig = 1 << 20
 type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
+	identity *identity
 }
 
 // LoadConfig reads the configuration of OpenTofu and Terraform from where either looks for it: the environment, as
@@ -79,10 +80,17 @@ func loadConfig(p place) (*Config, error) {
 
 // ForHost returns the credential for a host, or nil if there is none. With it a Config is a svcauth.CredentialsSource.
 func (c *Config) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
-	if c.source == nil || host == "" {
+	if host == "" {
 		return nil, nil
 	}
-	found, err := c.source.ForHost(ctx, host)
+	var found svcauth.HostCredentials
+	var err error
+	if c.source != nil && !c.identity.only(host) {
+		found, err = c.source.ForHost(ctx, host)
+	}
+	if err == nil && found == nil && c.identity.is(host) {
+		found, err = c.identity.forHost(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 	}
 	// Bytes are hashed and counted as they are stored, so the transport must not unpack them.
 	request.Header.Set("Accept-Encoding", "identity")
-	response, err := c.send(c.downloads, request, true, func() { idle.Reset(c.idle) })
+	response, err := c.send(c.downloads, request, retry(true), func() { idle.Reset(c.idle) })
 	if err != nil {
 		return what.broken(ctx, err)
 	}

@@ -7,7 +7,7 @@ import (
 
 // SetTimes makes waits as short as tests need them.
 func (c *Client) SetTimes(idle, wait, attempt time.Duration) {
-	c.idle, c.wait, c.metadata.Timeout = idle, wait, attempt
+	c.idle, c.Wait, c.metadata.Timeout = idle, wait, attempt
 }
 
 // Backoff is the wait after the first attempt.

@@ -112,7 +112,7 @@ func (a asked) refused(status int, said string) error {
 		}
 	case http.StatusNotFound, http.StatusGone:
 		kind, advice = registry.ErrNotFound, "check the address and the version"
-	case http.StatusConflict:
+	case http.StatusConflict, http.StatusPreconditionFailed:
 		kind = registry.ErrExists
 	case http.StatusTooManyRequests:
 		kind, advice = registry.ErrUnavailable, "try again later"
@@ -128,7 +128,24 @@ func (a asked) refused(status int, said string) error {
 	if advice != "" {
 		text += "; " + advice
 	}
-	return fmt.Errorf("%s: %w: %s", a, kind, text)
+	return &refusal{fmt.Errorf("%s: %w: %s", a, kind, text), said}
+}
+
+// refusal is an answer of another status than was wanted.
+type refusal struct {
+	error
+	said string
+}
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// Said returns what a Larder itself says went wrong, fit to be shown; nothing where it says nothing, or the error is
+// another.
+func Said(err error) string {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.said
+	}
+	return ""
 }
 
 // login says how to come by a credential.

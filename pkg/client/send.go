@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 const (
 	maxAttempts  = 3
 	maxRedirects = 5
-	// firstWait is before the second attempt; it doubles from there.
+	// firstWait is before the second attempt.
 	firstWait = 500 * time.Millisecond
 	// maxWait bounds a wait, whatever a server's Retry-After says.
 	maxWait = 10 * time.Second
@@ -44,17 +45,15 @@ func newRequest(ctx context.Context, a asked, payload []byte) (*retryablehttp.Re
 
 // send makes a request as often as it takes. begin, if not nil, is called before each attempt. The last answer counts,
 // whatever its status.
-func (c *Client) send(through *http.Client, request *retryablehttp.Request, again bool, begin func()) (*http.Response, error) {
+func (c *Client) send(through *http.Client, request *retryablehttp.Request, check retryablehttp.CheckRetry, begin func()) (*http.Response, error) {
 	request.Header.Set("User-Agent", c.agent)
 	sender := &retryablehttp.Client{
 		HTTPClient:   through,
 		RetryMax:     maxAttempts - 1,
-		RetryWaitMin: c.wait,
+		RetryWaitMin: cmp.Or(c.Wait, firstWait),
 		RetryWaitMax: maxWait,
 		Backoff:      backoff,
-		CheckRetry: func(ctx context.Context, response *http.Response, err error) (bool, error) {
-			return shouldRetry(ctx, response, err, again)
-		},
+		CheckRetry:   check,
 		RequestLogHook: func(retryablehttp.Logger, *http.Request, int) {
 			if begin != nil {
 				begin()
@@ -86,7 +85,7 @@ func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Res
 		return err
 	}
 	request.SetResponseHandler(read)
-	response, err := c.send(c.metadata, request, again, nil)
+	response, err := c.send(c.metadata, request, retry(again), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,6 +96,13 @@ func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Res
 		}
 	}
 	return response, body, nil
+}
+
+// retry is the policy for a request that may, or may not, be repeated.
+func retry(again bool) retryablehttp.CheckRetry {
+	return func(ctx context.Context, response *http.Response, err error) (bool, error) {
+		return shouldRetry(ctx, response, err, again)
+	}
 }
 
 // shouldRetry says whether a failure may pass. What may not be repeated is sent again only if it cannot have arrived.
@@ -158,6 +164,9 @@ func origin(u *url.URL) string {
 	}
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
+
+// stay leaves a redirect to be an answer like any other.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // discovering is how discovery reaches a host: with retries, and with errors that say what to do.
 type discovering struct{ client *Client }

@@ -1,0 +1,223 @@
+package client_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/opentofu/svchost"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// jwt is a token of a form that nobody verifies here.
+func jwt(claims string) string {
+	return "aGVhZGVy." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2lnbmF0dXJl"
+}
+
+const (
+	bearer = "r3quest-t0ken"
+	host   = "registry.example.com"
+)
+
+// actions is the environment of a job of GitHub Actions.
+func actions(url string) []string {
+	return []string{"GITHUB_ACTIONS=true", "ACTIONS_ID_TOKEN_REQUEST_URL=" + url, "ACTIONS_ID_TOKEN_REQUEST_TOKEN=" + bearer}
+}
+
+func load(t *testing.T, environ ...string) *client.Config {
+	t.Helper()
+	config, err := client.LoadConfig(environ, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// GitHub is asked once as long as a token holds, for the audience, and for one host alone.
+func TestIdentityOfGitHub(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		claims   string
+		audience string
+		want     string
+		requests int32
+	}{
+		"fresh":           {`{"iat": 1000, "exp": 1300}`, "", "https://registry.example.com", 1},
+		"of an audience":  {`{"iat": 1000, "exp": 1300}`, "larder & co", "larder & co", 1},
+		"without a time":  {`{}`, "", "https://registry.example.com", 1},
+		"unreadable":      {`x`, "", "https://registry.example.com", 1},
+		"of another time": {`{"iat": 1e18, "exp": -1e300}`, "", "https://registry.example.com", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			token1 := jwt(test.claims)
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if r.Host != "token.actions.example.com" || r.URL.Path != "/a/b" || r.URL.Query().Get("api-version") != "2.0" || r.URL.Query().Get("audience") != test.want || r.Header.Get("Authorization") != "Bearer "+bearer {
+					t.Errorf("%s%s %v", r.Host, r.URL, r.Header)
+				}
+				answerJSON(rw, 200, fmt.Sprintf(`{"count": 1, "value": %q}`, token1))
+			})
+			config := load(t)
+			if err := config.UseIdentity(actions("https://token.actions.example.com/a/b?api-version=2.0"), host, client.Identity{Audience: test.audience, Transport: w.transport}); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if got := token(t, config, host); got != token1 {
+					t.Errorf("token %q", got)
+				}
+			}
+			if got := token(t, config, "other.example.com"); got != "" {
+				t.Errorf("another host is sent %q", got)
+			}
+			if w.requests.Load() != test.requests {
+				t.Errorf("%d requests", w.requests.Load())
+			}
+			if advice := config.IdentityAdvice(); !strings.Contains(advice, "for the audience "+test.want) || strings.Contains(advice, token1) {
+				t.Errorf("advice: %s", advice)
+			}
+		})
+	}
+}
+
+// It goes to the endpoint, and neither to plain hosts nor into errors.
+func TestIdentityIsSent(t *testing.T) {
+	t.Parallel()
+	token1 := jwt(`{"iat": 1000, "exp": 1300}`)
+	var seen atomic.Int32
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host == "token.actions.example.com":
+			answerJSON(rw, 200, fmt.Sprintf(`{"value": %q}`, token1))
+		case r.URL.Path == "/.well-known/terraform.json":
+			answerJSON(rw, 200, `{"larder-publish.v1": "/v1/publish/"}`)
+		default:
+			if r.Header.Get("Authorization") == "Bearer "+token1 {
+				seen.Add(1)
+			}
+			answerJSON(rw, 401, fmt.Sprintf(`{"errors": ["no such %s"]}`, token1))
+		}
+	})
+	config := load(t)
+	if err := config.UseIdentity(actions("https://token.actions.example.com/"), host, client.Identity{Transport: w.transport}); err != nil {
+		t.Fatal(err)
+	}
+	service, err := client.New(config, "larder/test", w.transport).Service(t.Context(), host, "larder-publish.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
+	if !errors.Is(err, registry.ErrBadCredential) || strings.Contains(err.Error(), token1) || seen.Load() != 1 {
+		t.Errorf("%v, sent %d times", err, seen.Load())
+	}
+}
+
+func TestIdentityThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		err    error
+		says   string
+	}{
+		"forbidden": {status(403), registry.ErrUnauthenticated, "id-token: write"},
+		"broken":    {status(500), registry.ErrUnavailable, "try again later"},
+		"no JSON":   {document("x"), registry.ErrInvalid, "no token in it"},
+		"no token":  {document(`{"value": ""}`), registry.ErrInvalid, "no token in it"},
+		"odd token": {document(`{"value": "a.b.c\nd"}`), registry.ErrInvalid, "no token in it"},
+		"too long":  {document(`{"value": "a.` + strings.Repeat("b", 20<<10) + `.c"}`), registry.ErrInvalid, "no token in it"},
+		"redirecting": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://other.example.com/", http.StatusFound)
+		}, registry.ErrUnauthenticated, "302"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if r.Host != "token.actions.example.com" {
+					t.Errorf("%s is asked", r.Host)
+				}
+				test.answer(rw, r)
+			})
+			config := load(t)
+			if err := config.UseIdentity(actions("https://token.actions.example.com/?x="+secret), host, client.Identity{Transport: w.transport}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := config.ForHost(t.Context(), svchost.Hostname(host))
+			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), bearer) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// Other credentials come first, unless it is said that they shall not.
+func TestIdentityOfGitLab(t *testing.T) {
+	t.Parallel()
+	given := jwt(`{}`)
+	gitlab := []string{"GITLAB_CI=true", "LARDER_ID_TOKEN=" + given + "\n"}
+	for name, test := range map[string]struct {
+		environ []string
+		only    bool
+		want    string
+	}{
+		"alone":                  {nil, false, given},
+		"beside a token":         {[]string{"TF_TOKEN_registry_example_com=x"}, false, "x"},
+		"beside an empty token":  {[]string{"TF_TOKEN_registry_example_com="}, false, ""},
+		"beside another's token": {[]string{"TF_TOKEN_other_example_com=x"}, false, given},
+		"in place of a token":    {[]string{"TF_TOKEN_registry_example_com=x"}, true, given},
+	} {
+		config := load(t, test.environ...)
+		// GitHub's variables are there too where a job has asked for the other one by hand.
+		if err := config.UseIdentity(append(actions("https://example.com/"), gitlab...), "Registry.example.com:443", client.Identity{Only: test.only}); err != nil {
+			t.Fatal(err)
+		}
+		if got := token(t, config, host); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestNoIdentity(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		environ []string
+		advice  string
+	}{
+		"nowhere":          {nil, ""},
+		"GitHub":           {[]string{"GITHUB_ACTIONS=true"}, "give the job `permissions: id-token: write`"},
+		"GitLab":           {[]string{"GITLAB_CI=true", "LARDER_ID_TOKEN="}, "give the job `id_tokens: {LARDER_ID_TOKEN: {aud: \"https://registry.example.com\"}}`"},
+		"half of GitHub's": {[]string{"GITHUB_ACTIONS=true", "ACTIONS_ID_TOKEN_REQUEST_URL=https://example.com/"}, "id-token: write"},
+	} {
+		config := load(t)
+		if err := config.UseIdentity(test.environ, host, client.Identity{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := token(t, config, host); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got := config.IdentityAdvice(); (got == "") != (test.advice == "") || !strings.Contains(got, test.advice) {
+			t.Errorf("%s: %q", name, got)
+		}
+		err := config.UseIdentity(test.environ, host, client.Identity{Only: true})
+		if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), test.advice) || !strings.Contains(err.Error(), "give the job") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, environ := range [][]string{
+		actions("http://example.com/?" + secret), actions("https://u:" + secret + "@example.com/"), actions("%" + secret), {"LARDER_ID_TOKEN=" + secret}, {"LARDER_ID_TOKEN=a.b.c\nd"},
+	} {
+		if err := load(t).UseIdentity(environ, host, client.Identity{}); !errors.Is(err, registry.ErrInvalid) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%q: %v", environ, err)
+		}
+	}
+	if err := load(t).UseIdentity(nil, "https://x/", client.Identity{}); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if advice := new(client.Config).IdentityAdvice(); advice != "" {
+		t.Errorf("advice: %q", advice)
+	}
+}

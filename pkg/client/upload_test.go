@@ -1,0 +1,195 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// opener opens the same bytes each time.
+func opener(data []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+}
+
+func TestUpload(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789"), 100<<10)
+	xml := func(code int, name string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Canonical>%s</Canonical></Error>", name, r.URL)
+		}
+	}
+	breaks := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, 1<<10))
+		panic(http.ErrAbortHandler)
+	}
+	tests := map[string]struct {
+		answers []http.HandlerFunc // the first ones; then all is well
+		err     error
+		says    string
+		sent    int64 // all of it if it is zero; none if less
+		tries   int32
+	}{
+		"well":            {tries: 1},
+		"broken":          {answers: []http.HandlerFunc{breaks, breaks}, tries: 3},
+		"broken for good": {answers: []http.HandlerFunc{breaks, breaks, breaks}, err: registry.ErrUnavailable, sent: -1, tries: 3},
+		"unavailable":     {answers: []http.HandlerFunc{status(500), status(503)}, tries: 3},
+		"slowed down":     {answers: []http.HandlerFunc{xml(503, "SlowDown")}, tries: 2},
+		"timed out":       {answers: []http.HandlerFunc{xml(400, "RequestTimeout")}, tries: 2},
+		"another's":       {answers: []http.HandlerFunc{xml(409, "ConditionalRequestConflict")}, tries: 2},
+		"there":           {answers: []http.HandlerFunc{xml(412, "PreconditionFailed")}, err: registry.ErrExists, says: "412", tries: 1},
+		"expired":         {answers: []http.HandlerFunc{xml(403, "AccessDenied")}, err: registry.ErrForbidden, says: "403 Forbidden: AccessDenied; the URL has expired", sent: -1, tries: 1},
+		"of an expired":   {answers: []http.HandlerFunc{xml(400, "ExpiredToken")}, err: registry.ErrForbidden, says: "ExpiredToken", sent: -1, tries: 1},
+		"other bytes":     {answers: []http.HandlerFunc{xml(400, "BadDigest")}, err: registry.ErrInvalid, says: "400 Bad Request: BadDigest", sent: -1, tries: 1},
+		"redirected": {answers: []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://other.example.com/", http.StatusTemporaryRedirect)
+		}}, err: registry.ErrInvalid, says: "307", sent: -1, tries: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				n := int(tries.Add(1))
+				if r.Method != http.MethodPut || r.ContentLength != int64(len(data)) || r.Header.Get("X-Given") != "a" || r.Header.Get("Authorization") != "" || r.URL.RawQuery != "signature="+secret {
+					t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+				}
+				if n <= len(test.answers) {
+					test.answers[n-1](rw, r)
+					return
+				}
+				if got, err := io.ReadAll(r.Body); err == nil && !bytes.Equal(got, data) {
+					t.Error("other bytes arrive")
+				}
+			})
+			var sent atomic.Int64
+			err := w.client(t, "TF_TOKEN_bucket_example_com=x").Upload(t.Context(), client.Upload{
+				URL: "https://bucket.example.com/key?signature=" + secret, Header: map[string]string{"x-given": "a", "content-length": fmt.Sprint(len(data)), "host": "bucket.example.com"},
+				Size: int64(len(data)), Open: opener(data), Sent: func(n int) { sent.Add(int64(n)) },
+			})
+			if !errors.Is(err, test.err) || err != nil && (!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), secret)) {
+				t.Errorf("%v, want %v", err, test.err)
+			}
+			want := int64(len(data))
+			if test.sent < 0 {
+				want = 0
+			}
+			if sent.Load() != want || tries.Load() != test.tries {
+				t.Errorf("%d bytes of %d in %d attempts, want %d", sent.Load(), want, tries.Load(), test.tries)
+			}
+		})
+	}
+}
+
+// What is wrong with a file is told as it is, and no reason to try again.
+func TestUploadOfABrokenFile(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("input/output error")
+	for name, test := range map[string]struct {
+		open func() (io.ReadCloser, error)
+		err  error
+		says string
+	}{
+		"gone":      {func() (io.ReadCloser, error) { return nil, os.ErrNotExist }, os.ErrNotExist, ""},
+		"shorter":   {opener(make([]byte, 99)), registry.ErrInvalid, "not as long as it was"},
+		"longer":    {opener(make([]byte, 101)), registry.ErrInvalid, "not as long as it was"},
+		"not there": {func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(broken)), nil }, broken, "reading what is to be sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var opened atomic.Int32
+			w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+			err := w.client(t).Upload(t.Context(), client.Upload{URL: "https://bucket.example.com/", Size: 100, Open: func() (io.ReadCloser, error) {
+				opened.Add(1)
+				return test.open()
+			}})
+			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.says) || opened.Load() > 2 { // once to look, and once to send
+				t.Errorf("%v, opened %d times", err, opened.Load())
+			}
+		})
+	}
+}
+
+func TestUploadThatStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	c := w.client(t)
+	c.SetTimes(50*time.Millisecond, time.Millisecond, time.Second)
+	u := client.Upload{URL: "https://bucket.example.com/", Size: 3, Open: opener([]byte("abc"))}
+	if err := c.Upload(t.Context(), u); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "no byte in 50ms") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Upload(ctx, u); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUploadRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, status(200))
+	for _, u := range []client.Upload{
+		{URL: "http://bucket.example.com/?" + secret}, {URL: "ftp://bucket.example.com/"}, {URL: "https://u:" + secret + "@bucket.example.com/"},
+		{URL: "https:///x"}, {URL: "/x"}, {URL: "%" + secret}, {URL: ""},
+		{URL: "https://bucket.example.com/", Header: map[string]string{"authorization": secret}},
+		{URL: "https://bucket.example.com/", Header: map[string]string{"Content-Length": "2"}},
+		{URL: "https://bucket.example.com/", Header: map[string]string{"Host": "other.example.com"}},
+	} {
+		u.Size, u.Open = 1, opener([]byte("a"))
+		if err := w.client(t).Upload(t.Context(), u); !errors.Is(err, registry.ErrInvalid) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%+v: %v", u.Header, err)
+		}
+	}
+	if n := w.requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	// On this machine there is nobody on the way.
+	if err := w.client(t).Upload(t.Context(), client.Upload{URL: "http://" + w.plain + "/", Size: 1, Open: opener([]byte("a"))}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refusal arrives before a large file has gone, by either version of HTTP.
+func TestUploadThatIsRefusedEarly(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusPreconditionFailed)
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		var read atomic.Int64
+		err := client.New(nil, "larder/test", server.Client().Transport).Upload(t.Context(), client.Upload{URL: server.URL, Size: 1 << 30, Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.LimitReader(zeros{&read}, 1<<30)), nil
+		}})
+		if !errors.Is(err, registry.ErrExists) || read.Load() > 64<<20 {
+			t.Errorf("http2 %t: %v after %d bytes", http2, err, read.Load())
+		}
+		server.Close()
+	}
+}
+
+type zeros struct{ read *atomic.Int64 }
+
+func (z zeros) Read(p []byte) (int, error) {
+	z.read.Add(int64(len(p)))
+	return len(p), nil
+}

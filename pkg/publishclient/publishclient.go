@@ -1,0 +1,396 @@
+// Package publishclient publishes to a registry through its own endpoint, by the registry's own credentials: what
+// pkg/publish has prepared is announced, uploaded, inspected by the registry, and committed.
+//
+// Nothing is visible before the commit. A publish that ended early is gone on with by publishing again: what is uploaded
+// is found there, and not sent twice. A credential goes to the endpoint alone, and a file's URL, which is a permission,
+// is in no error.
+package publishclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// parallel is how many files are sent or inspected at once.
+	parallel = 4
+	// pause is between two questions about the same.
+	pause = 2 * time.Second
+	// patience is how long an inspection may take, which is as long as a function may.
+	patience = 15 * time.Minute
+	// attempts is how often what fails on the registry's side is asked for.
+	attempts = 3
+	// farewell is how long giving up an upload may take.
+	farewell = 3 * time.Second
+)
+
+// Publisher publishes to one registry.
+type Publisher struct {
+	// Host is how a person writes the registry's.
+	Host string
+	// Client uploads, and Service is the registry's endpoint.
+	Client  *client.Client
+	Service *client.Service
+	// Progress may be nil.
+	Progress publish.Progress
+	// Pause and Patience are what they should be where they are zero.
+	Pause, Patience time.Duration
+}
+
+// Open finds the endpoint of a registry by discovery. It is registry.ErrNotFound where the registry has none.
+func Open(ctx context.Context, c *client.Client, host string) (*Publisher, error) {
+	service, err := c.Service(ctx, host, wire.Service)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, fmt.Errorf("%w; it is no Larder, or has no endpoint for publishing", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{Host: host, Client: c, Service: service}, nil
+}
+
+// InterruptedError says that a publish was interrupted.
+type InterruptedError struct {
+	cause error
+	// committing says that the commit was on its way, and may have arrived.
+	committing bool
+}
+
+func (e *InterruptedError) Error() string {
+	if e.committing {
+		return "interrupted as it was to become visible: running it again finishes that, or says that it is done"
+	}
+	return "interrupted: nothing is visible of it, and running it again goes on from what is uploaded"
+}
+
+// Unwrap returns what is known of the interruption.
+func (e *InterruptedError) Unwrap() error { return e.cause }
+
+// Module publishes a module. Errors are those of publish.Publisher's, in the registry's words, and what its credentials do
+// not permit.
+func (p *Publisher) Module(ctx context.Context, m publish.PreparedModule) (publish.Result, error) {
+	ours := m.Record
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []publish.PreparedFile{m.Archive}, wire.Announcement{
+		ContentSHA256: ours.ContentSHA256, Description: ours.Description,
+	})
+	if err != nil {
+		return publish.Result{}, err
+	}
+	theirs := published.Module
+	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !sum.MatchString(theirs.SHA256) || theirs.Size < 0 {
+		return publish.Result{}, p.errAnswer("the record that it publishes is not that of what was sent")
+	}
+	m.Record, m.Unchanged = *theirs, published.Unchanged
+	return m.Result, nil
+}
+
+// Provider publishes a provider.
+func (p *Publisher) Provider(ctx context.Context, m publish.PreparedRelease) (publish.ProviderResult, error) {
+	ours := m.Record
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Send, wire.Announcement{Protocols: ours.Protocols})
+	if err != nil {
+		return publish.ProviderResult{}, err
+	}
+	theirs := published.Provider
+	if theirs == nil || theirs.Version != ours.Version || theirs.Sums.SHA256 != ours.Sums.SHA256 || !slices.Equal(theirs.Protocols, ours.Protocols) ||
+		!slices.EqualFunc(theirs.Packages, ours.Packages, samePackage) || !keyID.MatchString(theirs.SigningKey) {
+		return publish.ProviderResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
+	}
+	m.Record, m.Unchanged = *theirs, published.Unchanged
+	return m.ProviderResult, nil
+}
+
+var (
+	sum      = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	keyID    = regexp.MustCompile(`^[0-9A-F]{16}$`)
+	uploadID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,128}$`)
+)
+
+// samePackage compares what follows from a package's bytes.
+func samePackage(a, b registry.ProviderPackage) bool {
+	a.Object, b.Object = "", ""
+	return a == b
+}
+
+// Deprecate says of what is published at a path, modules/… or providers/…, or of one version of it, that it should not be
+// used any more, or takes that back.
+func (p *Publisher) Deprecate(ctx context.Context, path string, version *registry.Version, d wire.Deprecation) error {
+	at := path + "/deprecation"
+	if version != nil {
+		at = path + "/" + version.String() + "/deprecation"
+	}
+	_, err := p.Service.Do(ctx, http.MethodPut, at, d, nil)
+	return p.explain(err, path)
+}
+
+// thing is what is published.
+type thing struct {
+	address string
+	path    string // modules/… or providers/…
+	version registry.Version
+}
+
+func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/uploads" }
+
+// upload is one under way.
+type upload struct {
+	wire.Begun
+	at    string
+	files []publish.PreparedFile
+}
+
+func (p *Publisher) publish(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
+	for _, f := range files {
+		a.Files = append(a.Files, wire.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
+	}
+	published, err := p.begin(ctx, t, files, a)
+	if err != nil && ctx.Err() != nil {
+		return wire.Published{}, &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
+	}
+	return published, p.explain(err, t.path)
+}
+
+// begin begins, and goes on to the end: a second time where the URLs for uploading hold no longer.
+func (p *Publisher) begin(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
+	for again := true; ; again = false {
+		u, err := p.announce(ctx, t, files, a)
+		if err != nil {
+			return wire.Published{}, err
+		}
+		if u.Published != nil {
+			u.Published.Unchanged = true
+			return *u.Published, nil
+		}
+		err = p.send(ctx, t, u)
+		if err == nil {
+			err = p.inspect(ctx, u)
+		}
+		if err == nil {
+			published, err := p.commit(ctx, t, u)
+			// One that may yet come to its end is left to it.
+			if err != nil && ctx.Err() == nil && !errors.Is(err, registry.ErrUnavailable) {
+				p.abort(ctx, u)
+			}
+			return published, err
+		}
+		p.abort(ctx, u)
+		if !again || !errors.Is(err, errExpired) {
+			return wire.Published{}, err
+		}
+		p.step("uploading took longer than it may; beginning again with what is left")
+	}
+}
+
+func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (upload, error) {
+	u := upload{files: files}
+	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
+		return u, err
+	}
+	if u.Published != nil {
+		return u, nil
+	}
+	same := slices.EqualFunc(u.Files, files, func(put wire.Put, f publish.PreparedFile) bool {
+		return put.Name == f.Name && (put.Stored || put.URL != "")
+	})
+	if !same || !uploadID.MatchString(u.Upload) {
+		return u, p.errAnswer("it does not say where to put the files")
+	}
+	u.at = t.uploads() + "/" + u.Upload
+	return u, nil
+}
+
+// errCommitting marks what failed in the commit.
+var errCommitting = errors.New("committing")
+
+// errExpired says that a URL for uploading holds no longer.
+var errExpired = errors.New("its URL has expired")
+
+// send puts files where they go, several at once, unless they are there.
+func (p *Publisher) send(ctx context.Context, t thing, u upload) error {
+	var missing []int
+	var size int64
+	for i, put := range u.Files {
+		if !put.Stored {
+			missing = append(missing, i)
+			size += u.files[i].Size
+		}
+	}
+	if stored := len(u.Files) - len(missing); stored > 0 {
+		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(u.Files)))
+	}
+	total := func(int) {}
+	if p.Progress != nil && len(missing) > 1 {
+		total = p.Progress.Upload(fmt.Sprintf("%d files", len(missing)), size)
+	}
+	var expired atomic.Value
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, i := range missing {
+		group.Go(func() error {
+			f, put := u.files[i], u.Files[i]
+			name := f.Name
+			if len(u.files) == 1 {
+				name = t.address + " " + t.version.String()
+			}
+			sent := total
+			if p.Progress != nil {
+				one := p.Progress.Upload(name, f.Size)
+				sent = func(n int) { one(n); total(n) }
+			}
+			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: f.Open, Sent: sent})
+			switch {
+			case errors.Is(err, registry.ErrExists):
+				return nil // names of objects say what is in them
+			case errors.Is(err, registry.ErrForbidden):
+				// No scope would help. What is on its way already goes on.
+				expired.Store(fmt.Errorf("uploading %s: %w: %v", f.Name, errExpired, err)) //nolint:errorlint // on purpose
+			case err != nil:
+				return fmt.Errorf("uploading %s: %w", f.Name, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	err, _ := expired.Load().(error)
+	return err
+}
+
+// inspect has the registry inspect the files, several at once.
+func (p *Publisher) inspect(ctx context.Context, u upload) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, f := range u.files {
+		group.Go(func() error {
+			p.step("inspecting " + f.Name)
+			err := p.persist(ctx, "inspecting "+f.Name, func() (bool, int, error) {
+				var found wire.Inspected
+				status, err := p.Service.Repeat(ctx, http.MethodPost, fmt.Sprintf("%s/files/%d/inspect", u.at, i), nil, &found)
+				return found.Passed, status, err
+			})
+			if errors.Is(err, registry.ErrNotFound) {
+				// That is not what the caller has asked for.
+				return fmt.Errorf("inspecting %s: the registry does not know the upload any more; run it again: %v", f.Name, err) //nolint:errorlint // on purpose
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+func (p *Publisher) commit(ctx context.Context, t thing, u upload) (published wire.Published, err error) {
+	p.step(fmt.Sprintf("publishing %s %s", t.address, t.version))
+	err = p.persist(ctx, "publishing", func() (bool, int, error) {
+		published = wire.Published{}
+		status, err := p.Service.Repeat(ctx, http.MethodPost, u.at+"/commit", nil, &published)
+		return err == nil, status, err
+	})
+	if err != nil && ctx.Err() != nil {
+		return published, fmt.Errorf("%w: %w", errCommitting, err)
+	}
+	if errors.Is(err, registry.ErrNotFound) {
+		err = fmt.Errorf("publishing %s %s: the registry does not know the upload any more; run it again: %v", t.address, t.version, err) //nolint:errorlint // on purpose
+	}
+	return published, err
+}
+
+// abort gives an upload up, so that it does not count any more among those under way. What is stored stays to be found.
+func (p *Publisher) abort(ctx context.Context, u upload) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	_, _ = p.Service.Do(ctx, http.MethodDelete, u.at, nil, nil) // it ends by itself some time
+}
+
+// persist asks until it is done. Where the gateway in front of the registry gives up waiting, the registry goes on.
+func (p *Publisher) persist(ctx context.Context, what string, ask func() (done bool, status int, err error)) error {
+	wait, until := p.Pause, time.Now().Add(patience)
+	if wait == 0 {
+		wait = pause
+	}
+	if p.Patience != 0 {
+		until = time.Now().Add(p.Patience)
+	}
+	for failed, told := 0, false; ; {
+		done, status, err := ask()
+		unavailable := errors.Is(err, registry.ErrUnavailable)
+		switch {
+		case err == nil && done:
+			return nil
+		case err == nil, unavailable && status != http.StatusInternalServerError:
+			failed = 0
+		case unavailable, errors.Is(err, registry.ErrConflict):
+			if failed++; failed == attempts {
+				return err
+			}
+		default:
+			return err
+		}
+		if time.Now().After(until) {
+			if err == nil {
+				err = fmt.Errorf("%s: %w: it has not ended yet", what, registry.ErrUnavailable)
+			}
+			return fmt.Errorf("%w; run it again", err)
+		}
+		if !told {
+			p.step("waiting for " + p.Host + ", which goes on " + what)
+			told = true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// refusal is what the registry says in words of its own, which stand for themselves.
+type refusal struct {
+	error
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.error }
+
+// explain says what an error means to who publishes at a path.
+func (p *Publisher) explain(err error, path string) error {
+	said := client.Said(err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, registry.ErrForbidden) && (said == "" || said == "forbidden"):
+		return fmt.Errorf("%w, with the scope publish:%s", err, path)
+	case errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrBadCredential):
+		return fmt.Errorf("%w; publishing takes a token with the scope publish:%s", err, path)
+	case said == "", errors.Is(err, registry.ErrUnavailable):
+		return err
+	}
+	return &refusal{err, p.Host + ": " + strings.TrimSuffix(said, ".")}
+}
+
+func (p *Publisher) errAnswer(what string) error {
+	return fmt.Errorf("%w answer of %s: %s", registry.ErrInvalid, p.Host, what)
+}
+
+func (p *Publisher) step(what string) {
+	if p.Progress != nil {
+		p.Progress.Step(what)
+	}
+}

@@ -1,0 +1,720 @@
+package publishclient_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+const (
+	token  = "s3cr3t-t0ken"
+	signed = "s1gnature-in-a-url"
+)
+
+// fake is a registry that keeps to the protocol, but for its faults.
+type fake struct {
+	t      *testing.T
+	server *httptest.Server
+	url    string
+	// fault may answer a request in place of the registry: the nth of its kind, from 1, and says whether it did. Kinds
+	// are begin, put NAME, inspect NAME, commit, abort and deprecation.
+	fault func(kind string, n int, w http.ResponseWriter, r *http.Request) bool
+	// record is what a commit answers.
+	record wire.Published
+
+	mu        sync.Mutex
+	requests  map[string]int
+	order     []string
+	stored    map[string][]byte // by SHA-256
+	announced wire.Announcement
+	committed bool
+	said      string // of the last deprecation
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{t: t, requests: make(map[string]int), stored: make(map[string][]byte)}
+	f.server = httptest.NewUnstartedServer(f)
+	f.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	f.server.StartTLS()
+	t.Cleanup(f.server.Close)
+	f.url = f.server.URL
+	return f
+}
+
+func (f *fake) host() string { return strings.TrimPrefix(f.server.URL, "https://") }
+
+// publisher is of somebody with a token, or with none.
+func (f *fake) publisher(t *testing.T, p publish.Progress, token string) *publishclient.Publisher {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tofurc")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", f.host(), token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + file}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(config, "larder/test", f.server.Client().Transport)
+	c.Wait = time.Millisecond
+	door, err := publishclient.Open(t.Context(), c, f.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	door.Progress, door.Pause = p, time.Millisecond
+	return door
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func complain(w http.ResponseWriter, status int, text string) {
+	answer(w, status, map[string][]string{"errors": {text}})
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/.well-known/terraform.json" {
+		answer(w, 200, map[string]string{wire.Service: wire.Path})
+		return
+	}
+	f.mu.Lock()
+	kind := f.kind(r)
+	f.requests[kind]++
+	n := f.requests[kind]
+	f.order = append(f.order, kind)
+	f.mu.Unlock()
+
+	authorization := r.Header.Get("Authorization")
+	if name, put := strings.CutPrefix(kind, "put "); put {
+		if authorization != "" || r.Header.Get("Cookie") != "" {
+			f.t.Errorf("the upload of %s has a credential", name)
+		}
+		if r.Header.Get("If-None-Match") != "*" || r.Header.Get("X-Given") != "as it is, "+name || r.URL.RawQuery != "X-Amz-Signature="+signed {
+			f.t.Errorf("the upload of %s: %s %v", name, r.URL, r.Header)
+		}
+	} else if authorization != "Bearer "+token {
+		complain(w, 401, "authentication required")
+		return
+	}
+	if f.fault != nil && f.fault(kind, n, w, r) {
+		return
+	}
+	switch verb, name, _ := strings.Cut(kind, " "); verb {
+	case "begin":
+		f.begin(w, r)
+	case "put":
+		f.put(w, r, name)
+	case "inspect":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, file := range f.announced.Files {
+			if data, there := f.stored[file.SHA256]; file.Name == name && there && int64(len(data)) == file.Size {
+				answer(w, 200, wire.Inspected{Passed: true})
+				return
+			}
+		}
+		complain(w, 409, name+" is not uploaded yet")
+	case "commit":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.committed = true
+		answer(w, 200, f.record)
+	case "deprecation":
+		body, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.said = r.URL.Path + " " + strings.TrimSpace(string(body))
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// kind says what a request is, with f locked.
+func (f *fake) kind(r *http.Request) string {
+	path := strings.Split(r.URL.Path, "/")
+	last := path[len(path)-1]
+	switch {
+	case r.Method == http.MethodPut && last == "deprecation":
+		return "deprecation"
+	case r.Method == http.MethodPut:
+		return "put " + last
+	case r.Method == http.MethodDelete:
+		return "abort"
+	case last == "uploads":
+		return "begin"
+	case last == "inspect":
+		var i int
+		_, _ = fmt.Sscan(path[len(path)-2], &i)
+		return "inspect " + f.announced.Files[i].Name
+	}
+	return last
+}
+
+func (f *fake) begin(w http.ResponseWriter, r *http.Request) {
+	var a wire.Announcement
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+		f.t.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announced = a
+	if f.committed {
+		answer(w, 200, wire.Begun{Published: &f.record})
+		return
+	}
+	begun := wire.Begun{Upload: fmt.Sprintf("UPLOAD%d", f.requests["begin"]), ExpiresAt: time.Now().Add(time.Hour)}
+	for _, file := range a.Files {
+		put := wire.Put{Name: file.Name}
+		if _, put.Stored = f.stored[file.SHA256]; !put.Stored {
+			put.URL = f.url + "/bucket/" + file.SHA256 + "/" + file.Name + "?X-Amz-Signature=" + signed
+			put.Header = map[string]string{"Content-Length": fmt.Sprint(file.Size), "If-None-Match": "*", "X-Given": "as it is, " + file.Name}
+		}
+		begun.Files = append(begun.Files, put)
+	}
+	answer(w, 201, begun)
+}
+
+func (f *fake) put(w http.ResponseWriter, r *http.Request, name string) {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	sum := sha256.Sum256(data)
+	at := hex.EncodeToString(sum[:])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case r.ContentLength != int64(len(data)) || strings.Split(r.URL.Path, "/")[2] != at:
+		f.t.Errorf("the bytes of %s are others", name)
+		w.WriteHeader(400)
+	case f.stored[at] != nil:
+		w.WriteHeader(http.StatusPreconditionFailed)
+	default:
+		f.stored[at] = data
+	}
+}
+
+// count returns how many requests of a kind there were.
+func (f *fake) count(kind string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for k, v := range f.requests {
+		if k == kind || strings.HasPrefix(k, kind+" ") {
+			n += v
+		}
+	}
+	return n
+}
+
+type progress struct {
+	mu    sync.Mutex
+	steps []string
+	sent  map[string]int
+}
+
+func (p *progress) Step(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.steps = append(p.steps, what)
+}
+
+func (p *progress) Upload(name string, _ int64) func(int) {
+	return func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.sent == nil {
+			p.sent = make(map[string]int)
+		}
+		p.sent[name] += n
+	}
+}
+
+func (p *progress) said(what string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.steps, func(s string) bool { return strings.Contains(s, what) })
+}
+
+func module(t *testing.T) publish.PreparedModule {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# a module\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	version, err := registry.ParseTag("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := new(publish.Publisher).PrepareModule(t.Context(), publish.Module{
+		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: version, Description: "A network",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(prepared.Close)
+	return prepared
+}
+
+var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+
+// release is one of three platforms, so of six files.
+func release(t *testing.T) publish.PreparedRelease {
+	t.Helper()
+	dir := t.TempDir()
+	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_arm64"} {
+		var out bytes.Buffer
+		z := zip.NewWriter(&out)
+		header := &zip.FileHeader{Name: "terraform-provider-inventory_v1.0.0", Method: zip.Store}
+		header.SetMode(0o755)
+		w, err := z.CreateHeader(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// More than what is sent without asking first.
+		_, _ = io.WriteString(w, platform+strings.Repeat("program ", 20<<10))
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "terraform-provider-inventory_1.0.0_"+platform+".zip"), out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifest := `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`
+	if err := os.WriteFile(filepath.Join(dir, "terraform-registry-manifest.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{
+		Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}, SignKey: key.Private,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared
+}
+
+// recorded is what a registry would publish of it.
+func recorded(m publish.PreparedRelease) wire.Published {
+	record := m.Record
+	record.PublishedBy = "somebody"
+	return wire.Published{Provider: &record}
+}
+
+func TestModule(t *testing.T) {
+	t.Parallel()
+	f, p := newFake(t), &progress{}
+	m := module(t)
+	record := m.Record
+	record.PublishedBy = "token ci"
+	f.record = wire.Published{Module: &record}
+	door := f.publisher(t, p, token)
+	result, err := door.Module(t.Context(), m)
+	if err != nil || result.Unchanged || result.Record.PublishedBy != "token ci" || len(result.Files) != 1 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if want := []string{"begin", "put vpc.tar.gz", "inspect vpc.tar.gz", "commit"}; !slices.Equal(f.order, want) {
+		t.Errorf("requests: %q", f.order)
+	}
+	if a := f.announced; a.ContentSHA256 != record.ContentSHA256 || a.Description != "A network" || len(a.Files) != 1 || a.Files[0] != (wire.File{Name: "vpc.tar.gz", Size: record.Size, SHA256: record.SHA256}) {
+		t.Errorf("announced: %+v", a)
+	}
+	if p.sent["acme/vpc/aws 1.0.0"] != int(record.Size) {
+		t.Errorf("progress: %v of %d", p.sent, record.Size)
+	}
+	again, err := door.Module(t.Context(), m)
+	if err != nil || !again.Unchanged || f.count("put") != 1 || f.count("commit") != 1 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	f, p := newFake(t), &progress{}
+	m := release(t)
+	f.record = recorded(m)
+	door := f.publisher(t, p, token)
+	result, err := door.Provider(t.Context(), m)
+	if err != nil || result.Unchanged || result.Record.PublishedBy != "somebody" {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if f.count("put") != 6 || f.count("inspect") != 6 || f.count("commit") != 1 || f.count("abort") != 0 || f.order[0] != "begin" || f.order[13] != "commit" {
+		t.Errorf("requests: %q", f.order)
+	}
+	if !slices.Equal(f.announced.Protocols, []string{"6.0"}) {
+		t.Errorf("announced protocols are not those of the manifest: %v", f.announced.Protocols)
+	}
+	total := 0
+	for _, file := range m.Send {
+		if p.sent[file.Name] != int(file.Size) {
+			t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
+		}
+		total += int(file.Size)
+	}
+	if p.sent["6 files"] != total {
+		t.Errorf("progress: %d of %d", p.sent["6 files"], total)
+	}
+}
+
+// status answers with a status, and a text perhaps.
+func status(code int, text string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		if text == "" {
+			w.WriteHeader(code)
+		} else {
+			complain(w, code, text)
+		}
+		return true
+	}
+}
+
+func xml(code int, name string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(code)
+		fmt.Fprintf(w, "<Error><Code>%s</Code><CanonicalRequest>%s</CanonicalRequest></Error>", name, r.URL)
+		return true
+	}
+}
+
+func conflict(text string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Retry-After", "1")
+		return status(409, text)(w, r)
+	}
+}
+
+// breaks ends the connection in the middle of an upload.
+func breaks(_ http.ResponseWriter, r *http.Request) bool {
+	_, _ = io.ReadFull(r.Body, make([]byte, 1000))
+	panic(http.ErrAbortHandler)
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
+	type answers = func(http.ResponseWriter, *http.Request) bool
+	tests := map[string]struct {
+		kind   string
+		from   int // which request of the kind is the first, and which the last, to be answered so
+		to     int
+		answer answers
+		err    error // nil: it is published
+		not    error
+		says   string
+		steps  string // what progress is told
+		counts map[string]int
+	}{
+		"broken upload":   {kind: "put " + linux, from: 1, to: 2, answer: breaks, counts: map[string]int{"put " + linux: 3, "begin": 1}},
+		"unavailable":     {kind: "put " + linux, from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"put " + linux: 2}},
+		"in another's":    {kind: "put " + linux, from: 1, to: 1, answer: xml(409, "ConditionalRequestConflict"), counts: map[string]int{"put " + linux: 2}},
+		"slow connection": {kind: "put " + linux, from: 1, to: 1, answer: xml(400, "RequestTimeout"), counts: map[string]int{"put " + linux: 2}},
+		"broken for good": {kind: "put " + linux, from: 1, to: 99, answer: breaks, err: registry.ErrUnavailable, says: "uploading " + linux,
+			counts: map[string]int{"put " + linux: 3, "begin": 1, "inspect": 0, "abort": 1}},
+		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "XAmzContentChecksumMismatch"), err: registry.ErrInvalid, says: "XAmzContentChecksumMismatch",
+			counts: map[string]int{"put " + linux: 1, "abort": 1}},
+		"expired": {kind: "put " + linux, from: 1, to: 1, answer: xml(403, "AccessDenied"), steps: "beginning again",
+			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 1}},
+		"expired with its signer": {kind: "put " + linux, from: 1, to: 1, answer: xml(400, "ExpiredToken"), counts: map[string]int{"put " + linux: 2, "begin": 2}},
+		"expired for good": {kind: "put " + linux, from: 1, to: 99, answer: xml(403, "AccessDenied"), err: errAny, not: registry.ErrForbidden, says: "its URL has expired",
+			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 2, "commit": 0}},
+		"redirected": {kind: "put " + linux, from: 1, to: 99, answer: func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+			return true
+		}, err: errAny, says: "307", counts: map[string]int{"put " + linux: 1, "put elsewhere": 0}},
+
+		"inspection goes on": {kind: "inspect " + linux, from: 1, to: 3, answer: func(w http.ResponseWriter, _ *http.Request) bool {
+			answer(w, 202, wire.Inspected{})
+			return true
+		}, steps: "goes on inspecting " + linux, counts: map[string]int{"inspect " + linux: 4, "commit": 1}},
+		"gateway gives up":         {kind: "inspect " + linux, from: 1, to: 4, answer: status(503, ""), steps: "goes on inspecting " + linux, counts: map[string]int{"inspect " + linux: 5}},
+		"another gateway gives up": {kind: "inspect " + linux, from: 1, to: 1, answer: status(504, ""), counts: map[string]int{"inspect " + linux: 2}},
+		"cannot inspect": {kind: "inspect " + linux, from: 1, to: 99, answer: status(500, "internal error"), err: registry.ErrUnavailable, says: "500",
+			counts: map[string]int{"inspect " + linux: 9, "abort": 1, "commit": 0}},
+		"refused": {kind: "inspect " + linux, from: 1, to: 99, answer: status(400, linux+": invalid zip: it is a bomb"), err: registry.ErrInvalid, says: ": " + linux + ": invalid zip: it is a bomb",
+			counts: map[string]int{"inspect " + linux: 1, "abort": 1, "commit": 0}},
+		"lost": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "run it again",
+			counts: map[string]int{"commit": 0}},
+
+		"other content":     {kind: "begin", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, says: ": it is published already with other content", counts: map[string]int{"begin": 1, "put": 0, "abort": 0}},
+		"too many":          {kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads under way"), err: registry.ErrForbidden, says: ": you have 10 uploads under way"},
+		"no scope":          {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden, says: "with the scope publish:providers/acme/inventory"},
+		"bad token":         {kind: "begin", from: 1, to: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential, says: "publish:providers/acme/inventory"},
+		"begins the second": {kind: "begin", from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"begin": 2}},
+
+		"faster":           {kind: "commit", from: 1, to: 2, answer: conflict("conflicting write, try again"), counts: map[string]int{"commit": 3}},
+		"not inspected":    {kind: "commit", from: 1, to: 99, answer: conflict(linux + " has not passed inspection"), err: registry.ErrConflict, says: "has not passed inspection", counts: map[string]int{"commit": 3, "abort": 1}},
+		"other was faster": {kind: "commit", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, counts: map[string]int{"commit": 1, "abort": 1}},
+		"commit fails":     {kind: "commit", from: 1, to: 99, answer: status(500, ""), err: registry.ErrUnavailable, counts: map[string]int{"abort": 0}},
+		"commit times out": {kind: "commit", from: 1, to: 3, answer: status(504, ""), counts: map[string]int{"commit": 4}},
+		"commit is lost":   {kind: "commit", from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "run it again"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, p := newFake(t), &progress{}
+			m := release(t)
+			f.record = recorded(m)
+			f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
+				return kind == test.kind && n >= test.from && n <= test.to && test.answer(w, r)
+			}
+			result, err := f.publisher(t, p, token).Provider(t.Context(), m)
+			switch {
+			case test.err == nil:
+				if err != nil || result.Record.PublishedBy != "somebody" || !f.committed {
+					t.Errorf("%+v, %v", result, err)
+				}
+				for _, file := range m.Send {
+					if p.sent[file.Name] != int(file.Size) {
+						t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
+					}
+				}
+			case err == nil || !errors.Is(test.err, errAny) && !errors.Is(err, test.err) || test.not != nil && errors.Is(err, test.not):
+				t.Errorf("%v, want %v", err, test.err)
+			default:
+				if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), signed) || strings.Contains(err.Error(), token) {
+					t.Errorf("it says %q, want %q", err, test.says)
+				}
+			}
+			if test.steps != "" && !p.said(test.steps) {
+				t.Errorf("steps: %q", p.steps)
+			}
+			for kind, n := range test.counts {
+				if got := f.count(kind); got != n {
+					t.Errorf("%d requests to %s, want %d: %q", got, kind, n, f.order)
+				}
+			}
+		})
+	}
+}
+
+// errAny is any error.
+var errAny = errors.New("any")
+
+// Whoever gave up waiting, or was interrupted, has uploaded for the next time.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	f, p := newFake(t), &progress{}
+	m := release(t)
+	f.record = recorded(m)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
+		if kind == "inspect "+m.Send[0].Name && n == 1 {
+			cancel()
+			<-r.Context().Done()
+			return true
+		}
+		return kind == "commit" && n == 1 && status(404, "no such upload")(w, r)
+	}
+	door := f.publisher(t, p, token)
+	_, err := door.Provider(ctx, m)
+	if interrupted, ok := errors.AsType[*publishclient.InterruptedError](err); !ok || !errors.Is(err, context.Canceled) || !strings.Contains(interrupted.Error(), "goes on") {
+		t.Errorf("interrupted: %v", err)
+	}
+	if f.count("abort") != 1 || f.count("commit") != 0 {
+		t.Errorf("requests: %q", f.order)
+	}
+	for sum := range f.stored {
+		if sum == m.Send[1].SHA256 {
+			delete(f.stored, sum)
+		}
+	}
+	before := f.count("put")
+	if _, err := door.Provider(t.Context(), m); err == nil {
+		t.Error("a lost upload is committed")
+	}
+	if f.count("put") != before+1 || !p.said("5 of 6 files are stored already") {
+		t.Errorf("%d more uploads, %q", f.count("put")-before, p.steps)
+	}
+	// A commit that was interrupted may have come to its end.
+	ctx, cancel = context.WithCancel(t.Context())
+	f.fault = func(kind string, _ int, _ http.ResponseWriter, r *http.Request) bool {
+		if kind == "commit" {
+			cancel()
+			<-r.Context().Done()
+		}
+		return false
+	}
+	aborted := f.count("abort")
+	_, err = door.Provider(ctx, m)
+	if interrupted, ok := errors.AsType[*publishclient.InterruptedError](err); !ok || !strings.Contains(interrupted.Error(), "finishes that") || f.count("abort") != aborted {
+		t.Errorf("interrupted: %v", err)
+	}
+	f.fault = nil
+	if _, err := door.Provider(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.fault = func(kind string, _ int, w http.ResponseWriter, _ *http.Request) bool {
+		if !strings.HasPrefix(kind, "inspect") {
+			return false
+		}
+		answer(w, 202, wire.Inspected{})
+		return true
+	}
+	door := f.publisher(t, nil, token)
+	door.Patience = 20 * time.Millisecond
+	if _, err := door.Module(t.Context(), module(t)); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "has not ended yet; run it again") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a registry answers is not taken for granted.
+func TestDishonest(t *testing.T) {
+	t.Parallel()
+	begun := func(change func(*wire.Begun)) func(*fake) {
+		return func(f *fake) {
+			f.fault = func(kind string, _ int, w http.ResponseWriter, r *http.Request) bool {
+				if kind != "begin" {
+					return false
+				}
+				recorder := httptest.NewRecorder()
+				f.begin(recorder, r)
+				var b wire.Begun
+				_ = json.Unmarshal(recorder.Body.Bytes(), &b)
+				change(&b)
+				answer(w, 201, b)
+				return true
+			}
+		}
+	}
+	tests := map[string]struct {
+		change func(*fake)
+		says   string
+	}{
+		"no files":          {begun(func(b *wire.Begun) { b.Files = nil }), "where to put the files"},
+		"another file":      {begun(func(b *wire.Begun) { b.Files[0].Name = "../x" }), "where to put the files"},
+		"no URL":            {begun(func(b *wire.Begun) { b.Files[0].URL = "" }), "where to put the files"},
+		"no upload":         {begun(func(b *wire.Begun) { b.Upload = "" }), "where to put the files"},
+		"an upload as path": {begun(func(b *wire.Begun) { b.Upload = "../../2.0.0/uploads/x" }), "where to put the files"},
+		"http":              {begun(func(b *wire.Begun) { b.Files[0].URL = "http://example.com/?" + signed }), "https"},
+		"a user":            {begun(func(b *wire.Begun) { b.Files[0].URL = "https://u:" + signed + "@example.com/" }), "https"},
+		"no URL at all":     {begun(func(b *wire.Begun) { b.Files[0].URL = signed }), "https"},
+		"another length":    {begun(func(b *wire.Begun) { b.Files[0].Header["Content-Length"] = "1" }), "Content-Length"},
+		"a credential":      {begun(func(b *wire.Begun) { b.Files[0].Header["authorization"] = signed }), "Authorization"},
+		"another host":      {begun(func(b *wire.Begun) { b.Files[0].Header["host"] = "example.com" }), "Host"},
+		"a broken header":   {begun(func(b *wire.Begun) { b.Files[0].Header["X-Given"] = signed + "\n" }), ""},
+		"nothing published": {func(f *fake) { f.record = wire.Published{} }, "record"},
+		"another module": {func(f *fake) {
+			r := *f.record.Module
+			r.ContentSHA256 = strings.Repeat("0", 64)
+			f.record.Module = &r
+		}, "record"},
+		"an odd sum":       {func(f *fake) { r := *f.record.Module; r.SHA256 = "\x1b[31m"; f.record.Module = &r }, "record"},
+		"another there":    {func(f *fake) { f.committed, f.record = true, wire.Published{} }, "record"},
+		"neither of these": {func(f *fake) { f.record = wire.Published{Provider: &registry.ProviderVersion{}} }, "record"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			m := module(t)
+			record := m.Record
+			f.record = wire.Published{Module: &record}
+			test.change(f)
+			_, err := f.publisher(t, &progress{}, token).Module(t.Context(), m)
+			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), signed) {
+				t.Errorf("%v, want %q", err, test.says)
+			}
+		})
+	}
+	for name, change := range map[string]func(*registry.ProviderVersion){
+		"sums":      func(r *registry.ProviderVersion) { r.Sums.SHA256 = strings.Repeat("0", 64) },
+		"protocols": func(r *registry.ProviderVersion) { r.Protocols = []string{"5.0"} },
+		"packages":  func(r *registry.ProviderVersion) { r.Packages = r.Packages[1:] },
+		"hash": func(r *registry.ProviderVersion) {
+			r.Packages = slices.Clone(r.Packages)
+			r.Packages[0].H1 = "h1:x"
+		},
+		"key": func(r *registry.ProviderVersion) { r.SigningKey = "\x1b[31m" },
+	} {
+		t.Run("other "+name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			m := release(t)
+			f.record = recorded(m)
+			change(f.record.Provider)
+			if _, err := f.publisher(t, nil, token).Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "record") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestDeprecate(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	door := f.publisher(t, nil, token)
+	version, err := registry.ParseTag("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := door.Deprecate(t.Context(), "modules/acme/vpc/aws", &version, wire.Deprecation{Message: "use 2.0.0", Hide: true}); err != nil || f.said != `/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation {"message":"use 2.0.0","hide":true}` {
+		t.Errorf("%q, %v", f.said, err)
+	}
+	if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, wire.Deprecation{}); err != nil || f.said != `/v1/publish/providers/acme/inventory/deprecation {"message":""}` {
+		t.Errorf("%q, %v", f.said, err)
+	}
+	for code, want := range map[int]error{400: registry.ErrInvalid, 403: registry.ErrForbidden, 404: registry.ErrNotFound} {
+		f.fault = func(_ string, _ int, w http.ResponseWriter, r *http.Request) bool {
+			return status(code, "no such thing")(w, r)
+		}
+		if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, wire.Deprecation{}); !errors.Is(err, want) || err.Error() != f.host()+": no such thing" {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+}
+
+func TestNoCredential(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	_, err := f.publisher(t, nil, "").Module(t.Context(), module(t))
+	if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), "tofu login "+f.host()) || !strings.Contains(err.Error(), "publish:modules/acme/vpc/aws") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNoEndpoint(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, map[string]string{"modules.v1": "/v1/modules/"})
+	}))
+	t.Cleanup(server.Close)
+	_, err := publishclient.Open(t.Context(), client.New(nil, "larder/test", server.Client().Transport), strings.TrimPrefix(server.URL, "https://"))
+	if !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), "no endpoint for publishing") {
+		t.Errorf("%v", err)
+	}
+}
