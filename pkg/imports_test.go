@@ -68,14 +68,23 @@ var rules = []rule{
 	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/lambdahttp", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/aws-sdk-go-v2"}},
-	{"functions/discovery", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/access", "pkg/settings", "pkg/lambdahttp"}, notInFunctions("github.com/aws/aws-sdk-go-v2")},
+	{"functions/discovery", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/access", "pkg/settings", "pkg/lambdahttp", "pkg/publishapi/wire"}, notInFunctions("github.com/aws/aws-sdk-go-v2", "github.com/ProtonMail")},
 	{"pkg/deployed", onDeployed(), []string{"database/sql"}},
 	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
 	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
 	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
-	{"infra", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/settings"}, []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/archive", "pkg/signing"), notInFunctions()},
+	{"pkg/publishapi/wire", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/publishapi", publishing("pkg/access", "pkg/catalog", "pkg/discovery", "pkg/mirror", "pkg/modules", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
+	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"infra", publishing("pkg/publishapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/mirror", "pkg/access", "pkg/settings"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
-	{"pkg/local", nil, []string{house + "pkg/publish", house + "pkg/rehearsal"}},
+	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "pkg/rehearsal"}},
+}
+
+// publishing is what either end of the publishers' door links, and more.
+func publishing(more ...string) []string {
+	return append(more, "pkg/registry", "pkg/httpapi", "pkg/publishapi/wire", "pkg/publish", "pkg/providers", "pkg/archive", "pkg/objects", "pkg/signing")
 }
 
 // onDeployed is what a function of a deployed registry links, and more.

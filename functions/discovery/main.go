@@ -11,6 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -19,5 +20,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path}, rules.LoginService()))
+	lambdahttp.Start(discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, wire.Service: wire.Path}, rules.LoginService()))
 }

@@ -1,9 +1,10 @@
 // Package deployed is what the functions of a stack share: the catalogue, the archives and the gate, as the stack's
-// settings name them, with a patience that is shorter than clients'.
+// settings name them. Those that read have a patience that is shorter than clients'.
 package deployed
 
 import (
 	"context"
+	nethttp "net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -25,8 +26,26 @@ type Registry struct {
 	Gate    *access.Gate
 }
 
-// Open reads the settings through getenv, which is os.Getenv. It sends no request. Its error names what is wrong with them.
+// Open opens a registry for a function that reads it. It reads the settings through getenv, which is os.Getenv, and sends
+// no request. Its error names what is wrong with them.
 func Open(ctx context.Context, getenv func(string) string) (*Registry, error) {
+	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
+	return open(ctx, getenv, http.NewBuildableClient().WithTimeout(2*time.Second), catalog.New)
+}
+
+// OpenToPublish opens a registry for the function that publishes, in the same way.
+func OpenToPublish(ctx context.Context, getenv func(string) string) (*Registry, settings.PublishLimits, error) {
+	limits, err := settings.PublishLimitsFromEnvironment(getenv)
+	if err != nil {
+		return nil, limits, err
+	}
+	// It reads archives, each of which takes as long as it takes.
+	patient := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) { t.ResponseHeaderTimeout = 5 * time.Second })
+	r, err := open(ctx, getenv, patient, catalog.NewKeyless)
+	return r, limits, err
+}
+
+func open(ctx context.Context, getenv func(string) string, client aws.HTTPClient, newCatalog func(catalog.Table) *catalog.Catalog) (*Registry, error) {
 	s, err := settings.FromEnvironment(getenv)
 	if err != nil {
 		return nil, err
@@ -35,14 +54,12 @@ func Open(ctx context.Context, getenv func(string) string) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
-	quick := http.NewBuildableClient().WithTimeout(2 * time.Second)
 	retryer := func() aws.Retryer { return retry.AddWithMaxBackoffDelay(retry.NewStandard(), 200*time.Millisecond) }
-	account, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(quick), config.WithRetryer(retryer))
+	account, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client), config.WithRetryer(retryer))
 	if err != nil {
 		return nil, err
 	}
-	published := catalog.New(dynamodb.New(account, s.Table))
+	published := newCatalog(dynamodb.New(account, s.Table))
 	return &Registry{
 		Catalog: published,
 		Objects: s3.New(account, s.Bucket, s3.Options{Lifetime: s.PresignLifetime, PathStyle: s.PathStyle}),

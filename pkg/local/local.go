@@ -4,7 +4,8 @@
 // Publishing to the same data works while it runs. Requests so malformed that Go's server itself refuses them, such as
 // one with headers of more than 64 KiB, get its plain text and not JSON.
 //
-// On a loopback address whoever reaches it may read everything, unless a token is asked for. On any other it always is.
+// On a loopback address whoever reaches it may read everything, unless a token is asked for. On any other it always is, and
+// so it is for publishing.
 package local
 
 import (
@@ -31,7 +32,10 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // Data is a registry's data in a folder.
@@ -74,19 +78,22 @@ func OpenExisting(ctx context.Context, dir string) (*Data, error) {
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
 // Handler serves the registry under a URL such as https://127.0.0.1:8443, which those of archives begin with: to whoever
-// comes if it is open, and otherwise to those whom the settings and the registry's tokens let in.
+// comes if it is open, and otherwise to those whom the settings and the registry's tokens let in. Publishing takes a
+// credential in any case.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
 	store := *d.Objects
 	store.BaseURL = baseURL
-	protect := access.New(rules, d.Catalog).Protect
+	gate := access.New(rules, d.Catalog)
+	protect := gate.Protect
 	if open {
 		protect = func(h http.Handler) http.Handler { return h }
 	}
 	return httpapi.Wrap(log, httpapi.Join(
-		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path}, rules.LoginService())},
+		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, wire.Service: wire.Path}, rules.LoginService())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog, &store))},
+		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(publishapi.New(d.Catalog, &store, settings.DefaultPublishLimits))},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -47,7 +49,7 @@ func (c *cli) deprecateCommand() *cobra.Command {
 }
 
 func (c *cli) deprecationFlags(cmd *cobra.Command, d *deprecation) {
-	c.storeFlag(cmd)
+	c.targetFlags(cmd)
 	cmd.Flags().StringVar(&d.message, "message", "", "why, and what to use instead: one line")
 	cmd.Flags().BoolVar(&d.undo, "undo", false, "take a deprecation back")
 }
@@ -66,8 +68,9 @@ func (c *cli) deprecateProviderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider NAMESPACE/TYPE [VERSION]",
 		Short: "Deprecate a provider, or one version of it",
-		Long:  `Deprecate a provider, or one version of it. Both clients print the message as a warning at each init that uses the provider.`,
+		Long:  `Deprecate a provider, or one version of it. Both clients print the message as a warning at each init that uses the provider.` + throughRegistry,
 		Example: `  larder deprecate provider acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
+  larder deprecate provider acme/inventory --message 'use acme/stock' --registry https://registry.example.com
   larder deprecate provider acme/inventory 1.0.0 --undo`,
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +82,7 @@ func (c *cli) deprecateProviderCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.deprecate(cmd.Context(), args, d, func(ctx context.Context, data *store) error {
+			return c.deprecate(cmd, args, subject{p.Path(), v}, d, func(ctx context.Context, data *store) error {
 				return data.catalog.DeprecateProvider(ctx, p, v, d.message)
 			})
 		},
@@ -96,9 +99,10 @@ func (c *cli) deprecateModuleCommand() *cobra.Command {
 		Long: `Deprecate a module, or one version of it. The protocol has no word for that, so that larder list shows it, and clients do not.
 
 With --hide a version is taken out of the listing too: no client finds it any more, neither by a range nor by its exact version,
-and configurations that have it fail to init. It stays stored, and --undo puts it back.`,
+and configurations that have it fail to init. It stays stored, and --undo puts it back.` + throughRegistry,
 		Example: `  larder deprecate module acme/vpc/aws --message 'use acme/network/aws'
   larder deprecate module acme/vpc/aws 1.0.0 --message 'opens port 22 to the world' --hide
+  larder deprecate module acme/vpc/aws 1.0.0 --message 'use 1.0.1' --registry https://registry.example.com
   larder deprecate module acme/vpc/aws 1.0.0 --undo`,
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,10 +117,7 @@ and configurations that have it fail to init. It stays stored, and --undo puts i
 			if d.hide && v == nil {
 				return usageError{errors.New("--hide takes one version out of the listing: name it")}
 			}
-			return c.deprecate(cmd.Context(), args, d, func(ctx context.Context, data *store) error {
-				if d.hide {
-					fmt.Fprintf(c.stderr, "Hiding %s %s breaks each configuration that asks for exactly it, or for a range with nothing else in it; others get another version\n", m, v)
-				}
+			return c.deprecate(cmd, args, subject{m.Path(), v}, d, func(ctx context.Context, data *store) error {
 				latest, err := data.catalog.DeprecateModule(ctx, m, v, d.message, d.hide)
 				if err == nil && d.hide && !c.json {
 					c.printf("The latest version that is listed is %s now\n", latest)
@@ -130,18 +131,53 @@ and configurations that have it fail to init. It stays stored, and --undo puts i
 	return cmd
 }
 
-func (c *cli) deprecate(ctx context.Context, args []string, d deprecation, do func(context.Context, *store) error) (err error) {
+// subject is what is deprecated: all of it where there is no version.
+type subject struct {
+	path    string
+	version *registry.Version
+}
+
+func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d deprecation, onStore func(context.Context, *store) error) error {
 	if err := d.check(); err != nil {
 		return err
 	}
+	host, err := c.target(cmd)
+	if err != nil {
+		return err
+	}
+	warn := func() {
+		if d.hide {
+			fmt.Fprintf(c.stderr, "Hiding %s breaks each configuration that asks for exactly it, or for a range with nothing else in it; others get another version\n", strings.Join(args, " "))
+		}
+	}
+	if host != "" {
+		err = c.throughEndpoint(cmd.Context(), host, func(p *publishclient.Publisher) error {
+			warn()
+			return p.Deprecate(cmd.Context(), what.path, what.version, wire.Deprecation{Message: d.message, Hide: d.hide})
+		})
+	} else {
+		err = c.onStore(cmd.Context(), func(data *store) error {
+			warn()
+			return onStore(cmd.Context(), data)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return c.reportDeprecation(args, d)
+}
+
+// onStore does something with a store that is there.
+func (c *cli) onStore(ctx context.Context, do func(*store) error) (err error) {
 	data, err := c.openStore(ctx, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
-	if err := do(ctx, data); err != nil {
-		return err
-	}
+	return do(data)
+}
+
+func (c *cli) reportDeprecation(args []string, d deprecation) error {
 	what := strings.Join(args, " ")
 	switch {
 	case c.json:

@@ -1,5 +1,5 @@
-// Larder is the command line of the registry: it serves one on this machine, publishes to one, mirrors other registries'
-// providers there, lists what one holds, and makes the tokens by which clients read from it.
+// Larder is the command line of the registry: it serves one on this machine, publishes to one or through one, mirrors other
+// registries' providers there, lists what one holds, and makes the tokens by which clients read from it and publish.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
@@ -23,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -45,6 +46,7 @@ type cli struct {
 	stdout io.Writer
 	stderr io.Writer
 	store  string
+	remote remote
 	json   bool
 	dryRun bool // of mirroring
 	// tokenHost is what a new token is printed for.
@@ -64,7 +66,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	code := exitCode(err)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = errors.New("interrupted: nothing is half done, and running it again is safe")
+		if e, ok := errors.AsType[*publishclient.InterruptedError](err); ok {
+			err = e
+		} else {
+			err = errors.New("interrupted: nothing is half done, and running it again is safe")
+		}
 	}
 	fmt.Fprintf(stderr, "larder: %v\n", err)
 	if code == exitUsage {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -37,9 +38,10 @@ namespace (see larder key), and each zip. With --sign-key it makes SHA256SUMS an
 is taken from ` + passphraseFromEnv + `, or asked for at a terminal.
 
 Publishing the same SHA256SUMS again changes nothing and succeeds. Another one under the same version is refused with exit
-code 4. A publish that was interrupted has left nothing visible: run it again, and it sends only what is missing.`,
+code 4. A publish that was interrupted has left nothing visible: run it again, and it sends only what is missing.` + throughRegistry,
 		Example: `  larder publish provider ./dist acme/inventory
   larder publish provider ./dist acme/inventory --store stack:larder
+  larder publish provider ./dist acme/inventory --registry https://registry.example.com
   larder publish provider ./zips acme/inventory --sign-key private.asc --protocol 6.0`,
 		Args: usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -53,45 +55,87 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 				}
 				m.Passphrase = []byte(os.Getenv(passphraseFromEnv))
 			}
-			data, err := c.openStore(cmd.Context(), !m.DryRun)
+			host, err := c.target(cmd)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, data.close()) }()
-			publisher := publish.Publisher{Catalog: data.catalog, Objects: data.objects}
-			if publisher.By, err = data.by(cmd.Context()); err != nil {
-				return err
+			if host != "" {
+				return c.publishProviderThrough(cmd.Context(), host, m, signKey)
 			}
-			progress := newProgress(c)
-			publisher.Progress = progress
-			result, err := publisher.Provider(cmd.Context(), m)
-			progress.stop()
-			if errors.Is(err, signing.ErrPassphrase) && len(m.Passphrase) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
-				fmt.Fprintf(c.stderr, "Passphrase of %s: ", signKey)
-				m.Passphrase, err = readPassphrase(cmd.Context())
-				fmt.Fprintln(c.stderr)
-				if err != nil {
-					return err
-				}
-				progress = newProgress(c)
-				publisher.Progress = progress
-				result, err = publisher.Provider(cmd.Context(), m)
-				progress.stop()
-			}
-			if errors.Is(err, signing.ErrPassphrase) {
-				return fmt.Errorf("%s: %w: give it in %s, or at a terminal", signKey, err, passphraseFromEnv)
-			}
-			if err != nil {
-				return err
-			}
-			return c.reportProvider(m, result)
+			return c.publishProvider(cmd.Context(), m, signKey)
 		},
 	}
-	c.storeFlag(cmd)
+	c.targetFlags(cmd)
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "check everything, show what would be published, and end")
 	cmd.Flags().StringVar(&signKey, "sign-key", "", "file with the private key to sign with, where the release is not signed")
 	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil, "protocol of plugins that the provider speaks, such as 6.0, where there is no manifest; can be repeated")
 	return cmd
+}
+
+// publishProvider publishes to a store.
+func (c *cli) publishProvider(ctx context.Context, m publish.Provider, signKey string) (err error) {
+	data, err := c.openStore(ctx, !m.DryRun)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+	publisher := publish.Publisher{Catalog: data.catalog, Objects: data.objects}
+	if publisher.By, err = data.by(ctx); err != nil {
+		return err
+	}
+	var result publish.ProviderResult
+	err = c.withPassphrase(ctx, &m, signKey, func(progress *steps) (err error) {
+		publisher.Progress = progress
+		result, err = publisher.Provider(ctx, m)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.reportProvider(m, result, c.placeOf("", data))
+}
+
+// publishProviderThrough publishes through a registry's own endpoint. A dry run does not ask it.
+func (c *cli) publishProviderThrough(ctx context.Context, host string, m publish.Provider, signKey string) error {
+	var result publish.ProviderResult
+	err := c.withPassphrase(ctx, &m, signKey, func(progress *steps) error {
+		prepared, err := (&publish.Publisher{Progress: progress}).PrepareProvider(ctx, m)
+		if err != nil || m.DryRun {
+			result = prepared.ProviderResult
+			return err
+		}
+		return c.throughEndpoint(ctx, host, func(p *publishclient.Publisher) error {
+			p.Progress = progress
+			result, err = p.Provider(ctx, prepared)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return c.reportProvider(m, result, c.placeOf(host, nil))
+}
+
+// withPassphrase publishes, and a second time where that takes a passphrase and there is somebody to ask.
+func (c *cli) withPassphrase(ctx context.Context, m *publish.Provider, signKey string, do func(*steps) error) error {
+	progress := newProgress(c)
+	err := do(progress)
+	progress.stop()
+	if errors.Is(err, signing.ErrPassphrase) && len(m.Passphrase) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
+		fmt.Fprintf(c.stderr, "Passphrase of %s: ", signKey)
+		m.Passphrase, err = readPassphrase(ctx)
+		fmt.Fprintln(c.stderr)
+		if err != nil {
+			return err
+		}
+		progress = newProgress(c)
+		err = do(progress)
+		progress.stop()
+	}
+	if errors.Is(err, signing.ErrPassphrase) {
+		return fmt.Errorf("%s: %w: give it in %s, or at a terminal", signKey, err, passphraseFromEnv)
+	}
+	return err
 }
 
 // readPassphrase reads a line of the terminal without showing it, and leaves the terminal as it was when it is interrupted.
@@ -118,7 +162,7 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 	}
 }
 
-func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) error {
+func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, to place) error {
 	status := publishStatus(m.DryRun, result.Unchanged)
 	record := result.Record
 	if c.json {
@@ -141,7 +185,7 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) 
 	case "unchanged":
 		c.printf("Unchanged: %s %s is published already with these sums, since %s\n", m.Address, record.Version, record.PublishedAt.Format("2006-01-02 15:04 MST"))
 	default:
-		c.printf("Published %s %s to %s for %s, %s\n", m.Address, record.Version, c.store, platforms, humanize.IBytes(uint64(size)))
+		c.printf("Published %s %s to %s for %s, %s\n", m.Address, record.Version, to.name, platforms, humanize.IBytes(uint64(size)))
 	}
 	c.printf("  protocols %s, signed by %s\n", strings.Join(record.Protocols, ", "), record.SigningKey)
 	for _, p := range record.Packages {
@@ -153,6 +197,9 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult) 
 			names = append(names, p.String())
 		}
 		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", strings.Join(names, ", "))
+	}
+	if to.host != "" && !m.DryRun {
+		c.useProvider(to.host, m.Address, record.Version)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/dustin/go-humanize"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -17,7 +19,8 @@ func (c *cli) publishCommand() *cobra.Command {
 		Use:   "publish",
 		Short: "Publish to a registry",
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
-  larder publish provider ./dist acme/inventory`,
+  larder publish provider ./dist acme/inventory
+  larder publish provider ./dist acme/inventory --registry https://registry.example.com`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -38,10 +41,11 @@ keys and registries' data. --include takes some of these in. The module and thos
 on values is not checked. A leading v of the version is taken off.
 
 Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
-code 4. A publish that was interrupted has left nothing visible: run it again.`,
+code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
   larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
+  larder publish module ./vpc acme/vpc/aws 1.0.0 --registry https://registry.example.com
   larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars' --json`,
 		Args: usage(cobra.ExactArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -52,38 +56,75 @@ code 4. A publish that was interrupted has left nothing visible: run it again.`,
 			if m.Version, err = registry.ParseTag(args[2]); err != nil {
 				return err
 			}
-			dir, stack, err := parseStore(c.store)
+			host, err := c.target(cmd)
 			if err != nil {
 				return err
 			}
-			m.Pack.Skip = dir
-			var publisher publish.Publisher
-			data, err := c.openStore(cmd.Context(), !m.DryRun)
-			switch {
-			case err == nil:
-				defer func() { err = errors.Join(err, data.close()) }()
-				publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects}
-				if publisher.By, err = data.by(cmd.Context()); err != nil {
-					return err
-				}
-			case !m.DryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
-				return err
+			if host != "" {
+				return c.publishModuleThrough(cmd.Context(), host, m)
 			}
-			progress := newProgress(c)
-			publisher.Progress = progress
-			result, err := publisher.Module(cmd.Context(), m)
-			progress.stop()
-			if err != nil {
-				return err
-			}
-			return c.reportModule(m, result)
+			return c.publishModule(cmd.Context(), m)
 		},
 	}
-	c.storeFlag(cmd)
+	c.targetFlags(cmd)
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "pack and check, show what would be published, and end")
 	cmd.Flags().StringVar(&m.Description, "description", "", "one line that larder list shows")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
 	return cmd
+}
+
+// publishModule publishes to a store.
+func (c *cli) publishModule(ctx context.Context, m publish.Module) (err error) {
+	dir, stack, err := parseStore(c.store)
+	if err != nil {
+		return err
+	}
+	m.Pack.Skip = dir
+	var publisher publish.Publisher
+	data, err := c.openStore(ctx, !m.DryRun)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, data.close()) }()
+		publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects}
+		if publisher.By, err = data.by(ctx); err != nil {
+			return err
+		}
+	case !m.DryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
+		return err
+	}
+	progress := newProgress(c)
+	publisher.Progress = progress
+	result, err := publisher.Module(ctx, m)
+	progress.stop()
+	if err != nil {
+		return err
+	}
+	return c.reportModule(m, result, c.placeOf("", data))
+}
+
+// publishModuleThrough publishes through a registry's own endpoint. A dry run does not ask it.
+func (c *cli) publishModuleThrough(ctx context.Context, host string, m publish.Module) error {
+	progress := newProgress(c)
+	result, err := func() (result publish.Result, err error) {
+		defer progress.stop()
+		prepared, err := (&publish.Publisher{Progress: progress}).PrepareModule(ctx, m)
+		if err != nil {
+			return result, err
+		}
+		defer prepared.Close()
+		if m.DryRun {
+			return prepared.Result, nil
+		}
+		return result, c.throughEndpoint(ctx, host, func(p *publishclient.Publisher) error {
+			p.Progress = progress
+			result, err = p.Module(ctx, prepared)
+			return err
+		})
+	}()
+	if err != nil {
+		return err
+	}
+	return c.reportModule(m, result, c.placeOf(host, nil))
 }
 
 // publishStatus says what became of a publish.
@@ -97,7 +138,7 @@ func publishStatus(dryRun, unchanged bool) string {
 	return "published"
 }
 
-func (c *cli) reportModule(m publish.Module, result publish.Result) error {
+func (c *cli) reportModule(m publish.Module, result publish.Result, to place) error {
 	status := publishStatus(m.DryRun, result.Unchanged)
 	if c.json {
 		return c.printJSON(struct {
@@ -124,8 +165,11 @@ func (c *cli) reportModule(m publish.Module, result publish.Result) error {
 	case "unchanged":
 		c.printf("Unchanged: %s %s is published already with this content, since %s\n", m.Address, m.Version, result.Record.PublishedAt.Format("2006-01-02 15:04 MST"))
 	default:
-		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, c.store, files, size)
+		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, to.name, files, size)
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
+	if to.host != "" && !m.DryRun {
+		c.useModule(to.host, m.Address, m.Version)
+	}
 	return nil
 }

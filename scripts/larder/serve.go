@@ -29,7 +29,8 @@ The authority is made at the first start and kept with the data; it can vouch fo
 the same data works while the registry runs. Ctrl-C ends it.
 
 On a loopback address whoever reaches the registry may read everything, unless --require-token, --access or --host is given. On
-any other a credential is always needed, and so are a certificate and the host that it is for.`,
+any other a credential is always needed, and so are a certificate and the host that it is for. To publish through the registry,
+by --registry, always takes a credential.`,
 		Example: `  larder serve
   larder serve --data ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 --cert tls.crt --key tls.key --access access.json`,
@@ -77,7 +78,7 @@ any other a credential is always needed, and so are a certificate and the host t
 	cmd.Flags().StringVar(&data, "data", "", "folder of the registry's data (default that of "+storeFromEnv+", or "+defaultData+")")
 	cmd.Flags().StringVar(&options.Address, "listen", defaultAddress, "address and port to listen on; port 0 picks a free one")
 	cmd.Flags().BoolVar(&options.RequireToken, "require-token", false, "ask for a credential on a loopback address too")
-	cmd.Flags().StringVar(&rules, "access", "", "file that says who may read besides the holders of tokens: public, issuers, login")
+	cmd.Flags().StringVar(&rules, "access", "", "file that says who may read and publish besides the holders of tokens: public, issuers, login")
 	cmd.Flags().StringVar(&options.Host, "host", "", "what module addresses begin with, where that is not the address")
 	cmd.Flags().StringVar(&options.CertificateFile, "cert", "", "certificate for the host, with those between it and its authority, as PEM")
 	cmd.Flags().StringVar(&options.KeyFile, "key", "", "the certificate's private key, as PEM")

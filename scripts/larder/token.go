@@ -21,7 +21,7 @@ func (c *cli) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens",
-		Long: `Make, list and revoke tokens, by which clients may read from the registry.
+		Long: `Make, list and revoke tokens, by which clients may read from the registry, and publishers publish through it.
 
 A token is shown once, when it is made; the registry keeps its SHA-256 alone. A revoked one is refused within a minute.`,
 		Args: usage(cobra.NoArgs),
@@ -44,8 +44,12 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 
 A scope is read:PATTERN over modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE and mirror/HOST/NAMESPACE/TYPE. A * stands
 for one segment and ** for any number; a pattern covers all that is below it too, so that read:modules/acme covers the
-modules of a namespace, and read:** everything.`,
+modules of a namespace, and read:** everything.
+
+With publish:PATTERN a token publishes modules and providers by --registry, and deprecates them; it does not read them thereby. A
+namespace's first publish needs a pattern that names it, such as publish:modules/acme/**.`,
 		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
+  larder token create --name vpc-team --scope 'publish:modules/acme/**' --scope 'read:modules/acme/**'
   larder token create --name ada --scope 'read:**' --expires 365d --store stack:larder`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/access"
+)
+
+// example is a workflow in the folder examples.
+type example struct {
+	text string
+	// rules are the access settings in its comment.
+	rules    string
+	settings access.Settings
+}
+
+func readExample(t *testing.T, service string) example {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/" + service + "-publish.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := example{text: string(text)}
+	for line := range strings.Lines(e.text) {
+		if rule, ok := strings.CutPrefix(line, "#   "); ok && !strings.HasPrefix(rule, "-") && (e.rules != "" || rule == "{\n") {
+			e.rules += rule
+		}
+	}
+	if e.settings, err = access.ParseSettings([]byte(e.rules)); err != nil || len(e.settings.Issuers) != 1 {
+		t.Fatalf("%s: %v\n%s", service, err, e.rules)
+	}
+	return e
+}
+
+// The example workflows call the command line as it is, and what they publish is what their rules allow.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for _, service := range []string{"github", "gitlab"} {
+		t.Run(service, func(t *testing.T) {
+			t.Parallel()
+			e := readExample(t, service)
+			var published []string
+			for _, found := range regexp.MustCompile(`(?m)^(?:#|[ -]*(?:run:)?) *larder (.*)$`).FindAllStringSubmatch(e.text, -1) {
+				var args []string
+				for _, word := range strings.Fields(found[1]) {
+					args = append(args, os.Expand(strings.Trim(word, `"`), func(variable string) string { return "v1.0.0-of-" + strings.ReplaceAll(variable, "_", "-") }))
+				}
+				c := &cli{}
+				cmd, rest, err := c.command().Find(args)
+				if err == nil {
+					err = cmd.ParseFlags(rest)
+				}
+				if err == nil {
+					err = cmd.ValidateArgs(cmd.Flags().Args())
+				}
+				if err != nil || !cmd.Runnable() || cmd.HasSubCommands() {
+					t.Errorf("larder %s: %v", found[1], err)
+					continue
+				}
+				if cmd.Name() != "module" && cmd.Name() != "provider" {
+					continue
+				}
+				host, err := c.target(cmd)
+				if err != nil || !c.remote.ciIdentity || !slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
+					t.Errorf("larder %s goes to %s: %v", found[1], host, err)
+				}
+				published = append(published, "publish:"+cmd.Name()+"s/"+cmd.Flags().Arg(1))
+			}
+			var allowed []string
+			for _, scope := range regexp.MustCompile(`"(publish:[^"]*)"`).FindAllStringSubmatch(e.rules, -1) {
+				allowed = append(allowed, scope[1])
+			}
+			if len(published) != 2 || !slices.Equal(published, allowed) {
+				t.Errorf("published is %q, and allowed %q", published, allowed)
+			}
+			for _, action := range regexp.MustCompile(`uses: *(.*)`).FindAllStringSubmatch(e.text, -1) {
+				if !regexp.MustCompile(`^[\w-]+/[\w-]+@v\d+$`).MatchString(action[1]) {
+					t.Errorf("action %s is not pinned to a major version", action[1])
+				}
+			}
+		})
+	}
+}

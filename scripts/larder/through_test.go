@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// publisher is who publishes to a server through its own endpoint: a user with a configuration of the clients, trust in the
+// server, and nothing else of this machine.
+type publisher struct {
+	host string
+	env  []string
+}
+
+func (s *server) publisher(t *testing.T, config string, env ...string) publisher {
+	t.Helper()
+	home := t.TempDir()
+	writeFiles(t, home, map[string]string{".tofurc": config})
+	return publisher{s.Host, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + s.CAFile, "GORACE=atexit_sleep_ms=0"}, env...)}
+}
+
+func (p publisher) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "larder", append(args, "--registry", "https://"+p.host)...)
+	cmd.Env = p.env
+	cmd.Dir = t.TempDir() // where nothing is to be made
+	return cmd
+}
+
+// run runs larder, which must end with an exit code and say each of some things. It returns its standard output.
+func (p publisher) run(t *testing.T, code int, says []string, args ...string) string {
+	t.Helper()
+	var out, both bytes.Buffer
+	cmd := p.command(t, args...)
+	cmd.Stdout, cmd.Stderr = &out, &both
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	all := out.String() + both.String()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, all)
+	}
+	for _, want := range says {
+		if !strings.Contains(all, want) {
+			t.Errorf("larder %s does not say %q:\n%s", strings.Join(args, " "), want, all)
+		}
+	}
+	if entries, err := os.ReadDir(cmd.Dir); err != nil || len(entries) > 0 {
+		t.Errorf("larder %s leaves %v", strings.Join(args, " "), entries)
+	}
+	return out.String()
+}
+
+// With a token whose scopes reach it a module is published through the registry, and installed from there. What the token does
+// not reach is refused, also on a registry that everyone may read.
+func TestPublishModuleThroughServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	secret := token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**", "--scope", "read:modules/acme/**")
+	reader := token(t, s.data, "--name", "reader", "--scope", "read:**")
+	all := token(t, s.data, "--name", "all", "--scope", "publish:**")
+	p := s.publisher(t, credentials(s.Host, secret))
+	dir, other := t.TempDir(), t.TempDir()
+	writeFiles(t, dir, output("published"))
+	writeFiles(t, other, output("other"))
+	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--description", "A network"}
+
+	s.publisher(t, "").run(t, exitFailed, []string{"tofu login " + s.Host, "publish:modules/acme/vpc/aws"}, module...)
+	s.publisher(t, credentials(s.Host, secret+"0")).run(t, exitFailed, []string{"401", "may have expired or been revoked"}, module...)
+	s.publisher(t, credentials(s.Host, reader)).run(t, exitFailed, []string{"403", "with the scope publish:modules/acme/vpc/aws"}, module...)
+	// Nobody makes a namespace by a mistake in typing.
+	s.publisher(t, credentials(s.Host, all)).run(t, exitFailed, []string{s.Host + ": namespace acme has nothing yet", "publish:modules/acme/**"}, module...)
+	untrusting := s.publisher(t, credentials(s.Host, secret))
+	untrusting.env = append(untrusting.env, "SSL_CERT_FILE=", "SSL_CERT_DIR="+t.TempDir())
+	untrusting.run(t, exitFailed, []string{"certificate is not trusted here", "SSL_CERT_FILE"}, module...)
+
+	p.run(t, 0, []string{"uploading acme/vpc/aws 1.0.0", "inspecting vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to " + s.Host, `source  = "` + s.Host + `/acme/vpc/aws"`}, module...)
+	p.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0"}, module...)
+	p.run(t, exitExists, []string{"is published already with other content"}, "publish", "module", other, "acme/vpc/aws", "1.0.0")
+	p.run(t, exitFailed, []string{"403", "publish:modules/other/vpc/aws"}, "publish", "module", dir, "other/vpc/aws", "1.0.0")
+	p.run(t, exitFailed, []string{"403", "publish:providers/acme/note"}, "deprecate", "provider", "acme/note", "--message", "x")
+	// The operator's own way finds the same.
+	if out := larder(t, "publish", "module", dir, "acme/vpc/aws", "1.0.0", "--store", "dir:"+s.data); !strings.HasPrefix(out, "Unchanged") {
+		t.Error(out)
+	}
+	var printed struct {
+		Status      string
+		SHA256      string `json:"sha256"`
+		PublishedBy string `json:"published_by"`
+	}
+	if out := p.run(t, 0, nil, "publish", "module", other, "acme/vpc/aws", "1.1.0", "--json"); json.Unmarshal([]byte(out), &printed) != nil || printed.Status != "published" || printed.PublishedBy != "token ci" || len(printed.SHA256) != 64 {
+		t.Error(out)
+	}
+	var failed struct {
+		Error    string
+		ExitCode int `json:"exit_code"`
+	}
+	if out := p.run(t, exitExists, nil, "publish", "module", dir, "acme/vpc/aws", "1.1.0", "--json"); json.Unmarshal([]byte(out), &failed) != nil || failed.ExitCode != exitExists || failed.Error == "" {
+		t.Error(out)
+	}
+
+	p.run(t, exitNotFound, []string{"nothing published by that name"}, "deprecate", "module", "acme/vpc/aws", "3.0.0", "--message", "x")
+	p.run(t, 0, []string{"acme/vpc/aws 1.1.0 is deprecated: opens a port"}, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide")
+	p.run(t, exitRefused, []string{s.Host + ": ", "the only version"}, "deprecate", "module", "acme/vpc/aws", "1.0.0", "--message", "x", "--hide")
+	if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+s.data); !strings.Contains(out, "hidden: opens a port") {
+		t.Error(out)
+	}
+	t.Run("clients", func(t *testing.T) {
+		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			session, dir := session(t, c, s), use(t, s.Host)
+			session.Config = credentials(s.Host, secret)
+			if _, err := session.Run(t.Context(), dir, "init", "-no-color"); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := session.Run(t.Context(), dir, "apply", "-auto-approve", "-no-color"); err != nil || !strings.Contains(out, `it = "published"`) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	})
+	p.run(t, 0, []string{"deprecated no longer"}, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--undo")
+	s.stop(t)
+	if log := s.log.String(); strings.Contains(log, "larder_") || strings.Contains(log, "signature=") || !strings.Contains(log, `caller="token ci"`) {
+		t.Errorf("the log names no caller, or has a secret:\n%s", log)
+	}
+}
+
+// A provider is published through the registry with a signature by a key that its operator has added, installed, run, and
+// deprecated.
+func TestPublishProviderThroughServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir(), "--require-token")
+	key, stranger := signingKey(t, "Ed25519"), signingKey(t, "P-256")
+	secret := token(t, s.data, "--name", "ci", "--scope", "publish:providers/acme/**", "--scope", "read:providers/acme/**")
+	modules := token(t, s.data, "--name", "modules", "--scope", "publish:modules/acme/**")
+	p := s.publisher(t, credentials(s.Host, secret))
+	provider := []string{"publish", "provider", releaseOf(t, key), "acme/note"}
+
+	p.run(t, exitRefused, []string{s.Host + ": ", "namespace acme has no key yet", "larder key add acme"}, provider...)
+	addKey(t, s.data, "acme", key)
+	s.publisher(t, credentials(s.Host, modules)).run(t, exitFailed, []string{"403", "with the scope publish:providers/acme/note"}, provider...)
+	p.run(t, exitRefused, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "}, "publish", "provider", releaseOf(t, stranger), "acme/note")
+
+	p.run(t, 0, []string{"4 of 5 files are stored already", "inspecting terraform-provider-note_1.0.0_SHA256SUMS.sig", "Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by "}, provider...)
+	p.run(t, 0, []string{"Unchanged: acme/note 1.0.0"}, provider...)
+
+	// With zips alone, which are signed here, SHA256SUMS is the same; with fewer of them it is another.
+	zips := releaseOf(t, key)
+	for _, name := range []string{"SHA256SUMS", "SHA256SUMS.sig"} {
+		if err := os.Remove(filepath.Join(zips, "terraform-provider-note_1.0.0_"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	private := filepath.Join(t.TempDir(), "private.asc")
+	if err := os.WriteFile(private, key.Private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, 0, []string{"Unchanged: acme/note 1.0.0"}, "publish", "provider", zips, "acme/note", "--sign-key", private)
+	if err := os.Remove(filepath.Join(zips, "terraform-provider-note_1.0.0_"+platforms()[1]+".zip")); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, exitExists, []string{"is published already with other content"}, "publish", "provider", zips, "acme/note", "--sign-key", private)
+
+	p.run(t, 0, nil, "deprecate", "provider", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0")
+	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		written := filepath.Join(t.TempDir(), "note.txt")
+		dir, session := note(t, s.Host+"/acme/note", "1.0.0", written), session(t, c, s)
+		session.Config = credentials(s.Host, secret)
+		out, err := session.Run(t.Context(), dir, "init", "-no-color")
+		if err != nil || !strings.Contains(out, "signed") || !strings.Contains(strings.Join(strings.Fields(out), " "), "deprecated: it forgets: use 2.0.0") {
+			t.Fatal(err, out)
+		}
+		if out, err := session.Run(t.Context(), dir, "apply", "-auto-approve"); err != nil {
+			t.Fatal(err, out)
+		}
+		if text, err := os.ReadFile(written); err != nil || string(text) != "written" {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
+
+// Ctrl-C in the middle of a publish says what is left of it, and running it again sends no file twice.
+func TestInterruptedThroughServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:providers/acme/**")))
+	args := []string{"publish", "provider", releaseOf(t, key), "acme/note"}
+
+	cmd := p.command(t, args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, said := bufio.NewScanner(stderr), ""
+	for lines.Scan() {
+		said += lines.Text() + "\n"
+		// All is uploaded by then. The server stands still, so that what it is asked now does not end.
+		if strings.HasPrefix(lines.Text(), "inspecting ") {
+			_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+			break
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	_ = cmd.Process.Signal(os.Interrupt)
+	for lines.Scan() {
+		said += lines.Text() + "\n"
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	_ = cmd.Wait()
+	code := cmd.ProcessState.ExitCode()
+	if code == 0 {
+		t.Skip("LEFT OUT: this machine was quicker than the test")
+	}
+	if code != exitFailed || !strings.Contains(said, "larder: interrupted") || !strings.Contains(said, "running it again") {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
+	p.run(t, 0, []string{"5 of 5 files are stored already", "Published acme/note 1.0.0"}, args...)
+}
+
+// jobs is the identity provider of a CI service.
+type jobs struct {
+	url    string
+	signer jose.Signer
+}
+
+func newJobs(t *testing.T) jobs {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": server.URL, "jwks_uri": server.URL + "/keys"})
+	}))
+	t.Cleanup(server.Close)
+	return jobs{server.URL, signer}
+}
+
+// token is the identity of a job with these claims.
+func (j jobs) token(t *testing.T, audience, claims string) string {
+	t.Helper()
+	all := map[string]any{"iss": j.url, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(5 * time.Minute).Unix()}
+	var more map[string]any
+	if err := json.Unmarshal([]byte(claims), &more); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(all, more)
+	text, err := jwt.Signed(j.signer).Claims(all).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// The rules that the example workflows come with let in the jobs of these, and no other job of the repository.
+func TestExampleRules(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFiles(t, dir, output("x"))
+	for name, test := range map[string]struct{ job, names, module, another string }{
+		"github": {
+			names:   "repository acme/terraform-aws-vpc, ref refs/tags/v1.0.0",
+			module:  `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "environment": "release", "ref": "refs/tags/v1.0.0"}`,
+			another: `{"sub": "repo:acme/terraform-aws-vpc:pull_request", "repository": "acme/terraform-aws-vpc", "ref": "refs/pull/1/merge"}`,
+		},
+		"gitlab": {
+			names:   "project_path acme/terraform-aws-vpc, ref v1.0.0",
+			module:  `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
+			another: `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:branch:ref:x", "project_path": "acme/terraform-aws-vpc", "ref": "x", "ref_type": "branch", "ref_protected": "false"}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, example := newJobs(t), readExample(t, name)
+			rules := filepath.Join(t.TempDir(), "access.json")
+			writeFiles(t, filepath.Dir(rules), map[string]string{"access.json": strings.Replace(example.rules, example.settings.Issuers[0].Issuer, j.url, 1)})
+			s := serve(t, t.TempDir(), "--access", rules)
+			job := func(claims, audience string) publisher {
+				return s.publisher(t, "", "LARDER_ID_TOKEN="+j.token(t, audience, claims))
+			}
+			good := job(test.module, "https://registry.example.com")
+			var printed struct {
+				PublishedBy string `json:"published_by"`
+			}
+			out := good.run(t, 0, nil, "publish", "module", dir, "acme/vpc/aws", "1.0.0", "--ci-identity", "--json")
+			if json.Unmarshal([]byte(out), &printed) != nil || !strings.Contains(printed.PublishedBy, test.names) {
+				t.Errorf("published: %s", out)
+			}
+			const advice = "this job's identity was sent, that of LARDER_ID_TOKEN"
+			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity")
+			good.run(t, exitFailed, []string{"403", advice}, "deprecate", "provider", "acme/inventory", "--message", "x", "--ci-identity")
+			job(test.another, "https://registry.example.com").run(t, exitFailed, []string{advice}, "publish", "module", dir, "acme/vpc/aws", "1.1.0", "--ci-identity")
+			job(test.module, "https://other.example.com").run(t, exitFailed, []string{"401", advice}, "publish", "module", dir, "acme/vpc/aws", "1.1.0", "--ci-identity")
+			s.stop(t)
+			if log := s.log.String(); strings.Contains(log, "eyJ") {
+				t.Errorf("the log has a token:\n%s", log)
+			}
+		})
+	}
+}
