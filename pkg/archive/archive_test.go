@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -467,6 +468,53 @@ func TestReadModuleRefusesEndlessNesting(t *testing.T) {
 		if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf.json", strings.Repeat(pattern, 120_000/len(pattern)))))); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("JSON %s…: %v", pattern, err)
 		}
+	}
+}
+
+// What a file within its bounds takes to parse is bounded too: a few kilobytes may unpack to a file of nothing but signs.
+func TestReadModuleMemory(t *testing.T) {
+	for _, test := range []struct {
+		begin, pattern, end string
+	}{
+		{"x = [", "0,", "0]\n"},
+		{"", "\n", ""},
+		{"x = \"", "${0}", "\"\n"},
+		{"x = [", "a,", "a]\n"},
+		{"x = {", "a=0\n", "}\n"},
+	} {
+		text := test.begin + strings.Repeat(test.pattern, 299_990/len(test.pattern)) + test.end
+		var entries []entry
+		for i := range 3 {
+			entries = append(entries, file(fmt.Sprintf("%d.tf", i), text))
+		}
+		packed := archiveOf(t, entries...)
+		runtime.GC()
+		var most uint64
+		done, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			for {
+				var now runtime.MemStats
+				runtime.ReadMemStats(&now)
+				most = max(most, now.HeapInuse)
+				select {
+				case <-done:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		}()
+		_, err := archive.ReadModule(bytes.NewReader(packed))
+		close(done)
+		<-watched
+		if most > 256<<20 {
+			t.Errorf("%q takes %d MiB at once", test.pattern, most>>20)
+		}
+		t.Logf("%q: %d bytes packed, %d MiB, %v", test.pattern, len(packed), most>>20, err)
+	}
+	text := "x = [" + strings.Repeat("0,", 500_000) + "0]\n"
+	if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf", text)))); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "words and signs") {
+		t.Error(err)
 	}
 }
 

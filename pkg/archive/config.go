@@ -27,6 +27,9 @@ var blocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 // checkConfig parses one file of configuration with the parser that the clients use. Errors are registry.ErrInvalid and
 // name file and line.
 func checkConfig(name string, source []byte) error {
+	if wordsAndSigns(source) > maxWords {
+		return fmt.Errorf("%w module: %s has more than %d words and signs: split it", registry.ErrInvalid, name, maxWords)
+	}
 	isJSON := strings.HasSuffix(name, ".json")
 	if isJSON && deepJSON(source) || !isJSON && deepHCL(source, name) {
 		return fmt.Errorf("%w module: %s is nested too deeply, or has too long expressions", registry.ErrInvalid, name)
@@ -64,6 +67,30 @@ const (
 	maxDirectives = 2_000  // %{ in a file
 	maxOperators  = 10_000 // operators, conditionals and indices in a file
 )
+
+// maxWords bounds the words and signs of a file, each of which takes the parser some hundred bytes of memory: a file within
+// the bound of its size could otherwise take half a gigabyte. A file of a megabyte that people write has a third as many.
+const maxWords = 300_000
+
+// wordsAndSigns returns how many tokens a file can have, and more where a text in it has signs.
+func wordsAndSigns(source []byte) int {
+	n, inWord := 0, false
+	for _, c := range source {
+		switch {
+		case c == ' ' || c == '\t' || c == '\r':
+			inWord = false
+		case c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
+			if !inWord {
+				n++
+			}
+			inWord = true
+		default:
+			n++
+			inWord = false
+		}
+	}
+	return n
+}
 
 // deepHCL says whether a file goes beyond these bounds. It reads the parser's own tokens, which costs no recursion.
 func deepHCL(source []byte, name string) bool {
