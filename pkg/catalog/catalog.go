@@ -127,7 +127,7 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkMetadata(ctx, m, record.Version); err != nil {
+	if err := c.CheckModuleVersion(ctx, m, record.Version); err != nil {
 		return nil, err
 	}
 	var versions []registry.Version
@@ -172,9 +172,9 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	return c.withNamespace(ctx, changes, m.Namespace)
 }
 
-// checkMetadata refuses a version that differs from a published one, listed or hidden, in build metadata alone. Clients take
+// CheckModuleVersion refuses, by registry.ErrExists, a version that differs from a published one, listed or hidden, in build metadata alone. Clients take
 // either where one is asked for, so that a second one would change what the first means.
-func (c *Catalog) checkMetadata(ctx context.Context, m registry.Module, v registry.Version) error {
+func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v registry.Version) error {
 	same := v
 	same.Metadata = ""
 	for item, err := range c.all(ctx, m.Path(), versionsSort+same.String()) {

@@ -112,9 +112,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		if v.Version == record.Version {
 			return nil, fmt.Errorf("version %s came in between: %w", v.Version, registry.ErrConflict)
 		}
-		if v.Version.Same(record.Version) {
-			return nil, fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, record.Version, v.Version)
-		}
+	}
+	if err := checkProviderVersion(l, record.Version); err != nil {
+		return nil, err
 	}
 	l.Versions = append(l.Versions, providers.Listed(record))
 	slices.SortFunc(l.Versions, func(a, b providers.ListedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
@@ -154,6 +154,32 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		signer = Change{Key: key.Key, Revision: key.Revision, Check: true}
 	}
 	return c.withNamespace(ctx, []Change{version, put(listed), catalogued, signer}, p.Namespace)
+}
+
+// CheckProviderVersion refuses, by registry.ErrExists, a version that differs from a published one in build metadata alone, as
+// CheckModuleVersion does.
+func (c *Catalog) CheckProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) error {
+	data, err := c.ProviderListing(ctx, p)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l, err := providers.DecodeListing(data)
+	if err != nil {
+		return fmt.Errorf("provider %s: %w", p, err)
+	}
+	return checkProviderVersion(l, v)
+}
+
+func checkProviderVersion(l providers.Listing, v registry.Version) error {
+	for _, stored := range l.Versions {
+		if stored.Version != v && stored.Version.Same(v) {
+			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored.Version)
+		}
+	}
+	return nil
 }
 
 // withNamespace adds to a write that a namespace exists, where that is not known yet.

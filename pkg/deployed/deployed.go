@@ -40,7 +40,7 @@ func OpenToPublish(ctx context.Context, getenv func(string) string) (*Registry, 
 		return nil, limits, err
 	}
 	// It reads archives, each of which takes as long as it takes.
-	patient := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) { t.ResponseHeaderTimeout = 5 * time.Second })
+	patient := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) { t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial })
 	r, err := open(ctx, getenv, patient, catalog.NewKeyless)
 	return r, limits, err
 }

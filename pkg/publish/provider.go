@@ -398,7 +398,7 @@ func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", names.sums, err)
 	}
-	if err := CheckSums(r.record.Packages, sums); err != nil {
+	if err := CheckSums(r.record.Packages, names.manifest != "", sums); err != nil {
 		return err
 	}
 	for _, s := range sums {

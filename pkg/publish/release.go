@@ -81,9 +81,9 @@ func NameRelease(providerType string, names []string) (ReleaseNames, error) {
 	return found, nil
 }
 
-// CheckSums says whether SHA256SUMS speaks of these packages, with these sums, and of no zip besides. Errors are
-// registry.ErrInvalid.
-func CheckSums(packages []registry.ProviderPackage, sums []signing.Sum) error {
+// CheckSums says whether SHA256SUMS speaks of these packages, with these sums, and of no zip besides. A manifest that it speaks
+// of must be there, since what is signed says by it which protocols the provider speaks. Errors are registry.ErrInvalid.
+func CheckSums(packages []registry.ProviderPackage, hasManifest bool, sums []signing.Sum) error {
 	listed := make(map[string]string, len(sums))
 	for _, s := range sums {
 		listed[s.Filename] = s.SHA256
@@ -97,6 +97,9 @@ func CheckSums(packages []registry.ProviderPackage, sums []signing.Sum) error {
 		}
 	}
 	for _, s := range sums {
+		if strings.HasSuffix(s.Filename, "_manifest.json") && !hasManifest {
+			return fmt.Errorf("%w release: %s is listed in SHA256SUMS, and is not there: put it back", registry.ErrInvalid, s.Filename)
+		}
 		if strings.HasSuffix(s.Filename, ".zip") && !slices.ContainsFunc(packages, func(p registry.ProviderPackage) bool { return p.Filename == s.Filename }) {
 			return fmt.Errorf("%w release: %s is listed in SHA256SUMS, and is not there: put it back, or make the sums anew", registry.ErrInvalid, s.Filename)
 		}

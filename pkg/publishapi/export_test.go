@@ -16,5 +16,7 @@ const (
 
 // NewAt is New by another clock. renew is how often an inspection says that it goes on.
 func NewAt(published Catalog, stored Objects, limits settings.PublishLimits, now func() time.Time, renew time.Duration) http.Handler {
-	return httpapi.Mux((&handler{published, stored, limits, now, renew}).endpoints()...)
+	h := newHandler(published, stored, limits)
+	h.now, h.renew = now, renew
+	return httpapi.Mux(h.endpoints()...)
 }

@@ -55,20 +55,25 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 	return registry.Inspection{ContentSHA256: found.ContentSHA256}, nil
 }
 
-func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error) {
+func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error) {
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
-		PublishedAt: now, PublishedBy: u.By, Description: u.Description,
+		PublishedAt: now, PublishedBy: by, Description: u.Description,
 	}
 	return publication{
 		keep:    []registry.StoredFile{f.StoredFile},
 		content: wire.Announcement{Files: []wire.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
+		check:   func(ctx context.Context) error { return m.free(ctx, u.Version) },
 		publish: func(ctx context.Context) (wire.Published, error) {
 			stored, created, err := m.h.catalog.PublishModule(ctx, m.address, record)
 			return wire.Published{Module: &stored, Unchanged: !created}, err
 		},
 	}, nil
+}
+
+func (m module) free(ctx context.Context, v registry.Version) error {
+	return m.h.catalog.CheckModuleVersion(ctx, m.address, v)
 }
 
 func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {

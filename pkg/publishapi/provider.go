@@ -74,11 +74,14 @@ func (p provider) published(ctx context.Context, v registry.Version, a wire.Anno
 	if err != nil {
 		return wire.Published{}, false, err
 	}
-	same := slices.Equal(stored.Protocols, a.Protocols) && slices.ContainsFunc(a.Files, func(f wire.File) bool {
+	same := slices.ContainsFunc(a.Files, func(f wire.File) bool {
 		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256
 	})
 	if !same {
 		return wire.Published{}, false, nil
+	}
+	if !slices.Equal(stored.Protocols, a.Protocols) {
+		return wire.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, v, strings.Join(stored.Protocols, ", ")))
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
@@ -106,7 +109,7 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 	case names.Sums:
 		found.Sums, err = p.readSums(ctx, f)
 	default:
-		found.SigningKey, err = p.verify(ctx, u, names, f)
+		_, err = p.verify(ctx, u, names)
 	}
 	return found, err
 }
@@ -148,30 +151,37 @@ func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[stri
 	return found, nil
 }
 
-func (p provider) verify(ctx context.Context, u registry.Upload, names publish.ReleaseNames, signature registry.UploadFile) (key string, err error) {
-	at := slices.IndexFunc(u.Files, func(f registry.UploadFile) bool { return f.Name == names.Sums })
-	text, err := p.h.whole(ctx, u.Files[at], signing.MaxSums)
-	if err != nil {
-		return "", err
-	}
-	sig, err := p.h.whole(ctx, signature, signing.MaxSignature)
-	if err != nil {
-		return "", err
+// verify returns the key that has signed a release, as the namespace's keys are now.
+func (p provider) verify(ctx context.Context, u registry.Upload, names publish.ReleaseNames) (key string, err error) {
+	var text, sig []byte
+	for _, f := range u.Files {
+		switch f.Name {
+		case names.Sums:
+			text, err = p.h.whole(ctx, f, signing.MaxSums)
+		case names.Sums + ".sig":
+			sig, err = p.h.whole(ctx, f, signing.MaxSignature)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
 		return "", err
 	}
 	signer, err := signing.Verify(keys, text, sig, p.h.now())
-	return signer.ID, err
+	if err != nil {
+		return "", asYet{err} // a key may come, and its time
+	}
+	return signer.ID, nil
 }
 
-func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error) {
+func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error) {
 	names, err := p.namesOf(u)
 	if err != nil {
 		return publication{}, err
 	}
-	record := registry.ProviderVersion{Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: u.By}
+	record := registry.ProviderVersion{Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: by}
 	var sums map[string]string
 	for i, f := range u.Files {
 		if platform, zip := names.Zips[f.Name]; zip {
@@ -186,7 +196,7 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 		case names.Sums:
 			record.Sums, sums = f.StoredFile, found[i].Sums
 		default:
-			record.Signature, record.SigningKey = f.StoredFile, found[i].SigningKey
+			record.Signature = f.StoredFile
 		}
 	}
 	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int { return strings.Compare(a.String(), b.String()) })
@@ -200,6 +210,13 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 	return publication{
 		keep:    keep,
 		content: wire.Announcement{Files: []wire.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
+		check: func(ctx context.Context) (err error) {
+			if err := p.free(ctx, u.Version); err != nil {
+				return err
+			}
+			record.SigningKey, err = p.verify(ctx, u, names)
+			return err
+		},
 		publish: func(ctx context.Context) (wire.Published, error) {
 			stored, created, err := p.h.catalog.PublishProvider(ctx, p.address, record)
 			return wire.Published{Provider: &stored, Unchanged: !created}, err
@@ -213,7 +230,8 @@ func checkSums(u registry.Upload, packages []registry.ProviderPackage, sums map[
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		all = append(all, signing.Sum{SHA256: sums[name], Filename: name})
 	}
-	if err := publish.CheckSums(packages, all); err != nil {
+	hasManifest := slices.ContainsFunc(u.Files, func(f registry.UploadFile) bool { return strings.HasSuffix(f.Name, "_manifest.json") })
+	if err := publish.CheckSums(packages, hasManifest, all); err != nil {
 		return err
 	}
 	for _, f := range u.Files {
@@ -222,6 +240,10 @@ func checkSums(u registry.Upload, packages []registry.ProviderPackage, sums map[
 		}
 	}
 	return nil
+}
+
+func (p provider) free(ctx context.Context, v registry.Version) error {
+	return p.h.catalog.CheckProviderVersion(ctx, p.address, v)
 }
 
 func (p provider) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {

@@ -1,7 +1,6 @@
 package publishapi_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,7 +79,7 @@ func TestPublishProvider(t *testing.T) {
 	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(other)).refused(t, http.StatusConflict, exists)
 	a := announce(r)
 	a.Protocols = []string{"6.0"}
-	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", a).refused(t, http.StatusConflict, exists)
+	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", a).refused(t, http.StatusConflict, "acme/inventory 1.0.0 is published for protocols 5.0, 6.0, and versions do not change")
 	// Without its key nobody can install it, and it is not said to be there.
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key); err != nil {
 		t.Fatal(err)
@@ -126,9 +125,11 @@ func TestRefusedReleases(t *testing.T) {
 		text   string
 	}{
 		{"a signature of other sums", func(r release) {
-			r.sums()
-			r[sums] = append(r[sums], r[sums][:0]...)
-			r[sums] = bytes.Replace(r[sums], []byte("a"), []byte("b"), 1)
+			other := byte('0')
+			if r[sums][0] == other {
+				other = '1'
+			}
+			r[sums] = append([]byte{other}, r[sums][1:]...)
 		}, "inspect " + signature, "it is not of these bytes: sign exactly the file that is published"},
 		{"a signature by another namespace's key", func(r release) { r.resign(t, stranger) }, "inspect " + signature, "this is none of the keys"},
 		{"an armored signature", func(r release) { r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n") }, "inspect " + signature, "it is armored"},
@@ -148,7 +149,8 @@ func TestRefusedReleases(t *testing.T) {
 			r[named("manifest.json")] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
 			r.sign(t, signer)
 		}, "commit", "the manifest says 6.0, and 5.0, 6.0 was announced"},
-		{"no manifest", func(r release) { r[named("manifest.json")] = []byte("x"); r.sign(t, signer) }, "inspect " + named("manifest.json"), "invalid manifest"},
+		{"a manifest that is held back", func(r release) { delete(r, named("manifest.json")) }, "commit", named("manifest.json") + " is listed in SHA256SUMS, and is not there"},
+		{"what is no manifest", func(r release) { r[named("manifest.json")] = []byte("x"); r.sign(t, signer) }, "inspect " + named("manifest.json"), "invalid manifest"},
 		{"a huge manifest", func(r release) { r[named("manifest.json")] = make([]byte, 65<<10); r.sign(t, signer) }, "inspect " + named("manifest.json"), "more than 65536"},
 		{"a zip bomb", holding(bomb(t)), "inspect " + zip, "unpacks to more than 200 times its size"},
 		{"another provider's program", zipOf("terraform-provider-other_v1.0.0"), "inspect " + zip, "name the program so, by the provider's type"},
@@ -210,7 +212,7 @@ func TestKeyThatGoes(t *testing.T) {
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key); err != nil {
 		t.Fatal(err)
 	}
-	u.commit(t).refused(t, http.StatusBadRequest, "key "+key+", which signed it, is no key of namespace acme any more")
+	u.commit(t).refused(t, http.StatusBadRequest, "invalid signature by key "+key+": there is no key to verify it by")
 	if _, err := d.catalog.ProviderVersion(t.Context(), inventory, v1); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}

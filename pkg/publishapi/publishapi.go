@@ -40,9 +40,11 @@ import (
 type Catalog interface {
 	HasNamespace(ctx context.Context, name string) (bool, error)
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+	CheckModuleVersion(context.Context, registry.Module, registry.Version) error
 	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
 	DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool) (registry.Version, error)
 	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+	CheckProviderVersion(context.Context, registry.Provider, registry.Version) error
 	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
 	DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message string) error
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
@@ -67,11 +69,14 @@ const (
 	// lifetime is how long an upload may take. It is well below the days after which the store drops what nobody kept.
 	lifetime = 12 * time.Hour
 	// lease is how long an inspection is waited for that says nothing, and renew how often it says that it goes on.
-	lease = time.Minute
-	renew = 20 * time.Second
+	lease = 20 * time.Second
+	renew = 7 * time.Second
 	// parallel is how many requests one publish sends to the store at once. It may have hundreds of files, and a gateway
 	// does not wait for one after the other.
 	parallel = 8
+	// inspections is how many go on at once, each of which may take some hundred megabytes of memory for what is made to
+	// take much. A function has one.
+	inspections = 4
 	// maxAnnouncement bounds one, in bytes.
 	maxAnnouncement = 256 << 10
 	maxDescription  = 1000 // bytes
@@ -83,7 +88,7 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New serves the publishers' door.
 func New(published Catalog, stored Objects, limits settings.PublishLimits) http.Handler {
-	return httpapi.Mux((&handler{published, stored, limits, time.Now, renew}).endpoints()...)
+	return httpapi.Mux(newHandler(published, stored, limits).endpoints()...)
 }
 
 type handler struct {
@@ -92,6 +97,12 @@ type handler struct {
 	limits  settings.PublishLimits
 	now     func() time.Time
 	renew   time.Duration
+	// inspecting has an element for each inspection that goes on.
+	inspecting chan struct{}
+}
+
+func newHandler(published Catalog, stored Objects, limits settings.PublishLimits) *handler {
+	return &handler{published, stored, limits, time.Now, renew, make(chan struct{}, inspections)}
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -132,8 +143,10 @@ type kind interface {
 	published(ctx context.Context, v registry.Version, a wire.Announcement) (p wire.Published, same bool, err error)
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
-	// assemble makes the record of what was inspected, with the files that it keeps.
-	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, now time.Time) (publication, error)
+	// free says, by registry.ErrExists, whether another version stands in the way of one that is not published.
+	free(context.Context, registry.Version) error
+	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
+	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error)
 	deprecate(context.Context, *registry.Version, wire.Deprecation) error
 }
 
@@ -142,6 +155,8 @@ type publication struct {
 	keep []registry.StoredFile
 	// content is what of an announcement tells it from another, for comparing it with what is published.
 	content wire.Announcement
+	// check says whether it may be published, as versions and keys are now.
+	check   func(context.Context) error
 	publish func(context.Context) (wire.Published, error)
 }
 
@@ -215,9 +230,12 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	case !errors.Is(err, registry.ErrNotFound):
 		return err
 	}
+	if err := s.free(ctx, s.version); err != nil {
+		return explain(err)
+	}
 	now := h.now().UTC().Truncate(time.Second)
 	u := registry.Upload{
-		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID, By: caller.Name,
+		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID,
 		Description: a.Description, Protocols: a.Protocols, CreatedAt: now, ExpiresAt: now.Add(lifetime),
 	}
 	for _, f := range a.Files {
@@ -225,18 +243,18 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 			Object: registry.DoorKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
 		}})
 	}
+	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
+	if errors.Is(err, catalog.ErrTooManyUploads) {
+		return httpapi.Explain(err, fmt.Sprintf("you have %d uploads under way, and may have no more: finish them, or wait until they end by themselves, after %.0f hours", h.limits.Uploads, lifetime.Hours()))
+	}
+	if err != nil {
+		return err
+	}
 	puts := make([]wire.Put, len(u.Files))
 	err = each(ctx, len(u.Files), func(ctx context.Context, i int) (err error) {
 		puts[i], err = h.put(ctx, u.Files[i])
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
-	if errors.Is(err, catalog.ErrTooManyUploads) {
-		return httpapi.Explain(err, fmt.Sprintf("you have %d uploads under way, and may have no more: finish or abort them, or wait until they end by themselves, after %.0f hours", h.limits.Uploads, lifetime.Hours()))
-	}
 	if err != nil {
 		return err
 	}
@@ -281,8 +299,8 @@ func (h *handler) check(a wire.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
 		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
 	}
-	if len(a.Description) > maxDescription || strings.ContainsFunc(a.Description, unicode.IsControl) {
-		return fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
+	if err := checkLine("description", a.Description, maxDescription); err != nil {
+		return err
 	}
 	if a.ContentSHA256 != "" {
 		if err := (objects.Digest{SHA256: a.ContentSHA256}).Check(); err != nil {
@@ -301,6 +319,14 @@ func (h *handler) check(a wire.Announcement) error {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		seen[f.Name] = true
+	}
+	return nil
+}
+
+// checkLine holds a text to what lists and clients can show.
+func checkLine(what, text string, most int) error {
+	if len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%w %s: it is one line of at most %d bytes", registry.ErrInvalid, what, most)
 	}
 	return nil
 }
@@ -345,7 +371,7 @@ func (h *handler) upload(r *http.Request) (subject, registry.Upload, error) {
 	return s, u, err
 }
 
-var errNoUpload = httpapi.Explain(registry.ErrNotFound, "you have no such upload of this version: it has ended, or was never begun: begin again")
+var errNoUpload = httpapi.Explain(registry.ErrNotFound, "you have no such upload of this version: it has ended, or was never begun: publish it again")
 
 // live is upload, of one that was not aborted.
 func (h *handler) live(r *http.Request) (subject, registry.Upload, error) {
@@ -397,6 +423,9 @@ func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, 
 	switch {
 	case err == nil:
 		found.State = registry.InspectionPassed
+	case isAsYet(err):
+		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
+		return refused, h.catalog.SetInspection(ctx, u, file, registry.Inspection{})
 	case errors.Is(err, registry.ErrInvalid):
 		found = registry.Inspection{State: registry.InspectionRefused, Problem: httpapi.Printable(err.Error(), maxProblem)}
 	default:
@@ -413,7 +442,23 @@ func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, 
 	renewing.Go(func() { h.renewLease(working, u, file) })
 	defer renewing.Wait()
 	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
+	select {
+	case h.inspecting <- struct{}{}:
+		defer func() { <-h.inspecting }()
+	case <-ctx.Done():
+		return registry.Inspection{}, ctx.Err()
+	}
 	return h.read(ctx, s, u, file)
+}
+
+// asYet is what is wrong with a file as things stand, which may be otherwise the next time.
+type asYet struct{ error }
+
+func (e asYet) Unwrap() error { return e.error }
+
+func isAsYet(err error) bool {
+	_, is := errors.AsType[asYet](err)
+	return is
 }
 
 func errRefused(f registry.UploadFile, found registry.Inspection) error {
@@ -520,7 +565,11 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.assemble(ctx, u, found, h.now().UTC().Truncate(time.Second))
+	caller, err := publisher(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.assemble(ctx, u, found, caller.Name, h.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return explain(err)
 	}
@@ -567,8 +616,11 @@ func (h *handler) inspected(ctx context.Context, u registry.Upload) ([]registry.
 }
 
 // publish makes a publication visible. Its files are kept, then looked for, and then named: in this order none that is
-// named can expire.
+// named can expire. Of two commits of different content at once, the files of the one that is refused stay, unnamed.
 func (h *handler) publish(ctx context.Context, s subject, p publication) (wire.Published, error) {
+	if err := p.check(ctx); err != nil {
+		return wire.Published{}, explain(err)
+	}
 	if err := each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) }); err != nil {
 		return wire.Published{}, explain(err)
 	}
@@ -591,7 +643,7 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 		info, err = h.objects.Stat(ctx, f.Object)
 	}
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
-		return httpapi.Explain(fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object), path.Base(f.Object)+" is not there any more as it was inspected: begin again")
+		return httpapi.Explain(fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object), path.Base(f.Object)+" is not there any more as it was inspected: publish it again")
 	}
 	return err
 }
@@ -621,8 +673,8 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
 		return err
 	}
-	if len(d.Message) > maxDeprecation || strings.ContainsFunc(d.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return explain(fmt.Errorf("%w message: it is one line of at most %d bytes", registry.ErrInvalid, maxDeprecation))
+	if err := checkLine("message", d.Message, maxDeprecation); err != nil {
+		return explain(err)
 	}
 	var version *registry.Version
 	if r.PathValue("version") != "" {

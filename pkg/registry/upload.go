@@ -8,9 +8,8 @@ type Upload struct {
 	// Path is what is published: modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE.
 	Path    string  `json:"path"`
 	Version Version `json:"version"`
-	// Owner is who began it, and alone may go on with it. By is how that is recorded.
+	// Owner is who began it, and alone may go on with it.
 	Owner string `json:"owner"`
-	By    string `json:"by"`
 	// Description is a module's, Protocols a provider's.
 	Description string       `json:"description,omitempty"`
 	Protocols   []string     `json:"protocols,omitempty"`
@@ -47,13 +46,12 @@ type Inspection struct {
 	H1            string `json:"h1,omitempty"`
 	// Sums are the lines of a SHA256SUMS, SHA256 by file name.
 	Sums map[string]string `json:"sums,omitempty"`
-	// SigningKey is the id of the key whose signature of SHA256SUMS holds.
-	SigningKey string `json:"signing_key,omitempty"`
 	// Protocols are those that a manifest names.
 	Protocols []string `json:"protocols,omitempty"`
 }
 
-// States of an inspection. A refused file stays refused, as its bytes do not change.
+// States of an inspection. A refused file stays refused, as its bytes do not change; whether a signature holds depends on
+// more than these, and is found out anew each time.
 const (
 	InspectionRunning = "running"
 	InspectionPassed  = "passed"
