@@ -50,7 +50,11 @@ func start(t *testing.T, name string, env map[string]string) *rehearsal.Function
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := rehearsal.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env)
+	timeout := rehearsal.FunctionTimeout
+	if name == "publish" {
+		timeout = 15 * time.Minute
+	}
+	f, err := rehearsal.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +71,12 @@ func start(t *testing.T, name string, env map[string]string) *rehearsal.Function
 type deployed struct {
 	gateway   *rehearsal.Gateway
 	publisher publish.Publisher
+	catalog   *catalog.Catalog
 	functions map[string]*rehearsal.Function
+	env       map[string]string // that of all functions but discovery
 	s3        *rehearsal.S3
 	caFile    string
-	token     string // reads everything
+	token     string // reads everything, and publishes it
 }
 
 func deploy(t *testing.T) deployed {
@@ -85,8 +91,8 @@ func deploy(t *testing.T) deployed {
 	s := settings.Settings{Table: table, Bucket: bucket, PresignLifetime: settings.MinPresignLifetime, PathStyle: true}
 	env := s.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
-	d := deployed{s3: s3server, functions: map[string]*rehearsal.Function{
-		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env),
+	d := deployed{s3: s3server, env: env, functions: map[string]*rehearsal.Function{
+		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env), "publish": start(t, "publish", env),
 	}}
 	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
 	for _, r := range modules.Routes() {
@@ -104,9 +110,10 @@ func deploy(t *testing.T) deployed {
 		t.Fatal(err)
 	}
 	published := catalog.New(dynamodb.New(rehearsal.Config(dynamo.URL), table))
+	d.catalog = published
 	var digest string
 	d.token, digest = access.NewToken()
-	if err := published.AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{"read:**"}}); err != nil {
+	if err := published.AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{"read:**", "publish:**", "publish:*/acme/**"}}); err != nil {
 		t.Fatal(err)
 	}
 	d.publisher = publish.Publisher{
@@ -244,6 +251,22 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 	for _, method := range []string{"HEAD", "POST", "DELETE", "OPTIONS", "", "BREW COFFEE"} {
 		add("method "+method, func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = method })
 	}
+	const uploads = "/v1/publish/modules/acme/vpc/aws/1.0.0/uploads"
+	for path, method := range map[string]string{
+		uploads: "POST", uploads + "/U/files/0/inspect": "POST", uploads + "/U/files/-1/inspect": "POST", uploads + "/U/commit": "POST", uploads + "/U": "DELETE", uploads + "/" + strings.Repeat("U", 3000): "DELETE", uploads + "/../x": "DELETE",
+		"/v1/publish/modules/acme/vpc/aws/deprecation": "PUT", "/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation": "PUT", "/v1/publish/providers/acme/x/1.0.0/uploads": "POST", "/v1/publish/providers/acme/x/deprecation": "PUT",
+		"/v1/publish/modules/../x/aws/1.0.0/uploads": "POST", "/v1/publish/modules/acme/vpc/aws/x/uploads": "POST", "/v1/publish/": "POST",
+	} {
+		for what, body := range map[string]string{
+			"nothing": "", "no JSON": "{", "null": "null", "a list": "[]", "a file": `{"files": [{"name": "vpc.tar.gz", "size": 1, "sha256": "` + strings.Repeat("0", 64) + `"}]}`, "an odd file": `{"files": [{"name": "../\u0000", "size": -1, "sha256": "x"}], "description": "\n"}`,
+			"many files": `{"files": [` + strings.Repeat("{},", 10000) + `{}]}`, "another field": `{"x": 1}`, "a message": `{"message": "x"}`, "depth": strings.Repeat("[", 100000), "no UTF-8": "{\"message\": \"\xff\"}",
+		} {
+			add(method+" of "+what+" to "+path, func(e *events.APIGatewayV2HTTPRequest) {
+				e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.Body = path, path, method, body
+				e.Headers["content-type"] = "application/json"
+			})
+		}
+	}
 	add("no headers", func(e *events.APIGatewayV2HTTPRequest) { e.Headers = nil })
 	add("odd headers", func(e *events.APIGatewayV2HTTPRequest) {
 		e.Headers = map[string]string{"accept": ",,;q=", "authorization": "Bearer", "accept-encoding": "gzip;q=x", "content-length": "-1", "x": strings.Repeat("y", 9000)}
@@ -258,8 +281,15 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
+	all := recorded(t)
+	for what, e := range recorded(t) {
+		if e.Headers["authorization"] == "" && e.Headers != nil {
+			e.Headers["authorization"] = "Bearer " + d.token
+			all["by somebody: "+what] = e
+		}
+	}
 	for name, f := range d.functions {
-		for what, e := range recorded(t) {
+		for what, e := range all {
 			payload, err := f.Invoke(t.Context(), e)
 			if err != nil {
 				t.Errorf("%s, %.60q: %v", name, what, err)
@@ -342,7 +372,7 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
 		first, err1 := os.ReadFile(filepath.Join("..", "dist", arch, name, "bootstrap"))
 		second, err2 := os.ReadFile(filepath.Join(elsewhere, "dist", arch, name, "bootstrap"))
 		if err1 != nil || err2 != nil || !bytes.Equal(first, second) {

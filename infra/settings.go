@@ -26,10 +26,12 @@ type Settings struct {
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
 	// Architecture of the functions: arm64 or x86_64.
 	Architecture string
-	// MemoryMiB of each function.
-	MemoryMiB int
+	// MemoryMiB of each function but the one that publishes, which has PublishMemoryMiB.
+	MemoryMiB, PublishMemoryMiB int
 	// PresignLifetime of archive URLs.
 	PresignLifetime time.Duration
+	// PublishLimits are those of publishing without AWS credentials.
+	PublishLimits settings.PublishLimits
 	// LogRetentionDays of all log groups.
 	LogRetentionDays int
 	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
@@ -52,6 +54,8 @@ var (
 // or empty where that is not known.
 func parseSettings(context map[string]any, region string) (Settings, error) {
 	p := parser{context: context, known: map[string]bool{}}
+	const mib = 1 << 20
+	standard, low, high := settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits
 	s := Settings{
 		StackName:        p.text("stackName", "larder", stackPattern, "a letter, and letters, digits and hyphens behind it"),
 		DomainName:       p.text("domainName", "", domainPattern, "a host name in lower case, such as registry.example.com"),
@@ -60,7 +64,13 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 		HostedZoneName:   p.text("hostedZoneName", "", domainPattern, "the name of the hosted zone, such as example.com"),
 		Architecture:     p.text("architecture", "arm64", regexp.MustCompile(`^(arm64|x86_64)$`), "arm64 or x86_64"),
 		MemoryMiB:        p.number("memory", 256, 128, 10240),
+		PublishMemoryMiB: p.number("publishMemory", 512, 128, 10240),
 		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()))) * time.Minute,
+		PublishLimits: settings.PublishLimits{
+			FileBytes: mib * int64(p.number("publishMaxFileMiB", int(standard.FileBytes/mib), int(low.FileBytes/mib), int(high.FileBytes/mib))),
+			Files:     p.number("publishMaxFiles", standard.Files, low.Files, high.Files),
+			Uploads:   p.number("publishMaxUploads", standard.Uploads, low.Uploads, high.Uploads),
+		},
 		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
 		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
 		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),

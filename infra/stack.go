@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -25,7 +26,9 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -40,15 +43,19 @@ type function struct {
 	objects string
 	// login says that it tells clients how people log in.
 	login bool
+	// publishes says that it writes, which has statements of its own.
+	publishes bool
 }
 
-// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves.
+// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; publish
+// alone writes.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
 		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
 		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
 		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+		{name: "publish", routes: publishapi.Routes(), publishes: true},
 	}
 }
 
@@ -119,10 +126,22 @@ func (st *stack) newBucket() awss3.IBucket {
 		EnforceSSL:        jsii.Bool(true),
 		Versioned:         jsii.Bool(true),
 		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
-		LifecycleRules: &[]*awss3.LifecycleRule{{
-			Id:                                  jsii.String("abort-unfinished-uploads"),
-			AbortIncompleteMultipartUploadAfter: awscdk.Duration_Days(jsii.Number(7)),
-		}},
+		LifecycleRules: &[]*awss3.LifecycleRule{
+			{
+				Id:                                  jsii.String("larder-leftovers"),
+				AbortIncompleteMultipartUploadAfter: awscdk.Duration_Days(jsii.Number(7)),
+				// What expires leaves a marker behind, which cannot be told by a tag. CloudFormation takes no rule that has
+				// nothing but this.
+				ExpiredObjectDeleteMarker: jsii.Bool(true),
+			},
+			// What is uploaded and not published goes. In a bucket with versions it becomes a noncurrent one first.
+			{
+				Id:                          jsii.String(objects.StagedRule),
+				TagFilters:                  &map[string]any{objects.Tag: objects.TagStaged},
+				Expiration:                  awscdk.Duration_Hours(jsii.Number(objects.StagedFor.Hours())),
+				NoncurrentVersionExpiration: awscdk.Duration_Days(jsii.Number(1)),
+			},
+		},
 	})
 	// What is stored is never replaced, whoever has the permission to write. The parts of an upload are no objects yet;
 	// its completion is.
@@ -197,8 +216,16 @@ func (st *stack) newLogGroup(id string) awslogs.LogGroup {
 func (st *stack) newFunction(f function) awslambda.Function {
 	logs := st.newLogGroup(f.name + "-logs")
 	statements := []awsiam.PolicyStatement{allow("WriteItsLog", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), []*string{logs.LogGroupArn()}, nil)}
+	memory, timeout := st.settings.MemoryMiB, awscdk.Duration_Seconds(jsii.Number(10)) // clients give up after ten
 	var told map[string]string
 	switch {
+	case f.publishes:
+		statements = append(statements, st.publishing()...)
+		told = st.told()
+		maps.Copy(told, st.settings.PublishLimits.Environment())
+		told["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", st.settings.PublishMemoryMiB*3/4) // what is made to take much memory is cleared away sooner
+		// The gateway gives up after 30 seconds, and an inspection goes on for as long as Lambda lets it.
+		memory, timeout = st.settings.PublishMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
 	case f.objects != "":
 		statements = append(statements,
 			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
@@ -206,7 +233,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		if f.keys != nil {
 			statements = append(statements, allow("ReadAllKeys", jsii.Strings("dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.keys...)))
 		}
-		told = settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime, Access: st.access}.Environment()
+		told = st.told()
 	case f.login:
 		told = settings.AccessEnvironment(st.access)
 	}
@@ -229,13 +256,52 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		Architecture:  architecture,
 		Handler:       jsii.String("bootstrap"),
 		Code:          awslambda.Code_FromAsset(jsii.String(filepath.Join(st.dist, f.name)), nil),
-		MemorySize:    jsii.Number(float64(st.settings.MemoryMiB)),
-		Timeout:       awscdk.Duration_Seconds(jsii.Number(10)), // clients give up after ten
+		MemorySize:    jsii.Number(float64(memory)),
+		Timeout:       timeout,
 		Role:          role,
 		LogGroup:      logs,
 		LoggingFormat: awslambda.LoggingFormat_JSON,
 		Environment:   &environment,
 	})
+}
+
+// told is the environment of a function that reads the catalogue.
+func (st *stack) told() map[string]string {
+	return settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime, Access: st.access}.Environment()
+}
+
+// publishing is what publishing for those without AWS credentials needs. It deletes nothing, and makes neither tokens nor
+// keys. Of the archives it reaches those that came by it, which it can neither replace nor, once they are kept, have expire.
+//
+// S3 knows the tag that a request brings for both of a PUT's actions, and the one that an object has for tagging alone:
+// https://docs.aws.amazon.com/AmazonS3/latest/userguide/tagging-and-policies.html.
+func (st *stack) publishing() []awsiam.PolicyStatement {
+	table := []*string{st.table.TableArn()}
+	// As registry.DoorKey makes keys. A star stands for slashes too: were there fewer, these would have all of a module that
+	// is called door.
+	doors := []string{"modules/*/*/*/*/door/*", "providers/*/*/*/door/*"}
+	var archives []*string
+	for _, door := range doors {
+		archives = append(archives, st.bucket.ArnForObjects(&door))
+	}
+	const brings, has = "s3:RequestObjectTag/" + objects.Tag, "s3:ExistingObjectTag/" + objects.Tag
+	equals := func(key string, values ...string) map[string]any { return map[string]any{key: values} }
+	return []awsiam.PolicyStatement{
+		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "tokens", "keys/*")),
+		allow("ReadAllVersionsAndKeys", jsii.Strings("dynamodb:Query"), table, heldTo("modules/*", "providers/*", "keys/*")),
+		allow("Publish", jsii.Strings("dynamodb:PutItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*")),
+		allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, heldTo("keys/*")),
+		allow("ReadUploads", jsii.Strings("s3:GetObject", "s3:GetObjectTagging"), archives, nil),
+		allow("StageOnce", jsii.Strings("s3:PutObject"), archives, map[string]any{
+			"StringEquals": equals(brings, objects.TagStaged),
+			// The stack's own bucket demands it of everyone; one that is adopted may not.
+			"Null": map[string]any{"s3:if-none-match": "false"},
+		}),
+		allow("StageAndKeep", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(brings, objects.TagStaged, objects.TagKept)}),
+		deny("KeepForGood", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(has, objects.TagKept)}),
+		// Without it S3 answers 403, and not 404, to a question for an object that is missing, whose key counts as the prefix.
+		allow("SeeWhichUploadsThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": doors}}),
+	}
 }
 
 // heldTo is the condition under which a request of the table names partitions of these patterns alone.
@@ -255,6 +321,10 @@ func allow(sid string, actions *[]*string, resources []*string, conditions map[s
 	return awsiam.NewPolicyStatement(props)
 }
 
+func deny(sid string, actions *[]*string, resources []*string, conditions map[string]any) awsiam.PolicyStatement {
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{Sid: &sid, Effect: awsiam.Effect_DENY, Actions: actions, Resources: &resources, Conditions: &conditions})
+}
+
 // newAPI makes the gateway. Its routes are the handlers' routes with any method, so that HEAD and 405 are theirs; what
 // is left goes to discovery, whose 404 is JSON.
 func (st *stack) newAPI() awsapigatewayv2.HttpApi {
@@ -265,9 +335,9 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	})
 	for _, f := range functions() {
 		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f), nil)
-		for _, r := range f.routes {
+		for _, path := range httpapi.Paths(f.routes) {
 			api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
-				Path: jsii.String(r.Path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
+				Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
 			})
 		}
 		if f.name == "discovery" {

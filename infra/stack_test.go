@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal/iam"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -222,7 +224,7 @@ func TestGateway(t *testing.T) {
 
 func TestFunctions(t *testing.T) {
 	for _, arch := range []string{"arm64", "x86_64"} {
-		tm := synth(t, defaults(t, "architecture", arch, "memory", "512", "presignMinutes", "45", "logRetentionDays", "90"))
+		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600", "publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "presignMinutes", "45", "logRetentionDays", "90"))
 		groups := tm.all("AWS::Logs::LogGroup")
 		if len(groups) != len(functions())+1 {
 			t.Errorf("%d log groups", len(groups))
@@ -237,7 +239,13 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("%d functions", len(lambdas))
 		}
 		for id, f := range lambdas {
-			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != 512.0 || f.at("Timeout") != 10.0 {
+			publishes := f.at("Description") == "Larder: publish"
+			memory, timeout := 300.0, 10.0
+			if publishes {
+				memory, timeout = 600, 900
+			}
+			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout ||
+				f.at("ReservedConcurrentExecutions") != nil {
 				t.Errorf("%s: %v", id, f.Properties)
 			}
 			group := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(f.at("LoggingConfig.LogGroup")))
@@ -251,7 +259,7 @@ func TestFunctions(t *testing.T) {
 				}
 				continue
 			}
-			got, err := settings.FromEnvironment(func(name string) string {
+			getenv := func(name string) string {
 				if s, ok := env[name].(string); ok {
 					return s
 				}
@@ -259,11 +267,31 @@ func TestFunctions(t *testing.T) {
 					return ""
 				}
 				return text(env[name]) // a reference
-			})
+			}
+			got, err := settings.FromEnvironment(getenv)
 			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") || !strings.Contains(got.Bucket, "Bucket") || got.PathStyle || got.Access != "{}" {
 				t.Errorf("%s is told %+v, %v", id, got, err)
 			}
+			limits, err := settings.PublishLimitsFromEnvironment(getenv)
+			want := settings.DefaultPublishLimits // which nothing says
+			if publishes {
+				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9}
+			}
+			if err != nil || limits != want {
+				t.Errorf("%s is told %+v, %v", id, limits, err)
+			}
+			if variables := len(env); variables != 4 && !publishes || variables != 8 && publishes {
+				t.Errorf("%s is told %v", id, env)
+			}
 		}
+	}
+}
+
+// A stack whose owner says nothing of limits has the standard ones.
+func TestPublishLimits(t *testing.T) {
+	s := defaults(t)
+	if s.PublishLimits != settings.DefaultPublishLimits || s.PublishMemoryMiB != 512 {
+		t.Errorf("%+v, and %d MiB", s.PublishLimits, s.PublishMemoryMiB)
 	}
 }
 
@@ -283,6 +311,31 @@ func statements(t *testing.T, document any) []statement {
 	return d.Statement
 }
 
+// rolesByFunction returns the role of each function by the function's name. None has two.
+func rolesByFunction(t *testing.T, tm template) map[string]resource {
+	t.Helper()
+	byFunction, of := make(map[string]resource), make(map[string]string)
+	for id, f := range tm.all("AWS::Lambda::Function") {
+		role := regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(f.at("Role")))[1]
+		if other := of[role]; other != "" {
+			t.Errorf("%s and %s share a role", id, other)
+		}
+		of[role] = id
+		byFunction[strings.TrimPrefix(f.at("Description").(string), "Larder: ")] = tm.Resources[role]
+	}
+	return byFunction
+}
+
+// ofRole returns the statements of a role, all of which are its own.
+func ofRole(t *testing.T, role resource) []statement {
+	t.Helper()
+	policies, _ := role.at("Policies").([]any)
+	if len(policies) != 1 || role.at("ManagedPolicyArns") != nil {
+		t.Fatalf("it has %d policies, and managed ones: %v", len(policies), role.at("ManagedPolicyArns"))
+	}
+	return statements(t, policies[0].(map[string]any)["PolicyDocument"])
+}
+
 // Each function's role allows what the function does on what is its own, and nothing else.
 func TestRoles(t *testing.T) {
 	tm := synth(t, defaults(t))
@@ -293,32 +346,20 @@ func TestRoles(t *testing.T) {
 	if len(roles) != len(functions()) {
 		t.Errorf("%d roles", len(roles))
 	}
-	byFunction := make(map[string]resource)
-	for id, f := range tm.all("AWS::Lambda::Function") {
-		role := regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(f.at("Role")))[1]
-		name := strings.TrimPrefix(f.at("Description").(string), "Larder: ")
-		if _, shared := byFunction[name]; shared {
-			t.Errorf("%s shares a role", id)
-		}
-		byFunction[name] = roles[role]
-	}
+	byFunction := rolesByFunction(t, tm)
 	want := map[string]struct{ keys, all, objects string }{
 		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*", "/providers/*"},
 		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
 	}
 	for name, role := range byFunction {
-		if role.at("ManagedPolicyArns") != nil {
-			t.Errorf("%s has managed policies", name)
-		}
 		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") || strings.Count(trust, "Service") != 1 {
 			t.Errorf("%s may be assumed by %s", name, trust)
 		}
-		got := make(map[string]statement)
-		policies, _ := role.at("Policies").([]any)
-		if len(policies) != 1 {
-			t.Fatalf("%s has %d policies", name, len(policies))
+		if name == "publish" {
+			continue
 		}
-		for _, s := range statements(t, policies[0].(map[string]any)["PolicyDocument"]) {
+		got := make(map[string]statement)
+		for _, s := range ofRole(t, role) {
 			for _, action := range list(s.Action) {
 				if _, twice := got[action]; twice {
 					t.Errorf("%s: %s is in two statements", name, action)
@@ -363,6 +404,151 @@ func TestRoles(t *testing.T) {
 		slices.Sort(allowed)
 		if actions := slices.Sorted(maps.Keys(got)); !slices.Equal(actions, allowed) {
 			t.Errorf("%s may %q, want %q", name, actions, allowed)
+		}
+	}
+}
+
+// The function that publishes is the only one that writes: these are all its actions, and those of all others read.
+func TestOneWriter(t *testing.T) {
+	roles := rolesByFunction(t, synth(t, defaults(t)))
+	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents", "s3:GetObject"}
+	for name, role := range roles {
+		var actions, denied []string
+		for _, s := range ofRole(t, role) {
+			for _, action := range list(s.Action) {
+				if s.Effect == "Deny" {
+					denied = append(denied, action)
+					continue
+				}
+				actions = append(actions, action)
+				if name != "publish" && !slices.Contains(reads, action) {
+					t.Errorf("%s may %s", name, action)
+				}
+			}
+			for _, r := range list(s.Resource) {
+				if r == "*" || !strings.Contains(r, "GetAtt") {
+					t.Errorf("%s: resource %s", name, r)
+				}
+			}
+		}
+		if name != "publish" {
+			continue
+		}
+		slices.Sort(actions)
+		if want := []string{
+			"dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
+			"s3:GetObject", "s3:GetObjectTagging", "s3:ListBucket", "s3:PutObject", "s3:PutObjectTagging",
+		}; !slices.Equal(actions, want) || !slices.Equal(denied, []string{"s3:PutObjectTagging"}) {
+			t.Errorf("it may %q, and is denied %q", actions, denied)
+		}
+	}
+	if len(roles) != len(functions()) || len(roles["publish"].Properties) == 0 {
+		t.Errorf("%d roles", len(roles))
+	}
+}
+
+// hash is what CDK puts behind a name.
+var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
+
+// resolved is a policy as AWS has it: with an ARN for each reference.
+func resolved(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, part := range v {
+			out[i] = resolved(part)
+		}
+		return out
+	case map[string]any:
+		if get, ok := v["Fn::GetAtt"].([]any); ok {
+			return "arn:" + strings.ToLower(hash.ReplaceAllString(get[0].(string), ""))
+		}
+		if join, ok := v["Fn::Join"].([]any); ok {
+			return strings.Join(list(resolved(join[1])), join[0].(string))
+		}
+		out := make(map[string]any)
+		for key, part := range v {
+			out[key] = resolved(part)
+		}
+		return out
+	}
+	return v
+}
+
+// What the function that publishes may do, and what it may not, by the judgement of IAM.
+func TestPublisher(t *testing.T) {
+	policies := rolesByFunction(t, synth(t, defaults(t)))["publish"].at("Policies").([]any)
+	role, err := iam.NewRole(text(resolved(policies[0].(map[string]any)["PolicyDocument"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := registry.ParseVersion("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := strings.Repeat("0", 64)
+	module, provider := registry.DoorKey("modules/acme/vpc/aws", version, sum, "vpc.tar.gz"), registry.DoorKey("providers/acme/dns", version, sum, "SHA256SUMS")
+	const brings, has, once = "s3:RequestObjectTag/larder", "s3:ExistingObjectTag/larder", "s3:if-none-match"
+	type keys = map[string]string
+	for _, test := range []struct {
+		allowed          bool
+		action, resource string
+		keys             keys
+	}{
+		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "modules/acme/vpc/aws"}},
+		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "providers/acme/dns"}},
+		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "uploads/0"}},
+		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "namespaces"}},
+		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "catalog/acme"}},
+		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
+		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "mirror/registry.opentofu.org/hashicorp/null"}},
+		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
+		{false, "dynamodb:PutItem", "arn:table", nil},
+		{false, "dynamodb:DeleteItem", "arn:table", keys{"dynamodb:LeadingKeys": "uploads/0"}},
+		{false, "dynamodb:UpdateItem", "arn:table", keys{"dynamodb:LeadingKeys": "uploads/0"}},
+		{true, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
+		{true, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{false, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "mirror/a/b/c"}},
+		{true, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
+		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "namespaces"}},
+		{true, "dynamodb:ConditionCheckItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{false, "dynamodb:ConditionCheckItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
+
+		{true, "s3:PutObject", "arn:bucket/" + module, keys{brings: "staged", once: "*"}},
+		{true, "s3:PutObject", "arn:bucket/" + provider, keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/" + module, keys{brings: "staged"}},
+		{false, "s3:PutObject", "arn:bucket/" + module, keys{brings: "kept", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/" + module, keys{once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/modules/acme/vpc/aws/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/modules/acme/door/aws/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/modules/door/vpc/door/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/providers/acme/door/1.0.0/0/SHA256SUMS", keys{brings: "staged"}},
+		{false, "s3:PutObject", "arn:bucket/mirror/a/b/c/door/d", keys{brings: "staged", once: "*"}},
+		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged"}},
+		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "kept", has: "staged"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged", has: "kept"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "kept", has: "kept"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/" + module, keys{has: "kept"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/" + module, nil},
+		{false, "s3:PutObjectTagging", "arn:bucket/modules/acme/vpc/aws/1.0.0/0.tar.gz", keys{brings: "staged"}},
+		{true, "s3:GetObjectTagging", "arn:bucket/" + provider, keys{has: "kept"}},
+		{true, "s3:GetObject", "arn:bucket/" + provider, nil},
+		{false, "s3:GetObject", "arn:bucket/providers/acme/dns/1.0.0/0/SHA256SUMS", nil},
+		{false, "s3:DeleteObject", "arn:bucket/" + module, nil},
+		{false, "s3:DeleteObjectTagging", "arn:bucket/" + module, nil},
+		{false, "s3:PutObjectVersionTagging", "arn:bucket/" + module, keys{brings: "staged"}},
+		{true, "s3:ListBucket", "arn:bucket", keys{"s3:prefix": module}},
+		{false, "s3:ListBucket", "arn:bucket", keys{"s3:prefix": "modules/"}},
+		{false, "s3:ListBucket", "arn:bucket", nil},
+	} {
+		c := iam.Call{Action: test.action, Resource: test.resource, Keys: make(map[string][]string)}
+		for key, value := range test.keys {
+			c.Keys[key] = []string{value}
+		}
+		if err := role.Judge(c); (err == nil) != test.allowed {
+			t.Errorf("%s: %v, and should be allowed: %v", c, err, test.allowed)
 		}
 	}
 }
@@ -435,8 +621,13 @@ func TestStores(t *testing.T) {
 		t.Errorf("public access: %v", public)
 	}
 	if bucket.at("VersioningConfiguration.Status") != "Enabled" || bucket.at("BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault.SSEAlgorithm") != "AES256" ||
-		bucket.at("LifecycleConfiguration.Rules.0.AbortIncompleteMultipartUpload.DaysAfterInitiation") != 7.0 || bucket.at("OwnershipControls.Rules.0.ObjectOwnership") != "BucketOwnerEnforced" {
+		bucket.at("OwnershipControls.Rules.0.ObjectOwnership") != "BucketOwnerEnforced" {
 		t.Errorf("bucket: %v", bucket.Properties)
+	}
+	// Nothing but what is tagged expires, and markers that stand alone.
+	if rules := text(bucket.at("LifecycleConfiguration.Rules")); rules != `[{"AbortIncompleteMultipartUpload":{"DaysAfterInitiation":7},"ExpiredObjectDeleteMarker":true,"Id":"larder-leftovers","Status":"Enabled"},`+
+		`{"ExpirationInDays":2,"Id":"larder-staged","NoncurrentVersionExpiration":{"NoncurrentDays":1},"Status":"Enabled","TagFilters":[{"Key":"larder","Value":"staged"}]}]` {
+		t.Errorf("lifecycle: %s", rules)
 	}
 	for _, kept := range []resource{table, bucket, tm.one(t, "AWS::S3::BucketPolicy")} {
 		if kept.DeletionPolicy != "Retain" || kept.UpdateReplacePolicy != "Retain" {
@@ -595,6 +786,10 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"certificateArn": "arn:aws:iam::1:x"}, "context certificateArn"},
 		{map[string]any{"architecture": "arm"}, "arm64 or x86_64"},
 		{map[string]any{"memory": "64"}, "128 to 10240"},
+		{map[string]any{"publishMemory": "64"}, "128 to 10240"},
+		{map[string]any{"publishMaxFileMiB": "5121"}, "1 to 5120"},
+		{map[string]any{"publishMaxFiles": "0"}, "1 to 500"},
+		{map[string]any{"publishMaxUploads": "many"}, "1 to 100"},
 		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
 		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
 		{map[string]any{"logRetentionDays": "31"}, "31 is not among what CloudWatch Logs takes: [1 3 5"},

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -17,6 +19,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/pkg/rehearsal/iam"
 )
@@ -30,6 +36,9 @@ type Account struct {
 	ID, Region string
 
 	server *http.Server
+	// tags asks the emulator, as nobody in particular, for the tags of an object; there are none where it is missing.
+	tags func(ctx context.Context, bucket, key string) (map[string]string, error)
+
 	mu     sync.Mutex
 	roles  map[string]namedRole // by access key
 	denied []string
@@ -52,7 +61,7 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, roles: make(map[string]namedRole)}
+	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, tags: tagsIn(emulator), roles: make(map[string]namedRole)}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: a.hideMissing,
@@ -138,7 +147,7 @@ func signer(r *http.Request) (key, service string) {
 func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 	switch service {
 	case "s3":
-		return s3Calls(r)
+		return a.s3Calls(r)
 	case "dynamodb":
 		return a.dynamoDBCalls(r)
 	case "cloudformation", "sts":
@@ -171,30 +180,128 @@ func drain(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-func s3Calls(r *http.Request) ([]iam.Call, error) {
+// inURL are what of a signed request is in a presigned URL. Anything else there that S3 reads from headers is not let
+// through unseen.
+var inURL = []string{
+	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Content-Sha256", "X-Amz-Checksum-Mode",
+	"x-id", "list-type", "prefix", "start-after", "continuation-token", "max-keys", "encoding-type", "tagging",
+}
+
+func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	object := "arn:aws:s3:::" + bucket + "/" + key
 	query := r.URL.Query()
 	for name := range query {
-		if !strings.HasPrefix(name, "X-Amz-") && !slices.Contains([]string{"x-id", "list-type", "prefix", "start-after", "continuation-token", "max-keys", "encoding-type"}, name) {
+		if !slices.Contains(inURL, name) {
 			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
 		}
 	}
-	for _, name := range []string{"X-Amz-Acl", "X-Amz-Tagging", "X-Amz-Copy-Source"} {
+	for _, name := range []string{"X-Amz-Acl", "X-Amz-Copy-Source"} {
 		if r.Header.Get(name) != "" {
 			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
 		}
 	}
-	switch {
-	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2":
+	switch tagging := query.Has("tagging"); {
+	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2" && !tagging:
 		return []iam.Call{listing(bucket, query.Get("prefix"))}, nil
 	case key == "":
+	case tagging && r.Method == http.MethodGet:
+		return []iam.Call{{Action: "s3:GetObjectTagging", Resource: object}}, nil
+	case tagging && r.Method == http.MethodPut:
+		return a.retagging(r, bucket, key)
+	case tagging:
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return []iam.Call{{Action: "s3:GetObject", Resource: object}}, nil
 	case r.Method == http.MethodPut:
-		return []iam.Call{{Action: "s3:PutObject", Resource: object}}, nil
+		return putting(r, object)
 	}
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+}
+
+// putting is what a PUT of an object takes: the permission to tag it too, where it brings tags. S3 does not look at the
+// tags of an object that is there already.
+func putting(r *http.Request, object string) ([]iam.Call, error) {
+	keys := make(map[string][]string)
+	var tags []string
+	for name, values := range r.Header {
+		switch name {
+		case "If-None-Match":
+			keys["s3:if-none-match"] = values
+		case "X-Amz-Tagging":
+			tags = values
+		}
+	}
+	if len(tags) == 0 {
+		return []iam.Call{{Action: "s3:PutObject", Resource: object, Keys: keys}}, nil
+	}
+	brought, err := url.ParseQuery(strings.Join(tags, "&"))
+	if err != nil {
+		return nil, fmt.Errorf("tags %q: %w", tags, err)
+	}
+	tagging := make(map[string][]string)
+	for tag, values := range brought {
+		if len(values) != 1 {
+			return nil, fmt.Errorf("tags %q: %s is there more than once", tags, tag)
+		}
+		tagging["s3:RequestObjectTag/"+tag] = values
+	}
+	maps.Copy(keys, tagging)
+	return []iam.Call{{Action: "s3:PutObject", Resource: object, Keys: keys}, {Action: "s3:PutObjectTagging", Resource: object, Keys: tagging}}, nil
+}
+
+// maxTagging bounds the tags of a request, in bytes: an object has at most ten.
+const maxTagging = 64 << 10
+
+// retagging is what a PUT of the tags of an object takes.
+func (a *Account) retagging(r *http.Request, bucket, key string) ([]iam.Call, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxTagging+1))
+	if err == nil && len(body) > maxTagging {
+		err = fmt.Errorf("they have more than %d bytes", maxTagging)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var brought struct {
+		XMLName xml.Name                      `xml:"Tagging"`
+		Tags    []struct{ Key, Value string } `xml:"TagSet>Tag"`
+	}
+	if err == nil {
+		err = xml.Unmarshal(body, &brought)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tags of %s: %w", key, err)
+	}
+	has, err := a.tags(r.Context(), bucket, key)
+	if err != nil {
+		return nil, fmt.Errorf("tags of %s: %w", key, err)
+	}
+	call := iam.Call{Action: "s3:PutObjectTagging", Resource: "arn:aws:s3:::" + bucket + "/" + key, Keys: make(map[string][]string)}
+	for _, tag := range brought.Tags {
+		name := "s3:RequestObjectTag/" + tag.Key
+		call.Keys[name] = append(call.Keys[name], tag.Value)
+	}
+	for tag, value := range has {
+		call.Keys["s3:ExistingObjectTag/"+tag] = []string{value}
+	}
+	return []iam.Call{call}, nil
+}
+
+// tagsIn returns what asks the emulator at a URL for tags. It has access to everything.
+func tagsIn(emulator string) func(ctx context.Context, bucket, key string) (map[string]string, error) {
+	client := s3.NewFromConfig(Config(emulator), func(o *s3.Options) { o.UsePathStyle = true })
+	return func(ctx context.Context, bucket, key string) (map[string]string, error) {
+		out, err := client.GetObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: &bucket, Key: &key})
+		var failed *awshttp.ResponseError
+		if errors.As(err, &failed) && failed.HTTPStatusCode() == http.StatusNotFound {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		tags := make(map[string]string)
+		for _, tag := range out.TagSet {
+			tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+		}
+		return tags, nil
+	}
 }
 
 func listing(bucket, prefix string) iam.Call {
@@ -288,8 +395,8 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 		return nil, err
 	}
 	var calls []iam.Call
-	for action, items := range named {
-		for _, k := range items {
+	for _, action := range slices.Sorted(maps.Keys(named)) {
+		for _, k := range named[action] {
 			leading, err := k.leadingKey()
 			if err != nil {
 				return nil, err

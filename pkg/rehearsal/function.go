@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ import (
 // Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html.
 type Function struct {
 	name    string
+	timeout time.Duration
 	cmd     *exec.Cmd
 	server  *http.Server
 	events  chan invocation
@@ -43,17 +46,25 @@ type result struct {
 	err     error
 }
 
-// functionTimeout is what the stack gives each function.
-const functionTimeout = 10 * time.Second
+const (
+	// FunctionTimeout is what the stack gives a function that reads.
+	FunctionTimeout = 10 * time.Second
+	// gatewayTimeout is how long API Gateway waits for a function. One that may take longer goes on.
+	gatewayTimeout = 30 * time.Second
+)
 
-// StartFunction starts a function's binary with an environment, to which Lambda's own variables are added.
-func StartFunction(ctx context.Context, name, binary string, env map[string]string) (*Function, error) {
+// errGoesOn says that the gateway has given up on a function that may take longer.
+var errGoesOn = errors.New("the gateway waits no longer, and it goes on")
+
+// StartFunction starts a function's binary with an environment, to which Lambda's own variables are added. The timeout is
+// how long it may take for one event.
+func StartFunction(ctx context.Context, name, binary string, env map[string]string, timeout time.Duration) (*Function, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &Function{name: name, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
+	f := &Function{name: name, timeout: timeout, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", f.serveNext)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", f.serveResult)
@@ -97,6 +108,29 @@ func (f *Function) Log() string {
 	return f.log.String()
 }
 
+// Usage is the most memory that the function's process has had, in bytes, and its time on processors until now. It is
+// known while the function runs, on Linux.
+func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
+	proc := filepath.Join("/proc", strconv.Itoa(f.cmd.Process.Pid))
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, found, _ := strings.Cut(string(status), "VmHWM:")
+	var user, system int64
+	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name, which may have spaces
+	_, err = fmt.Sscanf(found, "%d kB", &peak)
+	if numbers := strings.Fields(fields); err == nil && len(numbers) > 12 {
+		_, err = fmt.Sscan(numbers[11]+" "+numbers[12], &user, &system)
+	}
+	const ticks = 100 // per second, on every platform that Go runs on
+	return peak << 10, time.Duration(user+system) * time.Second / ticks, err
+}
+
 // Close ends the function.
 func (f *Function) Close() {
 	_ = f.cmd.Process.Kill()
@@ -105,7 +139,7 @@ func (f *Function) Close() {
 }
 
 // Invoke gives the function one event and returns its answer. It fails where the function returns an error, ends or
-// takes longer than it may, each of which API Gateway would answer with a 5xx.
+// takes longer than it may, or than API Gateway waits, each of which that would answer with a 5xx.
 func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -117,7 +151,11 @@ func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	done := make(chan result, 1)
 	f.waiting[id] = done
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, functionTimeout)
+	patience, tooLong := f.timeout, context.DeadlineExceeded
+	if f.timeout > gatewayTimeout {
+		patience, tooLong = gatewayTimeout, errGoesOn
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, tooLong)
 	defer cancel()
 	select {
 	case f.events <- invocation{id, payload}:
@@ -132,7 +170,7 @@ func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	case <-f.ended:
 		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
 	case <-ctx.Done():
-		return nil, fmt.Errorf("function %s takes too long: %w", f.name, ctx.Err())
+		return nil, fmt.Errorf("function %s takes too long: %w", f.name, context.Cause(ctx))
 	}
 }
 
@@ -142,7 +180,7 @@ func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Lambda-Runtime-Aws-Request-Id", i.id)
-		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(functionTimeout).UnixMilli(), 10))
+		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(f.timeout).UnixMilli(), 10))
 		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:"+Region+":000000000000:function:"+f.name)
 		h.Set("Lambda-Runtime-Trace-Id", "Root=1-00000000-000000000000000000000000;Sampled=0")
 		_, _ = w.Write(i.payload)

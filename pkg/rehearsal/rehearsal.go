@@ -73,6 +73,14 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	}
 	// A namespace of its own, so that a second rehearsal on the same stack publishes as the first did.
 	d := &deployment{Rehearsal: r, scratch: scratch, namespace: begun.UTC().Format("rehearsal-20060102-150405"), clients: clients}
+	if r.Endpoint == "" {
+		fmt.Fprintln(r.Out, "LEFT OUT: publishing by a CI job's identity, since AWS does not reach an issuer on this machine")
+	} else {
+		if d.ci, err = StartCI(); err != nil {
+			return err
+		}
+		defer d.ci.Close()
+	}
 	stack, err := d.deploy(ctx)
 	if err != nil {
 		return err
@@ -157,6 +165,7 @@ type deployment struct {
 	scratch   string
 	namespace string
 	clients   []Client
+	ci        *CI // whom the stack trusts; nil in AWS
 }
 
 // run runs a program and returns its standard output. Its error has all that it printed.
@@ -204,7 +213,7 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 			return nil, err
 		}
 	}
-	err = d.step("cdk deploy", func() error { return d.cdkDeploy(ctx, d.Checkout) })
+	err = d.step("cdk deploy", func() error { return d.deploySource(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +231,7 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 // deployAgain deploys the same source, which must change nothing.
 func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 	return d.step("cdk deploy again, with no change", func() error {
-		if err := d.cdkDeploy(ctx, d.Checkout); err != nil {
+		if err := d.deploySource(ctx); err != nil {
 			return err
 		}
 		again, err := Inspect(ctx, d.Account, StackName)
@@ -307,6 +316,18 @@ func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...str
 	return d.cdk(ctx, checkout, args...)
 }
 
+// deploySource deploys the source that is rehearsed.
+func (d *deployment) deploySource(ctx context.Context) error {
+	if d.ci == nil {
+		return d.cdkDeploy(ctx, d.Checkout)
+	}
+	access, err := trusting(d.ci.URL, d.namespace)
+	if err != nil {
+		return err
+	}
+	return d.cdkDeploy(ctx, d.Checkout, "-c", "access="+access)
+}
+
 // cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.
 func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) error {
 	app := fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))
@@ -320,7 +341,7 @@ func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) e
 // use goes through the scenarios with a deployed stack.
 func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	registry := &Registry{
-		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch,
+		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
 			client := s3.NewFromConfig(d.Account, func(o *s3.Options) { o.UsePathStyle = d.Endpoint != "" })
 			_, err := client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
@@ -346,6 +367,15 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	}
 	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
 		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
+	}
+	registry.Through = func(ctx context.Context, env []string, args ...string) (string, error) {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
+			env = append(env, name+"=")
+		}
+		if registry.CAFile != "" {
+			env = append(env, "SSL_CERT_FILE="+registry.CAFile)
+		}
+		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--registry", "https://"+registry.Host)...)
 	}
 	scenarios := d.Scenarios
 	if d.Older != "" {

@@ -37,7 +37,12 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deployment{scratch: t.TempDir(), namespace: "rehearsal", clients: clients[:1], Rehearsal: &Rehearsal{
+	ci, err := StartCI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ci.Close)
+	d := &deployment{scratch: t.TempDir(), namespace: "rehearsal", clients: clients[:1], ci: ci, Rehearsal: &Rehearsal{
 		Checkout: checkout, Account: Config(moto.URL), Endpoint: moto.URL, Env: moto.Env(), Out: io.Discard, Scenarios: Scenarios(),
 	}}
 	stack, err := d.deploy(t.Context())
@@ -47,6 +52,26 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 	return d, stack
 }
 
+// zipped is code as Lambda has it. It is not compressed, since the race detector makes that slow.
+func zipped(t *testing.T, program []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Store}
+	header.SetMode(0o755)
+	w, err := z.CreateHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
 // A rehearsal of what is deployed passes. With anything missing or too much of it, it fails and names that.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -54,31 +79,83 @@ func TestFaults(t *testing.T) {
 	if err := d.use(t.Context(), stack); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
+	for _, f := range stack.Functions {
+		binary, err := f.Unpack(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Code = zipped(t, program)
+	}
 	// Faults show in the first ones; building a provider for each would take long.
 	var brief []Scenario
+	publishing := []Scenario{{"publishing", publishModuleScenario}}
 	for _, s := range Scenarios() {
-		if !strings.HasPrefix(s.Name, "a provider") {
+		if !strings.HasPrefix(s.Name, "a provider") && !strings.HasPrefix(s.Name, "publishing") {
 			brief = append(brief, s)
 		}
 	}
 	const versions, download = "ANY /v1/modules/{namespace}/{name}/{system}/versions", "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
-	replace := func(s *Stack, old, now string) {
-		p := &s.Functions["modules"].Policies[0]
-		if !strings.Contains(*p, old) {
-			t.Fatalf("the role has no %s", old)
+	const uploads = "ANY /v1/publish/modules/{namespace}/{name}/{system}/{version}/uploads"
+	replaceOf := func(function string) func(s *Stack, old, now string) {
+		return func(s *Stack, old, now string) {
+			p := &s.Functions[function].Policies[0]
+			if !strings.Contains(*p, old) {
+				t.Fatalf("the role has no %s", old)
+			}
+			*p = strings.ReplaceAll(*p, old, now)
 		}
-		*p = strings.ReplaceAll(*p, old, now)
 	}
+	replace, replacePublish := replaceOf("modules"), replaceOf("publish")
 	operator := func(s *Stack, old, now string) {
 		if !strings.Contains(s.OperatorPolicy, old) {
 			t.Fatalf("the operator's policy has no %s", old)
 		}
 		s.OperatorPolicy = strings.ReplaceAll(s.OperatorPolicy, old, now)
 	}
-	for name, test := range map[string]struct {
+	type fault struct {
 		do   func(*Stack)
 		want string
-	}{
+	}
+	try := func(name string, test fault, scenarios []Scenario) {
+		t.Run(name, func(t *testing.T) {
+			broken := *stack
+			broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
+			for _, function := range []string{"modules", "publish"} {
+				f := *stack.Functions[function]
+				f.Environment, f.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
+				broken.Functions[function] = &f
+			}
+			test.do(&broken)
+			again, rehearsal := *d, *d.Rehearsal
+			rehearsal.Scenarios = scenarios
+			again.Rehearsal = &rehearsal
+			again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
+			for _, built := range []string{"larder", "provider"} {
+				if err := os.Symlink(filepath.Join(d.scratch, built), filepath.Join(again.scratch, built)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := again.use(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	for name, test := range map[string]fault{
+		"a publisher who cannot put":    {func(s *Stack) { replacePublish(s, `"s3:PutObject"`, `"s3:PutObjectAcl"`) }, "function publish: s3:PutObject of arn:aws:s3:::"},
+		"a publisher who cannot look":   {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") }, "function publish: asking for a missing object: s3:ListBucket of"},
+		"a publisher who can delete":    {func(s *Stack) { replacePublish(s, `"s3:GetObjectTagging"`, `"s3:GetObjectTagging","s3:DeleteObject"`) }, "function publish: statement ReadUploads: no call needs action s3:DeleteObject"},
+		"a publisher who can unpublish": {func(s *Stack) { replacePublish(s, `"dynamodb:PutItem"`, `["dynamodb:PutItem","dynamodb:DeleteItem"]`) }, "function publish: statement Publish: no call needs action dynamodb:DeleteItem"},
+		"a Deny that denies nothing":    {func(s *Stack) { replacePublish(s, "s3:ExistingObjectTag/larder", "s3:ExistingObjectTag/lader") }, "function publish: statement KeepForGood: no call needs key s3:ExistingObjectTag/lader"},
+		"no route to publish by":        {func(s *Stack) { delete(s.Routes, uploads) }, "no route for POST /v1/publish/modules/"},
+	} {
+		try(name, test, publishing)
+	}
+	for name, test := range map[string]fault{
 		"a permission of the bucket too few": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") }, "function modules: s3:GetObject of arn:aws:s3:::"},
 		"a permission of the table too few":  {func(s *Stack) { replace(s, "dynamodb:GetItem", "dynamodb:DescribeTable") }, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
 		"items of another":                   {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) }, "(dynamodb:LeadingKeys modules/"},
@@ -97,40 +174,11 @@ func TestFaults(t *testing.T) {
 		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}") }, "no route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
 		"a route missing of discovery":        {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
 		"code that is no program": {func(s *Stack) {
-			var z bytes.Buffer
-			w := zip.NewWriter(&z)
-			header := &zip.FileHeader{Name: "bootstrap"}
-			header.SetMode(0o755)
-			if f, err := w.CreateHeader(header); err != nil {
-				t.Error(err)
-			} else if _, err := f.Write([]byte("junk")); err != nil {
-				t.Error(err)
-			}
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
-			s.Functions["modules"].Code = z.Bytes()
+			s.Functions["modules"].Code = zipped(t, []byte("junk"))
 		}, "function modules: "},
 		"code that does not run": {func(s *Stack) { s.Functions["modules"].Code = nil }, "function modules: zip"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			broken := *stack
-			broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
-			modules := *stack.Functions["modules"]
-			modules.Environment, modules.Policies = maps.Clone(modules.Environment), slices.Clone(modules.Policies)
-			broken.Functions["modules"] = &modules
-			test.do(&broken)
-			again, rehearsal := *d, *d.Rehearsal
-			rehearsal.Scenarios = brief
-			again.Rehearsal = &rehearsal
-			again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
-			if err := os.Link(filepath.Join(d.scratch, "larder"), filepath.Join(again.scratch, "larder")); err != nil {
-				t.Fatal(err)
-			}
-			if err := again.use(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v", err)
-			}
-		})
+		try(name, test, brief)
 	}
 }
 
@@ -151,7 +199,8 @@ func TestChanges(t *testing.T) {
 	for name, change := range map[string]func(*Stack){
 		"updated": func(s *Stack) { s.updated = "now" }, "output": func(s *Stack) { s.Outputs["a"] = "c" }, "route": func(s *Stack) { delete(s.Routes, "ANY /") },
 		"function": func(s *Stack) { delete(s.Functions, "f") }, "code": func(s *Stack) { s.Functions["f"].Code = nil }, "policy": func(s *Stack) { s.Functions["f"].Policies = nil },
-		"environment": func(s *Stack) { s.Functions["f"].Environment = nil }, "log": func(s *Stack) { s.Functions["f"].LogGroup = "" }, "operator": func(s *Stack) { s.OperatorPolicy = "{}" },
+		"environment": func(s *Stack) { s.Functions["f"].Environment = nil }, "log": func(s *Stack) { s.Functions["f"].LogGroup = "" },
+		"timeout": func(s *Stack) { s.Functions["f"].Timeout = 1 }, "memory": func(s *Stack) { s.Functions["f"].MemoryMiB = 1 }, "operator": func(s *Stack) { s.OperatorPolicy = "{}" },
 	} {
 		if len(state(change).Changes(state(same))) == 0 {
 			t.Errorf("%s is not seen", name)

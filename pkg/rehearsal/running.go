@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/rehearsal/iam"
@@ -47,6 +48,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error)
 			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
 			// As a role's credentials are.
 			"AWS_ACCESS_KEY_ID": account.Add("function "+name, roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
+			"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.MemoryMiB),
 		}
 		maps.Copy(env, f.Environment)
 		if err := r.start(ctx, name, f, env, filepath.Join(dir, name)); err != nil {
@@ -70,7 +72,7 @@ func (r *Running) start(ctx context.Context, name string, f *StackFunction, env 
 	if err != nil {
 		return err
 	}
-	started, err := StartFunction(ctx, name, binary, env)
+	started, err := StartFunction(ctx, name, binary, env, f.Timeout)
 	if err == nil {
 		r.functions[name] = started
 	}

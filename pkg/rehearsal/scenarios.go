@@ -30,6 +30,9 @@ func Scenarios() []Scenario {
 		{"a module whose archive is lost: publish again", lostArchiveScenario},
 		{"a provider: key, publish, deprecate, init, apply", providerScenario},
 		{"a mirror: import, init of two hosts' providers from it alone, export", mirrorScenario},
+		{"publishing by a token: a module, deprecate, init", publishModuleScenario},
+		{"a provider by a token: publish, deprecate, init, apply", publishProviderScenario},
+		{"publishing by a CI job's identity", trustScenario},
 	}
 }
 
@@ -45,6 +48,11 @@ type Registry struct {
 	CAFile string
 	// Larder runs the command line on the deployed stack, as who has the operator's policy, and returns what it prints.
 	Larder func(ctx context.Context, args ...string) (string, error)
+	// Through runs it through the registry's own endpoint, as who has no credentials of AWS, with further variables as
+	// NAME=value.
+	Through func(ctx context.Context, env []string, args ...string) (string, error)
+	// CI is an issuer that the registry trusts; nil where there is none.
+	CI *CI
 	// Lose deletes an object, behind the registry's back.
 	Lose func(ctx context.Context, key string) error
 	// Namespace is where scenarios publish.
@@ -154,11 +162,8 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 
 // providerScenario builds a real provider, which writes a file, and has it installed and run.
 func providerScenario(ctx context.Context, r *Registry) error {
-	release, err := os.MkdirTemp(r.Scratch, "release")
+	release, err := r.release(ctx)
 	if err != nil {
-		return err
-	}
-	if err := BuildProvider(ctx, release, "1.0.0", []string{Platform()}); err != nil {
 		return err
 	}
 	key, err := NewSigningKey("Ed25519", 0)
@@ -182,8 +187,22 @@ func providerScenario(ctx context.Context, r *Registry) error {
 			return err
 		}
 	}
-	written := filepath.Join(release, "note.txt")
-	err = r.eachClient(ctx, fmt.Sprintf(`terraform {
+	if err := r.installProvider(ctx, address, "rehearsed"); err != nil {
+		return err
+	}
+	// What is removed cannot be the key of what others still use.
+	id, err := r.keyID(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.Larder(ctx, "key", "remove", r.Namespace, id, "--force")
+	return err
+}
+
+// installProvider installs the provider note with each client, which must print a warning, and has it write a file.
+func (r *Registry) installProvider(ctx context.Context, address, warning string) error {
+	written := filepath.Join(r.Scratch, "note.txt")
+	return r.eachClient(ctx, fmt.Sprintf(`terraform {
   required_providers {
     note = {
       source  = "%s/%s"
@@ -201,7 +220,7 @@ resource "note_file" "it" {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(out, "rehearsed") {
+		if !strings.Contains(out, warning) {
 			return fmt.Errorf("init does not print the deprecation:\n%s", out)
 		}
 		if _, err := run("apply", "-auto-approve"); err != nil {
@@ -213,25 +232,30 @@ resource "note_file" "it" {
 		}
 		return errors.Join(err, os.Remove(written)) // the next client's is to write its own
 	})
-	if err != nil {
-		return err
+}
+
+// release returns a folder with what a release of the provider note leaves, which is built once.
+func (r *Registry) release(ctx context.Context) (string, error) {
+	built := filepath.Join(r.Scratch, "provider")
+	if _, err := os.Stat(built); err != nil {
+		if err := os.Mkdir(built, 0o700); err != nil {
+			return "", err
+		}
+		if err := BuildProvider(ctx, built, "1.0.0", []string{Platform()}); err != nil {
+			return "", err
+		}
 	}
-	// What is removed cannot be the key of what others still use.
-	id, err := r.keyID(ctx)
+	release, err := os.MkdirTemp(r.Scratch, "release")
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = r.Larder(ctx, "key", "remove", r.Namespace, id, "--force")
-	return err
+	return release, os.CopyFS(release, os.DirFS(built))
 }
 
 // mirrorScenario mirrors the same provider for two hosts that are nowhere, and has it installed by both addresses.
 func mirrorScenario(ctx context.Context, r *Registry) error {
-	release, err := os.MkdirTemp(r.Scratch, "release")
+	release, err := r.release(ctx)
 	if err != nil {
-		return err
-	}
-	if err := BuildProvider(ctx, release, "1.0.0", []string{Platform()}); err != nil {
 		return err
 	}
 	folder, err := os.MkdirTemp(r.Scratch, "folder")

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -52,6 +53,9 @@ type StackFunction struct {
 	Policies []string
 	// LogGroup is the ARN of where it logs.
 	LogGroup string
+	// Timeout and MemoryMiB are how long it may take, and how much.
+	Timeout   time.Duration
+	MemoryMiB int
 	// Code is the zip file that was deployed.
 	Code []byte
 }
@@ -170,7 +174,7 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if err != nil {
 		return nil, err
 	}
-	f := &StackFunction{}
+	f := &StackFunction{Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second, MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
 	if deployed.Environment != nil {
 		f.Environment = deployed.Environment.Variables
 	}
@@ -402,7 +406,7 @@ func (s *Stack) Changes(other *Stack) []string {
 		changes = append(changes, "routes, functions or the operator's policy are others")
 	}
 	for name, f := range s.Functions {
-		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
+		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout || f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
 			changes = append(changes, "function "+name+" has changed")
 		}
 	}

@@ -109,9 +109,14 @@ func (s statement) check() error {
 			return fmt.Errorf("the variable in %s is not known here", pattern)
 		}
 	}
-	for operator := range s.Condition {
+	for operator, conditions := range s.Condition {
 		if operators[operator] == nil {
 			return fmt.Errorf("the condition operator %s is not known here", operator)
+		}
+		for key, values := range conditions {
+			if strings.Contains(strings.Join(values, " "), "${") {
+				return fmt.Errorf("the variable in the condition on %s is not known here", key)
+			}
 		}
 	}
 	return nil
@@ -119,6 +124,12 @@ func (s statement) check() error {
 
 // operators say which of a condition's values the values of a call's key match, and whether the condition holds.
 var operators = map[string]func(want, got list) (matched list, holds bool){
+	"StringEquals": func(want, got list) (list, bool) {
+		if len(got) != 1 || !slices.Contains(want, got[0]) {
+			return nil, false
+		}
+		return got, true
+	},
 	"StringLike": func(want, got list) (list, bool) {
 		if len(got) != 1 {
 			return nil, false
@@ -146,20 +157,27 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 	},
 }
 
-// Judge allows a call, or says that it is ErrDenied. What of the statements allowed it has been of use.
+// Judge allows a call, or says that it is ErrDenied. What of the statements allowed it has been of use, and so has what of
+// those that could have denied it looked at it.
 func (r *Role) Judge(c Call) error {
 	var needed []part
+	var denied error
 	allowed := false
 	for i, s := range r.statements {
 		parts, applies := s.applies(i, c)
-		if !applies {
-			continue
+		switch {
+		case s.Effect == "Deny":
+			needed = append(needed, s.considers(i, c)...)
+			if applies && denied == nil {
+				denied = fmt.Errorf("%s: %w: statement %s denies it", c, ErrDenied, s.Sid)
+			}
+		case applies:
+			allowed = true
+			needed = append(needed, parts...)
 		}
-		allowed = true
-		needed = append(needed, parts...)
-		if s.Effect == "Deny" {
-			return fmt.Errorf("%s: %w: statement %s denies it", c, ErrDenied, s.Sid)
-		}
+	}
+	if denied != nil {
+		return denied
 	}
 	if !allowed {
 		return fmt.Errorf("%s: %w: no statement allows it", c, ErrDenied)
@@ -173,15 +191,9 @@ func (r *Role) Judge(c Call) error {
 }
 
 func (s statement) applies(index int, c Call) (parts []part, applies bool) {
-	actions, resources := matching(s.Action, c.Action), matching(s.Resource, c.Resource)
-	if len(actions) == 0 || len(resources) == 0 {
+	parts = s.names(index, c)
+	if parts == nil {
 		return nil, false
-	}
-	for _, a := range actions {
-		parts = append(parts, part{index, "action", a})
-	}
-	for _, r := range resources {
-		parts = append(parts, part{index, "resource", r})
 	}
 	for operator, conditions := range s.Condition {
 		for key, want := range conditions {
@@ -197,21 +209,56 @@ func (s statement) applies(index int, c Call) (parts []part, applies bool) {
 	return parts, true
 }
 
-// Unused names what no call has needed, of the statements that allow: more than the role must have.
+// names returns the actions and resources that are a call's, if both are.
+func (s statement) names(index int, c Call) (parts []part) {
+	actions, resources := matching(s.Action, c.Action), matching(s.Resource, c.Resource)
+	if len(actions) == 0 || len(resources) == 0 {
+		return nil
+	}
+	for _, a := range actions {
+		parts = append(parts, part{index, "action", a})
+	}
+	for _, r := range resources {
+		parts = append(parts, part{index, "resource", r})
+	}
+	return parts
+}
+
+// considers returns what of a statement that denies looks at a call, whether it denies that one or not: a key counts as
+// soon as the call has it.
+func (s statement) considers(index int, c Call) []part {
+	parts := s.names(index, c)
+	if parts == nil {
+		return nil
+	}
+	for _, conditions := range s.Condition {
+		for key := range conditions {
+			if len(c.Keys[key]) > 0 {
+				parts = append(parts, part{index, "key", key})
+			}
+		}
+	}
+	return parts
+}
+
+// Unused names what no call has needed: of the statements that allow, more than the role must have; of those that deny,
+// what can deny nothing, such as a condition on a key that no call has. That they do deny is for tests to show.
 func (r *Role) Unused() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var unused []string
 	for i, s := range r.statements {
-		if s.Effect != "Allow" {
-			continue
-		}
 		of := map[string]list{"action": s.Action, "resource": s.Resource}
 		for _, conditions := range s.Condition {
 			for key, values := range conditions {
-				of[key] = append(of[key], values...)
+				if s.Effect == "Deny" {
+					of["key"] = append(of["key"], key)
+				} else {
+					of[key] = append(of[key], values...)
+				}
 			}
 		}
+		slices.Sort(of["key"])
 		for _, kind := range slices.Sorted(maps.Keys(of)) {
 			for _, value := range of[kind] {
 				if !r.used[part{i, kind, value}] {

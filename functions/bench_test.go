@@ -1,0 +1,237 @@
+package functions_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// span is from when the first of some things began to when the last one ended.
+type span struct {
+	mu         sync.Mutex
+	begin, end time.Time
+}
+
+func (s *span) add(begin time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begin.IsZero() || begin.Before(s.begin) {
+		s.begin = begin
+	}
+	s.end = time.Now()
+}
+
+func (s *span) seconds() float64 { return s.end.Sub(s.begin).Seconds() }
+
+// watched are the requests of a client: uploads, inspections and commits.
+type watched struct {
+	http.RoundTripper
+	upload, inspect, commit span
+	// inspecting, if not nil, is called as the first file's inspection is asked for.
+	inspecting func()
+}
+
+func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	begun := time.Now()
+	if w.inspecting != nil && strings.HasSuffix(r.URL.Path, "/files/0/inspect") {
+		w.inspecting()
+	}
+	response, err := w.RoundTripper.RoundTrip(r)
+	switch {
+	case r.Method == http.MethodPut:
+		w.upload.add(begun)
+	case strings.HasSuffix(r.URL.Path, "/inspect"):
+		w.inspect.add(begun)
+	case strings.HasSuffix(r.URL.Path, "/commit"):
+		w.commit.add(begun)
+	}
+	return response, err
+}
+
+// putting are the uploads of who publishes with AWS credentials.
+type putting struct {
+	publish.Objects
+	upload span
+}
+
+func (p *putting) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	defer p.upload.add(time.Now())
+	return p.Objects.PutOnce(ctx, key, body, digest)
+}
+
+// again is a release of the same zips under another version.
+func again(t *testing.T, key rehearsal.SigningKey, dir, version string) string {
+	t.Helper()
+	to := t.TempDir()
+	const first = "_1.0.0_"
+	entries, err := filepath.Glob(filepath.Join(dir, "*.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "terraform-provider-note"+first+"SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ofZips strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(string(sums), first, "_"+version+"_")) {
+		if strings.HasSuffix(line, ".zip\n") {
+			ofZips.WriteString(line)
+		}
+	}
+	for _, path := range entries {
+		if err := os.Link(path, filepath.Join(to, strings.ReplaceAll(filepath.Base(path), first, "_"+version+"_"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finishRelease(t, key, to, version, ofZips.String())
+	return to
+}
+
+// inFunction is how long a function has taken for requests of paths that end so, as it has logged.
+func inFunction(f *rehearsal.Function, suffix string) (seconds float64) {
+	for line := range strings.Lines(f.Log()) {
+		var request struct {
+			Path string
+			Took time.Duration
+		}
+		// Not all lines are of requests.
+		if json.Unmarshal([]byte(line), &request) == nil && strings.HasSuffix(request.Path, suffix) {
+			seconds += request.Took.Seconds()
+		}
+	}
+	return seconds
+}
+
+const (
+	// mb is what providers' sizes are told in.
+	mb = 1000 * 1000
+	// What the stack gives the function that publishes.
+	publishMemory = 512
+	// Lambda gives a function a whole processor with 1769 MiB.
+	processorMemory = 1769
+)
+
+// Publishing through the registry is measured beside publishing with AWS credentials, of the same files to the same
+// emulators: uploading takes no longer but for what the bound says, and the function's memory does not grow with the
+// files. scripts/bench runs it.
+func TestDoor(t *testing.T) {
+	if os.Getenv("LARDER_BENCH") == "" {
+		t.Skip("scripts/bench runs it")
+	}
+	const bound, memory, runs = 1.15, publishMemory << 20, 5
+	d := deploy(t)
+	d.functions["publish"].Close()
+	key := d.signer(t)
+	store := s3.New(rehearsal.Config(d.s3.URL), "larder-objects", s3.Options{PathStyle: true})
+	client := awss3.NewFromConfig(rehearsal.Config(d.s3.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	env := maps.Clone(d.env)
+	env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
+	address := registry.Provider{Namespace: "acme", Type: "note"}
+	// clear makes room, and takes from the next run what the system still has to write of this one.
+	clear := func() {
+		err := store.Walk(t.Context(), "providers/", func(i objects.Info) error {
+			bucket := "larder-objects"
+			_, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &i.Key})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	operator := func(dir string) (upload float64) {
+		defer clear()
+		objects := &putting{Objects: store}
+		begun := time.Now()
+		if _, err := (&publish.Publisher{Catalog: d.catalog, Objects: objects, By: "operator"}).Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
+		return objects.upload.seconds()
+	}
+	through := func(dir string) (upload float64) {
+		defer clear()
+		f := start(t, "publish", env)
+		defer f.Close()
+		w := &watched{}
+		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
+		p.Pause = 0
+		begun := time.Now()
+		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Provider(t.Context(), release); err != nil {
+			t.Fatal(err)
+		}
+		all := time.Since(begun).Seconds()
+		peak, processor, err := f.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("  through the registry: upload %6.2f s; all %6.2f s, of which inspect %.2f s (in the function %.2f s) and commit %.2f s; the function: peak memory %d MiB, %.2f s of a processor, which %d MiB of Lambda have in %.1f s",
+			w.upload.seconds(), all, w.inspect.seconds(), inFunction(f, "/inspect"), w.commit.seconds(), peak>>20, processor.Seconds(), publishMemory, processor.Seconds()*processorMemory/publishMemory)
+		if peak > memory/2 {
+			t.Errorf("the function's peak memory is %d MiB, more than half of what it has", peak>>20)
+		}
+		return w.upload.seconds()
+	}
+
+	// killed ends the function in the midst of an inspection.
+	killed := func(dir string) {
+		f := start(t, "publish", env)
+		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper {
+			return &watched{RoundTripper: next, inspecting: func() { time.AfterFunc(500*time.Millisecond, f.Close) }}
+		})
+		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Provider(t.Context(), release); !errors.Is(err, registry.ErrUnavailable) {
+			t.Fatalf("the function is killed, and a publish: %v", err)
+		}
+	}
+
+	large := writeRelease(t, key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb})
+	t.Logf("one zip of 500 MB")
+	through(large)
+	t.Logf("the same; the function is killed in the inspection, and this is publishing again")
+	large = again(t, key, large, "1.0.1")
+	killed(large)
+	through(large)
+	mixed := writeRelease(t, key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb, "linux_arm64": 64 * mb, "darwin_amd64": 64 * mb, "darwin_arm64": 64 * mb, "windows_amd64": 64 * mb})
+	var ratios []float64
+	for run := range runs {
+		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
+		doors := []func(string) float64{operator, through}
+		took := make([]float64, len(doors))
+		for i := range doors {
+			at := (i + run) % len(doors) // each goes first in turn
+			took[at] = doors[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
+		}
+		ratios = append(ratios, took[1]/took[0])
+	}
+	slices.Sort(ratios)
+	t.Logf("uploading through the registry takes %.2f times as long (median of %.2f)", ratios[runs/2], ratios)
+	if ratios[runs/2] > bound {
+		t.Errorf("uploading through the registry takes %.2f times as long, more than %.2f", ratios[runs/2], bound)
+	}
+}

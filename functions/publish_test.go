@@ -1,0 +1,316 @@
+package functions_test
+
+import (
+	"archive/zip"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// door is a gateway of its own to a function that publishes, with who publishes by it.
+func (d deployed) door(t *testing.T, f *rehearsal.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
+	t.Helper()
+	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
+	for _, r := range publishapi.Routes() {
+		routes["ANY "+r.Path] = f
+	}
+	gateway := rehearsal.StartGateway(routes)
+	t.Cleanup(gateway.Close)
+	file := filepath.Join(t.TempDir(), "tofurc")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", gateway.Host, d.token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + file}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(config, "larder/test", transport(gateway.Client().Transport))
+	c.Wait = time.Millisecond
+	p, err := publishclient.Open(t.Context(), c, gateway.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Pause = 5 * time.Millisecond
+	return p
+}
+
+func direct(t http.RoundTripper) http.RoundTripper { return t }
+
+// writeRelease writes the release of a provider whose zips, by their platforms, hold programs of random bytes of these
+// sizes. SHA256SUMS is signed by a key.
+func writeRelease(t *testing.T, key rehearsal.SigningKey, version string, sizes map[string]int64) string {
+	t.Helper()
+	dir := t.TempDir()
+	var sums strings.Builder
+	for platform, size := range sizes {
+		name := "terraform-provider-note_" + version + "_" + platform + ".zip"
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash := sha256.New()
+		z := zip.NewWriter(io.MultiWriter(f, hash))
+		for _, file := range []struct {
+			name    string
+			content io.Reader
+		}{{"LICENSE", strings.NewReader("none")}, {"terraform-provider-note_v1.0.0", io.LimitReader(rand.Reader, size)}} {
+			header := &zip.FileHeader{Name: file.name, Method: zip.Store}
+			header.SetMode(0o755)
+			w, err := z.CreateHeader(header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(w, file.content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", hex.EncodeToString(hash.Sum(nil)), name)
+	}
+	finishRelease(t, key, dir, version, sums.String())
+	return dir
+}
+
+// finishRelease adds to zips what a release has besides.
+func finishRelease(t *testing.T, key rehearsal.SigningKey, dir, version, sums string) {
+	t.Helper()
+	const prefix = "terraform-provider-note_"
+	manifest := `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`
+	sum := sha256.Sum256([]byte(manifest))
+	for name, content := range map[string]string{
+		prefix + version + "_manifest.json": manifest,
+		prefix + version + "_SHA256SUMS":    sums + hex.EncodeToString(sum[:]) + "  " + prefix + version + "_manifest.json\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := key.SignRelease(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// signer makes a key and has the namespace acme trust it.
+func (d deployed) signer(t *testing.T) rehearsal.SigningKey {
+	t.Helper()
+	key, err := rehearsal.NewSigningKey("Ed25519", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := signing.ParseKey(key.Public, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.catalog.AddSigningKey(t.Context(), "acme", public); err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// killer stands before an emulator, and kills a function when it makes its nth change, before or after that is done.
+type killer struct {
+	mu      sync.Mutex
+	f       *rehearsal.Function
+	at      int
+	after   bool
+	changes int
+	killed  bool
+}
+
+// watch starts a proxy to a URL.
+func (k *killer) watch(t *testing.T, target string) string {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kill := k.meets(r)
+		if kill && !k.after {
+			k.f.Close()
+			return
+		}
+		if kill {
+			w = httptest.NewRecorder() // nobody is told
+		}
+		proxy.ServeHTTP(w, r)
+		if kill {
+			k.f.Close()
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// meets counts a change of the function's own, which is neither a read nor an upload by a presigned URL, and the first
+// reads of an archive.
+func (k *killer) meets(r *http.Request) bool {
+	change := strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") || r.Header.Get("Authorization") != "" && (r.URL.Query().Has("tagging") && r.Method == http.MethodPut || r.Header.Get("Range") != "")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !change || k.f == nil {
+		return false
+	}
+	k.changes++
+	if k.changes == k.at {
+		k.killed = true
+	}
+	return k.changes == k.at
+}
+
+// uploading remembers which upload a client's requests are about.
+type uploading struct {
+	http.RoundTripper
+	mu sync.Mutex
+	id string
+}
+
+func (u *uploading) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, after, found := strings.Cut(r.URL.Path, "/uploads/"); found {
+		u.mu.Lock()
+		u.id, _, _ = strings.Cut(after, "/")
+		u.mu.Unlock()
+	}
+	return u.RoundTripper.RoundTrip(r)
+}
+
+// giveUp has the inspections of an upload given up that nobody is at any more, as they are a minute later.
+func (d deployed) giveUp(t *testing.T, id string, files int) {
+	t.Helper()
+	if id == "" {
+		return
+	}
+	u, err := d.catalog.Upload(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		found, err := d.catalog.Inspection(t.Context(), id, i)
+		if err == nil && found.State == registry.InspectionRunning {
+			found.Until = time.Now()
+			err = d.catalog.SetInspection(t.Context(), u, i, found)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// begin watches a function.
+func (k *killer) begin(f *rehearsal.Function, at int, after bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.f, k.at, k.after, k.changes, k.killed = f, at, after, 0, false
+}
+
+// At whatever change the function ends that inspects and commits, nobody sees half a version, and publishing again
+// finishes.
+func TestKilledPublish(t *testing.T) {
+	t.Parallel()
+	k := &killer{}
+	d := deploy(t)
+	key := d.signer(t)
+	env := maps.Clone(d.env)
+	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = k.watch(t, d.env["AWS_ENDPOINT_URL_DYNAMODB"]), k.watch(t, d.env["AWS_ENDPOINT_URL_S3"])
+	limits := settings.DefaultPublishLimits
+	limits.Uploads = settings.MaxPublishLimits.Uploads // those that were killed count for hours
+	maps.Copy(env, limits.Environment())
+	address := registry.Provider{Namespace: "acme", Type: "note"}
+	var before, visible int
+	for at := 1; ; at++ {
+		killed := false
+		for _, after := range []bool{false, true} {
+			text := fmt.Sprintf("1.%d.0", at)
+			if after {
+				text = fmt.Sprintf("1.%d.1", at)
+			}
+			version, err := registry.ParseVersion(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := start(t, "publish", env)
+			requests := &uploading{}
+			door := d.door(t, f, func(next http.RoundTripper) http.RoundTripper {
+				requests.RoundTripper = next
+				return requests
+			})
+			k.begin(f, at, after)
+			_, err = door.Provider(t.Context(), release)
+			k.mu.Lock()
+			died := k.killed
+			k.mu.Unlock()
+			k.begin(nil, 0, false)
+			if !died {
+				if err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				break
+			}
+			killed = true
+			if !errors.Is(err, registry.ErrUnavailable) {
+				t.Errorf("killed at change %d, after it: %t: %v", at, after, err)
+			}
+			stored, err := d.catalog.ProviderVersion(t.Context(), address, version)
+			there := err == nil
+			if !there && !errors.Is(err, registry.ErrNotFound) {
+				t.Fatal(err)
+			}
+			if there {
+				visible++
+			} else {
+				before++
+			}
+			d.giveUp(t, requests.id, len(release.Send))
+			again, err := d.door(t, start(t, "publish", env), direct).Provider(t.Context(), release)
+			if err != nil || again.Unchanged != there || there && !cmp.Equal(again.Record, stored) {
+				t.Errorf("killed at change %d, after it: %t, and published again: %+v, %v", at, after, again, err)
+			}
+		}
+		if !killed {
+			break
+		}
+	}
+	// It is inspected before it is visible, and ends after that.
+	if before < 10 || visible < 2 {
+		t.Errorf("it ended %d times before the version was visible, and %d times behind that", before, visible)
+	}
+}
