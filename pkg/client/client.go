@@ -84,6 +84,8 @@ type Service struct {
 	URL    *url.URL
 	client *Client
 	host   svchost.Hostname // whose credential it is asked with; empty: none can be configured for it
+	// noLogin says that the host is known to have nothing to log in by.
+	noLogin bool
 }
 
 // Service finds a service, such as providers.v1, of a host, which may have a port: by a host block of the configuration
@@ -119,7 +121,11 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 		}
 		return nil, fmt.Errorf("%s: %w URL of %s: it must be one with https, without a user", display(name), registry.ErrInvalid, id)
 	}
-	return c.at(base, name), nil
+	s := c.at(base, name)
+	// What describes logging in is no URL, and so an error either way.
+	_, err = found.ServiceURL("login.v1")
+	_, s.noLogin = errors.AsType[*disco.ErrServiceNotProvided](err)
+	return s, nil
 }
 
 // ServiceAt is a service whose base is known: a URL with https, or with http on a loopback address. It is asked with the
@@ -213,11 +219,11 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.client.token(ctx, s.host)
+	token, from, err := s.client.config.token(ctx, s.host)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{asked: asked{method: method, url: target, host: s.host, credential: token != ""}, token: token}
+	a := &answer{asked: asked{method: method, url: target, host: s.host, from: from, missing: s.client.config.missing, noLogin: s.noLogin}, token: token}
 	if token != "" && !isPrivate(target) {
 		return nil, fmt.Errorf("%s: %w: the token for %s is not sent over http; let the service have an https URL",
 			a.asked, registry.ErrInvalid, display(s.host))
@@ -256,13 +262,6 @@ func (s *Service) under(path string) (*url.URL, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w path of a request to %s: it must lead below the service's URL", registry.ErrInvalid, printable(s.URL.Host, 100))
-}
-
-// token returns what to send to a host, or nothing.
-func (c *Client) token(ctx context.Context, host svchost.Hostname) (string, error) {
-	found, err := c.config.ForHost(ctx, host)
-	token, _ := found.(svcauth.HostCredentialsToken)
-	return string(token), err
 }
 
 // parseHost reads a host as a person writes it, perhaps with a port, as the clients do.

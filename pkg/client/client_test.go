@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -230,7 +231,7 @@ func TestStatuses(t *testing.T) {
 		{status: 304, err: registry.ErrInvalid, message: "304", attempts: 1},
 		{status: 400, err: registry.ErrInvalid, attempts: 1},
 		{status: 401, err: registry.ErrUnauthenticated, message: "or set TF_TOKEN_my__registry_example_com", attempts: 1},
-		{status: 401, token: true, err: registry.ErrBadCredential, message: "terraform login my-registry.example.com", attempts: 1},
+		{status: 401, token: true, err: registry.ErrBadCredential, message: "the token in TF_TOKEN_my__registry_example_com may have expired or been revoked", attempts: 1},
 		{status: 403, err: registry.ErrForbidden, message: "login", attempts: 1},
 		{status: 403, token: true, err: registry.ErrForbidden, message: "does not reach", attempts: 1},
 		{status: 404, err: registry.ErrNotFound, message: "GET https://my-registry.example.com/v1/a/b: ", attempts: 1},
@@ -911,4 +912,66 @@ func TestDefaultTransport(t *testing.T) {
 	if err != nil || into["a"] != 1 || final.String() != server.URL+"/x" {
 		t.Errorf("%v from %v, %v", into, final, err)
 	}
+}
+
+// A refusal says where the credential is from, and how to have another, as far as the registry offers that.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	const block = "credentials \"registry.example.com\" {\n  token = \"" + secret + "\"\n}\n"
+	const login = "tofu login registry.example.com"
+	tests := map[string]struct {
+		environ  []string
+		files    map[string]string
+		services string // that discovery lists beside the one that is asked
+		says     []string
+		not      string
+	}{
+		"nothing, and a login": {services: `, "login.v1": {"client": "c"}`, says: []string{login, "or set TF_TOKEN_registry_example_com"}, not: "operator"},
+		"nothing":              {says: []string{"ask the registry's operator for a token, and set TF_TOKEN_registry_example_com"}, not: login},
+		"a variable":           {environ: []string{"TF_TOKEN_registry.example.com=" + secret}, services: `, "login.v1": {"client": "c"}`, says: []string{"the token in TF_TOKEN_registry.example.com may"}, not: login},
+		"a variable and a block": {environ: []string{"TF_TOKEN_registry_example_com=" + secret}, files: map[string]string{".tofurc": block},
+			says: []string{"the token in TF_TOKEN_registry_example_com may"}, not: ".tofurc"},
+		"a block":             {files: map[string]string{".tofurc": block}, says: []string{"the token of the credentials block in HOME/.tofurc may"}, not: login},
+		"a block and a login": {files: map[string]string{".terraform.d/x.tfrc": block}, services: `, "login.v1": {"client": "c"}`, says: []string{"of the credentials block in HOME/.terraform.d/x.tfrc may", login}},
+		"a program": {files: map[string]string{".tofurc": "credentials_helper \"keeper\" {}", ".terraform.d/plugins/terraform-credentials-keeper": "#!/bin/sh\necho '{\"token\":\"" + secret + "\"}'"},
+			says: []string{"the token of the credentials program HOME/.terraform.d/plugins/terraform-credentials-keeper may"}},
+		"a file that is not there": {environ: []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, files: map[string]string{".tofurc": block},
+			says: []string{"set TF_TOKEN_registry_example_com (TF_CLI_CONFIG_FILE names /nowhere/tofurc, which is not there)"}},
+		"a variable, and a file that is not there": {environ: []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc", "TF_TOKEN_registry_example_com=" + secret},
+			says: []string{"the token in TF_TOKEN_registry_example_com may"}, not: "/nowhere"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/.well-known/terraform.json" {
+					answerJSON(rw, 200, `{"providers.v1": "/v1/"`+test.services+`}`)
+					return
+				}
+				status(401)(rw, r)
+			})
+			dir := home(t, test.files)
+			config, err := client.LoadConfigOn(append([]string{"PATH=" + os.Getenv("PATH")}, test.environ...), dir, "linux")
+			if err != nil {
+				t.Fatal(err)
+			}
+			service, err := client.New(config, "larder/test", w.transport).Service(t.Context(), "registry.example.com", "providers.v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
+			if err == nil || strings.Contains(err.Error(), secret) || test.not != "" && strings.Contains(err.Error(), test.not) {
+				t.Fatalf("%v", err)
+			}
+			for _, want := range test.says {
+				if want = strings.Replace(want, "HOME", dir, 1); !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+		})
+	}
+	// Discovery can be refused too.
+	w := newWorld(t, status(401))
+	_, err := w.client(t, "TF_TOKEN_registry_example_com="+secret).Service(t.Context(), "registry.example.com", "providers.v1")
+	check(t, err, registry.ErrBadCredential, "the token in TF_TOKEN_registry_example_com may")
 }

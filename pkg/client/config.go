@@ -32,6 +32,18 @@ type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
+	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
+	from   map[svchost.Hostname]source
+	keeper *source
+	// missing says which file a variable names that is not there; empty: none.
+	missing string
+}
+
+// source is where a credential comes from, with nothing of what it is.
+type source struct {
+	place    string // such as: in TF_TOKEN_example_com; empty: there is no credential
+	variable bool   // of the environment, which comes before what logging in stores
+	job      bool   // it is the identity of this job
 }
 
 // LoadConfig reads the configuration of OpenTofu and Terraform from where either looks for it: the environment, as
@@ -51,7 +63,7 @@ func loadConfig(p place) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{services: make(map[svchost.Hostname]map[string]any)}
+	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source)}
 	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
 	var keeper program
 	for _, file := range files {
@@ -61,17 +73,27 @@ func loadConfig(p place) (*Config, error) {
 		}
 		maps.Copy(c.services, read.services)
 		maps.Copy(tokens, read.tokens)
+		for host := range read.tokens {
+			c.from[host] = source{place: "of the credentials block in " + printable(file.path, 300)}
+		}
+		if file.variable != "" && !exists(file.path) {
+			c.missing = file.variable + " names " + printable(file.path, 300) + ", which is not there"
+		}
 		if read.program.name != "" {
 			keeper = read.program
 		}
 	}
-	maps.Copy(tokens, environmentTokens(p.environ))
+	for host, variable := range environmentTokens(p.environ) {
+		tokens[host] = svcauth.HostCredentialsToken(variable.token)
+		c.from[host] = source{place: "in " + printable(variable.name, 300), variable: true}
+	}
 	sources := svcauth.Credentials{svcauth.StaticCredentialsSource(tokens)}
 	// Like the CLIs, go on without a program that is not there.
 	if keeper.name != "" {
 		if keeper.path = p.find(keeper.name); keeper.path != "" {
 			keeper.environ = p.environ
 			sources = append(sources, svcauth.CachingCredentialsSource(keeper))
+			c.keeper = &source{place: "of the credentials program " + printable(keeper.path, 300)}
 		}
 	}
 	c.source = sources
@@ -80,39 +102,56 @@ func loadConfig(p place) (*Config, error) {
 
 // ForHost returns the credential for a host, or nil if there is none. With it a Config is a svcauth.CredentialsSource.
 func (c *Config) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
+	token, _, err := c.token(ctx, host)
+	if token == "" {
+		return nil, err
+	}
+	return svcauth.HostCredentialsToken(token), nil
+}
+
+// token returns what to send to a host and where that is from, or nothing.
+func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, source, error) {
 	if host == "" {
-		return nil, nil
+		return "", source{}, nil
 	}
 	var found svcauth.HostCredentials
 	var err error
 	if c.source != nil && !c.identity.only(host) {
 		found, err = c.source.ForHost(ctx, host)
 	}
+	from, configured := c.from[host]
+	if !configured && c.keeper != nil {
+		from = *c.keeper
+	}
 	if err == nil && found == nil && c.identity.is(host) {
+		from = source{place: "of this job", job: true}
 		found, err = c.identity.forHost(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return "", source{}, err
 	}
 	// An empty token says that nothing is to be sent, whatever is found elsewhere.
 	token, _ := found.(svcauth.HostCredentialsToken)
 	if token == "" {
-		return nil, nil
+		return "", source{}, nil
 	}
 	if strings.ContainsFunc(string(token), func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return nil, fmt.Errorf("%w token for %s: there is a line break or another control character in it", registry.ErrInvalid, display(host))
+		return "", source{}, fmt.Errorf("%w token for %s: there is a line break or another control character in it", registry.ErrInvalid, display(host))
 	}
-	return token, nil
+	return string(token), from, nil
 }
 
 const tokenPrefix = "TF_TOKEN_"
 
+// variable is one of the environment with a token.
+type variable struct{ name, token string }
+
 // environmentTokens reads the variables with tokens. A shell's names have neither dots nor hyphens, so underscores stand
 // for them; hosts may be in punycode.
-func environmentTokens(environ []string) map[svchost.Hostname]svcauth.HostCredentials {
-	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
-	for _, variable := range environ {
-		name, token, _ := strings.Cut(variable, "=")
+func environmentTokens(environ []string) map[svchost.Hostname]variable {
+	tokens := make(map[svchost.Hostname]variable)
+	for _, line := range environ {
+		name, token, _ := strings.Cut(line, "=")
 		encoded, found := strings.CutPrefix(name, tokenPrefix)
 		if !found {
 			continue
@@ -121,7 +160,7 @@ func environmentTokens(environ []string) map[svchost.Hostname]svcauth.HostCreden
 		if err != nil {
 			continue // as the CLIs do; a variable may be meant for something else
 		}
-		tokens[host] = svcauth.HostCredentialsToken(token)
+		tokens[host] = variable{name, token}
 	}
 	return tokens
 }
@@ -157,15 +196,15 @@ func newPlace(environ []string, home, system string) place {
 // file is one to read.
 type file struct {
 	path string
-	// optional is one that need not be there: the CLIs do no more than warn of one that a variable names.
-	optional bool
+	// variable is the one that names it. Such a file need not be there: the CLIs do no more than warn.
+	variable string
 }
 
 // files returns what is to be read, what counts more after what counts less.
 func (p place) files() ([]file, error) {
 	for _, variable := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
 		if path := p.env[variable]; path != "" {
-			return []file{{path, true}}, nil
+			return []file{{path, variable}}, nil
 		}
 	}
 	names, folder := []string{".terraformrc", ".tofurc"}, p.folder()
@@ -230,7 +269,7 @@ type settings struct {
 func (p place) read(from file) (settings, error) {
 	opened, err := os.Open(from.path)
 	if err != nil {
-		if from.optional && errors.Is(err, fs.ErrNotExist) {
+		if from.variable != "" && errors.Is(err, fs.ErrNotExist) {
 			return settings{}, nil
 		}
 		return settings{}, fmt.Errorf("configuration of the CLIs: %w", err)

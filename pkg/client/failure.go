@@ -29,11 +29,13 @@ func (f failed) Unwrap() error { return f.error }
 
 // asked is what an error says of a request.
 type asked struct {
-	method     string
-	url        *url.URL
-	host       svchost.Hostname // that a person would log in to; empty: there is none
-	credential bool             // one was sent
-	file       bool             // clients never send one
+	method  string
+	url     *url.URL
+	host    svchost.Hostname // that a person would log in to; empty: there is none
+	from    source           // of the credential that was sent
+	missing string           // as a Config has it
+	noLogin bool             // there is nothing to log in by
+	file    bool             // clients never send a credential for it
 }
 
 // String is the request without what may be a secret: the query, and a user.
@@ -99,15 +101,17 @@ func (a asked) refused(status int, said string) error {
 	switch status {
 	case http.StatusUnauthorized:
 		kind, advice = registry.ErrUnauthenticated, a.login()
-		if a.credential {
-			kind, advice = registry.ErrBadCredential, "the token may have expired or been revoked: "+a.login()
+		if a.from.place != "" {
+			kind, advice = registry.ErrBadCredential, a.replace()
 		}
 	case http.StatusForbidden:
 		kind, advice = registry.ErrForbidden, "the token does not reach this; ask the registry's operator for one that does"
 		switch {
 		case a.file:
 			advice = "the URL has expired, or never held; ask the registry for it again"
-		case !a.credential:
+		case a.from.job:
+			advice = "this job's identity does not reach this; ask the registry's operator for a rule that lets it in"
+		case a.from.place == "":
 			advice = "there is no token for it: " + a.login()
 		}
 	case http.StatusNotFound, http.StatusGone:
@@ -157,10 +161,31 @@ func (a asked) login() string {
 		return "no credential can be configured for such an address; use a host name"
 	}
 	name := display(a.host)
-	if strings.Contains(name, ":") { // no shell can set a variable of that name
-		return fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`, or add a credentials block for %[1]s to the CLIs' configuration", name)
+	text := fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`, or ", name)
+	if a.noLogin {
+		text = "ask the registry's operator for a token, and "
 	}
-	return fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`, or set %[2]s", name, tokenVariable(a.host))
+	if strings.Contains(name, ":") { // no shell can set a variable of that name
+		text += fmt.Sprintf("add a credentials block for %s to the CLIs' configuration", name)
+	} else {
+		text += "set " + tokenVariable(a.host)
+	}
+	if a.missing != "" {
+		text += " (" + a.missing + ")"
+	}
+	return text
+}
+
+// replace says how to come by another credential than the one that was sent.
+func (a asked) replace() string {
+	if a.from.job {
+		return "it does not accept this job's identity"
+	}
+	text := fmt.Sprintf("the token %s may have expired or been revoked: put another in its place", a.from.place)
+	if !a.from.variable && !a.noLogin {
+		text += fmt.Sprintf(", or run `tofu login %[1]s` or `terraform login %[1]s`", display(a.host))
+	}
+	return text
 }
 
 // complaint is what a Larder says of a refusal in its body, fit to be shown.

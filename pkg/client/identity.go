@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,6 +59,7 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 			return fmt.Errorf("%w identity of this job: what %s holds is no token of OpenID Connect", registry.ErrInvalid, givenToken)
 		}
 		i.offered = "that of " + givenToken
+		i.unfit = misdirected(i.token, i.audience)
 	case env[requestURL] != "" && env[requestBearer] != "":
 		// An error would quote the URL.
 		if i.url, err = url.Parse(env[requestURL]); err != nil || i.url.Scheme != "https" || i.url.Hostname() == "" || i.url.User != nil {
@@ -88,22 +90,27 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 	return nil
 }
 
-// IdentityAdvice says what a CI job can do about its credential being missing or refused; nothing where this is no such
-// job, or another credential is sent.
-func (c *Config) IdentityAdvice() string {
+// IdentitySent says what the identity that was sent says of this job, and what the registry needs to accept it; nothing
+// where none was sent.
+func (c *Config) IdentitySent() string {
 	i := c.identity
 	if i == nil {
 		return ""
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.sent {
-		return "this job's identity was sent, " + i.offered + ": the registry must trust the issuer for that audience, and let this repository and ref in"
-	}
-	if i.advice == "" {
+	if !i.sent {
 		return ""
 	}
-	return "or publish by this job's identity: " + i.advice
+	return "this job's identity was sent, " + i.offered + described(i.token) + ": the registry must trust this issuer for this audience, and have a rule that lets such a job in"
+}
+
+// IdentityAdvice says how a CI job can have an identity to send; nothing where this is no such job, or it has one.
+func (c *Config) IdentityAdvice() string {
+	if c.identity == nil || c.identity.advice == "" {
+		return ""
+	}
+	return "or publish by this job's identity: " + c.identity.advice
 }
 
 // identity is that of the job which this is.
@@ -113,6 +120,7 @@ type identity struct {
 	required bool
 	offered  string // how it is called; empty if there is none
 	advice   string // how to have one
+	unfit    error  // why the one that is given must not be sent
 
 	url    *url.URL // to ask for a token; nil: it is given
 	bearer string
@@ -132,6 +140,9 @@ func (i *identity) only(host svchost.Hostname) bool { return i.is(host) && i.req
 func (i *identity) forHost(ctx context.Context) (svcauth.HostCredentials, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.unfit != nil {
+		return nil, i.unfit
+	}
 	if i.url != nil && !time.Now().Before(i.until) {
 		token, err := i.ask(ctx)
 		if err != nil {
@@ -178,10 +189,67 @@ func isToken(s string) bool { return len(s) <= 16<<10 && tokens.MatchString(s) }
 
 // lifetime is how long a token holds from when it was made: whoever made it may have another time than this machine.
 func lifetime(token string) time.Duration {
-	var claims struct{ Iat, Exp float64 }
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Iat <= 0 {
+	var said struct{ Iat, Exp float64 }
+	if !decodeClaims(token, &said) || said.Iat <= 0 {
 		return 0
 	}
-	return time.Duration(min(max(claims.Exp-claims.Iat, 0), 3600)) * time.Second
+	return time.Duration(min(max(said.Exp-said.Iat, 0), 3600)) * time.Second
+}
+
+// decodeClaims reads the claims of a token, and says whether it could. Verifying them is the registry's.
+func decodeClaims(token string, claims any) bool {
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	return err == nil && json.Unmarshal(payload, claims) == nil
+}
+
+// misdirected is the error for a token that is not for an audience: whoever gets it could show it to him that it is for.
+func misdirected(token, audience string) error {
+	var said struct{ Aud any }
+	if !decodeClaims(token, &said) {
+		return fmt.Errorf("%w identity of this job: the claims of the token in %s cannot be read", registry.ErrInvalid, givenToken)
+	}
+	given, isList := said.Aud.([]any)
+	if !isList {
+		given = []any{said.Aud}
+	}
+	if slices.Contains(given, any(audience)) {
+		return nil
+	}
+	whom := "no audience"
+	if said.Aud != nil {
+		whom = "the audience " + shown(said.Aud)
+	}
+	return fmt.Errorf("%w identity of this job: the token in %s is for %s, and %s is asked for here: let its aud be that, or say by --audience whom the registry expects it to be for",
+		registry.ErrInvalid, givenToken, whom, printable(audience, 200))
+}
+
+// described is what a token says of its job, as far as that helps to write a rule for it.
+func described(token string) string {
+	var said map[string]any
+	if !decodeClaims(token, &said) {
+		return ""
+	}
+	var claims []string
+	for _, name := range []string{"iss", "aud", "sub", "repository", "project_path", "ref", "environment"} {
+		if value := said[name]; value != nil {
+			claims = append(claims, name+" "+shown(value))
+		}
+	}
+	if claims == nil {
+		return ""
+	}
+	return ", which says " + strings.Join(claims, ", ")
+}
+
+// shown is a claim's value, fit to be shown.
+func shown(value any) string {
+	list, isList := value.([]any)
+	if !isList {
+		return printable(fmt.Sprint(value), 200)
+	}
+	var all []string
+	for _, one := range list {
+		all = append(all, fmt.Sprint(one))
+	}
+	return printable(strings.Join(all, " and "), 200)
 }

@@ -78,8 +78,8 @@ func TestIdentityOfGitHub(t *testing.T) {
 			if w.requests.Load() != test.requests {
 				t.Errorf("%d requests", w.requests.Load())
 			}
-			if advice := config.IdentityAdvice(); !strings.Contains(advice, "for the audience "+test.want) || strings.Contains(advice, token1) {
-				t.Errorf("advice: %s", advice)
+			if sent := config.IdentitySent(); !strings.Contains(sent, "for the audience "+test.want) || strings.Contains(sent, token1) || config.IdentityAdvice() != "" {
+				t.Errorf("sent: %s", sent)
 			}
 		})
 	}
@@ -114,6 +114,10 @@ func TestIdentityIsSent(t *testing.T) {
 	_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
 	if !errors.Is(err, registry.ErrBadCredential) || strings.Contains(err.Error(), token1) || seen.Load() != 1 {
 		t.Errorf("%v, sent %d times", err, seen.Load())
+	}
+	// Logging in is no way out for a job.
+	if !strings.Contains(err.Error(), "this job's identity") || strings.Contains(err.Error(), "login") || strings.Contains(err.Error(), "TF_TOKEN") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -157,7 +161,7 @@ func TestIdentityThatIsRefused(t *testing.T) {
 // Other credentials come first, unless it is said that they shall not.
 func TestIdentityOfGitLab(t *testing.T) {
 	t.Parallel()
-	given := jwt(`{}`)
+	given := jwt(`{"aud": "https://registry.example.com"}`)
 	gitlab := []string{"GITLAB_CI=true", "LARDER_ID_TOKEN=" + given + "\n"}
 	for name, test := range map[string]struct {
 		environ []string
@@ -178,6 +182,77 @@ func TestIdentityOfGitLab(t *testing.T) {
 		if got := token(t, config, host); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A token that is for others is not sent to whoever is named, and not spoken of where another credential is.
+func TestIdentityForAnother(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		claims   string
+		audience string
+		says     []string // nothing: it is sent
+	}{
+		"for the host":        {`{"aud": "https://registry.example.com"}`, "", nil},
+		"for several":         {`{"aud": ["https://other.example.com", "https://registry.example.com"]}`, "", nil},
+		"for what is said":    {`{"aud": "larder"}`, "larder", nil},
+		"for another":         {`{"aud": "https://vault.example.com"}`, "", []string{"is for the audience https://vault.example.com, and https://registry.example.com is asked", "--audience"}},
+		"for several others":  {`{"aud": ["https://vault.example.com", "sts.amazonaws.com", 5, {}]}`, "", []string{"https://vault.example.com and sts.amazonaws.com and 5"}},
+		"for the host, alone": {`{"aud": "https://registry.example.com"}`, "larder", []string{"is for the audience https://registry.example.com, and larder is asked"}},
+		"for a part of it":    {`{"aud": "https://registry.example.com.example.org"}`, "", []string{"example.org"}},
+		"for nobody":          {`{}`, "", []string{"no audience"}},
+		"for an odd one":      {`{"aud": "a\u001b[31m` + strings.Repeat("x", 300) + `"}`, "", []string{"a\ufffd[31mxxx", "x…"}},
+		"unreadable":          {`x`, "", []string{"cannot be read"}},
+	} {
+		given := jwt(test.claims)
+		config := load(t)
+		if err := config.UseIdentity([]string{"LARDER_ID_TOKEN=" + given}, host, client.Identity{Audience: test.audience}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := config.ForHost(t.Context(), svchost.Hostname(host))
+		if test.says == nil {
+			if err != nil || found == nil {
+				t.Errorf("%s: %v, %v", name, found, err)
+			}
+			continue
+		}
+		if !errors.Is(err, registry.ErrInvalid) || found != nil || strings.Contains(err.Error(), given) || config.IdentitySent() != "" {
+			t.Errorf("%s: %v, %v", name, found, err)
+			continue
+		}
+		for _, want := range test.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+		config = load(t, "TF_TOKEN_registry_example_com=x")
+		if err := config.UseIdentity([]string{"LARDER_ID_TOKEN=" + given}, host, client.Identity{}); err != nil || token(t, config, host) != "x" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a registry needs to know for a rule is told of a token that was sent, and the token is not.
+func TestIdentitySent(t *testing.T) {
+	t.Parallel()
+	for claims, want := range map[string]string{
+		`{"iss": "https://gitlab.com", "aud": ["x", "https://registry.example.com"], "sub": "s", "project_path": "a/b", "ref": "v1", "environment": null, "jti": "` + secret + `"}`: ", which says iss https://gitlab.com, aud x and https://registry.example.com, sub s, project_path a/b, ref v1: ",
+		`{"aud": "https://registry.example.com", "repository": "a/b\n\u001b[31m` + strings.Repeat("x", 300) + `"}`:                                                                  ", repository a/b\ufffd\ufffd[31m" + strings.Repeat("x", 191) + "…: ",
+	} {
+		config, given := load(t), jwt(claims)
+		if err := config.UseIdentity([]string{"LARDER_ID_TOKEN=" + given}, host, client.Identity{}); err != nil {
+			t.Fatal(err)
+		}
+		if sent := config.IdentitySent(); sent != "" {
+			t.Errorf("before it is sent: %s", sent)
+		}
+		_ = token(t, config, host)
+		if sent := config.IdentitySent(); !strings.HasPrefix(sent, "this job's identity was sent, that of LARDER_ID_TOKEN, which says ") || !strings.Contains(sent, want) || strings.Contains(sent, given) || strings.Contains(sent, secret) {
+			t.Errorf("%s, want %q", sent, want)
+		}
+	}
+	if sent := new(client.Config).IdentitySent(); sent != "" {
+		t.Errorf("sent: %q", sent)
 	}
 }
 

@@ -172,7 +172,10 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 type discovering struct{ client *Client }
 
 func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), credential: r.Header.Get("Authorization") != ""}
+	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing}
+	if r.Header.Get("Authorization") != "" {
+		_, a.from, _ = d.client.config.token(r.Context(), a.host) // it is kept from the first time
+	}
 	request, err := retryablehttp.FromRequest(r.Clone(r.Context()))
 	if err != nil {
 		return nil, failed{fmt.Errorf("%s: %w request", a, registry.ErrInvalid)}

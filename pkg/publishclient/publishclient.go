@@ -151,6 +151,21 @@ type upload struct {
 	wire.Begun
 	at    string
 	files []publish.PreparedFile
+	sent  atomic.Int32 // how many of them were stored
+}
+
+// parts are the files, by their numbers, in the order in which they go. What says who has made a provider, and of which
+// files, is small, and goes before the zips: a signature by a wrong key is found out before hundreds of megabytes are sent.
+func (u *upload) parts() [][]int {
+	var first, zips []int
+	for i, f := range u.files {
+		if strings.HasSuffix(f.Name, ".zip") {
+			zips = append(zips, i)
+		} else {
+			first = append(first, i)
+		}
+	}
+	return [][]int{first, zips}
 }
 
 func (p *Publisher) publish(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
@@ -164,9 +179,13 @@ func (p *Publisher) publish(ctx context.Context, t thing, files []publish.Prepar
 	return published, p.explain(err, t.path)
 }
 
-// begin begins, and goes on to the end: a second time where the URLs for uploading hold no longer.
+// begin begins, and goes on to the end. It begins again where the URLs for uploading hold no longer, which is once and as
+// often as something was uploaded by them, and once where the registry does not know the upload any more.
+//
+// An upload is given up only where the registry refuses it for good: who begins the same again goes on with it, and two who
+// publish the same at once share it.
 func (p *Publisher) begin(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
-	for again := true; ; again = false {
+	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
 		if err != nil {
 			return wire.Published{}, err
@@ -175,28 +194,48 @@ func (p *Publisher) begin(ctx context.Context, t thing, files []publish.Prepared
 			u.Published.Unchanged = true
 			return *u.Published, nil
 		}
-		err = p.send(ctx, t, u)
-		if err == nil {
-			err = p.inspect(ctx, u)
-		}
-		if err == nil {
-			published, err := p.commit(ctx, t, u)
-			// One that may yet come to its end is left to it.
-			if err != nil && ctx.Err() == nil && !errors.Is(err, registry.ErrUnavailable) {
+		published, err := p.finish(ctx, t, u)
+		switch {
+		case err == nil:
+			return published, nil
+		case errors.Is(err, errExpired) && (!expired || u.sent.Load() > 0):
+			expired = true
+			p.step("uploading took longer than it may; beginning again with what is left")
+		case errors.Is(err, errLost) && !lost:
+			lost = true
+			p.step(p.Host + " does not know the upload any more; beginning again")
+		default:
+			if ctx.Err() == nil && isFinal(err) {
 				p.abort(ctx, u)
 			}
-			return published, err
-		}
-		p.abort(ctx, u)
-		if !again || !errors.Is(err, errExpired) {
 			return wire.Published{}, err
 		}
-		p.step("uploading took longer than it may; beginning again with what is left")
 	}
 }
 
-func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (upload, error) {
-	u := upload{files: files}
+// isFinal says whether the registry itself has refused something that it will refuse again. What stands between may answer
+// as it likes, and so may the store while a connection is bad.
+func isFinal(err error) bool {
+	return client.Said(err) != "" && !errors.Is(err, errUploading) &&
+		(errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrExists))
+}
+
+// finish sends and inspects one part after the other, and commits.
+func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (wire.Published, error) {
+	total := p.announceMissing(u)
+	for _, part := range u.parts() {
+		if err := p.send(ctx, t, u, part, total); err != nil {
+			return wire.Published{}, err
+		}
+		if err := p.inspect(ctx, u, part); err != nil {
+			return wire.Published{}, err
+		}
+	}
+	return p.commit(ctx, t, u)
+}
+
+func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (*upload, error) {
+	u := &upload{files: files}
 	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
 		return u, err
 	}
@@ -216,30 +255,55 @@ func (p *Publisher) announce(ctx context.Context, t thing, files []publish.Prepa
 // errCommitting marks what failed in the commit.
 var errCommitting = errors.New("committing")
 
-// errExpired says that a URL for uploading holds no longer.
-var errExpired = errors.New("its URL has expired")
+var (
+	// errUploading marks what failed in sending a file, where the store answers and not the registry.
+	errUploading = errors.New("uploading")
+	// errExpired says that a URL for uploading holds no longer.
+	errExpired = errors.New("its URL has expired")
+	// errLost says that the registry has no such upload of this caller's.
+	errLost = errors.New("the registry does not know the upload any more")
+)
 
-// send puts files where they go, several at once, unless they are there.
-func (p *Publisher) send(ctx context.Context, t thing, u upload) error {
-	var missing []int
-	var size int64
+// lost is an error of something that was asked of an upload, which is not to be taken for one of what is published: that
+// there is no such upload is not what the caller has asked for.
+func (p *Publisher) lost(what string, err error) error {
+	if !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	said := strings.TrimSuffix(client.Said(err), ".")
+	if said == "" {
+		said = "publish it again"
+	}
+	return fmt.Errorf("%s: %s: %w: %s", p.Host, what, errLost, said)
+}
+
+// announceMissing says how much is to be sent, and returns what is told of each part of it that was.
+func (p *Publisher) announceMissing(u *upload) (sent func(int)) {
+	missing, size := 0, int64(0)
 	for i, put := range u.Files {
 		if !put.Stored {
-			missing = append(missing, i)
+			missing++
 			size += u.files[i].Size
 		}
 	}
-	if stored := len(u.Files) - len(missing); stored > 0 {
+	if stored := len(u.Files) - missing; stored > 0 {
 		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(u.Files)))
 	}
-	total := func(int) {}
-	if p.Progress != nil && len(missing) > 1 {
-		total = p.Progress.Upload(fmt.Sprintf("%d files", len(missing)), size)
+	if p.Progress != nil && missing > 1 {
+		return p.Progress.Upload(fmt.Sprintf("%d files", missing), size)
 	}
+	return func(int) {}
+}
+
+// send puts files where they go, several at once, unless they are there.
+func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, total func(int)) error {
 	var expired atomic.Value
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	for _, i := range missing {
+	for _, i := range part {
+		if u.Files[i].Stored {
+			continue
+		}
 		group.Go(func() error {
 			f, put := u.files[i], u.Files[i]
 			name := f.Name
@@ -253,15 +317,15 @@ func (p *Publisher) send(ctx context.Context, t thing, u upload) error {
 			}
 			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: f.Open, Sent: sent})
 			switch {
-			case errors.Is(err, registry.ErrExists):
-				return nil // names of objects say what is in them
+			case err == nil, errors.Is(err, registry.ErrExists): // names of objects say what is in them
+				u.sent.Add(1)
+				return nil
 			case errors.Is(err, registry.ErrForbidden):
 				// No scope would help. What is on its way already goes on.
 				expired.Store(fmt.Errorf("uploading %s: %w: %v", f.Name, errExpired, err)) //nolint:errorlint // on purpose
-			case err != nil:
-				return fmt.Errorf("uploading %s: %w", f.Name, err)
+				return nil
 			}
-			return nil
+			return fmt.Errorf("%w %s: %w", errUploading, f.Name, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -272,28 +336,25 @@ func (p *Publisher) send(ctx context.Context, t thing, u upload) error {
 }
 
 // inspect has the registry inspect the files, several at once.
-func (p *Publisher) inspect(ctx context.Context, u upload) error {
+func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	for i, f := range u.files {
+	for _, i := range part {
 		group.Go(func() error {
+			f := u.files[i]
 			p.step("inspecting " + f.Name)
 			err := p.persist(ctx, "inspecting "+f.Name, func() (bool, int, error) {
 				var found wire.Inspected
 				status, err := p.Service.Repeat(ctx, http.MethodPost, fmt.Sprintf("%s/files/%d/inspect", u.at, i), nil, &found)
 				return found.Passed, status, err
 			})
-			if errors.Is(err, registry.ErrNotFound) {
-				// That is not what the caller has asked for.
-				return fmt.Errorf("inspecting %s: the registry does not know the upload any more; run it again: %v", f.Name, err) //nolint:errorlint // on purpose
-			}
-			return err
+			return p.lost("inspecting "+f.Name, err)
 		})
 	}
 	return group.Wait()
 }
 
-func (p *Publisher) commit(ctx context.Context, t thing, u upload) (published wire.Published, err error) {
+func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published wire.Published, err error) {
 	p.step(fmt.Sprintf("publishing %s %s", t.address, t.version))
 	err = p.persist(ctx, "publishing", func() (bool, int, error) {
 		published = wire.Published{}
@@ -303,14 +364,11 @@ func (p *Publisher) commit(ctx context.Context, t thing, u upload) (published wi
 	if err != nil && ctx.Err() != nil {
 		return published, fmt.Errorf("%w: %w", errCommitting, err)
 	}
-	if errors.Is(err, registry.ErrNotFound) {
-		err = fmt.Errorf("publishing %s %s: the registry does not know the upload any more; run it again: %v", t.address, t.version, err) //nolint:errorlint // on purpose
-	}
-	return published, err
+	return published, p.lost("publishing", err)
 }
 
 // abort gives an upload up, so that it does not count any more among those under way. What is stored stays to be found.
-func (p *Publisher) abort(ctx context.Context, u upload) {
+func (p *Publisher) abort(ctx context.Context, u *upload) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	_, _ = p.Service.Do(ctx, http.MethodDelete, u.at, nil, nil) // it ends by itself some time
@@ -378,8 +436,8 @@ func (p *Publisher) explain(err error, path string) error {
 	case errors.Is(err, registry.ErrForbidden) && (said == "" || said == "forbidden"):
 		return fmt.Errorf("%w, with the scope publish:%s", err, path)
 	case errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrBadCredential):
-		return fmt.Errorf("%w; publishing takes a token with the scope publish:%s", err, path)
-	case said == "", errors.Is(err, registry.ErrUnavailable):
+		return fmt.Errorf("%w; publishing takes the scope publish:%s", err, path)
+	case said == "", errors.Is(err, errUploading), errors.Is(err, registry.ErrUnavailable):
 		return err
 	}
 	return &refusal{err, p.Host + ": " + strings.TrimSuffix(said, ".")}

@@ -371,6 +371,12 @@ func TestProvider(t *testing.T) {
 	if f.count("put") != 6 || f.count("inspect") != 6 || f.count("commit") != 1 || f.count("abort") != 0 || f.order[0] != "begin" || f.order[13] != "commit" {
 		t.Errorf("requests: %q", f.order)
 	}
+	// What says who has made it has passed before a zip is sent.
+	for i, request := range f.order[1:13] {
+		if strings.HasSuffix(request, ".zip") != (i >= 6) {
+			t.Errorf("request %d is %s: %q", i+1, request, f.order)
+		}
+	}
 	if !slices.Equal(f.announced.Protocols, []string{"6.0"}) {
 		t.Errorf("announced protocols are not those of the manifest: %v", f.announced.Protocols)
 	}
@@ -422,6 +428,7 @@ func breaks(_ http.ResponseWriter, r *http.Request) bool {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
+	const signature = "terraform-provider-inventory_1.0.0_SHA256SUMS.sig"
 	type answers = func(http.ResponseWriter, *http.Request) bool
 	tests := map[string]struct {
 		kind   string
@@ -439,14 +446,16 @@ func TestFaults(t *testing.T) {
 		"in another's":    {kind: "put " + linux, from: 1, to: 1, answer: xml(409, "ConditionalRequestConflict"), counts: map[string]int{"put " + linux: 2}},
 		"slow connection": {kind: "put " + linux, from: 1, to: 1, answer: xml(400, "RequestTimeout"), counts: map[string]int{"put " + linux: 2}},
 		"broken for good": {kind: "put " + linux, from: 1, to: 99, answer: breaks, err: registry.ErrUnavailable, says: "uploading " + linux,
-			counts: map[string]int{"put " + linux: 3, "begin": 1, "inspect": 0, "abort": 1}},
-		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "XAmzContentChecksumMismatch"), err: registry.ErrInvalid, says: "XAmzContentChecksumMismatch",
-			counts: map[string]int{"put " + linux: 1, "abort": 1}},
+			counts: map[string]int{"put " + linux: 3, "begin": 1, "inspect " + linux: 0, "abort": 0}},
+		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "XAmzContentChecksumMismatch"), err: registry.ErrInvalid, says: "uploading " + linux + ": PUT ",
+			counts: map[string]int{"put " + linux: 1, "abort": 0}},
+		"slow for good":      {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "RequestTimeout"), err: registry.ErrInvalid, says: "RequestTimeout", counts: map[string]int{"abort": 0}},
+		"refused by a proxy": {kind: "inspect " + linux, from: 1, to: 99, answer: status(403, ""), err: registry.ErrForbidden, counts: map[string]int{"abort": 0}},
 		"expired": {kind: "put " + linux, from: 1, to: 1, answer: xml(403, "AccessDenied"), steps: "beginning again",
-			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 1}},
+			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 0}},
 		"expired with its signer": {kind: "put " + linux, from: 1, to: 1, answer: xml(400, "ExpiredToken"), counts: map[string]int{"put " + linux: 2, "begin": 2}},
 		"expired for good": {kind: "put " + linux, from: 1, to: 99, answer: xml(403, "AccessDenied"), err: errAny, not: registry.ErrForbidden, says: "its URL has expired",
-			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 2, "commit": 0}},
+			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 0, "commit": 0}},
 		"redirected": {kind: "put " + linux, from: 1, to: 99, answer: func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 			return true
@@ -459,11 +468,16 @@ func TestFaults(t *testing.T) {
 		"gateway gives up":         {kind: "inspect " + linux, from: 1, to: 4, answer: status(503, ""), steps: "goes on inspecting " + linux, counts: map[string]int{"inspect " + linux: 5}},
 		"another gateway gives up": {kind: "inspect " + linux, from: 1, to: 1, answer: status(504, ""), counts: map[string]int{"inspect " + linux: 2}},
 		"cannot inspect": {kind: "inspect " + linux, from: 1, to: 99, answer: status(500, "internal error"), err: registry.ErrUnavailable, says: "500",
-			counts: map[string]int{"inspect " + linux: 9, "abort": 1, "commit": 0}},
+			counts: map[string]int{"inspect " + linux: 9, "abort": 0, "commit": 0}},
 		"refused": {kind: "inspect " + linux, from: 1, to: 99, answer: status(400, linux+": invalid zip: it is a bomb"), err: registry.ErrInvalid, says: ": " + linux + ": invalid zip: it is a bomb",
 			counts: map[string]int{"inspect " + linux: 1, "abort": 1, "commit": 0}},
-		"lost": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "run it again",
-			counts: map[string]int{"commit": 0}},
+		"signed by a stranger": {kind: "inspect " + signature, from: 1, to: 99, answer: status(400, signature+": invalid signature: this is none of the keys"), err: registry.ErrInvalid, says: "none of the keys",
+			counts: map[string]int{"put " + linux: 0, "put": 3, "abort": 1, "commit": 0}},
+		"lost": {kind: "inspect " + linux, from: 1, to: 1, answer: status(404, "you have no such upload"), steps: "beginning again",
+			counts: map[string]int{"begin": 2, "put": 6, "abort": 0, "commit": 1}},
+		"lost for good": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, "you have no such upload: publish it again."), err: errAny, not: registry.ErrNotFound,
+			says: ": inspecting " + linux + ": the registry does not know the upload any more: you have no such upload: publish it again", counts: map[string]int{"begin": 2, "commit": 0, "abort": 0}},
+		"lost without a word": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound, says: "does not know the upload any more: publish it again"},
 
 		"other content":     {kind: "begin", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, says: ": it is published already with other content", counts: map[string]int{"begin": 1, "put": 0, "abort": 0}},
 		"too many":          {kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads under way"), err: registry.ErrForbidden, says: ": you have 10 uploads under way"},
@@ -472,11 +486,14 @@ func TestFaults(t *testing.T) {
 		"begins the second": {kind: "begin", from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"begin": 2}},
 
 		"faster":           {kind: "commit", from: 1, to: 2, answer: conflict("conflicting write, try again"), counts: map[string]int{"commit": 3}},
-		"not inspected":    {kind: "commit", from: 1, to: 99, answer: conflict(linux + " has not passed inspection"), err: registry.ErrConflict, says: "has not passed inspection", counts: map[string]int{"commit": 3, "abort": 1}},
+		"not inspected":    {kind: "commit", from: 1, to: 99, answer: conflict(linux + " has not passed inspection"), err: registry.ErrConflict, says: ": " + linux + " has not passed inspection", counts: map[string]int{"commit": 3, "abort": 0}},
 		"other was faster": {kind: "commit", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, counts: map[string]int{"commit": 1, "abort": 1}},
 		"commit fails":     {kind: "commit", from: 1, to: 99, answer: status(500, ""), err: registry.ErrUnavailable, counts: map[string]int{"abort": 0}},
 		"commit times out": {kind: "commit", from: 1, to: 3, answer: status(504, ""), counts: map[string]int{"commit": 4}},
-		"commit is lost":   {kind: "commit", from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "run it again"},
+		"commit is lost":   {kind: "commit", from: 1, to: 1, answer: status(404, "you have no such upload"), counts: map[string]int{"begin": 2, "put": 6, "commit": 2, "abort": 0}},
+		"commit is always lost": {kind: "commit", from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "publishing: the registry does not know the upload any more: you have no such upload",
+			counts: map[string]int{"begin": 2, "commit": 2, "abort": 0}},
+		"a file is gone": {kind: "commit", from: 1, to: 99, answer: conflict(linux + " is not there any more as it was inspected: publish it again"), err: registry.ErrConflict, says: ": " + linux + " is not there any more as it was inspected: publish it again", counts: map[string]int{"abort": 0}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -533,14 +550,14 @@ func TestInterrupted(t *testing.T) {
 			<-r.Context().Done()
 			return true
 		}
-		return kind == "commit" && n == 1 && status(404, "no such upload")(w, r)
+		return false
 	}
 	door := f.publisher(t, p, token)
 	_, err := door.Provider(ctx, m)
 	if interrupted, ok := errors.AsType[*publishclient.InterruptedError](err); !ok || !errors.Is(err, context.Canceled) || !strings.Contains(interrupted.Error(), "goes on") {
 		t.Errorf("interrupted: %v", err)
 	}
-	if f.count("abort") != 1 || f.count("commit") != 0 {
+	if f.count("abort") != 0 || f.count("commit") != 0 {
 		t.Errorf("requests: %q", f.order)
 	}
 	for sum := range f.stored {
@@ -549,9 +566,10 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	before := f.count("put")
-	if _, err := door.Provider(t.Context(), m); err == nil {
-		t.Error("a lost upload is committed")
+	if _, err := door.Provider(t.Context(), m); err != nil {
+		t.Error(err)
 	}
+	f.committed = false
 	if f.count("put") != before+1 || !p.said("5 of 6 files are stored already") {
 		t.Errorf("%d more uploads, %q", f.count("put")-before, p.steps)
 	}
@@ -702,8 +720,32 @@ func TestNoCredential(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	_, err := f.publisher(t, nil, "").Module(t.Context(), module(t))
-	if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), "tofu login "+f.host()) || !strings.Contains(err.Error(), "publish:modules/acme/vpc/aws") {
+	if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), "add a credentials block for "+f.host()) || strings.Contains(err.Error(), "tofu login") || !strings.Contains(err.Error(), "publish:modules/acme/vpc/aws") {
 		t.Errorf("%v", err)
+	}
+}
+
+// URLs that hold shorter than all uploads take are asked for anew as long as that gets on.
+func TestExpiresAgain(t *testing.T) {
+	t.Parallel()
+	f, p := newFake(t), &progress{}
+	m := release(t)
+	f.record = recorded(m)
+	// Of the files that are sent by the URLs of one beginning the first alone arrives.
+	arrived := make(map[int]bool)
+	f.fault = func(kind string, _ int, w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(kind, "put ") {
+			return false
+		}
+		f.mu.Lock()
+		began := f.requests["begin"]
+		first := !arrived[began]
+		arrived[began] = true
+		f.mu.Unlock()
+		return !first && xml(403, "AccessDenied")(w, r)
+	}
+	if _, err := f.publisher(t, p, token).Provider(t.Context(), m); err != nil || f.count("begin") != 6 || f.count("abort") != 0 || len(f.stored) != 6 {
+		t.Errorf("%v: %q", err, f.order)
 	}
 }
 

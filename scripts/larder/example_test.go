@@ -85,3 +85,42 @@ func TestExamples(t *testing.T) {
 		})
 	}
 }
+
+// What builds a provider runs all that it depends on, and so has neither the job's identity nor what signs; and what publishes
+// does not build.
+func TestExamplesKeepApart(t *testing.T) {
+	t.Parallel()
+	for service, test := range map[string]struct{ job, powers, publishes string }{
+		"github": {`(?m)^  (\w+):\n(?:(?:    .*)?\n)+`, `id-token|environment:|secrets\.|larder publish`, "id-token: write"},
+		"gitlab": {`(?m)^([.\w]+):\n(?:(?:  .*)?\n)+`, `id_tokens|environment:|SIGNING|larder publish|\.publish`, "extends: .publish"},
+	} {
+		e := readExample(t, service)
+		_, text, _ := strings.Cut(e.text, map[string]string{"github": "\njobs:\n", "gitlab": "\n.tagged:"}[service])
+		builds, publishes := 0, 0
+		for _, job := range regexp.MustCompile(test.job).FindAllStringSubmatch(text, -1) {
+			body := job[0]
+			if strings.Contains(body, " release --clean") {
+				builds++
+				if found := regexp.MustCompile(test.powers).FindString(body); found != "" {
+					t.Errorf("%s: %s builds, and has %s:\n%s", service, job[1], found, body)
+				}
+				continue
+			}
+			if strings.Contains(body, "larder publish") {
+				publishes++
+				if !strings.Contains(body, test.publishes) || strings.Contains(body, "publish provider") && !strings.Contains(body, "needs: ") {
+					t.Errorf("%s: %s publishes:\n%s", service, job[1], body)
+				}
+				if service == "github" && !strings.Contains(body, "GOTOOLCHAIN: auto") {
+					t.Errorf("%s: %s may have no Go that is new enough:\n%s", service, job[1], body)
+				}
+			}
+		}
+		if builds != 1 || publishes != 2 {
+			t.Errorf("%s: %d jobs build, and %d publish", service, builds, publishes)
+		}
+	}
+	if github := readExample(t, "github").text; !strings.Contains(github, "\npermissions: {}") {
+		t.Error("github: every job has the permissions of the whole workflow")
+	}
+}

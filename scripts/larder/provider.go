@@ -38,12 +38,19 @@ namespace (see larder key), and each zip. With --sign-key it makes SHA256SUMS an
 is taken from ` + passphraseFromEnv + `, or asked for at a terminal.
 
 Publishing the same SHA256SUMS again changes nothing and succeeds. Another one under the same version is refused with exit
-code 4. A publish that was interrupted has left nothing visible: run it again, and it sends only what is missing.` + throughRegistry,
+code 4. A publish that was interrupted has left nothing visible: run it again, and it sends only what is missing.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish provider ./dist acme/inventory
   larder publish provider ./dist acme/inventory --store stack:larder
   larder publish provider ./dist acme/inventory --registry https://registry.example.com
   larder publish provider ./zips acme/inventory --sign-key private.asc --protocol 6.0`,
-		Args: usage(cobra.ExactArgs(2)),
+		Args: usage(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 3 {
+				if _, err := registry.ParseTag(args[2]); err == nil {
+					return fmt.Errorf("the version of a provider comes from the names of its files: leave out %s", args[2])
+				}
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			m.Dir = args[0]
 			if m.Address, err = registry.ParseProvider(args[1]); err != nil {
@@ -92,7 +99,7 @@ func (c *cli) publishProvider(ctx context.Context, m publish.Provider, signKey s
 	if err != nil {
 		return err
 	}
-	return c.reportProvider(m, result, c.placeOf("", data))
+	return c.reportProvider(m, result, c.placeOf(data))
 }
 
 // publishProviderThrough publishes through a registry's own endpoint. A dry run does not ask it.
@@ -113,7 +120,7 @@ func (c *cli) publishProviderThrough(ctx context.Context, host string, m publish
 	if err != nil {
 		return err
 	}
-	return c.reportProvider(m, result, c.placeOf(host, nil))
+	return c.reportProvider(m, result, through(host, m.DryRun))
 }
 
 // withPassphrase publishes, and a second time where that takes a passphrase and there is somebody to ask.
@@ -172,7 +179,9 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, 
 			registry.ProviderVersion
 			// Shared are platforms with the same content, for which OpenTofu gets no hashes.
 			Shared []registry.Platform `json:"shared,omitempty"`
-		}{status, m.Address.String(), record, result.Shared})
+			// NotAsked is the registry that a dry run did not ask.
+			NotAsked string `json:"not_asked,omitempty"`
+		}{status, m.Address.String(), record, result.Shared, to.notAsked})
 	}
 	var size int64
 	for _, p := range record.Packages {
@@ -198,6 +207,7 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, 
 		}
 		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", strings.Join(names, ", "))
 	}
+	c.printNotAsked(to)
 	if to.host != "" && !m.DryRun {
 		c.useProvider(to.host, m.Address, record.Version)
 	}

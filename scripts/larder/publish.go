@@ -41,7 +41,7 @@ keys and registries' data. --include takes some of these in. The module and thos
 on values is not checked. A leading v of the version is taken off.
 
 Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
-code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry,
+code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
   larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
@@ -99,7 +99,7 @@ func (c *cli) publishModule(ctx context.Context, m publish.Module) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.reportModule(m, result, c.placeOf("", data))
+	return c.reportModule(m, result, c.placeOf(data))
 }
 
 // publishModuleThrough publishes through a registry's own endpoint. A dry run does not ask it.
@@ -124,7 +124,7 @@ func (c *cli) publishModuleThrough(ctx context.Context, host string, m publish.M
 	if err != nil {
 		return err
 	}
-	return c.reportModule(m, result, c.placeOf(host, nil))
+	return c.reportModule(m, result, through(host, m.DryRun))
 }
 
 // publishStatus says what became of a publish.
@@ -147,7 +147,9 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 			registry.ModuleVersion
 			Files   []archive.File    `json:"files"`
 			LeftOut []archive.LeftOut `json:"left_out"`
-		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...)})
+			// NotAsked is the registry that a dry run did not ask.
+			NotAsked string `json:"not_asked,omitempty"`
+		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...), to.notAsked})
 	}
 	if m.DryRun {
 		for _, f := range result.Files {
@@ -168,6 +170,7 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, to.name, files, size)
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
+	c.printNotAsked(to)
 	if to.host != "" && !m.DryRun {
 		c.useModule(to.host, m.Address, m.Version)
 	}

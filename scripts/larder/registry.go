@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +24,10 @@ const throughRegistry = `
 With --registry this goes through the registry's own endpoint, with the credentials that the clients have for it: TF_TOKEN_… in the
 environment, what ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials blocks of the configuration. Without these a CI job
 goes by its own identity: in GitHub Actions with ` + "`permissions: id-token: write`" + `, in GitLab by an ID token in LARDER_ID_TOKEN.`
+
+// dryThroughRegistry is what those of them that have a dry run say of it.
+const dryThroughRegistry = ` With --dry-run it is not asked
+at all, and so does not say whether it would take this.`
 
 // remote says which registry is published to through its own endpoint.
 type remote struct {
@@ -101,6 +104,9 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 	// What the registry explains has nothing to do with who asks.
 	explained := errors.Is(err, registry.ErrForbidden) && !slices.Contains([]string{"", "forbidden"}, client.Said(err))
 	if !explained && (errors.Is(err, registry.ErrUnauthenticated) || errors.Is(err, registry.ErrBadCredential) || errors.Is(err, registry.ErrForbidden)) {
+		if sent := configuration.IdentitySent(); sent != "" {
+			return fmt.Errorf("%s: %w", sent, err)
+		}
 		if advice := configuration.IdentityAdvice(); advice != "" {
 			return fmt.Errorf("%w; %s", err, advice)
 		}
@@ -112,13 +118,32 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 type place struct {
 	name string
 	host string // what addresses begin with; empty where that is not known
+	// notAsked is the registry that a dry run would have gone through; empty: there is none.
+	notAsked string
 }
 
-func (c *cli) placeOf(host string, data *store) place {
-	if data != nil {
-		return place{c.store, data.host}
+// placeOf is a store; data is nil for a dry run where there is none.
+func (c *cli) placeOf(data *store) place {
+	if data == nil {
+		return place{name: c.store}
 	}
-	return place{cmp.Or(host, c.store), host}
+	return place{name: c.store, host: data.host}
+}
+
+// through is a registry that is gone through, but for a dry run.
+func through(host string, dryRun bool) place {
+	to := place{name: host, host: host}
+	if dryRun {
+		to.notAsked = host
+	}
+	return to
+}
+
+// printNotAsked says what a dry run did not find out.
+func (c *cli) printNotAsked(to place) {
+	if to.notAsked != "" {
+		c.printf("%s was not asked: whether it would take this, and whether it has this version already, is not known\n", to.notAsked)
+	}
 }
 
 // useModule shows what whoever uses a module writes.

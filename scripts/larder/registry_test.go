@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -141,7 +142,8 @@ func TestThroughRegistry(t *testing.T) {
 	writeFiles(t, dir, output("x"))
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0"}
 
-	says(t, run(t, nil, exitFailed, append(module, "--registry", server.URL)...), "tofu login "+host, "publish:modules/acme/vpc/aws")
+	says(t, run(t, nil, exitFailed, append(module, "--registry", server.URL)...), "add a credentials block for "+host, "publish:modules/acme/vpc/aws")
+	says(t, run(t, []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, exitFailed, append(module, "--registry", server.URL)...), "TF_CLI_CONFIG_FILE names /nowhere/tofurc, which is not there")
 	says(t, run(t, []string{"GITHUB_ACTIONS=true"}, exitFailed, append(module, "--registry", server.URL)...), "permissions: id-token: write")
 	says(t, run(t, []string{config("narrow")}, exitFailed, append(module, "--registry", server.URL)...), "with the scope publish:modules/acme/vpc/aws")
 	says(t, run(t, nil, exitNotFound, append(module, "--registry", other.URL)...), "has no endpoint for publishing")
@@ -182,6 +184,8 @@ func TestThroughRegistry(t *testing.T) {
 
 	// A CI job goes by its identity where there is nothing else, or where it is told to.
 	job := []string{"GITHUB_ACTIONS=true", "ACTIONS_ID_TOKEN_REQUEST_URL=" + server.URL + "/identity?x=y", "ACTIONS_ID_TOKEN_REQUEST_TOKEN=r3quest"}
+	given := "id." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud": "larder"}`)) + ".x"
+	says(t, run(t, []string{"LARDER_ID_TOKEN=" + given}, exitRefused, append(module, "--registry", host)...), "for the audience larder, and https://"+host+" is asked for")
 	for _, test := range []struct {
 		env   []string
 		args  []string
@@ -191,7 +195,7 @@ func TestThroughRegistry(t *testing.T) {
 		{job, []string{"--audience", "x"}, "id.r3quest.for-x"},
 		{append(job, good), nil, "good"},
 		{append(job, good), []string{"--ci-identity", "--audience", "y"}, "id.r3quest.for-y"},
-		{append(job, "LARDER_ID_TOKEN=id.gitlab.x"), nil, "id.gitlab.x"},
+		{append(job, "LARDER_ID_TOKEN="+given), []string{"--audience", "larder"}, given},
 	} {
 		e.seen()
 		out := run(t, test.env, 0, append([]string{"deprecate", "provider", "acme/inventory", "--undo", "--registry", host}, test.args...)...)

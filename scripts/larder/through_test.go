@@ -86,8 +86,8 @@ func TestPublishModuleThroughServer(t *testing.T) {
 	writeFiles(t, other, output("other"))
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--description", "A network"}
 
-	s.publisher(t, "").run(t, exitFailed, []string{"tofu login " + s.Host, "publish:modules/acme/vpc/aws"}, module...)
-	s.publisher(t, credentials(s.Host, secret+"0")).run(t, exitFailed, []string{"401", "may have expired or been revoked"}, module...)
+	s.publisher(t, "").run(t, exitFailed, []string{"add a credentials block for " + s.Host, "publish:modules/acme/vpc/aws"}, module...)
+	s.publisher(t, credentials(s.Host, secret+"0")).run(t, exitFailed, []string{"401", "the token of the credentials block in ", "may have expired or been revoked"}, module...)
 	s.publisher(t, credentials(s.Host, reader)).run(t, exitFailed, []string{"403", "with the scope publish:modules/acme/vpc/aws"}, module...)
 	// Nobody makes a namespace by a mistake in typing.
 	s.publisher(t, credentials(s.Host, all)).run(t, exitFailed, []string{s.Host + ": namespace acme has nothing yet", "publish:modules/acme/**"}, module...)
@@ -161,7 +161,7 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	s.publisher(t, credentials(s.Host, modules)).run(t, exitFailed, []string{"403", "with the scope publish:providers/acme/note"}, provider...)
 	p.run(t, exitRefused, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "}, "publish", "provider", releaseOf(t, stranger), "acme/note")
 
-	p.run(t, 0, []string{"4 of 5 files are stored already", "inspecting terraform-provider-note_1.0.0_SHA256SUMS.sig", "Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by "}, provider...)
+	p.run(t, 0, []string{"2 of 5 files are stored already", "inspecting terraform-provider-note_1.0.0_SHA256SUMS.sig", "Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by "}, provider...)
 	p.run(t, 0, []string{"Unchanged: acme/note 1.0.0"}, provider...)
 
 	// With zips alone, which are signed here, SHA256SUMS is the same; with fewer of them it is another.
@@ -219,8 +219,8 @@ func TestInterruptedThroughServer(t *testing.T) {
 	lines, said := bufio.NewScanner(stderr), ""
 	for lines.Scan() {
 		said += lines.Text() + "\n"
-		// All is uploaded by then. The server stands still, so that what it is asked now does not end.
-		if strings.HasPrefix(lines.Text(), "inspecting ") {
+		// All is uploaded when zips are inspected. The server stands still, so that what it is asked now does not end.
+		if strings.HasPrefix(lines.Text(), "inspecting ") && strings.HasSuffix(lines.Text(), ".zip") {
 			_ = s.cmd.Process.Signal(syscall.SIGSTOP)
 			break
 		}
@@ -313,18 +313,21 @@ func TestExampleRules(t *testing.T) {
 				return s.publisher(t, "", "LARDER_ID_TOKEN="+j.token(t, audience, claims))
 			}
 			good := job(test.module, "https://registry.example.com")
+			module := []string{"publish", "module", dir, "acme/vpc/aws", "--ci-identity", "--audience", "https://registry.example.com"}
 			var printed struct {
 				PublishedBy string `json:"published_by"`
 			}
-			out := good.run(t, 0, nil, "publish", "module", dir, "acme/vpc/aws", "1.0.0", "--ci-identity", "--json")
+			out := good.run(t, 0, nil, append(module, "1.0.0", "--json")...)
 			if json.Unmarshal([]byte(out), &printed) != nil || !strings.Contains(printed.PublishedBy, test.names) {
 				t.Errorf("published: %s", out)
 			}
-			const advice = "this job's identity was sent, that of LARDER_ID_TOKEN"
-			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity")
-			good.run(t, exitFailed, []string{"403", advice}, "deprecate", "provider", "acme/inventory", "--message", "x", "--ci-identity")
-			job(test.another, "https://registry.example.com").run(t, exitFailed, []string{advice}, "publish", "module", dir, "acme/vpc/aws", "1.1.0", "--ci-identity")
-			job(test.module, "https://other.example.com").run(t, exitFailed, []string{"401", advice}, "publish", "module", dir, "acme/vpc/aws", "1.1.0", "--ci-identity")
+			const advice = "larder: this job's identity was sent, that of LARDER_ID_TOKEN, which says iss "
+			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity", "--audience", "https://registry.example.com")
+			good.run(t, exitFailed, []string{"403", advice, "does not reach this"}, "deprecate", "provider", "acme/inventory", "--message", "x", "--ci-identity", "--audience", "https://registry.example.com")
+			job(test.another, "https://registry.example.com").run(t, exitFailed, []string{advice, "aud https://registry.example.com, sub "}, append(module, "1.1.0")...)
+			elsewhere := job(test.module, "https://other.example.com")
+			elsewhere.run(t, exitRefused, []string{"for the audience https://other.example.com, and https://registry.example.com is asked for"}, append(module, "1.1.0")...)
+			elsewhere.run(t, exitFailed, []string{"401", advice, "aud https://other.example.com, sub "}, append(module, "1.1.0", "--audience", "https://other.example.com")...)
 			s.stop(t)
 			if log := s.log.String(); strings.Contains(log, "eyJ") {
 				t.Errorf("the log has a token:\n%s", log)
