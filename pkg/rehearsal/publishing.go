@@ -350,7 +350,7 @@ func trustScenario(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.Through(ctx, []string{"LARDER_ID_TOKEN=" + token}, "publish", "module", dir, address, "1.0.0", "--ci-identity"); err != nil {
+	if _, err := r.Through(ctx, []string{"LARDER_ID_TOKEN=" + token}, "publish", "module", dir, address, "1.0.0", "--ci-identity", "--audience", jobsAudience); err != nil {
 		return err
 	}
 	return errors.Join(
