@@ -4,6 +4,7 @@ package functions_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -351,6 +352,49 @@ func TestMissingSettings(t *testing.T) {
 	if _, err := f.Invoke(t.Context(), events.APIGatewayV2HTTPRequest{}); err == nil || !strings.Contains(err.Error(), "LARDER_BUCKET is not set") {
 		t.Error(err)
 	}
+}
+
+// Every client waits for discovery before anything else, and so it is hardly more than a function that does nothing: what
+// Lambda must fetch and start is at most a tenth larger.
+func TestDiscoveryIsSmall(t *testing.T) {
+	t.Parallel()
+	dist, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := filepath.Join(t.TempDir(), "bootstrap")
+	// As scripts/build does it.
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w -buildid=", "-o", bare, "./testdata/bare")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	got, least := packed(t, filepath.Join(dist, "discovery", "bootstrap")), packed(t, bare)
+	t.Logf("discovery has %d bytes packed, and a function that does nothing %d", got, least)
+	if got*10 > least*11 {
+		t.Errorf("discovery has %d bytes packed, more than 1.1 times %d", got, least)
+	}
+}
+
+// packed returns how many bytes a file has in a zip.
+func packed(t *testing.T, name string) int {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Len()
 }
 
 // The same source gives the same bytes, wherever it lies and whatever the builder's own settings are.
