@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -395,6 +396,31 @@ func packed(t *testing.T, name string) int {
 		t.Fatal(err)
 	}
 	return out.Len()
+}
+
+// Discovery is told how people log in, and asks their issuer; where it is told nonsense it ends before its first request.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	var issuer *httptest.Server
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer.URL, "authorization_endpoint": issuer.URL + "/authorize", "token_endpoint": issuer.URL + "/token"})
+	}))
+	defer issuer.Close()
+	event := recorded(t)["path /.well-known/terraform.json"]
+	f := start(t, "discovery", settings.LoginEnvironment(`{"issuer":"`+issuer.URL+`","client":"cli"}`))
+	payload, err := f.Invoke(t.Context(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response events.APIGatewayV2HTTPResponse
+	want := `{"larder-publish.v1":"/v1/publish/","login.v1":{"client":"cli","grant_types":["authz_code"],"authz":"` + issuer.URL + `/authorize","token":"` + issuer.URL + `/token","ports":[10000,10010],"scopes":["openid"]},"modules.v1":"/v1/modules/","providers.v1":"/v1/providers/"}` + "\n"
+	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != 200 || response.Body != want {
+		t.Errorf("%s, %v; want %s", payload, err, want)
+	}
+	f = start(t, "discovery", settings.LoginEnvironment(`{"issuer":"http://login.example.com","client":"cli"}`))
+	if _, err := f.Invoke(t.Context(), event); err == nil || !strings.Contains(err.Error(), "must be an https URL") {
+		t.Error(err)
+	}
 }
 
 // The same source gives the same bytes, wherever it lies and whatever the builder's own settings are.
