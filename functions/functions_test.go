@@ -4,11 +4,13 @@ package functions_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -349,6 +351,74 @@ func TestMissingSettings(t *testing.T) {
 	t.Parallel()
 	f := start(t, "modules", map[string]string{"LARDER_TABLE": "x", "LARDER_PRESIGN_SECONDS": "3600"})
 	if _, err := f.Invoke(t.Context(), events.APIGatewayV2HTTPRequest{}); err == nil || !strings.Contains(err.Error(), "LARDER_BUCKET is not set") {
+		t.Error(err)
+	}
+}
+
+// Every client waits for discovery before anything else, and so it is hardly more than a function that does nothing: what
+// Lambda must fetch and start is at most a tenth larger.
+func TestDiscoveryIsSmall(t *testing.T) {
+	t.Parallel()
+	dist, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := filepath.Join(t.TempDir(), "bootstrap")
+	// As scripts/build does it.
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w -buildid=", "-o", bare, "./testdata/bare")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	got, least := packed(t, filepath.Join(dist, "discovery", "bootstrap")), packed(t, bare)
+	t.Logf("discovery has %d bytes packed, and a function that does nothing %d", got, least)
+	if got*10 > least*11 {
+		t.Errorf("discovery has %d bytes packed, more than 1.1 times %d", got, least)
+	}
+}
+
+// packed returns how many bytes a file has in a zip.
+func packed(t *testing.T, name string) int {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Len()
+}
+
+// Discovery is told how people log in, and asks their issuer; where it is told nonsense it ends before its first request.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	var issuer *httptest.Server
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer.URL, "authorization_endpoint": issuer.URL + "/authorize", "token_endpoint": issuer.URL + "/token"})
+	}))
+	defer issuer.Close()
+	event := recorded(t)["path /.well-known/terraform.json"]
+	f := start(t, "discovery", settings.LoginEnvironment(`{"issuer":"`+issuer.URL+`","client":"cli"}`))
+	payload, err := f.Invoke(t.Context(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response events.APIGatewayV2HTTPResponse
+	want := `{"larder-publish.v1":"/v1/publish/","login.v1":{"client":"cli","grant_types":["authz_code"],"authz":"` + issuer.URL + `/authorize","token":"` + issuer.URL + `/token","ports":[10000,10010],"scopes":["openid"]},"modules.v1":"/v1/modules/","providers.v1":"/v1/providers/"}` + "\n"
+	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != 200 || response.Body != want {
+		t.Errorf("%s, %v; want %s", payload, err, want)
+	}
+	f = start(t, "discovery", settings.LoginEnvironment(`{"issuer":"http://login.example.com","client":"cli"}`))
+	if _, err := f.Invoke(t.Context(), event); err == nil || !strings.Contains(err.Error(), "must be an https URL") {
 		t.Error(err)
 	}
 }

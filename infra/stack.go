@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -194,12 +195,28 @@ func (st *stack) newUserPool() string {
 	}
 	issuer := *pool.UserPoolProviderUrl()
 	with.Issuers = append(with.Issuers, access.Issuer{Issuer: issuer, ClientIDs: []string{*client.UserPoolClientId()}, Name: "username", Rules: st.settings.Cognito.Rules})
-	with.Login = &access.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports}
+	with.Login = &openid.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports}
 	text, err := json.Marshal(with)
 	if err != nil {
 		panic(err) // it is strings
 	}
 	st.output(settings.OutputUserPool, pool.UserPoolId(), "The Cognito user pool by which people log in")
+	return string(text)
+}
+
+// login returns how people log in, out of the access settings; it is empty where they do not.
+func (st *stack) login() string {
+	var with access.Settings
+	if err := json.Unmarshal([]byte(st.access), &with); err != nil {
+		panic(err) // it was written here or by parseSettings
+	}
+	if with.Login == nil {
+		return ""
+	}
+	text, err := json.Marshal(with.Login)
+	if err != nil {
+		panic(err) // it is strings
+	}
 	return string(text)
 }
 
@@ -235,7 +252,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		}
 		told = st.told()
 	case f.login:
-		told = settings.AccessEnvironment(st.access)
+		told = settings.LoginEnvironment(st.login())
 	}
 	environment := make(map[string]*string)
 	for name, value := range told {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal/iam"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -254,7 +255,7 @@ func TestFunctions(t *testing.T) {
 			}
 			env, _ := f.at("Environment.Variables").(map[string]any)
 			if f.at("Description") == "Larder: discovery" {
-				if access := env["LARDER_ACCESS"]; len(env) != 1 || access != "{}" {
+				if len(env) != 0 {
 					t.Errorf("discovery is told %v", env)
 				}
 				continue
@@ -720,10 +721,15 @@ func TestCognito(t *testing.T) {
 	}
 	for id, f := range tm.all("AWS::Lambda::Function") {
 		env, _ := f.at("Environment.Variables").(map[string]any)
-		if name := f.at("Description"); name != "Larder: discovery" && name != "Larder: modules" {
+		name := f.at("Description")
+		if name != "Larder: discovery" && name != "Larder: modules" {
 			continue
 		}
-		join, _ := env["LARDER_ACCESS"].(map[string]any)["Fn::Join"].([]any)
+		variable := "LARDER_ACCESS"
+		if name == "Larder: discovery" {
+			variable = "LARDER_LOGIN"
+		}
+		join, _ := env[variable].(map[string]any)["Fn::Join"].([]any)
 		if len(join) != 2 {
 			t.Fatalf("%s is told %v", id, env)
 		}
@@ -744,6 +750,12 @@ func TestCognito(t *testing.T) {
 				}, text(p)))
 			}
 		}
+		if name == "Larder: discovery" {
+			if got, err := openid.ParseLogin(told.String()); err != nil || len(env) != 1 || got.Client == "" || text(got.Ports) != "[10000,10010]" || !strings.Contains(got.Issuer, "ProviderURL") {
+				t.Errorf("%s is told %s, %v", id, &told, err)
+			}
+			continue
+		}
 		got, err := access.ParseSettings([]byte(told.String()))
 		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer || got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
 			t.Errorf("%s is told %s, %v", id, &told, err)
@@ -754,6 +766,29 @@ func TestCognito(t *testing.T) {
 	}
 	if plain := synth(t, defaults(t)); len(plain.all("AWS::Cognito::UserPool")) != 0 {
 		t.Error("there is a pool that nobody asked for")
+	}
+}
+
+// Discovery is told how people log in, and not who may read.
+func TestLogin(t *testing.T) {
+	s, err := parseSettings(map[string]any{"access": map[string]any{
+		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
+		"login":   map[string]any{"issuer": "https://a.example.com", "client": "c", "authorize": map[string]any{"audience": "x"}},
+	}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for id, f := range synth(t, s).all("AWS::Lambda::Function") {
+		if f.at("Description") == "Larder: discovery" {
+			told++
+			if env := text(f.at("Environment.Variables")); env != `{"LARDER_LOGIN":"{\"issuer\":\"https://a.example.com\",\"client\":\"c\",\"scopes\":[\"openid\"],\"ports\":[10000,10010],\"authorize\":{\"audience\":\"x\"}}"}` {
+				t.Errorf("%s is told %s", id, env)
+			}
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d functions are for discovery", told)
 	}
 }
 

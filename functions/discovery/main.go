@@ -1,24 +1,22 @@
 // Discovery is the function that says where the registry's services are, and answers 404 to what no other function
-// serves. It needs no permission; where people log in, it asks their issuer for its endpoints.
+// serves. It needs no permission; where people log in, it asks their issuer for its endpoints. Every client asks it before
+// anything else, and so it links next to nothing besides what any function in Go does.
 package main
 
 import (
 	"log"
 	"os"
 
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/providers"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
 func main() {
-	rules, err := access.ParseSettings([]byte(settings.Access(os.Getenv)))
+	login, err := openid.ParseLogin(settings.Login(os.Getenv))
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(discovery.New(discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, wire.Service: wire.Path}, rules.LoginService()))
+	lambdahttp.Start(discovery.New(discovery.Larder(), login.Service()))
 }

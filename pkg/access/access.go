@@ -24,6 +24,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -73,9 +74,9 @@ const (
 
 // New returns a gate.
 func New(s Settings, tokens Tokens) *Gate {
-	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: wallClock}
+	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now}
 	for _, i := range s.Issuers {
-		g.issuers[i.Issuer] = &issuer{Issuer: i, provider: newProvider(i.Issuer)}
+		g.issuers[i.Issuer] = newIssuer(i)
 	}
 	var err error
 	if g.good, err = lru.New[digest, decision](remembered); err == nil {

@@ -3,8 +3,6 @@ package access
 import (
 	"net/http"
 	"time"
-
-	"github.com/larder-registry/larder/pkg/discovery"
 )
 
 // Fits is what every key goes through.
@@ -12,17 +10,16 @@ var Fits = fits
 
 // What tests go up to.
 const (
-	Remembered  = remembered
-	Longest     = longest
-	MaxKeys     = maxKeys
-	MaxDocument = maxDocument
+	Remembered = remembered
+	Longest    = longest
+	MaxKeys    = maxKeys
 )
 
 // Clocks are those from which a gate and its issuers take the time.
 func Clocks(g *Gate) []func() time.Time {
 	clocks := []func() time.Time{g.now}
 	for _, i := range g.issuers {
-		clocks = append(clocks, i.provider.keys.now, i.provider.configuration.now)
+		clocks = append(clocks, i.keys.Clock)
 	}
 	return clocks
 }
@@ -31,29 +28,22 @@ func Clocks(g *Gate) []func() time.Time {
 func SetClock(g *Gate, now func() time.Time) {
 	g.now = now
 	for _, i := range g.issuers {
-		i.provider.keys.now = now
+		i.keys.Clock = now
 	}
 }
 
 // SetTransport has a gate ask its issuers by a test's transport.
 func SetTransport(g *Gate, t http.RoundTripper) {
 	for _, i := range g.issuers {
-		i.provider.client.Transport = t
+		i.provider.Client.Transport = t
 	}
 }
 
 // SetPatience has a gate wait for its issuers' answers for longer, so that a test can tell who waits from who does not.
 func SetPatience(g *Gate, d time.Duration) {
 	for _, i := range g.issuers {
-		i.provider.client.Timeout = d
+		i.provider.Client.Timeout = d
 	}
-}
-
-// LoginService is that of settings, by a test's transport and clock.
-func LoginService(s Settings, t http.RoundTripper, now func() time.Time) discovery.LoginService {
-	p := newProvider(s.Login.Issuer)
-	p.client.Transport, p.configuration.now = t, now
-	return s.Login.service(p)
 }
 
 // Decisions are how many are kept.

@@ -49,12 +49,6 @@ func fits(key jose.JSONWebKey, header jose.Header) bool {
 // errUnknownKey is a signature by no key that the issuer has published, which it may yet.
 var errUnknownKey = errors.New("no key that the issuer has published has signed it")
 
-// issuer is an issuer with what it publishes.
-type issuer struct {
-	Issuer
-	provider *provider
-}
-
 // claims are those that decide whether a token holds.
 type claims struct {
 	jwt.Claims
@@ -85,7 +79,7 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 	}
 	var c claims
 	var all map[string]any
-	verified, err := i.provider.keys.use(ctx, func(keys []jose.JSONWebKey) bool {
+	verified, err := i.keys.Use(ctx, func(keys []jose.JSONWebKey) bool {
 		return slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
 			return fits(key, token.Headers[0]) && token.Claims(key.Key, &c, &all) == nil
 		})

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -22,7 +21,7 @@ type Settings struct {
 	// Issuers are whose JWTs are credentials.
 	Issuers []Issuer `json:"issuers,omitempty"`
 	// Login is how people get one, by `tofu login` and `terraform login`.
-	Login *Login `json:"login,omitempty"`
+	Login *openid.Login `json:"login,omitempty"`
 }
 
 // Issuer is an OpenID Connect issuer, such as the organisation's identity provider, or a CI service's for its jobs.
@@ -47,21 +46,6 @@ type Rule struct {
 	// must match.
 	Claims map[string]string `json:"claims"`
 	Scopes []Scope           `json:"scopes"`
-}
-
-// Login describes login.v1.
-type Login struct {
-	// Issuer is one of the issuers.
-	Issuer string `json:"issuer"`
-	// Client is the identifier of a public client there, with PKCE and without a secret.
-	Client string `json:"client"`
-	// Scopes to ask for; openid if there are none.
-	Scopes []string `json:"scopes,omitempty"`
-	// Ports are the first and the last of those on which the command line waits, for redirects to
-	// http://localhost:PORT/login; 10000 to 10010 if it is empty.
-	Ports []int `json:"ports,omitempty"`
-	// Authorize are more parameters for the issuer's authorization endpoint, such as an audience.
-	Authorize map[string]string `json:"authorize,omitempty"`
 }
 
 // maxSettings bounds settings as text, in bytes.
@@ -101,37 +85,18 @@ func (s *Settings) check() error {
 	if s.Login == nil {
 		return nil
 	}
-	l := s.Login
-	switch {
-	case !seen[l.Issuer]:
-		return fmt.Errorf("login: issuer %q is none of the issuers, so that its tokens would be refused", l.Issuer)
-	case l.Client == "":
-		return errors.New("login: client is missing: the id of a public client of the issuer")
+	if !seen[s.Login.Issuer] {
+		return fmt.Errorf("login: issuer %q is none of the issuers, so that its tokens would be refused", s.Login.Issuer)
 	}
-	if len(l.Ports) == 0 {
-		l.Ports = []int{10000, 10010}
-	}
-	// Clients never use the last port, and try a few at random.
-	if len(l.Ports) != 2 || l.Ports[0] < 1024 || l.Ports[1] > 65535 || l.Ports[1]-l.Ports[0] < 10 {
-		return fmt.Errorf("login: ports %v: give the first and the last, from 1024 to 65535, with at least ten between them", l.Ports)
-	}
-	if len(l.Scopes) == 0 {
-		l.Scopes = []string{"openid"}
-	}
-	for _, own := range []string{"client_id", "code_challenge", "code_challenge_method", "redirect_uri", "response_type", "scope", "state"} {
-		if _, there := l.Authorize[own]; there {
-			return fmt.Errorf("login: authorize: %s is the client's own parameter", own)
-		}
+	if err := s.Login.Complete(); err != nil {
+		return fmt.Errorf("login: %w", err)
 	}
 	return nil
 }
 
 func (i Issuer) check() error {
-	if err := checkURL("issuer", i.Issuer, true); err != nil {
+	if err := openid.CheckIssuer(i.Issuer); err != nil {
 		return err
-	}
-	if strings.Contains(i.Issuer, "?") {
-		return errors.New("it has a query, and an issuer has none")
 	}
 	if len(i.Audiences)+len(i.ClientIDs) == 0 || slices.Contains(append(i.Audiences, i.ClientIDs...), "") {
 		return errors.New("audiences is missing: without one, a token that was made for somebody else would be accepted")
@@ -160,23 +125,4 @@ func (i Issuer) check() error {
 		}
 	}
 	return nil
-}
-
-// checkURL says whether secrets may rest on what a URL answers: it has TLS, or, where local says that the issuer does too,
-// stays on this machine. An issuer elsewhere must not reach what is here, such as what AWS Lambda tells its functions.
-// Endpoints may have a query (RFC 6749, section 3).
-func checkURL(what, text string, local bool) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("%s %.200q is no URL such as https://login.example.com", what, text)
-	}
-	if u.Scheme == "https" || local && isLocal(u) {
-		return nil
-	}
-	return fmt.Errorf("%s %.200q must be an https URL", what, text)
-}
-
-// isLocal says whether a URL is one of this machine, without TLS.
-func isLocal(u *url.URL) bool {
-	return u.Scheme == "http" && (strings.EqualFold(u.Hostname(), "localhost") || net.ParseIP(u.Hostname()).IsLoopback())
 }

@@ -18,6 +18,12 @@ import (
 // Document maps service identifiers, such as modules.v1, to the paths of their services.
 type Document map[string]any
 
+// Larder returns the document of a whole registry. The names are those that each protocol has in its own package, which
+// who serves the document need not link.
+func Larder() Document {
+	return Document{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "larder-publish.v1": "/v1/publish/"}
+}
+
 // Login describes how a client gets a token for a person, by OAuth's authorization code with PKCE.
 //
 // Source: the server-side login protocol, https://opentofu.org/docs/internals/login-protocol/.

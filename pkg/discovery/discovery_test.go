@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
 )
 
 // Clients want application/json and nothing else, ask with whatever credential they have, and resolve the paths against
@@ -48,6 +52,15 @@ func TestDocument(t *testing.T) {
 				t.Errorf("%s: %q does not begin and end with a slash", service, path)
 			}
 		}
+	}
+}
+
+// The paths of a Larder are those of the packages that serve them.
+func TestLarder(t *testing.T) {
+	t.Parallel()
+	want := discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, wire.Service: wire.Path}
+	if got := discovery.Larder(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Values of Cache-Control.
@@ -140,7 +140,7 @@ func handle(mux *http.ServeMux, path string, h http.Handler) {
 	}
 }
 
-func notFound(w http.ResponseWriter, _ *http.Request) { Error(w, registry.ErrNotFound) }
+func notFound(w http.ResponseWriter, _ *http.Request) { Error(w, core.ErrNotFound) }
 
 var errMethod = errors.New("method not allowed")
 
@@ -150,14 +150,14 @@ var statuses = []struct {
 	status  int
 	message string
 }{
-	{registry.ErrInvalid, http.StatusBadRequest, "malformed request"},
-	{registry.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
-	{registry.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
-	{registry.ErrForbidden, http.StatusForbidden, "forbidden"},
-	{registry.ErrNotFound, http.StatusNotFound, "not found"},
-	{registry.ErrExists, http.StatusConflict, "already exists"},
-	{registry.ErrConflict, http.StatusConflict, "conflicting write, try again"},
-	{registry.ErrUnavailable, http.StatusServiceUnavailable, "temporarily unavailable, try again"},
+	{core.ErrInvalid, http.StatusBadRequest, "malformed request"},
+	{core.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
+	{core.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
+	{core.ErrForbidden, http.StatusForbidden, "forbidden"},
+	{core.ErrNotFound, http.StatusNotFound, "not found"},
+	{core.ErrExists, http.StatusConflict, "already exists"},
+	{core.ErrConflict, http.StatusConflict, "conflicting write, try again"},
+	{core.ErrUnavailable, http.StatusServiceUnavailable, "temporarily unavailable, try again"},
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
@@ -176,7 +176,7 @@ func Error(w http.ResponseWriter, err error) {
 	}
 	LogError(w, err)
 	switch {
-	case status == http.StatusServiceUnavailable, status == http.StatusConflict && errors.Is(err, registry.ErrConflict):
+	case status == http.StatusServiceUnavailable, status == http.StatusConflict && errors.Is(err, core.ErrConflict):
 		// Clients wait for as long as this says, without a limit of their own. It also tells a conflict that asking again
 		// may end from one that it will not.
 		w.Header().Set("Retry-After", "1")
@@ -190,7 +190,7 @@ func Error(w http.ResponseWriter, err error) {
 //
 // Source: RFC 6750, section 3.
 func challenge(err error) string {
-	if errors.Is(err, registry.ErrBadCredential) {
+	if errors.Is(err, core.ErrBadCredential) {
 		return `Bearer realm="larder", error="invalid_token"`
 	}
 	return `Bearer realm="larder"`

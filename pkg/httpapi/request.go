@@ -11,11 +11,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // ReadJSON reads a request's body, strictly: one JSON value of at most limit bytes, without fields that into does not
-// have, and of type application/json where a type is given. Errors are registry.ErrInvalid and tell the caller what is
+// have, and of type application/json where a type is given. Errors are core.ErrInvalid and tell the caller what is
 // wrong, by Explain; into may have been written to in part.
 func ReadJSON(r *http.Request, limit int64, into any) error {
 	for _, contentType := range r.Header.Values("Content-Type") {
@@ -57,7 +57,7 @@ func tooLong(limit int64) error {
 }
 
 func unreadable(cause error, text string) error {
-	err := fmt.Errorf("%w body", registry.ErrInvalid)
+	err := fmt.Errorf("%w body", core.ErrInvalid)
 	if cause != nil {
 		// It may quote as much of the body as there is.
 		err = fmt.Errorf("%w: %s", err, Printable(cause.Error(), 200))

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // maxPath is longer than any path that names something: the longest has three names of 64 characters and a version.
@@ -40,7 +40,7 @@ func Wrap(log *slog.Logger, next http.Handler) http.Handler {
 			l.write(log, r, time.Since(begin))
 		}()
 		if !plainPath(r.URL.Path) {
-			Error(l, fmt.Errorf("%w path", registry.ErrInvalid))
+			Error(l, fmt.Errorf("%w path", core.ErrInvalid))
 			return
 		}
 		next.ServeHTTP(l, r)
@@ -49,7 +49,7 @@ func Wrap(log *slog.Logger, next http.Handler) http.Handler {
 
 // plainPath says whether a decoded path is one that can name an endpoint.
 func plainPath(p string) bool {
-	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !registry.IsPlain(p) {
+	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !core.IsPlain(p) {
 		return false
 	}
 	clean := path.Clean(p)

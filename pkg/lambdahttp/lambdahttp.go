@@ -31,7 +31,7 @@ import (
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured.
@@ -118,7 +118,7 @@ func body(event *events.APIGatewayV2HTTPRequest) (io.ReadCloser, int64) {
 	decoded, err := base64.StdEncoding.DecodeString(event.Body)
 	if err != nil {
 		// It concerns nobody but a handler that reads it, which has a word for what is malformed.
-		return unreadable{fmt.Errorf("%w body of an event: %w", registry.ErrInvalid, err)}, -1
+		return unreadable{fmt.Errorf("%w body of an event: %w", core.ErrInvalid, err)}, -1
 	}
 	return io.NopCloser(bytes.NewReader(decoded)), int64(len(decoded))
 }

@@ -42,17 +42,6 @@ func (m Module) ArchiveKey(v Version, sha256 string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + ".tar.gz"
 }
 
-// IsPlain says whether a path has only characters that mean themselves in a URL, on every server on the way: those that
-// RFC 3986 calls unreserved, the slash, and the plus of build metadata.
-func IsPlain(path string) bool {
-	for _, c := range []byte(path) {
-		if !strings.ContainsRune("/._~+-", rune(c)) && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
-}
-
 // ModuleVersion is the record of one published version of a module.
 type ModuleVersion struct {
 	Version Version `json:"version"`

@@ -9,6 +9,7 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 func TestParseModule(t *testing.T) {
@@ -172,4 +173,23 @@ func FuzzParseVersion(f *testing.F) {
 			t.Errorf("ParseTag(v%s) = %v, %v", v, tag, err)
 		}
 	})
+}
+
+// What others take from package core is the same here, each under its own name.
+func TestCore(t *testing.T) {
+	t.Parallel()
+	for err, same := range map[error]error{
+		registry.ErrInvalid: core.ErrInvalid, registry.ErrUnauthenticated: core.ErrUnauthenticated, registry.ErrBadCredential: core.ErrBadCredential,
+		registry.ErrForbidden: core.ErrForbidden, registry.ErrNotFound: core.ErrNotFound, registry.ErrExists: core.ErrExists,
+		registry.ErrConflict: core.ErrConflict, registry.ErrUnavailable: core.ErrUnavailable,
+	} {
+		if !errors.Is(err, same) {
+			t.Errorf("%v is %v", err, same)
+		}
+	}
+	for path, want := range map[string]bool{"": true, "/v1/a_b-c~d/1.0.0+e": true, "Az09": true, "a b": false, "a%2Fb": false, "\u00e4": false, "a\x00": false, "a:b": false, "a@b": false, "[": false, "`": false, "{": false} {
+		if registry.IsPlain(path) != want || core.IsPlain(path) != want {
+			t.Errorf("%q is plain: %t", path, !want)
+		}
+	}
 }

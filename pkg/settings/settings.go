@@ -17,6 +17,7 @@ const (
 	presignTime   = "LARDER_PRESIGN_SECONDS"
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 	accessRules   = "LARDER_ACCESS"
+	loginName     = "LARDER_LOGIN"
 
 	publishFileBytes = "LARDER_PUBLISH_FILE_BYTES"
 	publishFiles     = "LARDER_PUBLISH_FILES"
@@ -44,7 +45,8 @@ type Settings struct {
 	Bucket string
 	// PresignLifetime is how long presigned URLs hold, in whole seconds.
 	PresignLifetime time.Duration
-	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
+	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it. Nobody may where it
+	// says nothing.
 	Access string
 	// PathStyle puts the bucket into the path of S3's URLs, as emulators need it.
 	PathStyle bool
@@ -58,7 +60,7 @@ const (
 
 // FromEnvironment reads settings through getenv, which is os.Getenv. Its error names every variable that is wrong.
 func FromEnvironment(getenv func(string) string) (Settings, error) {
-	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName), Access: Access(getenv)}
+	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName), Access: cmp.Or(getenv(accessRules), "{}")}
 	var errs []error
 	for _, name := range []string{tableName, bucketName} {
 		if getenv(name) == "" {
@@ -76,13 +78,16 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// Access reads Settings.Access alone, which is all that the function for discovery is told. Nobody may read besides the
-// holders of tokens where it says nothing.
-func Access(getenv func(string) string) string { return cmp.Or(getenv(accessRules), "{}") }
+// Login reads how people log in, as openid.ParseLogin reads it, which is all that the function for discovery is told. It
+// is empty where they do not.
+func Login(getenv func(string) string) string { return getenv(loginName) }
 
-// AccessEnvironment returns the variable from which Access reads.
-func AccessEnvironment(access string) map[string]string {
-	return map[string]string{accessRules: access}
+// LoginEnvironment returns the variables from which Login reads.
+func LoginEnvironment(login string) map[string]string {
+	if login == "" {
+		return nil
+	}
+	return map[string]string{loginName: login}
 }
 
 // PathStyle reads Settings.PathStyle alone, which the command line takes from its environment too.
@@ -99,9 +104,10 @@ func PathStyle(getenv func(string) string) (bool, error) {
 
 // Environment returns the variables from which FromEnvironment reads the same settings.
 func (s Settings) Environment() map[string]string {
-	env := AccessEnvironment(s.Access)
-	env[tableName], env[bucketName] = s.Table, s.Bucket
-	env[presignTime] = strconv.Itoa(int(s.PresignLifetime.Seconds()))
+	env := map[string]string{
+		tableName: s.Table, bucketName: s.Bucket, accessRules: s.Access,
+		presignTime: strconv.Itoa(int(s.PresignLifetime.Seconds())),
+	}
 	if s.PathStyle {
 		env[pathStyleName] = "true"
 	}

@@ -19,6 +19,22 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}
+	// Nobody may read who was not named.
+	env := settings.Settings{Table: "t", Bucket: "b", PresignLifetime: time.Hour}.Environment()
+	if got, err := settings.FromEnvironment(func(name string) string { return env[name] }); err != nil || got.Access != "{}" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Who logs in nowhere is told so by nothing at all.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	for _, want := range []string{"", `{"issuer":"https://a.example.com","client":"c"}`} {
+		env := settings.LoginEnvironment(want)
+		if got := settings.Login(func(name string) string { return env[name] }); got != want || (len(env) == 0) != (want == "") {
+			t.Errorf("%v: %s, want %s", env, got, want)
+		}
+	}
 }
 
 func TestWrong(t *testing.T) {

@@ -1,4 +1,4 @@
-package access
+package openid
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 const (
@@ -24,12 +24,14 @@ const (
 	patience = time.Second
 )
 
-// kept is something that an issuer publishes: fetched when it is needed, kept, and asked for again seldom, whatever
+// Kept is something that an issuer publishes: fetched when it is needed, kept, and asked for again seldom, whatever
 // callers send. Nobody waits for a fetch who has what he needs from one that is fresh.
-type kept[T any] struct {
+type Kept[T any] struct {
+	// Clock is where the time comes from: Now, but in tests.
+	Clock func() time.Time
+
 	what   string // for errors
 	fetch  func(context.Context) (T, error)
-	now    func() time.Time
 	flight singleflight.Group
 
 	mu   sync.Mutex
@@ -43,13 +45,14 @@ type state[T any] struct {
 	failed  error // what came of the last try
 }
 
-func newKept[T any](what string, fetch func(context.Context) (T, error)) *kept[T] {
-	return &kept[T]{what: what, fetch: fetch, now: wallClock}
+// NewKept returns what fetch will bring. what says what that is, for errors.
+func NewKept[T any](what string, fetch func(context.Context) (T, error)) *Kept[T] {
+	return &Kept[T]{Clock: Now, what: what, fetch: fetch}
 }
 
-// wallClock is the time as people have it. The clock with which Go measures durations stands still while a laptop sleeps
-// or a function is frozen, and what should end in a minute would live on.
-func wallClock() time.Time { return time.Now().Round(0) }
+// Now is the time as people have it. The clock with which Go measures durations stands still while a laptop sleeps or a
+// function is frozen, and what should end in a minute would live on.
+func Now() time.Time { return time.Now().Round(0) }
 
 // within says whether less than d has passed since a time. A clock that was set back makes it no longer.
 func within(d time.Duration, since, now time.Time) bool {
@@ -65,15 +68,15 @@ func (s state[T]) due(now time.Time) bool {
 	return !within(again, s.tried, now)
 }
 
-func (k *kept[T]) look() (state[T], time.Time) {
+func (k *Kept[T]) look() (state[T], time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.last, k.now()
+	return k.last, k.Clock()
 }
 
-// use has suits look at what is kept, and once more after a fetch where that is not fresh or does not suit. It returns
-// what suits said last. Errors are registry.ErrUnavailable: there is nothing that can still be used.
-func (k *kept[T]) use(ctx context.Context, suits func(T) bool) (bool, error) {
+// Use has suits look at what is kept, and once more after a fetch where that is not fresh or does not suit. It returns
+// what suits said last. Errors are core.ErrUnavailable: there is nothing that can still be used.
+func (k *Kept[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	before, now := k.look()
 	found := within(stale, before.fetched, now) && suits(before.value)
 	if found && (within(fresh, before.fetched, now) || !before.due(now)) {
@@ -92,7 +95,7 @@ func (k *kept[T]) use(ctx context.Context, suits func(T) bool) (bool, error) {
 	after, now := k.look()
 	switch {
 	case !within(stale, after.fetched, now):
-		return false, fmt.Errorf("%w: %s: %w", registry.ErrUnavailable, k.what, after.why(ctx))
+		return false, fmt.Errorf("%w: %s: %w", core.ErrUnavailable, k.what, after.why(ctx))
 	case after.fetched.Equal(before.fetched):
 		return found, nil
 	}
@@ -111,7 +114,7 @@ func (s state[T]) why(ctx context.Context) error {
 }
 
 // refresh fetches if that is due, or joins a fetch that is under way.
-func (k *kept[T]) refresh(ctx context.Context) <-chan singleflight.Result {
+func (k *Kept[T]) refresh(ctx context.Context) <-chan singleflight.Result {
 	// Others wait for it too, and a caller who goes away must not be a way to have it fetched again and again.
 	ctx = context.WithoutCancel(ctx)
 	return k.flight.DoChan("", func() (any, error) {
@@ -123,10 +126,10 @@ func (k *kept[T]) refresh(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-func (k *kept[T]) begin() (time.Time, bool) {
+func (k *Kept[T]) begin() (time.Time, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
+	now := k.Clock()
 	if !k.last.due(now) {
 		return now, false
 	}
@@ -134,7 +137,7 @@ func (k *kept[T]) begin() (time.Time, bool) {
 	return now, true
 }
 
-func (k *kept[T]) end(began time.Time, value T, err error) {
+func (k *Kept[T]) end(began time.Time, value T, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last.failed = err; err == nil {

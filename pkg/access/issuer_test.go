@@ -7,7 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/openid"
 )
 
 // testIssuer is an issuer that the tests sign for.
@@ -48,7 +47,7 @@ func newIssuer(t testing.TB, keys ...jose.JSONWebKey) *testIssuer {
 			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: i.keys})
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": i.as, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize?tenant=1", "token_endpoint": i.URL + "/token?p=1"})
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": i.as, "jwks_uri": i.URL + "/keys"})
 	}))
 	i.as = i.URL
 	t.Cleanup(i.Close)
@@ -325,7 +324,7 @@ func TestPublishedKeys(t *testing.T) {
 	}{
 		"as many as may be": {many(access.MaxKeys), 200, ""},
 		"too many":          {many(access.MaxKeys + 1), 503, "101 keys"},
-		"too long":          {[]jose.JSONWebKey{good, public(&key.PublicKey, strings.Repeat("a", access.MaxDocument))}, 503, "more than 1048576 bytes"},
+		"too long":          {[]jose.JSONWebKey{good, public(&key.PublicKey, strings.Repeat("a", openid.MaxDocument))}, 503, "more than 1048576 bytes"},
 		"none":              {nil, 503, "no key that can be used"},
 		"a private one":     {[]jose.JSONWebKey{public(key, "1")}, 503, "no key that can be used"},
 		"a secret":          {[]jose.JSONWebKey{public([]byte("0123456789abcdef0123456789abcdef"), "1")}, 503, "no key that can be used"},
@@ -354,7 +353,7 @@ func elsewhere(t *testing.T, start func(http.Handler) *httptest.Server, change f
 			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public(&key.PublicKey, "1")}})
 			return
 		}
-		doc := map[string]string{"issuer": s.URL, "jwks_uri": s.URL + "/keys?p=1", "authorization_endpoint": s.URL + "/authorize?p=1", "token_endpoint": s.URL + "/token?p=1"}
+		doc := map[string]string{"issuer": s.URL, "jwks_uri": s.URL + "/keys?p=1"}
 		if change != nil {
 			change(doc, s.URL)
 		}
@@ -364,8 +363,9 @@ func elsewhere(t *testing.T, start func(http.Handler) *httptest.Server, change f
 	return s
 }
 
-// An issuer leads nobody to what has no TLS, nor one elsewhere to what is on this machine.
-func TestWhereIssuersLead(t *testing.T) {
+// An issuer's keys are nowhere where there is no TLS, nor on this machine unless the issuer is. That no redirect leads there
+// either, and where people are sent to log in, is package openid's.
+func TestWhereKeysAre(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -378,86 +378,35 @@ func TestWhereIssuersLead(t *testing.T) {
 		start     func(http.Handler) *httptest.Server
 		change    func(map[string]string, string)
 		redirects map[string]string
-		keys      string // what the error has; nothing if there is none
-		login     string
+		want      string // what the error has; nothing if there is none
 	}{
-		"TLS":                               {start: httptest.NewTLSServer},
-		"this machine":                      {start: httptest.NewServer},
-		"redirects within":                  {start: httptest.NewTLSServer, redirects: map[string]string{configuration: "/other", "/keys": "/other"}, keys: "no key that can be used"}, // followed, to what has none
-		"redirects":                         {httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, "redirect", "redirect"},
-		"redirects for the keys":            {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, "redirect", ""},
-		"redirects without an end":          {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, "too many redirects", ""},
-		"keys on this machine":              {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, "jwks_uri", ""},
-		"keys without TLS":                  {httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, "jwks_uri", ""},
-		"keys nowhere":                      {httptest.NewServer, set("jwks_uri", ""), nil, "jwks_uri", ""},
-		"a redirect without TLS":            {httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, "must be an https URL", "must be an https URL"},
-		"token endpoint on this machine":    {httptest.NewTLSServer, set("token_endpoint", here.URL), nil, "", "token_endpoint"},
-		"token endpoint without TLS":        {httptest.NewServer, set("token_endpoint", "http://a.example.com"), nil, "", "token_endpoint"},
-		"token endpoint with a fragment":    {httptest.NewServer, set("token_endpoint", "https://a.example.com#a"), nil, "", "token_endpoint"},
-		"sign-in on this machine":           {httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, "", "authorization_endpoint"},
-		"sign-in without TLS":               {httptest.NewServer, set("authorization_endpoint", "http://a.example.com"), nil, "", "authorization_endpoint"},
-		"sign-in by a script":               {httptest.NewServer, set("authorization_endpoint", "javascript:alert(1)"), nil, "", "authorization_endpoint"},
-		"no endpoints":                      {httptest.NewServer, func(doc map[string]string, _ string) { delete(doc, "token_endpoint") }, nil, "", "token_endpoint"},
-		"endpoints of somebody else's, TLS": {start: httptest.NewServer, change: set("token_endpoint", "https://a.example.com/token")},
-		"another issuer's":                  {httptest.NewServer, set("issuer", "https://a.example.com"), nil, "of the issuer", "of the issuer"},
+		"TLS":                    {start: httptest.NewTLSServer},
+		"this machine":           {start: httptest.NewServer},
+		"redirects within":       {httptest.NewTLSServer, nil, map[string]string{configuration: "/other", "/keys": "/other"}, "no key that can be used"}, // followed, to what has none
+		"redirects":              {httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, "redirect"},
+		"redirects for the keys": {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, "redirect"},
+		"without an end":         {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, "too many redirects"},
+		"keys on this machine":   {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, "jwks_uri"},
+		"keys without TLS":       {httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, "jwks_uri"},
+		"keys nowhere":           {httptest.NewServer, set("jwks_uri", ""), nil, "jwks_uri"},
+		"a redirect without TLS": {httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, "must be an https URL"},
+		"another issuer's":       {httptest.NewServer, set("issuer", "https://a.example.com"), nil, "of the issuer"},
 	} {
 		s := elsewhere(t, test.start, test.change, test.redirects)
-		settings := parse(t, strings.TrimSuffix(anySubject(s.URL), "}")+fmt.Sprintf(`, "login": {"issuer": %q, "client": "cli"}}`, s.URL))
-		gate := access.New(settings, &records{})
+		gate := access.New(parse(t, anySubject(s.URL)), &records{})
 		access.SetTransport(gate, s.Client().Transport)
 		p := protect(gate)
 		// No key signs it; where the keys are there, it is refused for that.
-		status, in := 503, test.keys
-		if test.keys == "" {
+		status, in := 503, test.want
+		if test.want == "" {
 			status, in = 401, "no key that the issuer has published"
 		}
 		token := sign(t, jose.ES256, newKey(t), "1", map[string]any{"iss": s.URL})
 		if w := p.get(t, path, "Bearer "+token); w.Code != status || !strings.Contains(p.log.String(), in) {
 			t.Errorf("%s: %d\n%s", name, w.Code, &p.log)
 		}
-		_, err := access.LoginService(settings, s.Client().Transport, time.Now)(t.Context())
-		if (err == nil) != (test.login == "") || err != nil && !strings.Contains(err.Error(), test.login) {
-			t.Errorf("%s: login: %v", name, err)
-		}
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d requests reached this machine", n)
-	}
-}
-
-// Login needs the issuer's configuration alone, which is kept.
-func TestLogin(t *testing.T) {
-	t.Parallel()
-	i := newIssuer(t) // without keys
-	s := parse(t, strings.TrimSuffix(anySubject(i.URL), "}")+fmt.Sprintf(`, "login": {"issuer": %q, "client": "cli", "authorize": {"audience": "a b"}}}`, i.URL))
-	now := time.Now()
-	service := access.LoginService(s, nil, func() time.Time { return now })
-	for range 3 {
-		login, err := service(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := json.Marshal(login)
-		if want := `{"client":"cli","grant_types":["authz_code"],"authz":"` + i.URL + `/authorize?audience=a+b\u0026tenant=1","token":"` + i.URL + `/token?p=1","ports":[10000,10010],"scopes":["openid"]}`; string(text) != want {
-			t.Errorf("%s\nwant %s", text, want)
-		}
-	}
-	if n := i.fetches.Load(); n != 1 {
-		t.Errorf("%d fetches", n)
-	}
-	i.down.Store(true)
-	now = now.Add(23 * time.Hour)
-	if _, err := service(t.Context()); err != nil {
-		t.Error(err)
-	}
-	now = now.Add(time.Hour)
-	if _, err := service(t.Context()); !errors.Is(err, registry.ErrUnavailable) {
-		t.Error(err)
-	}
-	if _, err := s.LoginService()(t.Context()); !errors.Is(err, registry.ErrUnavailable) {
-		t.Error(err)
-	}
-	if access.Settings.LoginService(access.Settings{}) != nil {
-		t.Error("there is a login without an issuer")
 	}
 }

@@ -1,0 +1,197 @@
+package openid_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const configuration = "/.well-known/openid-configuration"
+
+// testIssuer is an issuer whose documents a test makes.
+type testIssuer struct {
+	*httptest.Server
+	change    func(doc map[string]string)
+	redirects map[string]string
+	down      atomic.Bool
+	fetches   atomic.Int64
+}
+
+func newIssuer(t *testing.T, start func(http.Handler) *httptest.Server) *testIssuer {
+	t.Helper()
+	i := &testIssuer{}
+	i.Server = start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.fetches.Add(1)
+		if to, ok := i.redirects[r.URL.Path]; ok {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		if i.down.Load() || r.Header.Get("Accept") != "application/json" {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		doc := map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys?p=1", "authorization_endpoint": i.URL + "/authorize?tenant=1", "token_endpoint": i.URL + "/token?p=1"}
+		if i.change != nil {
+			i.change(doc)
+		}
+		_ = json.NewEncoder(w).Encode(doc)
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+// An issuer leads nobody to what has no TLS, nor one elsewhere to what is on this machine.
+func TestWhereIssuersLead(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer here.Close()
+	set := func(name, value string) func(map[string]string) {
+		return func(doc map[string]string) { doc[name] = value }
+	}
+	for name, test := range map[string]struct {
+		start     func(http.Handler) *httptest.Server
+		change    func(map[string]string)
+		redirects map[string]string
+		keys      string // what the error has; nothing if there is none
+		login     string
+	}{
+		"TLS":                               {start: httptest.NewTLSServer},
+		"this machine":                      {start: httptest.NewServer},
+		"redirects within":                  {start: httptest.NewTLSServer, redirects: map[string]string{configuration: "/other", "/keys": "/other"}},
+		"redirects":                         {httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, "redirect", "redirect"},
+		"redirects for the keys":            {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, "redirect", ""},
+		"redirects without an end":          {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, "too many redirects", ""},
+		"keys on this machine":              {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, "jwks_uri", ""},
+		"keys without TLS":                  {httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, "jwks_uri", ""},
+		"keys nowhere":                      {httptest.NewServer, set("jwks_uri", ""), nil, "jwks_uri", ""},
+		"a redirect without TLS":            {httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, "must be an https URL", "must be an https URL"},
+		"token endpoint on this machine":    {httptest.NewTLSServer, set("token_endpoint", here.URL), nil, "", "token_endpoint"},
+		"token endpoint without TLS":        {httptest.NewServer, set("token_endpoint", "http://a.example.com"), nil, "", "token_endpoint"},
+		"token endpoint with a fragment":    {httptest.NewServer, set("token_endpoint", "https://a.example.com#a"), nil, "", "token_endpoint"},
+		"sign-in on this machine":           {httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, "", "authorization_endpoint"},
+		"sign-in without TLS":               {httptest.NewServer, set("authorization_endpoint", "http://a.example.com"), nil, "", "authorization_endpoint"},
+		"sign-in by a script":               {httptest.NewServer, set("authorization_endpoint", "javascript:alert(1)"), nil, "", "authorization_endpoint"},
+		"no endpoints":                      {httptest.NewServer, func(doc map[string]string) { delete(doc, "token_endpoint") }, nil, "", "token_endpoint"},
+		"endpoints of somebody else's, TLS": {start: httptest.NewServer, change: set("token_endpoint", "https://a.example.com/token")},
+		"another issuer's":                  {httptest.NewServer, set("issuer", "https://a.example.com"), nil, "of the issuer", "of the issuer"},
+		"too long":                          {httptest.NewServer, set("x", strings.Repeat("a", openid.MaxDocument)), nil, "more than 1048576 bytes", "more than 1048576 bytes"},
+	} {
+		i := newIssuer(t, test.start)
+		i.change, i.redirects = test.change, test.redirects
+		p := openid.NewProvider(i.URL)
+		p.Client.Transport = i.Client().Transport
+		c, err := p.Configuration(t.Context())
+		if err == nil {
+			err = p.Get(t.Context(), "jwks_uri", c.Keys, &struct{}{})
+		}
+		if (err == nil) != (test.keys == "") || err != nil && !strings.Contains(err.Error(), test.keys) {
+			t.Errorf("%s: keys: %v", name, err)
+		}
+		login := openid.Login{Issuer: i.URL, Client: "cli"}
+		_, err = openid.ServiceBy(&login, i.Client().Transport, openid.Now)(t.Context())
+		if (err == nil) != (test.login == "") || err != nil && !strings.Contains(err.Error(), test.login) {
+			t.Errorf("%s: login: %v", name, err)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d requests reached this machine", n)
+	}
+}
+
+// What is no document of an issuer's is none, and is quoted by no error.
+func TestNoDocument(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{"secret": "invalid character", `{"issuer": 1}`: "cannot unmarshal number", `{}`: "of the issuer"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		if _, err := openid.NewProvider(s.URL).Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", body, err)
+		}
+		s.Close()
+	}
+}
+
+// Login needs the issuer's configuration alone, which is kept.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t, httptest.NewServer)
+	l, err := openid.ParseLogin(`{"issuer": "` + i.URL + `", "client": "cli", "authorize": {"audience": "a b"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	service := openid.ServiceBy(l, nil, func() time.Time { return now })
+	for range 3 {
+		login, err := service(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(login)
+		if want := `{"client":"cli","grant_types":["authz_code"],"authz":"` + i.URL + `/authorize?audience=a+b\u0026tenant=1","token":"` + i.URL + `/token?p=1","ports":[10000,10010],"scopes":["openid"]}`; string(text) != want {
+			t.Errorf("%s\nwant %s", text, want)
+		}
+	}
+	if n := i.fetches.Load(); n != 1 {
+		t.Errorf("%d fetches", n)
+	}
+	i.down.Store(true)
+	now = now.Add(23 * time.Hour)
+	if _, err := service(t.Context()); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(time.Hour)
+	if _, err := service(t.Context()); !errors.Is(err, registry.ErrUnavailable) {
+		t.Error(err)
+	}
+	if _, err := l.Service()(t.Context()); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "configuration of issuer "+i.URL) {
+		t.Error(err)
+	}
+	if none, err := openid.ParseLogin(""); err != nil || none.Service() != nil {
+		t.Errorf("there is a login without an issuer: %+v, %v", none, err)
+	}
+}
+
+// What a function is told is looked at as closely as what the stack was.
+func TestParseLogin(t *testing.T) {
+	t.Parallel()
+	login := func(more string) string {
+		return `{"issuer": "https://a.example.com", "client": "c"` + more + `}`
+	}
+	for text, want := range map[string]string{
+		"{": "", "[]": "", "{} {}": "", "{}": "no URL",
+		`{"issuer": "http://a.example.com", "client": "c"}`:            "https",
+		`{"issuer": "https://a.example.com?p=1", "client": "c"}`:       "query",
+		`{"issuer": "https://u:p@a.example.com", "client": "c"}`:       "no URL",
+		`{"issuer": "http://10.0.0.1", "client": "c"}`:                 "https",
+		`{"issuer": "https://a.example.com"}`:                          "client is missing",
+		login(`, "ports": [10000]`):                                    "ports",
+		login(`, "ports": [10000, 10009]`):                             "ports",
+		login(`, "ports": [80, 10009]`):                                "ports",
+		login(`, "ports": [10000, 65536]`):                             "ports",
+		login(`, "authorize": {"redirect_uri": "http://x"}`):           "own parameter",
+		login(`, "authorize": {"audience": "x", "client_id": "y"}`):    "own parameter",
+		login(`, "authorize": {"audience": "x", "response_type": ""}`): "own parameter",
+	} {
+		if _, err := openid.ParseLogin(text); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for text, want := range map[string]string{
+		login(""): `{"issuer":"https://a.example.com","client":"c","scopes":["openid"],"ports":[10000,10010]}`,
+		login(`, "scopes": ["a"], "ports": [1024, 1034], "authorize": {"audience": "x"}`): `{"issuer":"https://a.example.com","client":"c","scopes":["a"],"ports":[1024,1034],"authorize":{"audience":"x"}}`,
+		`{"issuer": "http://127.0.0.1:1", "client": "c"}`:                                 `{"issuer":"http://127.0.0.1:1","client":"c","scopes":["openid"],"ports":[10000,10010]}`,
+	} {
+		l, err := openid.ParseLogin(text)
+		if got, _ := json.Marshal(l); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
