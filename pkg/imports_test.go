@@ -68,14 +68,15 @@ var rules = []rule{
 	{"pkg/mirroring", []string{"pkg/registry", "pkg/httpapi", "pkg/mirror", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
-	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"}},
+	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi"}, notInDiscovery("github.com/aws/aws-sdk-go-v2")},
 	{"functions/discovery", []string{"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp"}, notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...)},
-	{"pkg/deployed", onDeployed(), []string{"database/sql"}},
-	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
-	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
-	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions()},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/archive", "pkg/signing"), notInFunctions()},
+	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
+	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions(slowToStart()...)},
+	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions(slowToStart()...)},
+	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp"), notInFunctions(slowToStart()...)},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/objects/s3", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/archive", "pkg/signing"), notInFunctions()},
 	{"pkg/publishapi/wire", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/publishapi", publishing("pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/mirror", "pkg/modules", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
@@ -91,7 +92,12 @@ func publishing(more ...string) []string {
 
 // onDeployed is what a function of a deployed registry links, and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/s3")
+	return append(more, "pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
+}
+
+// slowToStart is what no function links for which somebody waits, and more: of the AWS SDK they need a table's client alone.
+func slowToStart(more ...string) []string {
+	return append(more, "github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/credentials")
 }
 
 // notInFunctions is what no function links, and more.

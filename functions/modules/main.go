@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"log"
 	"os"
 
@@ -12,9 +11,9 @@ import (
 )
 
 func main() {
-	registry, err := deployed.Open(context.Background(), os.Getenv)
+	registry, err := deployed.Open(os.Getenv)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(registry.Gate.Protect(modules.New(registry.Catalog, registry.Objects)))
+	lambdahttp.Start(registry.Gate.Protect(modules.New(registry.Catalog, registry.Archives)))
 }

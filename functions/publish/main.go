@@ -2,19 +2,20 @@
 package main
 
 import (
-	"context"
 	"log"
 	"os"
 
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publishapi"
 )
 
 func main() {
-	registry, limits, err := deployed.OpenToPublish(context.Background(), os.Getenv)
+	registry, limits, err := deployed.OpenToPublish(os.Getenv)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(registry.Gate.ProtectPublish(publishapi.New(registry.Catalog, registry.Objects, limits)))
+	archives := s3.New(registry.Bucket.Config, registry.Bucket.Name, s3.Options{PathStyle: registry.Bucket.PathStyle})
+	lambdahttp.Start(registry.Gate.ProtectPublish(publishapi.New(registry.Catalog, archives, limits)))
 }

@@ -2,7 +2,6 @@ package access
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -36,7 +35,10 @@ const (
 	maxScopes = 100
 )
 
-var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+// isSegment says whether a segment is one that a path can have.
+func isSegment(s string) bool {
+	return s != "" && strings.IndexByte(digits, s[0]) >= 0 && strings.Trim(s, digits+"._-") == ""
+}
 
 // ParsePattern reads a pattern. Errors are registry.ErrInvalid.
 func ParsePattern(s string) (Pattern, error) {
@@ -55,7 +57,7 @@ func ParsePattern(s string) (Pattern, error) {
 		case part == "*" || part == "**":
 		case partlyWild(part):
 			return bad("a * is a whole segment")
-		case !segment.MatchString(part):
+		case !isSegment(part):
 			return bad("it is segments with a slash between them, such as modules/acme/*")
 		}
 	}

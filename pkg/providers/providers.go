@@ -46,12 +46,23 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New serves the protocol.
 func New(catalog Catalog, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
+		return catalog.SigningKeys(ctx, namespace)
+	}
+	return httpapi.Mux((&handler{catalog, signer, keys}).endpoints()...)
+}
+
+// NewKeeping is New for where each read of the catalogue costs: it keeps the keys of a namespace for a minute, so that one
+// that was removed is handed out for no longer.
+func NewKeeping(catalog Catalog, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{catalog, signer, newKeptKeys(catalog).of}).endpoints()...)
 }
 
 type handler struct {
 	catalog Catalog
 	signer  Signer
+	// keys returns the keys of a namespace for who needs a signer's.
+	keys func(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error)
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -125,7 +136,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if at < 0 {
 		return fmt.Errorf("provider %s %s for %s: %w", p, v, platform, registry.ErrNotFound)
 	}
-	keys, err := h.catalog.SigningKeys(r.Context(), p.Namespace)
+	keys, err := h.keys(r.Context(), p.Namespace, record.SigningKey)
 	if err != nil {
 		return fmt.Errorf("keys of namespace %s: %w", p.Namespace, err)
 	}

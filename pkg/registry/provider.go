@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -51,15 +50,17 @@ type Platform struct {
 	Arch string `json:"arch"`
 }
 
-var platformPart = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
-
 // ParsePlatform reads OS_ARCH, such as linux_amd64. Errors are ErrInvalid.
 func ParsePlatform(s string) (Platform, error) {
 	os, arch, _ := strings.Cut(s, "_")
-	if !platformPart.MatchString(os) || !platformPart.MatchString(arch) {
+	if !isPlatformPart(os) || !isPlatformPart(arch) {
 		return Platform{}, fmt.Errorf("%w platform %.80q: it is OS_ARCH, such as linux_amd64", ErrInvalid, s)
 	}
 	return Platform{os, arch}, nil
+}
+
+func isPlatformPart(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // String returns OS_ARCH.

@@ -3,7 +3,6 @@ package registry
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 
 	"github.com/apparentlymart/go-versions/versions"
@@ -16,15 +15,13 @@ type Version = versions.Version
 // maxVersionLength keeps a version usable as one part of an object key and of a file's path.
 const maxVersionLength = 128
 
-var longNumber = regexp.MustCompile("^[^-+]*[0-9]{20}")
-
 // ParseVersion reads a version as clients write it in a request, where 1.0 means 1.0.0. Errors are ErrInvalid.
 func ParseVersion(s string) (Version, error) {
 	if len(s) > maxVersionLength {
 		return Version{}, fmt.Errorf("%w version: it has %d characters, more than %d", ErrInvalid, len(s), maxVersionLength)
 	}
 	// The library panics on a number that does not fit 64 bits.
-	if longNumber.MatchString(s) {
+	if hasLongNumber(s) {
 		return Version{}, fmt.Errorf("%w version %q: a number is larger than clients can hold", ErrInvalid, s)
 	}
 	v, err := versions.ParseVersion(s)
@@ -40,6 +37,19 @@ func ParseVersion(s string) (Version, error) {
 		return Version{}, fmt.Errorf("%w version %q: it is no semantic version, such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
 	}
 	return v, nil
+}
+
+// hasLongNumber says whether one of a version's numbers has 20 digits or more.
+func hasLongNumber(s string) bool {
+	if at := strings.IndexAny(s, "-+"); at >= 0 {
+		s = s[:at]
+	}
+	for number := range strings.FieldsFuncSeq(s, func(r rune) bool { return r < '0' || r > '9' }) {
+		if len(number) >= 20 {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseTag reads the version that is to be published: a full semantic version, whose leading v, as git tags have it, is

@@ -41,11 +41,13 @@ func Config(url string) aws.Config {
 type DynamoDB struct {
 	URL    string
 	server *httptest.Server
+	meter  *meter
 }
 
 // StartDynamoDB starts an emulator that holds one table with the keys pk and sk.
 func StartDynamoDB(ctx context.Context, table string) (*DynamoDB, error) {
-	d := &DynamoDB{server: httptest.NewServer(server.NewServer())}
+	d := &DynamoDB{meter: &meter{next: server.NewServer()}}
+	d.server = httptest.NewServer(d.meter)
 	d.URL = d.server.URL
 	_, err := dynamodb.NewFromConfig(Config(d.URL)).CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: &table, BillingMode: types.BillingModePayPerRequest,
@@ -64,6 +66,9 @@ func StartDynamoDB(ctx context.Context, table string) (*DynamoDB, error) {
 	}
 	return d, nil
 }
+
+// Reads returns what has been read since it was last asked for.
+func (d *DynamoDB) Reads() Reads { return d.meter.take() }
 
 // Close ends the emulator.
 func (d *DynamoDB) Close() { d.server.Close() }

@@ -29,8 +29,10 @@ type Function struct {
 	events  chan invocation
 	ended   chan struct{}
 	endedBy error
+	begun   time.Time
 
 	mu      sync.Mutex
+	polled  time.Time // zero until then
 	waiting map[string]chan result
 	next    int
 	log     bytes.Buffer
@@ -81,6 +83,7 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 		f.cmd.Env = append(f.cmd.Env, name+"="+value)
 	}
 	f.cmd.Stdout, f.cmd.Stderr = &locked{f}, &locked{f}
+	f.begun = time.Now()
 	if err := f.cmd.Start(); err != nil {
 		_ = f.server.Close()
 		return nil, fmt.Errorf("starting function %s: %w", name, err)
@@ -108,6 +111,16 @@ func (f *Function) Log() string {
 	return f.log.String()
 }
 
+// Begun is when the function's process was started.
+func (f *Function) Begun() time.Time { return f.begun }
+
+// Polled is when the function first asked for an event; the zero time until it has.
+func (f *Function) Polled() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.polled
+}
+
 // Usage is the most memory that the function's process has had, in bytes, and its time on processors until now. It is
 // known while the function runs, on Linux.
 func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
@@ -116,19 +129,27 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	_, found, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err = fmt.Sscanf(found, "%d kB", &peak); err != nil {
+		return 0, 0, err
+	}
+	// The kernel counts a thread's time in nanoseconds; what it counts for a whole process has a grain of ten milliseconds.
+	threads, err := filepath.Glob(filepath.Join(proc, "task", "*", "schedstat"))
 	if err != nil {
 		return 0, 0, err
 	}
-	_, found, _ := strings.Cut(string(status), "VmHWM:")
-	var user, system int64
-	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name, which may have spaces
-	_, err = fmt.Sscanf(found, "%d kB", &peak)
-	if numbers := strings.Fields(fields); err == nil && len(numbers) > 12 {
-		_, err = fmt.Sscan(numbers[11]+" "+numbers[12], &user, &system)
+	for _, thread := range threads {
+		var ran time.Duration
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			return 0, 0, err
+		}
+		if _, err := fmt.Sscan(string(text), &ran); err != nil {
+			return 0, 0, err
+		}
+		processor += ran
 	}
-	const ticks = 100 // per second, on every platform that Go runs on
-	return peak << 10, time.Duration(user+system) * time.Second / ticks, err
+	return peak << 10, processor, nil
 }
 
 // Close ends the function.
@@ -175,6 +196,11 @@ func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 }
 
 func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	if f.polled.IsZero() {
+		f.polled = time.Now()
+	}
+	f.mu.Unlock()
 	select {
 	case i := <-f.events:
 		h := w.Header()

@@ -28,6 +28,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/presign"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -43,9 +44,12 @@ type Options struct {
 
 // Store is an objects.Store and an objects.Stage in S3.
 type Store struct {
-	client   *s3.Client
-	get, put *s3.PresignClient
-	bucket   string
+	client *s3.Client
+	bucket string
+	put    *s3.PresignClient
+	get    *presign.Signer
+	// noGet is why there is no get: an endpoint of no use for any request, and that is when it is told.
+	noGet error
 }
 
 var (
@@ -62,10 +66,11 @@ func New(config aws.Config, bucket string, options Options) *Store {
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	presign := func(lifetime time.Duration) *s3.PresignClient {
-		return s3.NewPresignClient(client, s3.WithPresignExpires(cmp.Or(lifetime, time.Hour)))
-	}
-	return &Store{client: client, get: presign(options.Lifetime), put: presign(options.PutLifetime), bucket: bucket}
+	store := &Store{client: client, bucket: bucket, put: s3.NewPresignClient(client, s3.WithPresignExpires(cmp.Or(options.PutLifetime, time.Hour)))}
+	// There may be an endpoint for S3 alone, which the client has found.
+	config.BaseEndpoint = client.Options().BaseEndpoint
+	store.get, store.noGet = presign.New(config, bucket, presign.Options{Lifetime: options.Lifetime, PathStyle: options.PathStyle})
+	return store
 }
 
 // PutOnce implements objects.Store.
@@ -208,14 +213,10 @@ func withPayloadHash(sha256 string) func(*middleware.Stack) error {
 
 // SignGet implements objects.Store.
 func (s *Store) SignGet(ctx context.Context, key string) (string, error) {
-	if err := objects.CheckKey(key); err != nil {
-		return "", err
+	if s.noGet != nil {
+		return "", fmt.Errorf("signing a URL for %s: %w", key, s.noGet)
 	}
-	request, err := s.get.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
-	if err != nil {
-		return "", fmt.Errorf("signing a URL for %s: %w", key, err)
-	}
-	return request.URL, nil
+	return s.get.SignGet(ctx, key)
 }
 
 // Open implements objects.Store.

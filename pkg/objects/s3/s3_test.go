@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -136,6 +137,25 @@ func TestSignedHeaders(t *testing.T) {
 	// A plus in a path means itself to Go and a space to others.
 	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
 		t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+	}
+}
+
+// The endpoint that S3 has for itself is the one of URLs, and one that is no URL signs none.
+func TestSignedEndpoint(t *testing.T) {
+	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+	t.Setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKID")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	config, err := awsconfig.LoadDefaultConfig(t.Context(), awsconfig.WithRegion("eu-central-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := s3.New(config, "bucket", s3.Options{PathStyle: true}).SignGet(t.Context(), "key")
+	if err != nil || !strings.HasPrefix(signed, "http://127.0.0.1:2/bucket/key?") {
+		t.Errorf("%s, %v", signed, err)
+	}
+	if signed, err := s3.New(rehearsal.Config("localhost"), "bucket", s3.Options{}).SignGet(t.Context(), "key"); err == nil {
+		t.Errorf("signed %s", signed)
 	}
 }
 

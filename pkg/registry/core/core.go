@@ -34,7 +34,7 @@ var (
 // RFC 3986 calls unreserved, the slash, and the plus of build metadata.
 func IsPlain(path string) bool {
 	for _, c := range []byte(path) {
-		if !strings.ContainsRune("/._~+-", rune(c)) && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && strings.IndexByte("/._~+-", c) < 0 {
 			return false
 		}
 	}

@@ -1,0 +1,165 @@
+package presign_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var someone = aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", SessionToken: "IQoJ/b3+Jp=="}
+
+func from(c aws.Credentials) aws.CredentialsProvider {
+	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c, nil })
+}
+
+// The SDK's signer, on the URL that the SDK's client of S3 asks for, is the one to agree with.
+func TestAsTheSDKSigns(t *testing.T) {
+	t.Parallel()
+	without := someone
+	without.SessionToken = ""
+	now := time.Date(2026, 11, 21, 23, 59, 59, 0, time.UTC)
+	for name, test := range map[string]struct {
+		config aws.Config
+		bucket string
+		style  bool
+	}{
+		"a role's":          {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
+		"a user's":          {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
+		"China's":           {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
+		"the cloud's":       {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"Europe's own":      {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"one that is apart": {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fourth":          {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fifth":           {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
+		"a sixth":           {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a name with dots":  {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
+		"an emulator's":     {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")}, "larder-archives", true},
+		"one behind a path": {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com/some/where/")}, "larder-archives", true},
+		"one with hosts":    {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")}, "larder-archives", false},
+	} {
+		signer, err := presign.New(test.config, test.bucket, presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer.SetClock(func() time.Time { return now })
+		client := s3.NewPresignClient(s3.NewFromConfig(test.config, func(o *s3.Options) {
+			o.UsePathStyle = test.style
+			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+		}))
+		for _, key := range []string{"modules/acme/vpc/aws/1.0.0/abc.tar.gz", "modules/acme/vpc/aws/1.0.0-rc.1+b.2/a_b~c.tar.gz", "x"} {
+			got, err := signer.SignGet(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := client.PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: &test.bucket, Key: &key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Theirs says at which time and for which operation, as ours need not.
+			place, _, _ := strings.Cut(theirs.URL, "?")
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, place+"?X-Amz-Expires=5400", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			credentials, _ := test.config.Credentials.Retrieve(t.Context())
+			want, header, err := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).
+				PresignHTTP(t.Context(), credentials, request, "UNSIGNED-PAYLOAD", "s3", test.config.Region, now)
+			if err != nil || got != want || len(header) != 1 {
+				t.Errorf("%s, %s:\n%s\n%s\n%v %v", name, key, got, want, header, err)
+			}
+		}
+	}
+}
+
+// A day's key does not outlive the day, nor the credentials that it is of.
+func TestKeyChanges(t *testing.T) {
+	t.Parallel()
+	now, credentials := time.Date(2026, 11, 21, 23, 59, 59, 0, time.UTC), someone
+	config := aws.Config{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return credentials, nil })}
+	sign := func(s *presign.Signer) string {
+		s.SetClock(func() time.Time { return now })
+		signed, err := s.SignGet(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	fresh := func() *presign.Signer {
+		s, err := presign.New(config, "b", presign.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	kept := fresh()
+	for name, change := range map[string]func(){
+		"nothing":        func() {},
+		"another day":    func() { now = now.Add(time.Second) },
+		"another secret": func() { credentials.SecretAccessKey += "x" },
+		"another token":  func() { credentials.SessionToken += "x" },
+		"another id":     func() { credentials.AccessKeyID += "x" },
+	} {
+		change()
+		if got, want := sign(kept), sign(fresh()); got != want {
+			t.Errorf("%s:\n%s\n%s", name, got, want)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no credentials")
+	s, err := presign.New(aws.Config{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, broken })}, "b", presign.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SignGet(t.Context(), "x"); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := s.SignGet(t.Context(), "../x"); !errors.Is(err, registry.ErrInvalid) {
+		t.Error(err)
+	}
+	for _, endpoint := range []string{"", "localhost", "://", "%"} {
+		if _, err := presign.New(aws.Config{BaseEndpoint: &endpoint}, "b", presign.Options{}); err == nil {
+			t.Errorf("%q is an endpoint", endpoint)
+		}
+	}
+}
+
+func BenchmarkSignGet(b *testing.B) {
+	credentials := someone
+	credentials.SessionToken = strings.Repeat("token+/=", 128) // as long as a role's
+	config := aws.Config{Region: "eu-central-1", Credentials: from(credentials)}
+	const key = "providers/acme/inventory/1.0.0/0000000000000000000000000000000000000000000000000000000000000000/terraform-provider-inventory_1.0.0_linux_amd64.zip"
+	b.Run("ours", func(b *testing.B) {
+		s, err := presign.New(config, "larder-archives", presign.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.SignGet(b.Context(), key); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("sdk", func(b *testing.B) {
+		s := s3.NewPresignClient(s3.NewFromConfig(config))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.PresignGetObject(b.Context(), &s3.GetObjectInput{Bucket: aws.String("larder-archives"), Key: aws.String(key)}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// shelf writes items as pkg/catalog leaves them after as many publishes, without doing these: the listing of a thousand
+// versions would be rendered a thousand times.
+type shelf struct {
+	table   catalog.Table
+	pending []catalog.Change
+}
+
+// batch is how many items are written at once: no table takes more.
+const batch = 100
+
+func (s *shelf) put(ctx context.Context, partition, sort string, data []byte) error {
+	s.pending = append(s.pending, catalog.Change{Key: catalog.Key{Partition: partition, Sort: sort}, Data: data})
+	if len(s.pending) < batch {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+func (s *shelf) putJSON(ctx context.Context, partition, sort string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.put(ctx, partition, sort, data)
+}
+
+// flush writes what is pending.
+func (s *shelf) flush(ctx context.Context) error {
+	if len(s.pending) == 0 {
+		return nil
+	}
+	err := s.table.Write(ctx, s.pending...)
+	s.pending = s.pending[:0]
+	return err
+}
+
+// version is the nth version, from 1: 1.0.0, 1.0.1 and so on, ten patches to a minor and ten minors to a major version.
+func version(n int) registry.Version {
+	n--
+	v, err := registry.ParseVersion(fmt.Sprintf("%d.%d.%d", 1+n/100, n/10%10, n%10))
+	if err != nil {
+		panic(err) // it is one
+	}
+	return v
+}
+
+// newest are n versions, the newest first.
+func newest(n int) []registry.Version {
+	all := make([]registry.Version, n)
+	for i := range all {
+		all[i] = version(n - i)
+	}
+	return all
+}
+
+// platforms for which providers are built, those first for which most are.
+var platforms = []registry.Platform{
+	{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}, {OS: "darwin", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"}, {OS: "windows", Arch: "amd64"},
+	{OS: "linux", Arch: "386"}, {OS: "linux", Arch: "arm"}, {OS: "windows", Arch: "386"}, {OS: "freebsd", Arch: "386"}, {OS: "freebsd", Arch: "amd64"}, {OS: "freebsd", Arch: "arm"},
+	{OS: "freebsd", Arch: "arm64"}, {OS: "openbsd", Arch: "amd64"}, {OS: "windows", Arch: "arm64"},
+}
+
+var long = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) // ago
+
+// sum stands for the hash of a file.
+func sum(of ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, of...)) }
+
+// module puts a module on the shelf, with so many versions, and the records of the newest ones.
+func (s *shelf) module(ctx context.Context, m registry.Module, versions, records int) error {
+	all := newest(versions)
+	listing, err := modules.EncodeListing(all)
+	if err != nil {
+		return err
+	}
+	if err := s.put(ctx, m.Path(), "listing", listing); err != nil {
+		return err
+	}
+	for _, v := range all[:records] {
+		digest := sum(m, v)
+		hexadecimal := hex.EncodeToString(digest[:])
+		err := s.putJSON(ctx, m.Path(), "version/"+v.String(), registry.ModuleVersion{
+			Version: v, Object: m.ArchiveKey(v, hexadecimal), SHA256: hexadecimal, ContentSHA256: hexadecimal, Size: 12345,
+			PublishedAt: long, PublishedBy: "arn:aws:iam::111122223333:user/publisher", Description: "A network with public and private subnets",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.ModuleSummary{Address: m.String(), Latest: all[0]})
+}
+
+// packages are those of a version.
+func packages(n int, path, kind string, v registry.Version) []registry.ProviderPackage {
+	all := make([]registry.ProviderPackage, n)
+	for i, platform := range platforms[:n] {
+		digest := sum(path, v, platform)
+		hexadecimal := hex.EncodeToString(digest[:])
+		name := "terraform-provider-" + kind + "_" + v.String() + "_" + platform.String() + ".zip"
+		all[i] = registry.ProviderPackage{
+			Platform: platform, Filename: name, H1: "h1:" + base64.StdEncoding.EncodeToString(digest[:]),
+			StoredFile: registry.StoredFile{Object: path + "/" + v.String() + "/" + hexadecimal + "/" + name, SHA256: hexadecimal, Size: 20 << 20},
+		}
+	}
+	slices.SortFunc(all, func(a, b registry.ProviderPackage) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// provider does for a provider what module does for a module. Each version is signed by a key of that id.
+func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, versions, records, platforms int) error {
+	var listing providers.Listing
+	for i, v := range newest(versions) {
+		of := packages(platforms, p.Path(), p.Type, v)
+		file := of[0].StoredFile // as good as another
+		record := registry.ProviderVersion{
+			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: file, Signature: file, SigningKey: key,
+			PublishedAt: long, PublishedBy: "arn:aws:iam::111122223333:user/publisher",
+		}
+		listing.Versions = append(listing.Versions, providers.Listed(record))
+		if i >= records {
+			continue
+		}
+		if err := s.putJSON(ctx, p.Path(), "version/"+v.String(), record); err != nil {
+			return err
+		}
+	}
+	data, err := listing.Encode()
+	if err != nil {
+		return err
+	}
+	if err := s.put(ctx, p.Path(), "listing", data); err != nil {
+		return err
+	}
+	return s.putJSON(ctx, "catalog/"+p.Namespace, p.Path(), registry.ProviderSummary{Address: p.String(), Latest: version(versions)})
+}
+
+// mirrored does the same for a mirrored provider, with the record of its newest version.
+func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, versions, platforms int) error {
+	all := newest(versions)
+	data, err := mirror.Listing(all).Encode()
+	if err != nil {
+		return err
+	}
+	if err := s.put(ctx, p.Path(), "listing", data); err != nil {
+		return err
+	}
+	record := registry.MirrorVersion{Version: all[0]}
+	for _, pkg := range packages(platforms, p.Path(), p.Type, all[0]) {
+		record.Packages = append(record.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: "arn:aws:iam::111122223333:user/publisher"})
+	}
+	return s.putJSON(ctx, p.Path(), "version/"+all[0].String(), record)
+}

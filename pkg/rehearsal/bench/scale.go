@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// scaleRounds is in how many turns the two registries are read.
+	scaleRounds = 9
+	// moduleVersions and providerPlatforms are those of everything in them.
+	moduleVersions    = 10
+	providerPlatforms = 4
+)
+
+func scale(ctx context.Context, n amounts) (result, error) {
+	dir, remove, err := scratch()
+	if err != nil {
+		return result{}, err
+	}
+	defer remove()
+	begun := time.Now()
+	small, err := stock(ctx, filepath.Join(dir, "small"), 1, 1, n.versions)
+	if err != nil {
+		return result{}, err
+	}
+	defer small.data.Close()
+	large, err := stock(ctx, filepath.Join(dir, "large"), n.modules, n.providers, n.versions)
+	if err != nil {
+		return result{}, err
+	}
+	defer large.data.Close()
+	filled := time.Since(begun)
+
+	t := table{
+		title:   fmt.Sprintf("%d modules with %d versions each, %d providers with %d", n.modules, moduleVersions, n.providers, n.versions),
+		columns: []column{{"in a registry with one, median", "µs"}, {"in this one, median", "µs"}, {"times", ""}},
+	}
+	for _, k := range []struct {
+		name string
+		path func(*stocked) string
+	}{
+		{"module versions", func(s *stocked) string { return s.module() + "/versions" }},
+		{"module download", func(s *stocked) string { return s.module() + "/1.0.4/download" }},
+		{"provider versions", func(s *stocked) string { return s.provider() + "/versions" }},
+		{"provider download", func(s *stocked) string {
+			return s.provider() + "/" + version(1+rand.IntN(n.versions)).String() + "/download/linux/amd64"
+		}},
+	} {
+		took := make([]times, 2)
+		for round := range scaleRounds {
+			for i := range took {
+				at := (i + round) % len(took) // each goes first in turn
+				each, err := []*stocked{small, large}[at].read(ctx, n.reads, k.path)
+				if err != nil {
+					return result{}, err
+				}
+				took[at] = append(took[at], each)
+			}
+		}
+		one, all := took[0].median(), took[1].median()
+		t.rows = append(t.rows, row{k.name, []*figure{is(microseconds(one)), is(microseconds(all)), is(ratio(all, one))}})
+	}
+	loading := table{title: "loading", columns: []column{{"took", "s"}}, rows: []row{{"both", []*figure{is(filled.Seconds())}}}}
+	return result{tables: []table{t, loading}}, nil
+}
+
+// stocked is a registry on this machine, with so many modules and providers.
+type stocked struct {
+	data               *local.Data
+	handler            http.Handler
+	modules, providers int
+}
+
+// stock makes one in a folder.
+func stock(ctx context.Context, dir string, modules, providers, versions int) (*stocked, error) {
+	data, err := local.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stocked{data: data, modules: modules, providers: providers}
+	s.handler = data.Handler("https://127.0.0.1:8443", true, access.Settings{}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err := fill(ctx, filepath.Join(dir, "larder.db"), data.Catalog, modules, providers, versions); err != nil {
+		data.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func fill(ctx context.Context, database string, published *catalog.Catalog, modules, providers, versions int) error {
+	table, err := sqlite.Open(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	s := &shelf{table: table}
+	for i := range modules {
+		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("module-%05d", i), System: "aws"}, moduleVersions, moduleVersions); err != nil {
+			return err
+		}
+	}
+	_, key, err := addKey(ctx, published, "acme")
+	if err != nil {
+		return err
+	}
+	for i := range providers {
+		if err := s.provider(ctx, registry.Provider{Namespace: "acme", Type: fmt.Sprintf("provider-%05d", i)}, key, versions, versions, providerPlatforms); err != nil {
+			return err
+		}
+	}
+	return s.flush(ctx)
+}
+
+func (s *stocked) module() string {
+	return fmt.Sprintf("/v1/modules/acme/module-%05d/aws", rand.IntN(s.modules))
+}
+
+func (s *stocked) provider() string {
+	return fmt.Sprintf("/v1/providers/acme/provider-%05d", rand.IntN(s.providers))
+}
+
+// read sends so many requests for paths, and returns how long each took on average.
+func (s *stocked) read(ctx context.Context, n int, path func(*stocked) string) (time.Duration, error) {
+	requests := make([]*http.Request, n)
+	for i := range requests {
+		requests[i] = request(ctx, path(s), "")
+		requests[i].Header.Del("Authorization")
+	}
+	begun := time.Now()
+	for _, r := range requests {
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		if w.Code >= http.StatusMultipleChoices {
+			return 0, fmt.Errorf("%s is answered by %d: %s", r.URL.Path, w.Code, w.Body)
+		}
+	}
+	return time.Since(begun) / time.Duration(n), nil
+}
