@@ -13,8 +13,8 @@ import (
 
 // account returns the configuration with which a function reaches AWS, as Lambda tells it by environment variables: the
 // region, and the credentials of its role, which stay the same for as long as the function runs. The SDK's own package for
-// this knows every other place where they could be, none of which a function has, and takes longer to start than all the
-// rest of one.
+// this knows every other place where they could be, none of which a function has, and what it links for them takes time to
+// start.
 //
 // Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
 func account(getenv func(string) string, client aws.HTTPClient) (aws.Config, error) {
