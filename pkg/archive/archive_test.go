@@ -671,17 +671,20 @@ func FuzzIgnore(f *testing.F) {
 	})
 }
 
-// BenchmarkPack packs a module of many small files.
+// BenchmarkPack packs modules of many small files.
 func BenchmarkPack(b *testing.B) {
-	files := tree{"main.tf": config}
-	for i := range 1000 {
-		files[fmt.Sprintf("modules/m%d/main.tf", i)] = config
-	}
-	dir := files.write(b)
-	b.ResetTimer()
-	for b.Loop() {
-		if _, err := archive.Pack(b.Context(), dir, archive.Options{}, io.Discard); err != nil {
-			b.Fatal(err)
+	for _, n := range []int{1000, 10_000} {
+		files := tree{"main.tf": config}
+		for i := range n - 1 {
+			files[fmt.Sprintf("modules/m%d/main.tf", i)] = config
 		}
+		dir := files.write(b)
+		b.Run(fmt.Sprintf("%d files", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := archive.Pack(b.Context(), dir, archive.Options{}, io.Discard); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -20,8 +20,8 @@ var machines = struct{ elf, macho, pe map[uint32]string }{
 
 // RunsOn says whether the program can be one for a platform, as far as its first bytes tell. What is of no known format,
 // such as a script, may be. Errors are registry.ErrInvalid.
-func (p Provider) RunsOn(platform registry.Platform) error {
-	format, arch := identify(p.head)
+func (z ProviderZip) RunsOn(platform registry.Platform) error {
+	format, arch := identify(z.head)
 	want := "ELF"
 	switch platform.OS {
 	case "windows":

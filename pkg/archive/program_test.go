@@ -57,7 +57,7 @@ func TestRunsOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (Provider{head: test.head}).RunsOn(platform); (err == nil) != test.runs || err != nil && !errors.Is(err, registry.ErrInvalid) {
+		if err := (ProviderZip{head: test.head}).RunsOn(platform); (err == nil) != test.runs || err != nil && !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s on %s: %v", test.name, test.platform, err)
 		}
 	}

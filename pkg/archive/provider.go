@@ -8,6 +8,7 @@ import (
 	"compress/flate"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -15,28 +16,39 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
-
-	"golang.org/x/mod/sumdb/dirhash"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Provider is what ReadProvider found.
 type Provider struct {
+	ProviderZip
 	// SHA256 of the zip, in lower-case hexadecimal: what follows zh: in a lock file.
 	SHA256 string
 	// H1 is the hash of the files, as a lock file has it. Clients compute it from the zip and again from what they
 	// unpacked; both give this.
 	H1 string
+}
+
+// ProviderZip is the zip of a provider as it describes itself, of which the files are yet to be unpacked.
+type ProviderZip struct {
 	// Size of the zip in bytes.
 	Size int64
 	// Files in the order of the zip's directory.
 	Files []File
 
-	head []byte // of the program
+	members []member // in the order in which they stand in the zip
+	head    []byte   // of the program
+}
+
+// member is a file within a zip.
+type member struct {
+	*zip.FileHeader
+	body int64 // where what is compressed of it begins
 }
 
 // The bounds of a provider. Clients unpack to disk and keep none, but for Terragrunt's provider cache, which takes 1 GiB
@@ -55,69 +67,91 @@ const providerBuffer = 1 << 20
 // ReadProvider reads the zip of a provider to its end and verifies it: that it holds what clients run, and that every
 // client unpacks it to the same files, whatever its system. It takes a few megabytes, whatever the zip says. Errors that
 // lie in the zip are registry.ErrInvalid and name the file; those of reading it, and ctx's, are passed on.
+//
+// It is InspectProvider and then HashFiles, which reads the zip a single time.
 func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType string) (Provider, error) {
-	var failed error // in reading, which the zip has no part in
-	p, err := readProvider(readerAt(func(b []byte, offset int64) (int, error) {
-		if err := ctx.Err(); err != nil {
-			failed = err
-			return 0, err
-		}
-		n, err := zip.ReadAt(b, offset)
-		if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
-			failed = err
-		}
-		return n, err
-	}), size, providerType)
-	if failed != nil {
-		return Provider{}, fmt.Errorf("reading a provider zip: %w", failed)
-	}
-	return p, err
-}
-
-type readerAt func(b []byte, offset int64) (int, error)
-
-func (r readerAt) ReadAt(b []byte, offset int64) (int, error) { return r(b, offset) }
-
-func readProvider(in io.ReaderAt, size int64, providerType string) (Provider, error) {
-	z, err := openZip(in, size)
+	found, err := InspectProvider(ctx, zip, size, providerType)
 	if err != nil {
 		return Provider{}, err
 	}
-	p := Provider{Size: size}
+	sum := sha256.New()
+	h1, err := found.HashFiles(io.TeeReader(newSource(ctx, zip, size).stream(), sum))
+	if err != nil {
+		return Provider{}, err
+	}
+	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil)), H1: h1}, nil
+}
+
+// InspectProvider verifies all of a zip that it takes no unpacking to verify, by reading what it says of itself and how its
+// program begins. Errors are as those of ReadProvider.
+func InspectProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType string) (ProviderZip, error) {
+	in := newSource(ctx, zip, size)
+	found, err := inspectProvider(in, providerType)
+	if in.failed != nil {
+		return ProviderZip{}, fmt.Errorf("reading a provider zip: %w", in.failed)
+	}
+	return found, err
+}
+
+// source is a zip to inspect. It remembers what has failed in reading, which the zip has no part in.
+type source struct {
+	ctx    context.Context //nolint:containedctx // io.ReaderAt has none, and it is that of the one who inspects
+	zip    io.ReaderAt
+	size   int64
+	failed error
+}
+
+func newSource(ctx context.Context, zip io.ReaderAt, size int64) *source {
+	return &source{ctx: ctx, zip: zip, size: size}
+}
+
+func (s *source) ReadAt(b []byte, offset int64) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		s.failed = err
+		return 0, err
+	}
+	n, err := s.zip.ReadAt(b, offset)
+	if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+		s.failed = err
+	}
+	return n, err
+}
+
+// stream returns the zip from its first byte to its last.
+func (s *source) stream() io.Reader { return io.NewSectionReader(s, 0, s.size) }
+
+func inspectProvider(in *source, providerType string) (ProviderZip, error) {
+	z, members, err := openZip(in)
+	if err != nil {
+		return ProviderZip{}, err
+	}
+	found := ProviderZip{Size: in.size, members: members}
 	var unpacked uint64
 	for _, f := range z.File {
 		if err := checkMember(f); err != nil {
-			return Provider{}, err
+			return ProviderZip{}, err
 		}
 		if unpacked += f.UncompressedSize64; f.UncompressedSize64 > maxUnpacked || unpacked > maxUnpacked {
-			return Provider{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %d bytes: leave out what the provider does not need", registry.ErrInvalid, f.Name, int64(maxUnpacked))
+			return ProviderZip{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %d bytes: leave out what the provider does not need", registry.ErrInvalid, f.Name, int64(maxUnpacked))
 		}
 		if isBomb(f.UncompressedSize64, f.CompressedSize64) {
-			return Provider{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
+			return ProviderZip{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
 		}
-		p.Files = append(p.Files, File{Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0})
+		found.Files = append(found.Files, File{Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0})
 	}
-	if isBomb(unpacked, uint64(size)) {
-		return Provider{}, fmt.Errorf("%w provider zip: it unpacks to more than %d times its size: leave out what the provider does not need", registry.ErrInvalid, maxRatio)
+	if isBomb(unpacked, uint64(in.size)) {
+		return ProviderZip{}, fmt.Errorf("%w provider zip: it unpacks to more than %d times its size: leave out what the provider does not need", registry.ErrInvalid, maxRatio)
 	}
-	if err := checkNames(p.Files); err != nil {
-		return Provider{}, err
+	if err := checkNames(found.Files); err != nil {
+		return ProviderZip{}, err
 	}
-	program, err := findProgram(p.Files, providerType)
+	program, err := findProgram(found.Files, providerType)
 	if err != nil {
-		return Provider{}, err
+		return ProviderZip{}, err
 	}
-	buffer := bufio.NewReaderSize(nil, providerBuffer)
-	if p.H1, p.head, err = hashMembers(z, program, buffer); err != nil {
-		return Provider{}, err
-	}
-	buffer.Reset(io.NewSectionReader(in, 0, size))
-	sum := sha256.New()
-	if n, err := io.Copy(sum, buffer); err != nil || n != size {
-		return Provider{}, fmt.Errorf("%w provider zip: it ends after %d of %d bytes: upload it again", registry.ErrInvalid, n, size)
-	}
-	p.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return p, nil
+	i := slices.IndexFunc(members, func(m member) bool { return m.Name == program })
+	found.head, err = headOf(members[i], in)
+	return found, err
 }
 
 func isBomb(unpacked, packed uint64) bool { return unpacked > freeRatio && unpacked/maxRatio > packed }
@@ -148,7 +182,8 @@ var (
 // openZip opens a zip that all readers find the same members in: it consists of them, its directory and its end, and of
 // nothing before, between or behind them. archive/zip alone would take more than that, and believe what the end says of
 // the number of members.
-func openZip(in io.ReaderAt, size int64) (*zip.Reader, error) {
+func openZip(in *source) (*zip.Reader, []member, error) {
+	size := in.size
 	tail := make([]byte, max(0, min(size, endLength+1<<16-1)))
 	at := -1
 	if len(tail) >= endLength {
@@ -157,34 +192,35 @@ func openZip(in io.ReaderAt, size int64) (*zip.Reader, error) {
 		at = bytes.LastIndex(tail[:len(tail)-endLength+len(endSignature)], []byte(endSignature))
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("%w provider zip: it is no zip, or is cut short: hand in the zip that the provider's release has for this platform", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w provider zip: it is no zip, or is cut short: hand in the zip that the provider's release has for this platform", registry.ErrInvalid)
 	}
 	end := tail[at:]
 	if len(end) != endLength+int(le16(end[20:])) {
-		return nil, fmt.Errorf("%w provider zip: its end record is not at its end: zip the files anew, and append nothing", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w provider zip: its end record is not at its end: zip the files anew, and append nothing", registry.ErrInvalid)
 	}
 	count, length, offset := int(le16(end[10:])), int64(le32(end[12:])), int64(le32(end[16:]))
 	if at >= locatorLength && bytes.HasPrefix(tail[at-locatorLength:], []byte(locatorSignature)) || offset == 1<<32-1 {
-		return nil, fmt.Errorf("%w provider zip: it is in the format for more than 4 GiB, zip64: zip files instead of what a pipe brings, and do not force that format", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w provider zip: it is in the format for more than 4 GiB, zip64: zip files instead of what a pipe brings, and do not force that format", registry.ErrInvalid)
 	}
 	if le32(end[4:]) != 0 || le16(end[8:]) != le16(end[10:]) {
-		return nil, fmt.Errorf("%w provider zip: it is split into several: zip the files into one", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w provider zip: it is split into several: zip the files into one", registry.ErrInvalid)
 	}
 	if count > maxMembers || length > maxDirectory {
-		return nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %d bytes of names: leave out what the provider does not need", registry.ErrInvalid, maxMembers, maxDirectory)
+		return nil, nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %d bytes of names: leave out what the provider does not need", registry.ErrInvalid, maxMembers, maxDirectory)
 	}
 	if offset+length != size-int64(len(end)) {
-		return nil, fmt.Errorf("%w provider zip: its directory is not where its end record says, as in a self-extracting program: zip the files anew, and put nothing before or between them", registry.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w provider zip: its directory is not where its end record says, as in a self-extracting program: zip the files anew, and put nothing before or between them", registry.ErrInvalid)
 	}
 	offsets, err := readDirectory(io.NewSectionReader(in, offset, length), count)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	z, err := zip.NewReader(in, size)
 	if err != nil || len(z.File) != count {
-		return nil, fmt.Errorf("%w provider zip: its directory is broken, %w: zip the files anew", registry.ErrInvalid, cmp.Or(err, zip.ErrFormat))
+		return nil, nil, fmt.Errorf("%w provider zip: its directory is broken, %w: zip the files anew", registry.ErrInvalid, cmp.Or(err, zip.ErrFormat))
 	}
-	return z, checkLayout(in, z.File, offsets, offset)
+	members, err := checkLayout(in, z.File, offsets, offset)
+	return z, members, err
 }
 
 // readDirectory returns where the members begin, and makes sure that there are just as many as the end record says.
@@ -210,15 +246,16 @@ func readDirectory(in io.Reader, count int) ([]int64, error) {
 }
 
 // checkLayout says whether the members stand one behind the other from the zip's start to its directory, and say of
-// themselves what the directory says. Members that overlap are how a small zip unpacks to petabytes, see
+// themselves what the directory says. It returns them in that order. Members that overlap are how a small zip unpacks to petabytes, see
 // https://www.bamsoftware.com/hacks/zipbomb/
-func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory int64) error {
+func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory int64) ([]member, error) {
 	order := make([]int, len(files))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(offsets[a], offsets[b]) })
 	offsets = append(slices.Clone(offsets), directory)
+	members := make([]member, len(files))
 	var at int64
 	for i, n := range order {
 		f, next := files[n], directory
@@ -226,57 +263,59 @@ func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory i
 			next = offsets[order[i+1]]
 		}
 		if offsets[n] != at {
-			return fmt.Errorf("%w provider zip: %.255q does not begin where the file before it, or nothing, ends, as in a self-extracting program: zip the files anew", registry.ErrInvalid, f.Name)
+			return nil, fmt.Errorf("%w provider zip: %.255q does not begin where the file before it, or nothing, ends, as in a self-extracting program: zip the files anew", registry.ErrInvalid, f.Name)
 		}
-		if err := checkLocal(in, f, at, next); err != nil {
-			return err
+		body, err := checkLocal(in, f, at, next)
+		if err != nil {
+			return nil, err
 		}
+		members[i] = member{&f.FileHeader, body}
 		at = next
 	}
 	if at != directory {
-		return fmt.Errorf("%w provider zip: something other than files stands before its directory: zip the files anew", registry.ErrInvalid)
+		return nil, fmt.Errorf("%w provider zip: something other than files stands before its directory: zip the files anew", registry.ErrInvalid)
 	}
-	return nil
+	return members, nil
 }
 
 // checkLocal compares what stands before and behind a member, between at and next, with the directory. Clients go by the
-// directory, other programs do not.
-func checkLocal(in io.ReaderAt, f *zip.File, at, next int64) error {
+// directory, other programs do not. It returns where what is compressed of it begins.
+func checkLocal(in io.ReaderAt, f *zip.File, at, next int64) (body int64, err error) {
 	differs := fmt.Errorf("%w provider zip: what it says of %.255q at the file itself is not what its directory says: zip the files anew", registry.ErrInvalid, f.Name)
 	var head [localLength]byte
 	if _, err := in.ReadAt(head[:], at); err != nil || !bytes.HasPrefix(head[:], []byte(localSignature)) {
-		return differs
+		return 0, differs
 	}
 	flags, crc, packed, unpacked := le16(head[6:]), le32(head[14:]), le32(head[18:]), le32(head[22:])
 	name := make([]byte, len(f.Name))
 	if _, err := in.ReadAt(name, at+localLength); err != nil || int(le16(head[26:])) != len(name) || string(name) != f.Name {
-		return differs
+		return 0, differs
 	}
 	if le16(head[8:]) != f.Method || (flags^f.Flags)&(flagEncrypted|flagDescriptor) != 0 {
-		return differs
+		return 0, differs
 	}
 	// Sizes of zip64 are in an extra field, and then these are all ones.
 	is := func(got uint32, want uint64) bool { return got == 1<<32-1 || uint64(got) == want }
 	if flags&flagDescriptor == 0 && (crc != f.CRC32 || !is(packed, f.CompressedSize64) || !is(unpacked, f.UncompressedSize64)) {
-		return differs
+		return 0, differs
 	}
-	body := at + localLength + int64(len(name)) + int64(le16(head[28:]))
+	body = at + localLength + int64(len(name)) + int64(le16(head[28:]))
 	left := next - body
 	if left < 0 || f.CompressedSize64 > uint64(left) {
-		return fmt.Errorf("%w provider zip: %.255q overlaps what follows it: zip the files anew", registry.ErrInvalid, f.Name)
+		return 0, fmt.Errorf("%w provider zip: %.255q overlaps what follows it: zip the files anew", registry.ErrInvalid, f.Name)
 	}
 	left -= int64(f.CompressedSize64)
 	if flags&flagDescriptor == 0 && left == 0 {
-		return nil
+		return body, nil
 	}
 	if flags&flagDescriptor == 0 || left > 24 {
-		return fmt.Errorf("%w provider zip: behind %.255q stands something that is no file: zip the files anew", registry.ErrInvalid, f.Name)
+		return 0, fmt.Errorf("%w provider zip: behind %.255q stands something that is no file: zip the files anew", registry.ErrInvalid, f.Name)
 	}
 	descriptor := make([]byte, left)
 	if _, err := in.ReadAt(descriptor, next-left); err != nil || !isDescriptor(descriptor, f) {
-		return differs
+		return 0, differs
 	}
-	return nil
+	return body, nil
 }
 
 // isDescriptor says whether the bytes behind a member repeat its sum and sizes. Their signature may be left out, and the
@@ -390,74 +429,115 @@ func findProgram(files []File, providerType string) (string, error) {
 	return program.Path, nil
 }
 
-// hashMembers unpacks all members, which compares them with the sizes and sums of the directory, and returns their h1 and
-// how the program begins.
-func hashMembers(z *zip.Reader, program string, buffer *bufio.Reader) (h1 string, head []byte, err error) {
-	z.RegisterDecompressor(zip.Store, func(r io.Reader) io.ReadCloser {
-		buffer.Reset(r)
-		return io.NopCloser(buffer)
-	})
-	inflate := flate.NewReader(buffer)
-	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser {
-		buffer.Reset(r)
-		_ = inflate.(flate.Resetter).Reset(buffer, nil) // of a reader that was not closed, which does not fail
-		return io.NopCloser(inflater{inflate, buffer})
-	})
-	files := make(map[string]*zip.File, len(z.File))
-	names := make([]string, len(z.File))
-	for i, f := range z.File {
-		files[f.Name], names[i] = f, f.Name
-	}
-	h1, err = dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
-		r, err := files[name].Open()
+// HashFiles reads the zip that was inspected from its first byte to its last, unpacks all files, which compares them with
+// the sizes and sums that the zip has for them, and returns their h1. It takes about a megabyte. Errors that lie in the zip
+// are registry.ErrInvalid, and may come before the zip's end; those of reading it are passed on.
+func (z ProviderZip) HashFiles(in io.Reader) (h1 string, err error) {
+	stream := &stream{in: in}
+	u := newUnpacker(providerBuffer)
+	sums := make(map[string][]byte, len(z.members))
+	for _, m := range z.members {
+		if err = stream.skipTo(m.body); err == nil {
+			sums[m.Name], err = u.hash(m, stream)
+		}
+		if stream.failed != nil {
+			return "", fmt.Errorf("reading a provider zip: %w", stream.failed)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%w provider zip: %s: %w: zip the files anew", registry.ErrInvalid, name, err)
+			return "", damaged(m, err)
 		}
-		m := &memberReader{ReadCloser: r, file: files[name]}
-		if name == program {
-			m.head = &head
-		}
-		return m, nil
-	})
-	return h1, head, err
+	}
+	// Of what is behind them nothing is unread, for who hashes the zip as it is read here.
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		return "", fmt.Errorf("reading a provider zip: %w", err)
+	}
+	if stream.at != z.Size {
+		return "", fmt.Errorf("%w provider zip: it ends after %d of %d bytes: upload it again", registry.ErrInvalid, stream.at, z.Size)
+	}
+	return hash1(sums), nil
 }
 
-// inflater wants the compressed bytes to end where their content does.
-type inflater struct {
-	r  io.Reader
-	in io.ByteReader
+// hash1 is dirhash.Hash1 of files whose own sums are known.
+func hash1(sums map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(h, "%x  %s\n", sums[name], name)
+	}
+	return "h1:" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-func (r inflater) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	if errors.Is(err, io.EOF) {
-		if _, err := r.in.ReadByte(); !errors.Is(err, io.EOF) {
-			return n, zip.ErrFormat
-		}
+func damaged(m member, err error) error {
+	return fmt.Errorf("%w provider zip: %s is not what the zip's directory says: %w: zip the files anew", registry.ErrInvalid, m.Name, err)
+}
+
+// stream is a zip that is read from its first byte on. It remembers what has failed in reading.
+type stream struct {
+	in     io.Reader
+	at     int64
+	failed error
+}
+
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.in.Read(b)
+	s.at += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.failed = err
 	}
 	return n, err
 }
 
-// memberReader names the file in errors, and compares its sum even if that is zero, which archive/zip takes for none.
-type memberReader struct {
-	io.ReadCloser
-	file *zip.File
-	sum  uint32
-	head *[]byte // where the first bytes go; nil for all but the program
+func (s *stream) skipTo(at int64) error {
+	_, err := io.CopyN(io.Discard, s, at-s.at)
+	return err
 }
 
-func (m *memberReader) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	m.sum = crc32.Update(m.sum, crc32.IEEETable, p[:n])
-	if m.head != nil {
-		*m.head = append(*m.head, p[:min(n, headLength-len(*m.head))]...)
+// unpacker unpacks one member after the other.
+type unpacker struct {
+	packed  *bufio.Reader
+	inflate io.ReadCloser
+	chunk   []byte
+}
+
+func newUnpacker(buffer int) *unpacker {
+	packed := bufio.NewReaderSize(nil, buffer)
+	return &unpacker{packed, flate.NewReader(packed), make([]byte, 32<<10)}
+}
+
+// open returns what a member unpacks to, from where what is compressed of it begins.
+func (u *unpacker) open(m member, in io.Reader) io.Reader {
+	u.packed.Reset(io.LimitReader(in, int64(m.CompressedSize64)))
+	if m.Method == zip.Store {
+		return u.packed
 	}
-	switch {
-	case errors.Is(err, io.EOF) && m.sum != m.file.CRC32:
-		err = zip.ErrChecksum
-		fallthrough
-	case err != nil && !errors.Is(err, io.EOF):
-		err = fmt.Errorf("%w provider zip: %s is not what the zip's directory says: %w: zip the files anew", registry.ErrInvalid, m.file.Name, err)
+	_ = u.inflate.(flate.Resetter).Reset(u.packed, nil) // of a reader that was not closed, which does not fail
+	return u.inflate
+}
+
+// hash unpacks a member, of which the stream is at the beginning, to its end and returns its SHA-256.
+func (u *unpacker) hash(m member, in io.Reader) ([]byte, error) {
+	hash, sum := sha256.New(), crc32.NewIEEE()
+	// Asked for a byte more than there should be, it also tells that there is none.
+	unpacked := io.LimitReader(u.open(m, in), int64(m.UncompressedSize64)+1)
+	n, err := io.CopyBuffer(io.MultiWriter(hash, sum), unpacked, u.chunk)
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	// The compressed bytes end where their content does.
+	if _, err := u.packed.ReadByte(); !errors.Is(err, io.EOF) || uint64(n) != m.UncompressedSize64 {
+		return nil, zip.ErrFormat
+	}
+	if sum.Sum32() != m.CRC32 {
+		return nil, zip.ErrChecksum
+	}
+	return hash.Sum(nil), nil
+}
+
+// headOf returns how a member begins.
+func headOf(m member, in io.ReaderAt) ([]byte, error) {
+	packed := io.NewSectionReader(in, m.body, int64(m.CompressedSize64))
+	head := make([]byte, min(headLength, m.UncompressedSize64))
+	if _, err := io.ReadFull(newUnpacker(headLength).open(m, packed), head); err != nil {
+		return nil, damaged(m, err)
+	}
+	return head, nil
 }

@@ -72,7 +72,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 	if err != nil {
 		return PreparedRelease{}, err
 	}
-	if err := p.readZips(ctx, m, names, &r); err != nil {
+	if err := p.readZips(ctx, m, names, &r, readZip); err != nil {
 		return PreparedRelease{}, err
 	}
 	signed, err := r.signed(m, names, p.now())

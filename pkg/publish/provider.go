@@ -67,6 +67,9 @@ type file struct {
 	stored registry.StoredFile
 	path   string // where it lies
 	data   []byte // what is in it, if it lies nowhere
+
+	zip archive.ProviderZip
+	h1  *string // where the zip's goes; nil where it is known, or nobody asks for it
 }
 
 // Provider publishes a provider. Publishing the same SHA256SUMS again changes nothing and succeeds; another one under the
@@ -79,7 +82,7 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 	if err != nil {
 		return ProviderResult{}, err
 	}
-	result := ProviderResult{Record: r.record, Shared: providers.SharedHashes(r.record.Packages)}
+	result := ProviderResult{Record: r.record}
 	stored, err := p.Catalog.ProviderVersion(ctx, m.Address, r.record.Version)
 	if err == nil {
 		signer := r.record.SigningKey
@@ -96,6 +99,7 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 		if errors.Is(err, registry.ErrNotFound) {
 			err = nil
 		}
+		result.Shared = providers.SharedHashes(r.record.Packages)
 		return result, err
 	}
 	if err := p.uploadFiles(ctx, r.files); err != nil {
@@ -118,19 +122,24 @@ func (r ProviderResult) settle(p registry.Provider, stored registry.ProviderVers
 		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with another SHA256SUMS, and versions do not change: publish yours under a new version (stored sha256:%s, yours sha256:%s)",
 			registry.ErrExists, p, stored.Version, stored.Sums.SHA256, r.Record.Sums.SHA256)
 	}
-	r.Record, r.Unchanged = stored, before
+	r.Record, r.Unchanged, r.Shared = stored, before, providers.SharedHashes(stored.Packages)
 	return r, nil
 }
 
-// of returns the files that a record names.
+// of returns the files that a record names, which has the h1 of its packages.
 func (r release) of(record registry.ProviderVersion) []file {
-	return slices.DeleteFunc(slices.Clone(r.files), func(f file) bool {
+	files := slices.DeleteFunc(slices.Clone(r.files), func(f file) bool {
 		return f.stored != record.Sums && f.stored != record.Signature &&
 			!slices.ContainsFunc(record.Packages, func(p registry.ProviderPackage) bool { return p.StoredFile == f.stored })
 	})
+	for i := range files {
+		files[i].h1 = nil
+	}
+	return files
 }
 
-// inspectProvider finds out all about a release, and fails where a client would, or might, before anything is sent.
+// inspectProvider finds out about a release, and fails where a client would, or might. A dry run finds out all; otherwise
+// zips are unpacked as they are sent.
 func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, error) {
 	names, r, err := p.nameProvider(m)
 	if err != nil {
@@ -147,7 +156,11 @@ func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, e
 	for _, k := range keys {
 		r.keys[k.ID] = true
 	}
-	if err := p.readZips(ctx, m, names, &r); err != nil {
+	read := inspectZip
+	if m.DryRun {
+		read = readZip
+	}
+	if err := p.readZips(ctx, m, names, &r, read); err != nil {
 		return release{}, err
 	}
 	signed, err := r.signed(m, names, p.now())
@@ -342,8 +355,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// readZips reads the zips, several at once.
-func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles, r *release) error {
+// readZips reads the zips by one of readZip and inspectZip, several at once.
+func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles, r *release, read func(context.Context, string, string) (archive.Provider, error)) error {
 	found := make([]registry.ProviderPackage, 0, len(names.zips))
 	for name, platform := range names.zips {
 		found = append(found, registry.ProviderPackage{Platform: platform, Filename: name})
@@ -351,21 +364,27 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 	slices.SortFunc(found, func(a, b registry.ProviderPackage) int {
 		return strings.Compare(a.String(), b.String())
 	})
+	files := make([]file, len(found))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range found {
 		group.Go(func() error {
 			pkg := &found[i]
 			p.step("checking " + pkg.Filename)
-			read, err := readZip(ctx, filepath.Join(m.Dir, pkg.Filename), m.Address.Type)
+			path := filepath.Join(m.Dir, pkg.Filename)
+			zip, err := read(ctx, path, m.Address.Type)
 			if err == nil {
-				err = read.RunsOn(pkg.Platform)
+				err = zip.RunsOn(pkg.Platform)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", pkg.Filename, err)
 			}
-			pkg.StoredFile = registry.StoredFile{Object: m.Address.FileKey(r.record.Version, read.SHA256, pkg.Filename), SHA256: read.SHA256, Size: read.Size}
-			pkg.H1 = read.H1
+			pkg.StoredFile = registry.StoredFile{Object: m.Address.FileKey(r.record.Version, zip.SHA256, pkg.Filename), SHA256: zip.SHA256, Size: zip.Size}
+			pkg.H1 = zip.H1
+			files[i] = file{name: pkg.Filename, stored: pkg.StoredFile, path: path}
+			if pkg.H1 == "" {
+				files[i].zip, files[i].h1 = zip.ProviderZip, &pkg.H1
+			}
 			return nil
 		})
 	}
@@ -373,23 +392,8 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 		return err
 	}
 	r.record.Packages = found
-	for _, pkg := range found {
-		r.files = append(r.files, file{name: pkg.Filename, stored: pkg.StoredFile, path: filepath.Join(m.Dir, pkg.Filename)})
-	}
+	r.files = append(r.files, files...)
 	return nil
-}
-
-func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return archive.Provider{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return archive.Provider{}, err
-	}
-	return archive.ReadProvider(ctx, f, info.Size(), providerType)
 }
 
 // checkSums checks that SHA256SUMS is what clients read, and holds for the files that are there.
@@ -489,7 +493,7 @@ func (r *release) makeSums(names releaseFiles) ([]byte, error) {
 // uploadFiles puts files where their records say, several at once. Keys name their content, so one that is there is the
 // right one, and is not sent again.
 func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
-	var missing []file
+	var missing, unknown []file
 	var size int64
 	for _, f := range files {
 		info, err := p.Objects.Stat(ctx, f.stored.Object)
@@ -499,16 +503,15 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
 		if err == nil && info.Size != f.stored.Size {
 			return fmt.Errorf("object %s is stored with %d bytes, and must have %d: it was damaged, and the registry's owner must delete it before this can be published", f.stored.Object, info.Size, f.stored.Size)
 		}
-		if err == nil {
-			continue
+		switch {
+		case err != nil:
+			missing = append(missing, f)
+			size += f.stored.Size
+		case f.h1 != nil:
+			unknown = append(unknown, f)
 		}
-		missing = append(missing, f)
-		size += f.stored.Size
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	if stored := len(files) - len(missing); stored > 0 {
+	if stored := len(files) - len(missing); stored > 0 && len(missing) > 0 {
 		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(files)))
 	}
 	total := func(int) {}
@@ -525,10 +528,22 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
 			return nil
 		})
 	}
+	for _, f := range unknown {
+		group.Go(func() error {
+			p.step("unpacking " + f.name)
+			if err := hashZip(ctx, f); err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			return nil
+		})
+	}
 	return group.Wait()
 }
 
 func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) error {
+	if f.h1 != nil {
+		return p.sendZip(ctx, f, total)
+	}
 	body := io.ReadSeeker(bytes.NewReader(f.data))
 	if f.path != "" {
 		opened, err := os.Open(f.path)

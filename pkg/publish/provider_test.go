@@ -32,7 +32,7 @@ var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
 var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
 
 // addKey adds a public key to the namespace.
-func (b backend) addKey(t *testing.T, k rehearsal.SigningKey) string {
+func (b backend) addKey(t testing.TB, k rehearsal.SigningKey) string {
 	t.Helper()
 	key, err := signing.ParseKey(k.Public, time.Now())
 	if err != nil {
@@ -50,7 +50,7 @@ type release struct {
 	name string // what its files' names begin with
 }
 
-func newRelease(t *testing.T, version string, platforms ...string) release {
+func newRelease(t testing.TB, version string, platforms ...string) release {
 	t.Helper()
 	r := release{t.TempDir(), "terraform-provider-inventory_" + version}
 	for _, p := range platforms {
@@ -61,14 +61,14 @@ func newRelease(t *testing.T, version string, platforms ...string) release {
 	return r
 }
 
-func (r release) write(t *testing.T, name, content string) {
+func (r release) write(t testing.TB, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (r release) zip(t *testing.T, name string, files map[string]string) {
+func (r release) zip(t testing.TB, name string, files map[string]string) {
 	t.Helper()
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
@@ -93,7 +93,7 @@ func (r release) zip(t *testing.T, name string, files map[string]string) {
 }
 
 // sign writes SHA256SUMS and its signature for what is there.
-func (r release) sign(t *testing.T) {
+func (r release) sign(t testing.TB) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(r.dir, "terraform-provider-*"))
 	if err != nil {
@@ -117,7 +117,7 @@ func (r release) sign(t *testing.T) {
 }
 
 // resign signs SHA256SUMS as it is.
-func (r release) resign(t *testing.T) {
+func (r release) resign(t testing.TB) {
 	t.Helper()
 	key, err := signer()
 	if err != nil {

@@ -2,7 +2,8 @@
 //
 // It goes in three steps that stay apart. Inspect verifies and hashes what is to be published, wherever it lies; upload
 // puts it into the object store, once; commit makes it visible by one write of the catalogue. A publish that ends
-// between two steps has left nothing that anyone can see, and running it again finishes it.
+// between two steps has left nothing that anyone can see, and running it again finishes it. One thing is inspected late:
+// what a provider's zips unpack to, on their way to the store, which gets none whole that is damaged.
 //
 // Who cannot reach table and bucket prepares a publish here, and sends it through the registry's own endpoint: see
 // pkg/publishclient.

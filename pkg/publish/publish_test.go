@@ -33,7 +33,7 @@ type backend struct {
 	store objects.Store
 }
 
-func embedded(t *testing.T) backend {
+func embedded(t testing.TB) backend {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := disk.Open(dir)
@@ -73,7 +73,10 @@ func onAWS(t *testing.T) func(*testing.T) backend {
 // onBoth runs a test on the embedded registry and on the emulators.
 func onBoth(t *testing.T, test func(t *testing.T, empty func(*testing.T) backend)) {
 	t.Helper()
-	t.Run("embedded", func(t *testing.T) { t.Parallel(); test(t, embedded) })
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(t *testing.T) backend { t.Helper(); return embedded(t) })
+	})
 	t.Run("AWS", func(t *testing.T) { t.Parallel(); test(t, onAWS(t)) })
 }
 

@@ -33,8 +33,9 @@ func (c *cli) publishProviderCommand() *cobra.Command {
   terraform-provider-TYPE_VERSION_SHA256SUMS       and SHA256SUMS.sig, its detached signature
   terraform-provider-TYPE_VERSION_manifest.json    which protocol of plugins it speaks
 
-The version is that of the file names. Everything is checked before anything is sent: names, sums, the signature by a key of the
-namespace (see larder key), and each zip. With --sign-key it makes SHA256SUMS and signs it here, for who has only zips; the passphrase
+The version is that of the file names. Before anything is sent it checks names, sums, the signature by a key of the namespace
+(see larder key), and what each zip says of its files; zips are unpacked on their way to a store, and one that is damaged ends
+the publish before the store has it whole. With --sign-key it makes SHA256SUMS and signs it here, for who has only zips; the passphrase
 is taken from ` + passphraseFromEnv + `, or asked for at a terminal.
 
 Publishing the same SHA256SUMS again changes nothing and succeeds. Another one under the same version is refused with exit

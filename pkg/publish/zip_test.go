@@ -1,0 +1,178 @@
+package publish_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// largeZip is a release of one zip that is sent in many pieces.
+func largeZip(t *testing.T) (r release, path string) {
+	t.Helper()
+	r = newRelease(t, "1.0.0")
+	content := make([]byte, 4<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+	name := r.name + "_linux_amd64.zip"
+	r.zip(t, name, map[string]string{"terraform-provider-inventory": "program", "LICENSE": string(content), "empty": ""})
+	r.sign(t)
+	return r, filepath.Join(r.dir, name)
+}
+
+// A zip whose files are not what it says of them is refused as it is sent: the store does not have it, and is not tried
+// again, and nothing is visible.
+func TestDamagedZip(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
+		t.Helper()
+		key, err := signer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, path := largeZip(t)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int{1 << 20, 2 << 20, 4 << 20} {
+			damaged := bytes.Clone(whole)
+			damaged[at] ^= 1
+			if err := os.WriteFile(path, damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.sign(t)
+			for _, dry := range []bool{true, false} {
+				b := empty(t)
+				b.addKey(t, key)
+				p, m := b.publisher(), r.provider()
+				m.DryRun = dry
+				store := &rereading{Objects: b.store}
+				p.Objects = store
+				if _, err := p.Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+					t.Errorf("damaged at %d: %v", at, err)
+				}
+				if b.providerVersions(t) != "[]" || store.begun > 1 {
+					t.Errorf("damaged at %d: %s is visible, and it was read %d times", at, b.providerVersions(t), store.begun)
+				}
+				if err := b.store.Walk(t.Context(), "", func(info objects.Info) error {
+					if filepath.Ext(info.Key) == ".zip" {
+						t.Errorf("damaged at %d: the store has %s", at, info.Key)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+// The h1 of a zip is found out however the store reads it, and if it does not.
+func TestHashedOnTheWay(t *testing.T) {
+	t.Parallel()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, path := largeZip(t)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := r.provider()
+	dry.DryRun = true
+	for _, give := range []int64{0, 1, 1 << 20, info.Size() - 1, info.Size()} {
+		for _, there := range []bool{false, true} {
+			b := embedded(t)
+			b.addKey(t, key)
+			p := b.publisher()
+			want, err := p.Provider(t.Context(), dry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Objects = &rereading{Objects: b.store, give: give, there: there}
+			got, err := p.Provider(t.Context(), r.provider())
+			if err != nil || got.Record.Packages[0] != want.Record.Packages[0] || want.Record.Packages[0].H1 == "" {
+				t.Errorf("after %d bytes: %+v and %+v, %v", give, got.Record.Packages, want.Record.Packages, err)
+			}
+		}
+	}
+}
+
+// Where all is stored already, zips are read and not sent.
+func TestStoredAlready(t *testing.T) {
+	t.Parallel()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := largeZip(t)
+	b := embedded(t)
+	b.addKey(t, key)
+	want, err := b.publisher().Provider(t.Context(), r.provider())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.publisher()
+	p.Catalog = forgetful{p.Catalog}
+	p.Objects = &countingStore{Store: b.store}
+	got, err := p.Provider(t.Context(), r.provider())
+	if err != nil || got.Record.Packages[0] != want.Record.Packages[0] {
+		t.Errorf("%+v, want %+v: %v", got.Record.Packages, want.Record.Packages, err)
+	}
+}
+
+// rereading gives up after some bytes and begins anew, as S3's client does, or says that the object is there by then.
+type rereading struct {
+	publish.Objects
+	give  int64
+	there bool
+	begun int // of zips
+}
+
+// beginnings counts how often a body is read from its beginning.
+type beginnings struct {
+	io.ReadSeeker
+	at int64
+	n  *int
+}
+
+func (b *beginnings) Seek(offset int64, whence int) (at int64, err error) {
+	at, err = b.ReadSeeker.Seek(offset, whence)
+	b.at = at
+	return at, err
+}
+
+func (b *beginnings) Read(p []byte) (int, error) {
+	if b.at == 0 {
+		*b.n++
+	}
+	n, err := b.ReadSeeker.Read(p)
+	b.at += int64(n)
+	return n, err
+}
+
+func (s *rereading) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if filepath.Ext(key) != ".zip" {
+		return s.Objects.PutOnce(ctx, key, body, digest)
+	}
+	body = &beginnings{body, 0, &s.begun}
+	if _, err := io.CopyN(io.Discard, body, s.give); err != nil {
+		return err
+	}
+	if s.there {
+		return registry.ErrExists
+	}
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return s.Objects.PutOnce(ctx, key, body, digest)
+}
