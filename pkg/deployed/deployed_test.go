@@ -275,8 +275,8 @@ func TestEndpoints(t *testing.T) {
 	}{
 		"AWS":        {nil, "dynamodb.eu-central-1.amazonaws.com", "https://larder-archives.s3.eu-central-1.amazonaws.com/"},
 		"one":        {map[string]string{"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "LARDER_S3_PATH_STYLE": "true"}, "127.0.0.1:1", "http://127.0.0.1:1/larder-archives/"},
-		"each":       {map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:2", "http://larder-archives.127.0.0.1:3/"},
-		"the bucket": {map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3"}, "dynamodb.eu-central-1.amazonaws.com", "http://larder-archives.127.0.0.1:3/"},
+		"each":       {map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:2", "http://127.0.0.1:3/larder-archives/"},
+		"the bucket": {map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3"}, "dynamodb.eu-central-1.amazonaws.com", "http://127.0.0.1:3/larder-archives/"},
 	} {
 		client := &refusing{}
 		r, err := deployed.OpenBy(environment(test.env), client, catalog.New)

@@ -13,8 +13,8 @@ import (
 const (
 	// keep is how long the keys of a namespace are used without asking again.
 	keep = time.Minute
-	// remembered bounds the namespaces whose keys are kept. Only one that has a provider is ever asked for; a key has a few
-	// kilobytes.
+	// remembered bounds the namespaces whose keys are kept. Only one that has a provider is ever asked for. A key has some
+	// kilobytes, and 64 KiB at most.
 	remembered = 256
 )
 

@@ -553,5 +553,6 @@ func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) err
 		defer opened.Close()
 		body = opened
 	}
-	return p.put(ctx, f.name, body, f.stored, total)
+	_, err := p.put(ctx, f.name, body, f.stored, total)
+	return err
 }

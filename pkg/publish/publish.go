@@ -238,20 +238,21 @@ func (p *Publisher) upload(ctx context.Context, m Module, packed *os.File, recor
 		return fmt.Errorf("uploading: %w", err)
 	}
 	stored := registry.StoredFile{Object: record.Object, SHA256: record.SHA256, Size: record.Size}
-	return p.put(ctx, fmt.Sprintf("%s %s", m.Address, m.Version), packed, stored, func(int) {})
+	_, err := p.put(ctx, fmt.Sprintf("%s %s", m.Address, m.Version), packed, stored, func(int) {})
+	return err
 }
 
 // put stores a file under its key, unless it is there, and tells how much of it, and of all, went on its way.
-func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int)) error {
+func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int)) (there bool, err error) {
 	if p.Progress != nil {
 		sent := p.Progress.Upload(name, stored.Size)
 		body = &counted{ReadSeeker: body, sent: func(n int) { sent(n); total(n) }}
 	}
-	err := p.Objects.PutOnce(ctx, stored.Object, body, objects.Digest{SHA256: stored.SHA256, Size: stored.Size})
+	err = p.Objects.PutOnce(ctx, stored.Object, body, objects.Digest{SHA256: stored.SHA256, Size: stored.Size})
 	if errors.Is(err, registry.ErrExists) {
-		return nil
+		return true, nil
 	}
-	return err
+	return false, err
 }
 
 func sha256Of(data []byte) string {

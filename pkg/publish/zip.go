@@ -92,6 +92,10 @@ func (h *hashing) Seek(offset int64, whence int) (at int64, err error) {
 
 func (h *hashing) Read(b []byte) (int, error) {
 	n, err := h.ReadSeeker.Read(b)
+	if h.at+int64(n) > h.zip.Size || errors.Is(err, io.EOF) && h.at+int64(n) < h.zip.Size {
+		h.fail(errChanged)
+		return 0, errChanged
+	}
 	if n == 0 {
 		return n, err
 	}
@@ -151,18 +155,19 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	body := &hashing{ReadSeeker: opened, zip: f.zip, fail: fail}
-	err = p.put(ctx, f.name, body, f.stored, total)
+	there, err := p.put(ctx, f.name, body, f.stored, total)
 	_ = body.end(errBegunAnew)
+	if bad := context.Cause(ctx); bad != nil {
+		return bad
+	}
 	if err != nil {
-		if bad := context.Cause(ctx); bad != nil {
-			return bad
-		}
 		return err
 	}
-	if *f.h1 = body.h1; body.h1 == "" {
-		// Somebody has stored it meanwhile, and it was not read to its end.
+	if there {
+		// Somebody has stored it meanwhile, and what was read here of it the store has not looked at.
 		return hashZip(ctx, f)
 	}
+	*f.h1 = body.h1
 	return nil
 }
 
@@ -176,7 +181,9 @@ func hashZip(ctx context.Context, f file) error {
 	hash := sha256.New()
 	*f.h1, err = f.zip.HashFiles(io.TeeReader(&cancellable{ctx, opened}, hash))
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.stored.SHA256 {
-		err = fmt.Errorf("%w release: the zip has changed while it was published", registry.ErrInvalid)
+		err = errChanged
 	}
 	return err
 }
+
+var errChanged = fmt.Errorf("%w release: the zip has changed while it was published", registry.ErrInvalid)

@@ -130,6 +130,62 @@ func TestStoredAlready(t *testing.T) {
 	}
 }
 
+// A zip that changes while it is published is refused, be it stored here or, by then, by somebody else.
+func TestZipThatChanges(t *testing.T) {
+	t.Parallel()
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(zip []byte) []byte{
+		"in its directory": func(zip []byte) []byte {
+			at := bytes.LastIndex(zip, []byte("PK\x01\x02"))
+			zip[at+12] ^= 1 // the time of a file
+			return zip
+		},
+		"longer":  func(zip []byte) []byte { return append(zip, 0) },
+		"shorter": func(zip []byte) []byte { return zip[:len(zip)-1] },
+	} {
+		for _, there := range []bool{false, true} {
+			r, path := largeZip(t)
+			b := embedded(t)
+			b.addKey(t, key)
+			p := b.publisher()
+			p.Objects = &changing{Objects: b.store, there: there, change: func() {
+				zip, err := os.ReadFile(path)
+				if err != nil {
+					t.Error(err)
+				}
+				if err := os.WriteFile(path, change(zip), 0o600); err != nil {
+					t.Error(err)
+				}
+			}}
+			if got, err := p.Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || b.providerVersions(t) != "[]" {
+				t.Errorf("%s, there %v: %+v, %v, %s", name, there, got.Record, err, b.providerVersions(t))
+			}
+		}
+	}
+}
+
+// changing has a zip change before it is stored, or is there.
+type changing struct {
+	publish.Objects
+	change func()
+	there  bool
+}
+
+func (c *changing) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if filepath.Ext(key) != ".zip" {
+		return c.Objects.PutOnce(ctx, key, body, digest)
+	}
+	c.change()
+	if c.there {
+		_, _ = io.Copy(io.Discard, body) // it may be found to be bad in that
+		return registry.ErrExists
+	}
+	return c.Objects.PutOnce(ctx, key, body, digest)
+}
+
 // rereading gives up after some bytes and begins anew, as S3's client does, or says that the object is there by then.
 type rereading struct {
 	publish.Objects

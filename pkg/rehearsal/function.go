@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -141,6 +143,9 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	for _, thread := range threads {
 		var ran time.Duration
 		text, err := os.ReadFile(thread)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended, which Go's hardly ever do
+		}
 		if err != nil {
 			return 0, 0, err
 		}

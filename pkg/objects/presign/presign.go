@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -58,8 +59,7 @@ func New(config aws.Config, bucket string, options Options) (*Signer, error) {
 		}
 		scheme, host, path = base.Scheme, base.Host, strings.TrimSuffix(base.EscapedPath(), "/")+"/"
 	}
-	// A certificate is for one label before S3's name.
-	if options.PathStyle || strings.Contains(bucket, ".") {
+	if options.PathStyle || !canBeHost(bucket) || isAddress(host) {
 		path += bucket + "/"
 	} else {
 		host = bucket + "." + host
@@ -70,6 +70,20 @@ func New(config aws.Config, bucket string, options Options) (*Signer, error) {
 		expires: "&X-Amz-Expires=" + strconv.Itoa(int(cmp.Or(options.Lifetime, time.Hour).Seconds())),
 		now:     time.Now,
 	}, nil
+}
+
+// canBeHost says whether a bucket's name is one label before S3's, as certificates are for. Old ones need not be.
+func canBeHost(bucket string) bool {
+	return len(bucket) >= 3 && len(bucket) <= 63 && strings.Trim(bucket, "-") == bucket &&
+		!strings.ContainsFunc(bucket, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' })
+}
+
+// isAddress says whether a host, perhaps with a port, is an IP address, before which there is no label.
+func isAddress(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 // domain returns that of a region's partition.

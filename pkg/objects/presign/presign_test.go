@@ -33,19 +33,23 @@ func TestAsTheSDKSigns(t *testing.T) {
 		bucket string
 		style  bool
 	}{
-		"a role's":          {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
-		"a user's":          {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
-		"China's":           {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
-		"the cloud's":       {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"Europe's own":      {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"one that is apart": {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fourth":          {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fifth":           {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
-		"a sixth":           {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a name with dots":  {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
-		"an emulator's":     {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")}, "larder-archives", true},
-		"one behind a path": {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com/some/where/")}, "larder-archives", true},
-		"one with hosts":    {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")}, "larder-archives", false},
+		"a role's":           {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
+		"a user's":           {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
+		"China's":            {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
+		"the cloud's":        {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"Europe's own":       {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"one that is apart":  {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fourth":           {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fifth":            {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
+		"a sixth":            {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a name with dots":   {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
+		"an old name":        {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "Larder_Old", false},
+		"a short name":       {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "la", false},
+		"an emulator's":      {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")}, "larder-archives", true},
+		"one behind a path":  {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com/some/where/")}, "larder-archives", true},
+		"one with hosts":     {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")}, "larder-archives", false},
+		"an address":         {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:9000")}, "larder-archives", false},
+		"an address of IPv6": {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://[::1]:9000")}, "larder-archives", false},
 	} {
 		signer, err := presign.New(test.config, test.bucket, presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style})
 		if err != nil {
@@ -102,6 +106,7 @@ func TestKeyChanges(t *testing.T) {
 		return s
 	}
 	kept := fresh()
+	sign(kept)
 	for name, change := range map[string]func(){
 		"nothing":        func() {},
 		"another day":    func() { now = now.Add(time.Second) },
