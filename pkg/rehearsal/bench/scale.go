@@ -97,7 +97,7 @@ func stock(ctx context.Context, dir string, modules, providers, versions int) (*
 		return nil, err
 	}
 	s := &stocked{data: data, modules: modules, providers: providers}
-	s.server = httptest.NewTLSServer(data.Handler("https://127.0.0.1:8443", true, access.Settings{}, slog.New(slog.NewTextHandler(io.Discard, nil))))
+	s.server = httptest.NewTLSServer(data.Handler("https://127.0.0.1:8443", true, access.Settings{}, slog.New(slog.DiscardHandler)))
 	if err := fill(ctx, filepath.Join(dir, "larder.db"), data.Catalog, modules, providers, versions); err != nil {
 		s.close()
 		return nil, err
