@@ -26,7 +26,7 @@ const (
 	providerPlatforms = 4
 	// deeper is how many times as long a request may take in a large registry, where the way through the file is longer and
 	// less of it is at hand.
-	deeper = 1.25
+	deeper = 1.5
 	// loadingTime is how long filling both may take, in seconds.
 	loadingTime = 120
 )
