@@ -23,7 +23,7 @@ func BuildBare(ctx context.Context, architecture, path string) error {
 	goarch := map[string]string{"arm64": "arm64", "x86_64": "amd64"}[architecture]
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w -buildid=", "-o", path, "./functions/testdata/bare")
 	cmd.Dir = checkout
-	cmd.Env = append(os.Environ(), "GOENV=off", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building a bare function: %w\n%s", err, out)
 	}

@@ -29,6 +29,8 @@ type Table struct {
 
 var _ catalog.Table = (*Table)(nil)
 
+// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are. Files
+// of earlier releases have rows in the place of its entries, and are read and written as they are.
 const schema = `
 CREATE TABLE IF NOT EXISTS items (
 	pk       TEXT    NOT NULL,
@@ -37,7 +39,7 @@ CREATE TABLE IF NOT EXISTS items (
 	data     BLOB    NOT NULL,
 	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
 	PRIMARY KEY (pk, sk)
-) STRICT, WITHOUT ROWID`
+) STRICT`
 
 // Open opens the file at path, which it makes if there is none. The folder must exist.
 func Open(ctx context.Context, path string) (*Table, error) {

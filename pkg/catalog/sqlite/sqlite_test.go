@@ -31,6 +31,24 @@ func TestTable(t *testing.T) {
 	tabletest.Run(t, func(t *testing.T) catalog.Table { return open(t, filepath.Join(t.TempDir(), "larder.db")) })
 }
 
+// A file that an earlier release made, whose rows have no number, is a table as any other.
+func TestEarlierFile(t *testing.T) {
+	t.Parallel()
+	tabletest.Run(t, func(t *testing.T) catalog.Table {
+		path := filepath.Join(t.TempDir(), "larder.db")
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+			expires INTEGER NOT NULL, PRIMARY KEY (pk, sk)) STRICT, WITHOUT ROWID`)
+		if err = errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, path)
+	})
+}
+
 // A path is a path, whatever it means in a URL.
 func TestOddPath(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -86,7 +85,7 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 	if err := publishAll(ctx, data, dir, release); err != nil {
 		return t, err
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	// Both servers are the same but for what answers.
 	served := &swap{}
 	server := httptest.NewTLSServer(served)

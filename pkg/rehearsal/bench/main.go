@@ -41,7 +41,7 @@ var sections = []section{
 	{"init", "init of the registry, beside the same files from a static file server", []string{"tofu"}, initialise},
 	{"scale", "reads of a large registry on this machine, beside those of a small one", nil, scale},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
-	{"publish", "peak memory of publishing a provider of a gibibyte", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-run", "TestGibibyte")},
+	{"publish", "publishing large providers, beside an uploader of the same files, at 1 Gbit/s and unbounded", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
 	{"door", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestDoor")},
 }
 

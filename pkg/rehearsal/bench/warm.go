@@ -243,7 +243,7 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 		return nil, err
 	}
 	gate := access.New(access.Settings{}, published)
-	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
+	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line is made as in a function
 	handlers := map[string]http.Handler{
 		"modules": modules.New(published, signer), "providers": providers.NewKeeping(published, signer), "mirror": mirror.New(published, signer),
 	}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// little is just so much that all pieces have worked.
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2}
+
+// functions builds some of them, however it is fastest.
+func functions(t *testing.T) map[string]string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("LEFT OUT: functions are built for Linux")
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules", "./functions/testdata/bare")
+	build.Dir = filepath.Join("..", "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	return map[string]string{bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules")}
+}
+
+// cells returns the figures of a table by their rows and columns, such as module download/GetItem.
+func cells(tables ...table) map[string]*figure {
+	found := make(map[string]*figure)
+	for _, t := range tables {
+		for _, r := range t.rows {
+			for i, f := range r.figures {
+				found[r.name+"/"+t.columns[i].name] = f
+			}
+		}
+	}
+	return found
+}
+
+// The sections measure something. What they measure depends on the machine but for what is counted. Allocations cannot be
+// counted beside other tests.
+func TestSections(t *testing.T) {
+	binaries := functions(t)
+	t.Run("cold", func(t *testing.T) {
+		starts, err := measureStarts(t.Context(), binaries, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cell := range []string{"bare/first poll, least", "modules/first poll, median", "modules/first answer, median", "modules/memory"} {
+			if f := cells(starts)[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+	})
+	t.Run("warm", func(t *testing.T) {
+		tables, err := measureRequests(t.Context(), binaries, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := cells(tables...)
+		for cell, want := range map[string]float64{
+			"module versions, of 1/GetItem": 1, "module versions, of 5,000/GetItem": 1, "module versions, of 5,000/Query": 0, "module versions, of 5,000/read units": 4,
+			"module versions, of 100/read units": 1, "module download/GetItem": 1, "module download/the first also GetItem": 1, "module download/S3": 0,
+		} {
+			if f := found[cell]; f == nil || f.value != want {
+				t.Errorf("%s: %s, want %v", cell, f, want)
+			}
+		}
+		for _, cell := range []string{"module download/processor, median", "module download/allocations without the SDK", "module download/answer"} {
+			if f := found[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+	})
+	t.Run("scale", func(t *testing.T) {
+		found, err := scale(t.Context(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := cells(found.tables...)["provider download/in this one, median"]; f == nil || f.value <= 0 {
+			t.Error(f)
+		}
+	})
+	t.Run("init", func(t *testing.T) {
+		if found, missing := rehearsal.Clients(); len(found) == 0 {
+			t.Skip("LEFT OUT:", missing)
+		}
+		init, err := measureInit(t.Context(), t.TempDir(), "", little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, side := range []string{"the registry", "a static file server"} {
+			if f := cells(init)[side+"/median"]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", side, f)
+			}
+		}
+	})
+}
+
+// A figure above its bound is not fine, and both forms say so.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	p := part{Section: "warm", About: "what it is", Tables: []table{{
+		title: "reads", columns: []column{{"GetItem", ""}, {"processor", "µs"}, {"Query", ""}},
+		rows: []row{{"download", []*figure{atMost(2, 1), is(123.456), nil}}, {"versions", []*figure{atMost(1, 1), is(9.876), is(0)}}},
+	}}}
+	if p.ok() {
+		t.Error("it is fine")
+	}
+	var text bytes.Buffer
+	p.print(&text)
+	want := `
+warm: what it is
+
+  reads      GetItem       processor, µs   Query
+  download   2 > 1 ABOVE   123             -
+  versions   1 ≤ 1 ok      9.88            0
+`
+	if text.String() != want {
+		t.Errorf("%s", &text)
+	}
+	data, err := json.Marshal(p)
+	if err != nil || !strings.Contains(string(data), `"figures":{"GetItem":{"value":2,"bound":1,"verdict":"above"},"processor":{"value":123.456,"unit":"µs"}}`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	if fine := (part{}); !fine.ok() {
+		t.Error("nothing is not fine")
+	}
+	if failed := (part{Failed: "why"}); failed.ok() {
+		t.Error("a failure is fine")
+	}
+}
+
+// What is asked for by name must be there.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		code int
+	}{{[]string{"warmth"}, 2}, {[]string{"cold", "warmth"}, 2}, {[]string{"--yaml"}, 2}, {[]string{"--help"}, 0}} {
+		var out, progress bytes.Buffer
+		if code := run(t.Context(), test.args, &out, &progress); code != test.code || out.Len() > 0 || !strings.Contains(progress.String(), "usage: scripts/bench") {
+			t.Errorf("%q: %d, %s%s", test.args, code, &out, &progress)
+		}
+	}
+}
