@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"compress/flate"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -20,6 +19,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/flate"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
