@@ -26,12 +26,8 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 	}
 	what := asked{method: http.MethodGet, url: target, file: true}
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := time.AfterFunc(c.idle, func() {
-		cancel(failed{fmt.Errorf("%w: no byte in %s; try again later", registry.ErrUnavailable, c.idle)})
-	})
-	defer idle.Stop()
+	ctx, idle, done := c.watch(ctx)
+	defer done()
 
 	request, err := newRequest(ctx, what, nil)
 	if err != nil {
@@ -80,4 +76,16 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 		return fmt.Errorf("%s: %w: %d bytes came of %d; try again", what, registry.ErrUnavailable, size, response.ContentLength)
 	}
 	return nil
+}
+
+// watch ends a context when the timer that it returns has not been reset for so long that nothing comes any more.
+func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time.Timer, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	idle = time.AfterFunc(c.idle, func() {
+		cancel(failed{fmt.Errorf("%w: no byte in %s; try again later", registry.ErrUnavailable, c.idle)})
+	})
+	return ctx, idle, func() {
+		idle.Stop()
+		cancel(nil)
+	}
 }

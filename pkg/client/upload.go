@@ -43,12 +43,8 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 	}
 	what := asked{method: http.MethodPut, url: target, file: true}
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := time.AfterFunc(c.idle, func() {
-		cancel(failed{fmt.Errorf("%w: no byte in %s; try again later", registry.ErrUnavailable, c.idle)})
-	})
-	defer idle.Stop()
+	ctx, idle, done := c.watch(ctx)
+	defer done()
 
 	request, err := newRequest(ctx, what, nil)
 	if err != nil {

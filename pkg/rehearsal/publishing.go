@@ -238,19 +238,8 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 // publishProviderScenario publishes a provider with nothing but a token of the registry, signed by a key that the
 // registry's owner has added.
 func publishProviderScenario(ctx context.Context, r *Registry) error {
-	release, err := r.release(ctx)
+	release, public, err := r.signedRelease(ctx)
 	if err != nil {
-		return err
-	}
-	key, err := NewSigningKey("Ed25519", 0)
-	if err != nil {
-		return err
-	}
-	if err := key.SignRelease(release); err != nil {
-		return err
-	}
-	public := filepath.Join(release, "key.asc")
-	if err := os.WriteFile(public, key.Public, 0o600); err != nil {
 		return err
 	}
 	address := r.fresh() + "/note"

@@ -160,21 +160,26 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 	return r.installModule(ctx, address, "1.0.0", "lost")
 }
 
-// providerScenario builds a real provider, which writes a file, and has it installed and run.
-func providerScenario(ctx context.Context, r *Registry) error {
-	release, err := r.release(ctx)
-	if err != nil {
-		return err
+// signedRelease is a release of the test provider, signed by a new key, and the file with its public half.
+func (r *Registry) signedRelease(ctx context.Context) (release, public string, err error) {
+	if release, err = r.release(ctx); err != nil {
+		return "", "", err
 	}
 	key, err := NewSigningKey("Ed25519", 0)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	if err := key.SignRelease(release); err != nil {
-		return err
+		return "", "", err
 	}
-	public := filepath.Join(release, "key.asc")
-	if err := os.WriteFile(public, key.Public, 0o600); err != nil {
+	public = filepath.Join(release, "key.asc")
+	return release, public, os.WriteFile(public, key.Public, 0o600)
+}
+
+// providerScenario builds a real provider, which writes a file, and has it installed and run.
+func providerScenario(ctx context.Context, r *Registry) error {
+	release, public, err := r.signedRelease(ctx)
+	if err != nil {
 		return err
 	}
 	address := r.Namespace + "/note"
