@@ -32,6 +32,7 @@ type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
+	mirrors  []string
 	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
 	from   map[svchost.Hostname]source
 	keeper *source
@@ -73,6 +74,7 @@ func loadConfig(p place) (*Config, error) {
 		}
 		maps.Copy(c.services, read.services)
 		maps.Copy(tokens, read.tokens)
+		c.mirrors = append(c.mirrors, read.mirrors...)
 		for host := range read.tokens {
 			c.from[host] = source{place: "of the credentials block in " + printable(file.path, 300)}
 		}
@@ -264,6 +266,7 @@ type settings struct {
 	services map[svchost.Hostname]map[string]any
 	tokens   map[svchost.Hostname]svcauth.HostCredentials
 	program  program
+	mirrors  []string
 }
 
 func (p place) read(from file) (settings, error) {
@@ -296,6 +299,15 @@ type hostBlock struct {
 
 type programBlock struct {
 	Args []string `hcl:"args"`
+}
+
+// installationBlocks are where providers are installed from.
+type installationBlocks struct {
+	Installations []struct {
+		Mirrors []struct {
+			URL string `hcl:"url"`
+		} `hcl:"network_mirror"`
+	} `hcl:"provider_installation"`
 }
 
 // parseSettings reads a file in either syntax. Its errors say where, and what in words of their own: the parser's quote
@@ -342,6 +354,15 @@ func parseSettings(data []byte) (read settings, err error) {
 		// Without a token that is a string it says that nothing is to be sent.
 		token, _ := blocks.Credentials[host]["token"].(string)
 		read.tokens[name] = svcauth.HostCredentialsToken(token)
+	}
+	// Nothing here installs a provider by them, so that what is wrong there is the CLIs' to say.
+	var installation installationBlocks
+	if hcl.DecodeObject(&installation, tree) == nil {
+		for _, block := range installation.Installations {
+			for _, mirror := range block.Mirrors {
+				read.mirrors = append(read.mirrors, mirror.URL)
+			}
+		}
 	}
 	if len(blocks.Programs) > 1 {
 		return settings{}, errors.New("there may be one credentials_helper block at most")
