@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl"
+	"github.com/hashicorp/hcl/hcl/ast"
 	"github.com/hashicorp/hcl/hcl/parser"
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
@@ -301,13 +302,25 @@ type programBlock struct {
 	Args []string `hcl:"args"`
 }
 
-// installationBlocks are where providers are installed from.
-type installationBlocks struct {
-	Installations []struct {
-		Mirrors []struct {
-			URL string `hcl:"url"`
-		} `hcl:"network_mirror"`
-	} `hcl:"provider_installation"`
+// mirrorsOf returns the URLs of the network mirrors that a file names. Nothing here installs a provider by them, so that
+// what is wrong there is the CLIs' to say.
+func mirrorsOf(tree *ast.File) (found []string) {
+	// The decoder makes a block of each of its blocks, which only maps bear.
+	var file struct {
+		Installation []map[string]any `hcl:"provider_installation"`
+	}
+	if hcl.DecodeObject(&file, tree) != nil {
+		return nil
+	}
+	for _, block := range file.Installation {
+		mirrors, _ := block["network_mirror"].([]map[string]any)
+		for _, mirror := range mirrors {
+			if text, ok := mirror["url"].(string); ok {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
 }
 
 // parseSettings reads a file in either syntax. Its errors say where, and what in words of their own: the parser's quote
@@ -355,15 +368,7 @@ func parseSettings(data []byte) (read settings, err error) {
 		token, _ := blocks.Credentials[host]["token"].(string)
 		read.tokens[name] = svcauth.HostCredentialsToken(token)
 	}
-	// Nothing here installs a provider by them, so that what is wrong there is the CLIs' to say.
-	var installation installationBlocks
-	if hcl.DecodeObject(&installation, tree) == nil {
-		for _, block := range installation.Installations {
-			for _, mirror := range block.Mirrors {
-				read.mirrors = append(read.mirrors, mirror.URL)
-			}
-		}
-	}
+	read.mirrors = mirrorsOf(tree)
 	if len(blocks.Programs) > 1 {
 		return settings{}, errors.New("there may be one credentials_helper block at most")
 	}

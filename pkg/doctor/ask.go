@@ -49,7 +49,6 @@ func (e *examination) ask(ctx context.Context, u *url.URL, token string) (*answe
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json")
 	if token != "" && u.Scheme == "https" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -53,11 +54,11 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	at := base.JoinPath(e.Mirror.String())
 	scope := e.Mirror.Path()
 	const name = "mirror versions"
-	a := e.mirrorDocument(ctx, name, at.JoinPath("index.json"), scope)
+	a := e.mirrorDocument(ctx, name, at.JoinPath("index.json"), scope, http.StatusNotFound)
 	var index struct {
 		Versions map[string]struct{} `json:"versions"`
 	}
-	if a == nil || !e.decode(name, a, &index) {
+	if a == nil || a.status == http.StatusOK && !e.decode(name, a, &index) {
 		return
 	}
 	var versions []registry.Version
@@ -116,7 +117,7 @@ func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope strin
 		e.wrong(name, a.tried, "the URL for "+platform.String()+" is none that clients take", "mirror the version again")
 		return
 	}
-	e.ok(name, a.tried, fmt.Sprintf("%d platforms, %s among them", len(offered), platform))
+	e.ok(name, a.tried, fmt.Sprintf("there is a package for %s, with hashes", platform))
 	const zip = "mirror package"
 	if got, seen, ok := e.zip(ctx, zip, at, e.Mirror.Type, found.Hashes); ok {
 		e.held(zip, at, got, seen)
@@ -124,14 +125,14 @@ func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope strin
 }
 
 // mirrorDocument asks for a document, of which clients mind the content type.
-func (e *examination) mirrorDocument(ctx context.Context, name string, u *url.URL, scope string) *answer {
+func (e *examination) mirrorDocument(ctx context.Context, name string, u *url.URL, scope string, want ...int) *answer {
 	// Clients have credentials by the host of the mirror.
 	token := e.credential.Token
 	if !strings.EqualFold(u.Host, e.Host) {
 		token = ""
 	}
-	a := e.answered(name, u, scope, func() (*answer, error) { return e.ask(ctx, u, token) })
-	if a != nil && !a.isJSON() {
+	a := e.answered(name, u, scope, func() (*answer, error) { return e.ask(ctx, u, token) }, want...)
+	if a != nil && a.status == http.StatusOK && !a.isJSON() {
 		e.wrong(name, a.tried, "its content type is "+a.contentType()+", and clients read application/json alone", "let the server send Content-Type: application/json for it; a static one takes files without a type for something else")
 		return nil
 	}

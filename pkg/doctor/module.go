@@ -85,7 +85,7 @@ func (e *examination) newest(name string, a *answer, versions []registry.Version
 		}
 		return registry.CompareVersions(a, b)
 	})
-	e.ok(name, a.tried, fmt.Sprintf("%d versions; the newest is %s", len(versions), newest))
+	e.ok(name, a.tried, fmt.Sprintf("the newest of %d is %s", len(versions), newest))
 	return newest, true
 }
 
