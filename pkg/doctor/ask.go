@@ -24,6 +24,8 @@ const (
 	patience = 10 * time.Second
 	// idle is how long a download may go without a byte.
 	idle = time.Minute
+	// slowness is what the least patient clients wait for.
+	slowness = 5 * time.Second
 	// maxAnswer and maxPackage bound what is read, in bytes.
 	maxAnswer  = 8 << 20
 	maxPackage = 4 << 30
@@ -95,12 +97,20 @@ func (e *examination) answered(name string, u *url.URL, scope string, send func(
 	}
 	for _, status := range append(want, http.StatusOK) {
 		if a.status == status {
+			e.slow(name, a)
 			return a
 		}
 	}
 	seen, do := e.refused(a, scope)
 	e.wrong(name, a.tried, seen, do)
 	return nil
+}
+
+// slow tells of an answer that some clients do not wait for.
+func (e *examination) slow(name string, a *answer) {
+	if a.took > slowness {
+		e.warn(name, a.tried, fmt.Sprintf("the answer took %s, and some clients wait for %s", a.took.Round(time.Second/10), slowness), "see what holds it up: the registry's log has the time that each request took there")
+	}
 }
 
 // refused says why a request with the credential was refused, and what to do. scope is what it takes to read this.

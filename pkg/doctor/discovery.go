@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,6 +47,7 @@ func (e *examination) connect(ctx context.Context) *answer {
 		e.wrong(name, a.tried, "it led to an address without https", "serve discovery with https, without a redirect to http")
 		return nil
 	}
+	e.slow(name, a)
 	leaf := a.tls.PeerCertificates[0]
 	until := leaf.NotAfter.UTC().Format(time.DateOnly)
 	if leaf.NotAfter.Sub(e.Now()) < 14*24*time.Hour {
@@ -75,7 +77,8 @@ func (e *examination) unreachable(err error) (seen, do string) {
 			"call the registry by one of these, or serve a certificate for " + quote(other.Host)
 	}
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
-		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority %s", quote(unknown.Cert.Issuer.String()))
+		issuer := cmp.Or(unknown.Cert.Issuer.CommonName, unknown.Cert.Issuer.String())
+		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority %q", quote(issuer))
 		return seen, "if that authority is yours, let this machine trust it: on Linux SSL_CERT_FILE names a file with it (of `larder serve` that is tls/ca.pem in its data), elsewhere it is added to those of the system. If it is a public one, the server leaves out the certificate between its own and the authority's"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {

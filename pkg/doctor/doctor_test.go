@@ -340,9 +340,13 @@ func TestBroken(t *testing.T) {
 		})}, "login.v1", "ports", ""},
 
 		"expired certificate":   {setUp{certificate: issue(time.Now().AddDate(0, 0, -3), true)}, "connection", "certificate has expired, on " + time.Now().AddDate(0, 0, -3).UTC().Format(time.DateOnly), "renew it"},
-		"untrusted certificate": {setUp{certificate: issue(year, false)}, "connection", "not trusted here: it is by the authority CN=the test's authority", "SSL_CERT_FILE"},
+		"untrusted certificate": {setUp{certificate: issue(year, false)}, "connection", "not trusted here: it is by the authority \"the test's authority\"", "SSL_CERT_FILE"},
 		"certificate for another name": {setUp{certificate: issue(year, true, "registry.example.com")},
 			"connection", "other names: registry.example.com", "serve a certificate for 127.0.0.1"},
+
+		"host without a dot": {setUp{certificate: issue(year, true, "localhost"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			d.Host, d.Provider, d.Mirror = strings.Replace(d.Host, "127.0.0.1", "localhost", 1), nil, nil
+		}}, "module", "without a dot", "127.0.0.1"},
 
 		"no token": {setUp{closed: true}, "credential", "there is none for 127.0.0.1", "larder token create"},
 		"wrong token": {setUp{closed: true, asks: presented(credentials("HOST", secret))},

@@ -30,6 +30,10 @@ func (e *examination) module(ctx context.Context) {
 		e.wrong("module", "", "discovery names no "+modulesService, "add it, such as \"modules.v1\": \"/v1/modules/\"")
 		return
 	}
+	if name, _, _ := strings.Cut(e.Host, ":"); !strings.Contains(name, ".") {
+		e.wrong("module", "", "clients take no module from a host without a dot in its name", "call the registry by a name with a dot; this machine's own is 127.0.0.1")
+		return
+	}
 	scope := e.Module.Path()
 	version, ok := e.moduleVersion(ctx, base.JoinPath(e.Module.String(), "versions"), scope)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-const tokenFromEnv = "LARDER_TOKEN"
+const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
 
 // told is a failure that a command has printed already.
 type told struct{ error }
