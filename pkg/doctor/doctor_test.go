@@ -504,6 +504,71 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// What no client stumbles over today is a warning, and not wrong.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	located := func(change func(location string) string) func(string, http.Handler) http.Handler {
+		return alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+			if location := a.Header().Get("X-Terraform-Get"); location != "" {
+				a.Header().Set("X-Terraform-Get", change(location))
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		setUp
+		step, seen string
+	}{
+		"certificate that ends soon": {setUp{certificate: issue(time.Now().AddDate(0, 0, 3), true)}, "connection", "ends soon"},
+		"clocks that drift": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			d.Now = func() time.Time { return time.Now().Add(-2 * time.Minute) }
+			d.Provider = nil // its key was made just now
+		}}, "clock", "ahead of this machine's"},
+		"module without a checksum": {setUp{breaks: located(func(location string) string {
+			before, _, _ := strings.Cut(location, "&checksum=")
+			return before
+		})}, "module archive", "no checksum"},
+		"URL that holds a short while": {setUp{breaks: func(host string, next http.Handler) http.Handler {
+			return alter("/objects/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				if a.Header().Get("Date") == "" {
+					a.Header().Set("Date", time.Now().Add(55*time.Minute).UTC().Format(http.TimeFormat))
+				}
+			})(host, next)
+		}, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
+			"module archive", "alone, and one init may take longer"},
+		"platform that is not there": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			d.Mirror, d.Platform = nil, registry.Platform{OS: "windows", Arch: "386"}
+		}}, "provider versions", "no package for windows_386; the one for linux_amd64"},
+		"version that is none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)}, "module versions", "latest is no version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := start(t, test.setUp).examine(t)
+			found := 0
+			for _, s := range report.Steps {
+				if s.Outcome == doctor.Warning && s.Name == test.step && strings.Contains(s.Seen, test.seen) && s.Do != "" {
+					found++
+				}
+			}
+			if found != 1 || report.Count(doctor.Wrong) > 0 || report.Count(doctor.Warning) != 1 {
+				t.Errorf("want %q: %q\n%s", test.step, test.seen, text(report))
+			}
+		})
+	}
+}
+
+// A server that quotes what it was sent does not bring a credential into the report.
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	start(t, setUp{
+		breaks: alter("/v1/mirror/", func(_ string, r *http.Request, a *httptest.ResponseRecorder) {
+			a.Header().Set("Content-Type", "text/"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		}),
+		asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			d.Token, d.TokenFrom = secret, "in LARDER_TOKEN"
+		},
+	}).examine(t)
+}
+
 // What is not named is left out, and said to be.
 func TestNothingNamed(t *testing.T) {
 	t.Parallel()

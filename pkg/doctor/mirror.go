@@ -126,7 +126,7 @@ func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope strin
 
 // mirrorDocument asks for a document, of which clients mind the content type.
 func (e *examination) mirrorDocument(ctx context.Context, name string, u *url.URL, scope string, want ...int) *answer {
-	// Clients have credentials by the host of the mirror.
+	// Clients have credentials by the host of the mirror, and this one is the registry's.
 	token := e.credential.Token
 	if !strings.EqualFold(u.Host, e.Host) {
 		token = ""

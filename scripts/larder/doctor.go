@@ -80,7 +80,7 @@ It works with any registry. It exits with 1 where something is wrong, and with 0
 	cmd.Flags().StringVar(&module, "module", "", "a module to follow to its last byte: NAMESPACE/NAME/SYSTEM")
 	cmd.Flags().StringVar(&provider, "provider", "", "a provider to follow to its verified signature: NAMESPACE/TYPE")
 	cmd.Flags().StringVar(&mirror, "mirror", "", "a mirrored provider to follow to its hashes: HOSTNAME/NAMESPACE/TYPE")
-	cmd.Flags().StringVar(&d.MirrorURL, "mirror-url", "", "where the mirror is (default as a network_mirror of the clients' configuration has it, or https://HOST/v1/mirror/)")
+	cmd.Flags().StringVar(&d.MirrorURL, "mirror-url", "", "where the mirror is (default as a network_mirror of the clients' configuration has it, or https://HOST/v1/mirror/); one on another host is asked without a credential")
 	cmd.Flags().StringVar(&platform, "platform", "", "whose packages to look at, as OS_ARCH (default this machine's)")
 	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the credential from standard input, in place of the clients' own or that of "+tokenFromEnv)
 	return cmd
