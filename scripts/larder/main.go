@@ -1,5 +1,6 @@
 // Larder is the command line of the registry: it serves one on this machine, publishes to one or through one, mirrors other
-// registries' providers there, lists what one holds, and makes the tokens by which clients read from it and publish.
+// registries' providers there, lists what one holds, makes the tokens by which clients read from it and publish,
+// and finds out why clients cannot use one.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
@@ -65,6 +66,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	code := exitCode(err)
+	if _, done := errors.AsType[told](err); done {
+		return code
+	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		if e, ok := errors.AsType[*publishclient.InterruptedError](err); ok {
 			err = e
@@ -132,7 +136,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.doctorCommand())
 	return root
 }
 
