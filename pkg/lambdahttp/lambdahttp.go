@@ -61,6 +61,8 @@ func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIG
 			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
 			defer cancel()
 		}
+		// The gateway's id of a request is in its access log, and in the caller's answer as Apigw-Requestid.
+		ctx = httpapi.WithRequestID(ctx, event.RequestContext.RequestID)
 		return adapter.ProxyWithContext(context.WithValue(ctx, eventKey{}, &event), harmless)
 	}
 }
