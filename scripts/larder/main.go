@@ -136,7 +136,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.doctorCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.doctorCommand(), c.auditCommand())
 	return root
 }
 
