@@ -18,14 +18,17 @@ import (
 	"testing"
 	"time"
 
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -52,9 +55,10 @@ func version(s string) registry.Version {
 // data is a registry in a folder.
 type data struct {
 	dir     string
-	table   *sqlite.Table
+	table   catalog.Table
 	catalog *catalog.Catalog
-	store   *disk.Store
+	store   objects.Store
+	close   func() error
 }
 
 func open(ctx context.Context, dir string) (data, error) {
@@ -63,10 +67,23 @@ func open(ctx context.Context, dir string) (data, error) {
 		return data{}, err
 	}
 	table, err := sqlite.Open(ctx, filepath.Join(dir, "larder.db"))
-	return data{dir, table, catalog.New(table), store}, err
+	return data{dir, table, catalog.New(table), store, func() error { return errors.Join(table.Close(), store.Close()) }}, err
 }
 
-func (d data) close() error { return errors.Join(d.table.Close(), d.store.Close()) }
+// fill publishes what there is to verify, with all that a version can have.
+func (d data) fill(ctx context.Context) error {
+	key, err := signer()
+	if err != nil {
+		return err
+	}
+	_, err = d.addKey(ctx, key)
+	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0-rc.1"} {
+		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
+	}
+	hidden := version("1.1.0")
+	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true)
+	return errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken"))
+}
 
 func (d data) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: "somebody"}
@@ -175,17 +192,7 @@ var whole = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := signer()
-	if err != nil {
-		return "", err
-	}
-	_, err = d.addKey(ctx, key)
-	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0-rc.1"} {
-		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
-	}
-	hidden := version("1.1.0")
-	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true)
-	return dir, errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken"), d.close())
+	return dir, errors.Join(d.fill(ctx), d.close())
 })
 
 func TestMain(m *testing.M) {
@@ -641,6 +648,40 @@ func TestWhilePublishing(t *testing.T) {
 	}
 }
 
+// On DynamoDB and S3 it is the same.
+func TestOnAWS(t *testing.T) {
+	t.Parallel()
+	server := rehearsal.S3ForTest(t, "larder")
+	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	table := dynamodb.New(rehearsal.Config(dynamo.URL), "larder")
+	d := data{table: table, catalog: catalog.New(table), store: s3.New(rehearsal.Config(server.URL), "larder", s3.Options{PathStyle: true})}
+	if err := d.fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 18 {
+		t.Fatalf("%+v", report)
+	}
+	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: new("larder"), Key: new(d.module(t).Object)}); err != nil {
+		t.Fatal(err)
+	}
+	d.item(t, inventory.Path(), "listing", nil)
+	d.item(t, vpc.Path(), "version/2.0.0-rc.1", nil)
+	lost := []string{"object-without-version " + vpc.Path() + " 2.0.0-rc.1", "version-without-object " + vpc.Path() + " 1.0.0"}
+	want := []string{"listing " + vpc.Path(), lost[1], lost[0], "listing " + inventory.Path()}
+	if diff := cmp.Diff(want, says(d.verified(t, repairing))); diff != "" {
+		t.Error(diff)
+	}
+	slices.Reverse(lost)
+	if diff := cmp.Diff(lost, says(d.verified(t))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // An error of reading is no finding.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
@@ -653,7 +694,7 @@ func TestStoreFails(t *testing.T) {
 
 var errDead = errors.New("the line went dead")
 
-type broken struct{ *disk.Store }
+type broken struct{ objects.Store }
 
 func (b broken) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	in, err := b.Store.Open(ctx, key, offset, length)
