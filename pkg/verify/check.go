@@ -23,8 +23,10 @@ func (r *run) moduleSubject(m registry.Module) subject[registry.ModuleVersion] {
 		return registry.StoredFile{Object: v.Object, SHA256: v.SHA256, Size: v.Size}
 	}
 	return subject[registry.ModuleVersion]{
-		path:    m.Path(),
-		stored:  func(ctx context.Context) (catalog.Stored[registry.ModuleVersion], error) { return r.Catalog.StoredModule(ctx, m) },
+		path: m.Path(),
+		stored: func(ctx context.Context) (catalog.Stored[registry.ModuleVersion], error) {
+			return r.Catalog.StoredModule(ctx, m)
+		},
 		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildModule(ctx, m) },
 		version: func(v registry.ModuleVersion) registry.Version { return v.Version },
 		again: func(ctx context.Context, v registry.Version) (registry.ModuleVersion, error) {
@@ -80,8 +82,10 @@ func (r *run) mirrorSubject(p registry.MirrorProvider) subject[registry.MirrorVe
 		return found
 	}
 	return subject[registry.MirrorVersion]{
-		path:    p.Path(),
-		stored:  func(ctx context.Context) (catalog.Stored[registry.MirrorVersion], error) { return r.Catalog.StoredMirror(ctx, p) },
+		path: p.Path(),
+		stored: func(ctx context.Context) (catalog.Stored[registry.MirrorVersion], error) {
+			return r.Catalog.StoredMirror(ctx, p)
+		},
 		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildMirror(ctx, p) },
 		version: func(v registry.MirrorVersion) registry.Version { return v.Version },
 		again: func(ctx context.Context, v registry.Version) (registry.MirrorVersion, error) {
@@ -169,7 +173,7 @@ func (r *run) packages(ctx context.Context, p registry.Provider, packages []regi
 		return found, err
 	}
 	object := objects.NewReaderAt(ctx, r.Objects, pkg.Object, pkg.Size)
-	defer object.Close()
+	defer func() { _ = object.Close() }() // it was only read
 	zip, bad := archive.ReadProvider(ctx, object, pkg.Size, p.Type)
 	if bad != nil && !errors.Is(bad, registry.ErrInvalid) {
 		return nil, bad

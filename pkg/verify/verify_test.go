@@ -76,7 +76,7 @@ func (d data) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.addKey(ctx, key)
+	err = d.addKey(ctx, key)
 	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0-rc.1"} {
 		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
 	}
@@ -91,13 +91,13 @@ func (d data) publisher() *publish.Publisher {
 
 var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
 
-func (d data) addKey(ctx context.Context, key rehearsal.SigningKey) (string, error) {
+func (d data) addKey(ctx context.Context, key rehearsal.SigningKey) error {
 	public, err := signing.ParseKey(key.Public, time.Now())
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = d.catalog.AddSigningKey(ctx, "acme", registry.SigningKey{ID: public.ID, ASCIIArmor: public.ASCIIArmor})
-	return public.ID, err
+	return err
 }
 
 func (d data) publishModule(ctx context.Context, v string) error {
@@ -337,8 +337,9 @@ func (d data) provider(t *testing.T) registry.ProviderVersion {
 	return r
 }
 
-func (d data) put(t *testing.T, key, content string) {
+func (d data) put(t *testing.T, key string) {
 	t.Helper()
+	const content = "x"
 	sum := sha256.Sum256([]byte(content))
 	if err := d.store.PutOnce(t.Context(), key, strings.NewReader(content), objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}); err != nil {
 		t.Fatal(err)
@@ -412,7 +413,7 @@ func TestCorruptions(t *testing.T) {
 			func(t *testing.T, d data) {
 				other, err := rehearsal.NewSigningKey("Ed25519", 0)
 				if err == nil {
-					_, err = d.addKey(t.Context(), other)
+					err = d.addKey(t.Context(), other)
 				}
 				if err := errors.Join(err, d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey)); err != nil {
 					t.Fatal(err)
@@ -516,11 +517,11 @@ func TestCorruptions(t *testing.T) {
 			[]string{"object-without-version " + m + " 1.0.0"},
 		},
 		"archive of nothing": {
-			func(t *testing.T, d data) { d.put(t, "modules/other/one/aws/1.0.0/abc.tar.gz", "x") },
+			func(t *testing.T, d data) { d.put(t, "modules/other/one/aws/1.0.0/abc.tar.gz") },
 			[]string{"object-without-version modules/other/one/aws 1.0.0"}, []string{"object-without-version modules/other/one/aws 1.0.0"},
 		},
 		"object under no address": {
-			func(t *testing.T, d data) { d.put(t, "providers/stray", "x"); d.put(t, "modules/acme/x", "x") },
+			func(t *testing.T, d data) { d.put(t, "providers/stray"); d.put(t, "modules/acme/x") },
 			[]string{"object-without-version modules/acme", "object-without-version providers"},
 			[]string{"object-without-version modules/acme", "object-without-version providers"},
 		},
@@ -529,7 +530,7 @@ func TestCorruptions(t *testing.T) {
 			[]string{"catalogue-entry modules/acme/gone/aws"}, []string{"catalogue-entry modules/acme/gone/aws"},
 		},
 		"what the publishers' door left": {
-			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/door/abc/manifest.json", "x") },
+			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/door/abc/manifest.json") },
 			[]string{"object-without-version " + p + " 1.0.0 (note)"}, []string{"object-without-version " + p + " 1.0.0 (note)"},
 		},
 	}
@@ -605,7 +606,7 @@ func TestDeprecationComesBack(t *testing.T) {
 func TestYoungObject(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
-	d.put(t, vpc.ArchiveKey(version("3.0.0"), "abc"), "x")
+	d.put(t, vpc.ArchiveKey(version("3.0.0"), "abc"))
 	report := d.verified(t, func(v *verify.Verifier) { v.Now = nil })
 	if diff := cmp.Diff([]string{"object-without-version " + vpc.Path() + " 3.0.0 (note)"}, says(report)); diff != "" || report.Faults() != 0 {
 		t.Error(diff)
@@ -679,6 +680,81 @@ func TestOnAWS(t *testing.T) {
 	slices.Reverse(lost)
 	if diff := cmp.Diff(lost, says(d.verified(t))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// hooked is a table to which something happens just before the versions of the module are read for the nth time.
+type hooked struct {
+	catalog.Table
+	queries int
+	before  func(n int)
+}
+
+func (h *hooked) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if q.Partition == vpc.Path() {
+		h.queries++
+		h.before(h.queries)
+	}
+	return h.Table.Query(ctx, q)
+}
+
+// A publish that comes in at the worst of times makes neither its listing nor its archive a fault.
+func TestPublishInBetween(t *testing.T) {
+	t.Parallel()
+	for when := 1; when <= 2; when++ {
+		d := restored(t)
+		object := vpc.ArchiveKey(version("3.0.0"), "abc")
+		if when == 2 { // there is an object without a version then, and not once it is looked at again
+			d.put(t, object)
+		}
+		table := &hooked{Table: d.table, before: func(n int) {
+			if n != when {
+				return
+			}
+			record := registry.ModuleVersion{Version: version("3.0.0"), Object: object, Size: 1}
+			if when == 1 {
+				record = d.module(t)
+				record.Version = version("3.0.0")
+			}
+			if _, _, err := d.catalog.PublishModule(t.Context(), vpc, record); err != nil {
+				t.Error(err)
+			}
+		}}
+		report := d.verified(t, func(v *verify.Verifier) { v.Catalog = catalog.New(table) })
+		if len(report.Findings) > 0 || table.queries < when+1 {
+			t.Errorf("%d: after %d queries %+v", when, table.queries, report.Findings)
+		}
+	}
+}
+
+// taken is a store from which a version is taken out as it is looked at.
+type taken struct {
+	objects.Store
+	key  string
+	take func()
+}
+
+func (s taken) Stat(ctx context.Context, key string) (objects.Info, error) {
+	if key == s.key {
+		s.take()
+	}
+	return s.Store.Stat(ctx, key)
+}
+
+// A version that goes while it is looked at is no fault.
+func TestVersionThatGoes(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	key := d.module(t).Object
+	var once sync.Once
+	store := taken{d.store, key, func() {
+		once.Do(func() {
+			d.object(t, key, nil)
+			d.item(t, vpc.Path(), "version/1.0.0", nil)
+		})
+	}}
+	if report := d.verified(t, func(v *verify.Verifier) { v.Objects = store }); len(report.Findings) > 0 {
+		t.Errorf("%+v", report.Findings)
 	}
 }
 
