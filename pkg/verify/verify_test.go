@@ -81,8 +81,8 @@ func (d data) fill(ctx context.Context) error {
 		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
 	}
 	hidden := version("1.1.0")
-	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true)
-	return errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken"))
+	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true, "ada")
+	return errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another", "ada"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken", "ada"))
 }
 
 func (d data) publisher() *publish.Publisher {
@@ -415,7 +415,7 @@ func TestCorruptions(t *testing.T) {
 				if err == nil {
 					err = d.addKey(t.Context(), other)
 				}
-				if err := errors.Join(err, d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey)); err != nil {
+				if err := errors.Join(err, d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey, "ada")); err != nil {
 					t.Fatal(err)
 				}
 			},
