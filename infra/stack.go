@@ -288,7 +288,7 @@ func (st *stack) told() map[string]string {
 }
 
 // publishing is what publishing for those without AWS credentials needs. It deletes nothing, and makes neither tokens nor
-// keys. Of the archives it reaches those that came by it, which it can neither replace nor, once they are kept, have expire.
+// keys. It writes the audit trail, and does not read it. Of the archives it reaches those that came by it, which it can neither replace nor, once they are kept, have expire.
 //
 // S3 knows the tag that a request brings for both of a PUT's actions, and the one that an object has for tagging alone:
 // https://docs.aws.amazon.com/AmazonS3/latest/userguide/tagging-and-policies.html.
@@ -306,7 +306,7 @@ func (st *stack) publishing() []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "tokens", "keys/*")),
 		allow("ReadAllVersionsAndKeys", jsii.Strings("dynamodb:Query"), table, heldTo("modules/*", "providers/*", "keys/*")),
-		allow("Publish", jsii.Strings("dynamodb:PutItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*")),
+		allow("Publish", jsii.Strings("dynamodb:PutItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "audit/*")),
 		allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, heldTo("keys/*")),
 		allow("ReadUploads", jsii.Strings("s3:GetObject", "s3:GetObjectTagging"), archives, nil),
 		allow("StageOnce", jsii.Strings("s3:PutObject"), archives, map[string]any{
@@ -423,7 +423,7 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 		Statements: &[]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
-				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens")),
+				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens", "audit/*")),
 			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens", "keys/*")),
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.

@@ -2,7 +2,7 @@
 // versions request hands over without further work.
 //
 // It promises that a version becomes visible whole or not at all: its record, the listing and the catalogue's entry are
-// one write. A record, once written, is not replaced.
+// one write. A record, once written, is not replaced. Who made a change is recorded in the same write as the change.
 package catalog
 
 import (
@@ -108,7 +108,8 @@ func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record r
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, changes...)
+		entry := registry.AuditEntry{By: record.PublishedBy, Action: registry.AuditPublish, Subject: m.Path(), Version: &record.Version}
+		return c.write(ctx, entry, changes...)
 	})
 	if err != nil {
 		return registry.ModuleVersion{}, false, fmt.Errorf("publishing module %s %s: %w", m, record.Version, err)

@@ -47,16 +47,18 @@ func (c *Catalog) Mirrored(ctx context.Context) iter.Seq2[registry.MirrorSummary
 // Mirror adds a version of a provider to the mirror, or platforms to one that is there, and returns what is stored then.
 // Where a platform is stored with another content, it changes nothing and fails with registry.ErrExists. A platform that is
 // stored without a signature takes over the one that it comes with.
-func (c *Catalog) Mirror(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (stored registry.MirrorVersion, changed bool, err error) {
+func (c *Catalog) Mirror(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (stored registry.MirrorVersion, changed bool, err error) {
 	err = retry(ctx, func() error {
 		var changes []Change
-		if stored, changes, err = c.mirrorChanges(ctx, p, record); err != nil {
+		var before registry.MirrorVersion
+		if before, stored, changes, err = c.mirrorChanges(ctx, p, record); err != nil {
 			return err
 		}
 		if changed = len(changes) > 0; !changed {
 			return nil
 		}
-		return c.table.Write(ctx, changes...)
+		entry := registry.AuditEntry{By: by, Action: registry.AuditMirror, Subject: p.Path(), Version: &record.Version, Detail: differing(before, stored)}
+		return c.write(ctx, entry, changes...)
 	})
 	if err != nil {
 		return registry.MirrorVersion{}, false, fmt.Errorf("mirroring provider %s %s: %w", p, record.Version, err)
@@ -64,60 +66,71 @@ func (c *Catalog) Mirror(ctx context.Context, p registry.MirrorProvider, record 
 	return stored, changed, nil
 }
 
-// mirrorChanges returns what is stored after the write that adds a version or platforms, and that write, which is empty if
-// there is nothing to add.
-func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (registry.MirrorVersion, []Change, error) {
+// differing names the platforms of a version that are not as they were.
+func differing(before, after registry.MirrorVersion) string {
+	var platforms []string
+	for _, pkg := range after.Packages {
+		if !slices.Contains(before.Packages, pkg) {
+			platforms = append(platforms, pkg.String())
+		}
+	}
+	return strings.Join(platforms, " ")
+}
+
+// mirrorChanges returns what is stored before and after the write that adds a version or platforms, and that write, which is
+// empty if there is nothing to add.
+func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (before, merged registry.MirrorVersion, changes []Change, err error) {
 	version, err := c.getOrNew(ctx, versionKey(p.Path(), record.Version))
 	if err != nil {
-		return registry.MirrorVersion{}, nil, err
+		return before, merged, nil, err
 	}
-	stored := registry.MirrorVersion{Version: record.Version}
+	before = registry.MirrorVersion{Version: record.Version}
 	if version.Revision > 0 {
-		if err := decode(version, &stored); err != nil {
-			return stored, nil, err
+		if err := decode(version, &before); err != nil {
+			return before, merged, nil, err
 		}
 	}
 	if len(record.Packages) == 0 {
-		return stored, nil, errors.New("there is no package")
+		return before, merged, nil, errors.New("there is no package")
 	}
-	merged, changed, err := merge(stored, record)
+	merged, changed, err := merge(before, record)
 	if err != nil || !changed {
-		return merged, nil, err
+		return before, merged, nil, err
 	}
 	versioned, err := change(version, merged)
 	if err != nil || version.Revision > 0 {
-		return merged, []Change{versioned}, err
+		return before, merged, []Change{versioned}, err
 	}
 
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
-		return merged, nil, err
+		return before, merged, nil, err
 	}
 	var versions mirror.Listing
 	if listed.Revision > 0 {
 		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
-			return merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
+			return before, merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
 		}
 	}
 	for _, v := range versions {
 		if v == record.Version {
-			return merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
 		}
 		if v.Same(record.Version) {
-			return merged, nil, fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either", registry.ErrExists, record.Version, v)
+			return before, merged, nil, fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either", registry.ErrExists, record.Version, v)
 		}
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	if listed.Data, err = versions.Encode(); err != nil {
-		return merged, nil, err
+		return before, merged, nil, err
 	}
 	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
 	if err != nil {
-		return merged, nil, err
+		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})
-	return merged, []Change{versioned, put(listed), catalogued}, err
+	return before, merged, []Change{versioned, put(listed), catalogued}, err
 }
 
 // merge returns a stored version with what another record of it adds, and whether that is anything.

@@ -147,7 +147,7 @@ func TestMirror(t *testing.T) {
 	c := catalog.New(table)
 	for _, s := range steps {
 		before, count := mirrorAll(t, c, random), table.count.Load()
-		stored, changed, err := c.Mirror(t.Context(), random, s.record)
+		stored, changed, err := c.Mirror(t.Context(), random, s.record, "ada")
 		after := mirrorAll(t, c, random)
 		if s.want == exists {
 			// That there is nothing to mirror is a fault of the program's, not one of a user's.
@@ -182,7 +182,7 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	}
 	given := slices.Clone(again.Packages)
 	for _, r := range []registry.MirrorVersion{first, again} {
-		if _, changed, err := c.Mirror(t.Context(), random, r); err != nil || !changed {
+		if _, changed, err := c.Mirror(t.Context(), random, r, "ada"); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestMirrored(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, v := range versions {
-			if _, changed, err := c.Mirror(t.Context(), p, mirrorRecord(t, v, "linux_amd64 l")); err != nil || !changed {
+			if _, changed, err := c.Mirror(t.Context(), p, mirrorRecord(t, v, "linux_amd64 l"), "ada"); err != nil || !changed {
 				t.Errorf("%s %s: %v, %v", p, v, changed, err)
 			}
 		}
@@ -235,7 +235,7 @@ func TestMirrored(t *testing.T) {
 		}
 	}
 	// A platform of an older version does not make that one the latest.
-	if _, _, err := c.Mirror(t.Context(), random, mirrorRecord(t, "0.9.0", "linux_386 l")); err != nil {
+	if _, _, err := c.Mirror(t.Context(), random, mirrorRecord(t, "0.9.0", "linux_386 l"), "ada"); err != nil {
 		t.Error(err)
 	}
 	want := "modules/mirror/vpc 5.0.0, registry.opentofu.org/hashicorp/rand 4.0.0, registry.opentofu.org/hashicorp/random 1.10.0, " +
@@ -282,13 +282,13 @@ func TestMirrorsAtOnce(t *testing.T) {
 			mirrorRecord(t, "2.0.0", fmt.Sprintf("os%02d_amd64 %d", i, i), "linux_amd64 l"),
 		} {
 			group.Go(func() {
-				if _, changed, err := c.Mirror(t.Context(), random, r); err != nil || !changed {
+				if _, changed, err := c.Mirror(t.Context(), random, r, "ada"); err != nil || !changed {
 					t.Errorf("%s: %v, %v", written(r), changed, err)
 				}
 			})
 		}
 		group.Go(func() {
-			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, fmt.Sprintf("3.0.0+b%d", i), "linux_amd64 l"))
+			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, fmt.Sprintf("3.0.0+b%d", i), "linux_amd64 l"), "ada")
 			switch {
 			case err == nil && changed:
 				won.Add(1)
@@ -299,7 +299,7 @@ func TestMirrorsAtOnce(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, "4.0.0", "linux_amd64 l"))
+			_, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, "4.0.0", "linux_amd64 l"), "ada")
 			if err != nil {
 				t.Error(err)
 			}
@@ -350,12 +350,12 @@ func TestMirrorFails(t *testing.T) {
 				table := open(t)
 				good := catalog.New(table)
 				for _, r := range test.before {
-					if _, _, err := good.Mirror(t.Context(), random, r); err != nil {
+					if _, _, err := good.Mirror(t.Context(), random, r, "ada"); err != nil {
 						t.Fatal(err)
 					}
 				}
 				before, listedBefore := mirrorAll(t, good, random), mirrored(t, good)
-				stored, changed, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Mirror(t.Context(), random, test.add)
+				stored, changed, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Mirror(t.Context(), random, test.add, "ada")
 				if err == nil {
 					break // there are fewer calls
 				}
@@ -367,7 +367,7 @@ func TestMirrorFails(t *testing.T) {
 				if visible != (done && at == test.calls) || !visible && (!slices.Equal(got, before) || mirrored(t, good) != listedBefore) {
 					t.Errorf("%s: call %d failed: %q, listed %s", name, at, got, mirrored(t, good))
 				}
-				if stored, changed, err := good.Mirror(t.Context(), random, test.add); err != nil || changed == visible || written(stored) != test.after {
+				if stored, changed, err := good.Mirror(t.Context(), random, test.add, "ada"); err != nil || changed == visible || written(stored) != test.after {
 					t.Errorf("%s: call %d failed, and then: %s, %v, %v", name, at, written(stored), changed, err)
 				}
 				if got := mirrorAll(t, good, random); !slices.Contains(got, test.after) || mirrored(t, good) != random.String()+test.listed {
@@ -386,7 +386,7 @@ func TestMirrorAlwaysConflicting(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, changed, err := catalog.New(conflicting{open(t)}).Mirror(ctx, random, mirrorRecord(t, "1.0.0", "linux_amd64 l")); err == nil || changed || ctx.Err() == nil {
+	if _, changed, err := catalog.New(conflicting{open(t)}).Mirror(ctx, random, mirrorRecord(t, "1.0.0", "linux_amd64 l"), "ada"); err == nil || changed || ctx.Err() == nil {
 		t.Errorf("%v, %v, and the context is %v", changed, err, ctx.Err())
 	}
 }
@@ -402,7 +402,7 @@ func TestMirrorCorruptItems(t *testing.T) {
 		}
 	}
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		if _, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, v, "linux_amd64 l")); err == nil || changed {
+		if _, changed, err := c.Mirror(t.Context(), random, mirrorRecord(t, v, "linux_amd64 l"), "ada"); err == nil || changed {
 			t.Errorf("Mirror(%s): %v, %v", v, changed, err)
 		}
 	}
@@ -426,7 +426,7 @@ func TestMirrorCorruptItems(t *testing.T) {
 func TestMirrorReads(t *testing.T) {
 	t.Parallel()
 	table := open(t)
-	if _, _, err := catalog.New(table).Mirror(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3")); err != nil {
+	if _, _, err := catalog.New(table).Mirror(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "ada"); err != nil {
 		t.Fatal(err)
 	}
 	for document, status := range map[string]int{"index.json": 200, "1.0.0.json": 200, "1.1.0.json": 200} {

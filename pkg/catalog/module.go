@@ -12,7 +12,7 @@ import (
 // DeprecateModule records why a version should not be used any more, or none of them if version is nil; an empty message
 // takes that back. A hidden version is taken out of the listing as well. It returns the latest version that is listed
 // then.
-func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool) (listedLatest registry.Version, err error) {
+func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool, by string) (listedLatest registry.Version, err error) {
 	err = retry(ctx, func() error {
 		entry, err := c.table.Get(ctx, entryKey(m.Namespace, m.Path()))
 		if err != nil {
@@ -33,7 +33,7 @@ func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, versio
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, append(changes, changed)...)
+		return c.write(ctx, deprecated(m.Path(), version, message, hide, by), append(changes, changed)...)
 	})
 	if err != nil {
 		return listedLatest, fmt.Errorf("module %s: %w", m, err)

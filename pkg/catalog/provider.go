@@ -84,7 +84,8 @@ func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, reco
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, changes...)
+		entry := registry.AuditEntry{By: record.PublishedBy, Action: registry.AuditPublish, Subject: p.Path(), Version: &record.Version}
+		return c.write(ctx, entry, changes...)
 	})
 	if err != nil {
 		return registry.ProviderVersion{}, false, fmt.Errorf("publishing provider %s %s: %w", p, record.Version, err)
@@ -197,7 +198,7 @@ func (c *Catalog) withNamespace(ctx context.Context, changes []Change, name stri
 
 // DeprecateProvider records why a version should not be used any more, or none of them if version is nil; an empty
 // message takes that back. Clients print it as a warning.
-func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message string) error {
+func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error {
 	err := retry(ctx, func() error {
 		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
 		if err != nil {
@@ -247,7 +248,7 @@ func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, ve
 		if listed.Data, err = l.Encode(); err != nil {
 			return err
 		}
-		return c.table.Write(ctx, append(changes, put(listed))...)
+		return c.write(ctx, deprecated(p.Path(), version, message, false, by), append(changes, put(listed))...)
 	})
 	if err != nil {
 		return fmt.Errorf("provider %s: %w", p, err)
@@ -304,19 +305,28 @@ func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key regis
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, changes...)
+		entry := registry.AuditEntry{By: key.AddedBy, Action: registry.AuditAddKey, Subject: keysOf(namespace) + "/" + key.ID, Detail: key.Owner}
+		if !added {
+			entry.Action = registry.AuditReplaceKey
+		}
+		return c.write(ctx, entry, changes...)
 	})
 	return added, err
 }
 
 // RemoveSigningKey removes a key from a namespace.
-func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id string) error {
+func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string) error {
 	return retry(ctx, func() error {
 		item, err := c.table.Get(ctx, Key{keysOf(namespace), id})
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, Change{Key: item.Key, Revision: item.Revision, Delete: true})
+		var key registry.SigningKey
+		if err := decode(item, &key); err != nil {
+			return err
+		}
+		entry := registry.AuditEntry{By: by, Action: registry.AuditRemoveKey, Subject: keysOf(namespace) + "/" + id, Detail: key.Owner}
+		return c.write(ctx, entry, Change{Key: item.Key, Revision: item.Revision, Delete: true})
 	})
 }
 

@@ -117,7 +117,7 @@ func TestProviderPublishersAtOnce(t *testing.T) {
 	}
 	group.Go(func() {
 		v := providerRecord(t, "0.1.0", "A").Version
-		if err := c.DeprecateProvider(t.Context(), inventory, &v, "old"); err != nil {
+		if err := c.DeprecateProvider(t.Context(), inventory, &v, "old", "ada"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestDeprecateProvider(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	first, second := providerRecord(t, "1.0.0", "A"), providerRecord(t, "1.1.0", "A")
-	if err := c.DeprecateProvider(t.Context(), inventory, nil, "x"); !errors.Is(err, registry.ErrNotFound) {
+	if err := c.DeprecateProvider(t.Context(), inventory, nil, "x", "ada"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 	addKeys(t, c)
@@ -148,7 +148,7 @@ func TestDeprecateProvider(t *testing.T) {
 		{&first.Version, "again", "1.0.0; Provider acme/inventory 1.0.0 is deprecated: again"},
 	}
 	for _, s := range steps {
-		if err := c.DeprecateProvider(t.Context(), inventory, s.version, s.message); err != nil || listedProvider(t, c, inventory) != s.want {
+		if err := c.DeprecateProvider(t.Context(), inventory, s.version, s.message, "ada"); err != nil || listedProvider(t, c, inventory) != s.want {
 			t.Errorf("%q: %v, %s", s.message, err, listedProvider(t, c, inventory))
 		}
 	}
@@ -157,7 +157,7 @@ func TestDeprecateProvider(t *testing.T) {
 		t.Errorf("the next publish: %s", got)
 	}
 	none := providerRecord(t, "9.0.0", "A").Version
-	if err := c.DeprecateProvider(t.Context(), inventory, &none, "x"); !errors.Is(err, registry.ErrNotFound) {
+	if err := c.DeprecateProvider(t.Context(), inventory, &none, "x", "ada"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -181,15 +181,15 @@ func TestDeprecateModule(t *testing.T) {
 		return fmt.Sprint(versions)
 	}
 	first, second := record(t, "1.0.0", "").Version, record(t, "1.1.0", "").Version
-	latest, err := c.DeprecateModule(t.Context(), m, &second, "bad", true)
+	latest, err := c.DeprecateModule(t.Context(), m, &second, "bad", true, "ada")
 	if err != nil || latest != first || listed() != "[1.0.0]" {
 		t.Errorf("%v, %v, %s", latest, err, listed())
 	}
-	if _, err := c.DeprecateModule(t.Context(), m, &first, "bad too", true); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
+	if _, err := c.DeprecateModule(t.Context(), m, &first, "bad too", true, "ada"); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
 		t.Errorf("the last one: %v, %s", err, listed())
 	}
 	// Other words about a hidden version do not show it again, and one that differs from it in build metadata is refused.
-	if _, err := c.DeprecateModule(t.Context(), m, &second, "worse", false); err != nil || listed() != "[1.0.0]" {
+	if _, err := c.DeprecateModule(t.Context(), m, &second, "worse", false, "ada"); err != nil || listed() != "[1.0.0]" {
 		t.Errorf("%v, %s", err, listed())
 	}
 	if _, _, err := c.PublishModule(t.Context(), m, record(t, "1.1.0+b", "x")); !errors.Is(err, registry.ErrExists) {
@@ -203,7 +203,7 @@ func TestDeprecateModule(t *testing.T) {
 	if listed() != "[1.2.0 1.0.0]" {
 		t.Error(listed())
 	}
-	if latest, err := c.DeprecateModule(t.Context(), m, &second, "", false); err != nil || latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
+	if latest, err := c.DeprecateModule(t.Context(), m, &second, "", false, "ada"); err != nil || latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
 		t.Errorf("%v, %v, %s", latest, err, listed())
 	}
 	if stored, err := c.ModuleVersion(t.Context(), m, second); err != nil || stored.Hidden || stored.Deprecated != "" || stored.ContentSHA256 != "1.1.0" {
@@ -235,10 +235,10 @@ func TestSigningKeys(t *testing.T) {
 	if signed, err := c.Signed(ctx, "acme"); err != nil || fmt.Sprint(signed) != "map[AA:[acme/inventory 1.0.0] BB:[acme/inventory 1.1.0]]" {
 		t.Errorf("%v, %v", signed, err)
 	}
-	if err := c.RemoveSigningKey(ctx, "acme", "AA"); err != nil {
+	if err := c.RemoveSigningKey(ctx, "acme", "AA", "ada"); err != nil {
 		t.Error(err)
 	}
-	if err := c.RemoveSigningKey(ctx, "acme", "AA"); !errors.Is(err, registry.ErrNotFound) {
+	if err := c.RemoveSigningKey(ctx, "acme", "AA", "ada"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -283,18 +283,18 @@ func TestTokens(t *testing.T) {
 	if names() != "[ci ada ada id-0]" {
 		t.Error(names())
 	}
-	if _, err := c.RevokeToken(ctx, "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "id-1, id-2") {
+	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "id-1, id-2") {
 		t.Errorf("two of a name: %v", err)
 	}
 	for _, which := range []string{"id-0", "id-1", "ada"} {
-		if _, err := c.RevokeToken(ctx, which); err != nil {
+		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
 			t.Errorf("%s: %v", which, err)
 		}
 	}
 	if names() != "[id-0]" {
 		t.Error(names())
 	}
-	if _, err := c.RevokeToken(ctx, "nobody"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.RevokeToken(ctx, "nobody", "ada"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -310,7 +310,7 @@ func TestProviderFailsAtEachCall(t *testing.T) {
 		v := providerRecord(t, "1.0.0", "A").Version
 		faulty := catalog.New(&tabletest.Faulty{Table: table, FailAt: call})
 		_, _, err1 := faulty.PublishProvider(t.Context(), inventory, providerRecord(t, "1.1.0", "A"))
-		err2 := faulty.DeprecateProvider(t.Context(), inventory, &v, "old")
+		err2 := faulty.DeprecateProvider(t.Context(), inventory, &v, "old", "ada")
 		if err1 == nil && err2 == nil {
 			if call < 8 {
 				t.Errorf("%d calls", call-1)

@@ -24,7 +24,11 @@ func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.T
 	if err != nil {
 		return err
 	}
-	return c.table.Write(ctx, added)
+	return c.write(ctx, ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
+}
+
+func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {
+	return registry.AuditEntry{By: by, Action: action, Subject: tokens + "/" + t.ID, Detail: t.Name + ": " + strings.Join(t.Scopes, " ")}
 }
 
 // Tokens returns the records of all tokens that hold, the oldest first.
@@ -46,7 +50,7 @@ func (c *Catalog) Tokens(ctx context.Context) ([]registry.Token, error) {
 
 // RevokeToken deletes the token of a name or an id and returns its record. One that is not there is registry.ErrNotFound;
 // a name that several have is registry.ErrInvalid.
-func (c *Catalog) RevokeToken(ctx context.Context, nameOrID string) (registry.Token, error) {
+func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
 		var named []Item
@@ -73,7 +77,7 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID string) (registry.To
 		case len(named) > 1:
 			return fmt.Errorf("%w: %d tokens are named %q: revoke each by its id: %s", registry.ErrInvalid, len(named), nameOrID, strings.Join(ids, ", "))
 		}
-		return c.table.Write(ctx, Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+		return c.write(ctx, ofToken(revoked, registry.AuditRevokeToken, by), Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
 	})
 	return revoked, err
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl"
+	"github.com/hashicorp/hcl/hcl/ast"
 	"github.com/hashicorp/hcl/hcl/parser"
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
@@ -32,6 +33,7 @@ type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
+	mirrors  []string
 	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
 	from   map[svchost.Hostname]source
 	keeper *source
@@ -73,6 +75,7 @@ func loadConfig(p place) (*Config, error) {
 		}
 		maps.Copy(c.services, read.services)
 		maps.Copy(tokens, read.tokens)
+		c.mirrors = append(c.mirrors, read.mirrors...)
 		for host := range read.tokens {
 			c.from[host] = source{place: "of the credentials block in " + printable(file.path, 300)}
 		}
@@ -264,6 +267,7 @@ type settings struct {
 	services map[svchost.Hostname]map[string]any
 	tokens   map[svchost.Hostname]svcauth.HostCredentials
 	program  program
+	mirrors  []string
 }
 
 func (p place) read(from file) (settings, error) {
@@ -296,6 +300,27 @@ type hostBlock struct {
 
 type programBlock struct {
 	Args []string `hcl:"args"`
+}
+
+// mirrorsOf returns the URLs of the network mirrors that a file names. Nothing here installs a provider by them, so that
+// what is wrong there is the CLIs' to say.
+func mirrorsOf(tree *ast.File) (found []string) {
+	// The decoder makes a block of each of its blocks, which only maps bear.
+	var file struct {
+		Installation []map[string]any `hcl:"provider_installation"`
+	}
+	if hcl.DecodeObject(&file, tree) != nil {
+		return nil
+	}
+	for _, block := range file.Installation {
+		mirrors, _ := block["network_mirror"].([]map[string]any)
+		for _, mirror := range mirrors {
+			if text, ok := mirror["url"].(string); ok {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
 }
 
 // parseSettings reads a file in either syntax. Its errors say where, and what in words of their own: the parser's quote
@@ -343,6 +368,7 @@ func parseSettings(data []byte) (read settings, err error) {
 		token, _ := blocks.Credentials[host]["token"].(string)
 		read.tokens[name] = svcauth.HostCredentialsToken(token)
 	}
+	read.mirrors = mirrorsOf(tree)
 	if len(blocks.Programs) > 1 {
 		return settings{}, errors.New("there may be one credentials_helper block at most")
 	}

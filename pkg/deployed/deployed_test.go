@@ -154,7 +154,7 @@ func fill(tb testing.TB, table catalog.Table) {
 	check(err)
 	p, err := registry.ParseMirrorProvider("registry.terraform.io/hashicorp/aws")
 	check(err)
-	_, _, err = c.Mirror(ctx, p, mirrored)
+	_, _, err = c.Mirror(ctx, p, mirrored, "ada")
 	check(err)
 }
 

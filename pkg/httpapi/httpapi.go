@@ -77,7 +77,7 @@ func Mux(endpoints ...Endpoint) http.Handler {
 	for _, e := range endpoints {
 		at := resources[e.Path]
 		if at == nil {
-			at = &resource{serve: make(map[string]HandlerFunc)}
+			at = &resource{path: e.Path, serve: make(map[string]HandlerFunc)}
 			resources[e.Path] = at
 		}
 		for _, method := range e.methods() {
@@ -98,11 +98,13 @@ func Mux(endpoints ...Endpoint) http.Handler {
 
 // resource is a path with what answers its methods.
 type resource struct {
+	path    string
 	serve   map[string]HandlerFunc
 	allowed []string // in the order of the endpoints
 }
 
 func (s *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	logRoute(w, r, s.path)
 	serve := s.serve[r.Method]
 	if serve == nil {
 		w.Header().Set("Allow", strings.Join(s.allowed, ", "))

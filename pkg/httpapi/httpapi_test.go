@@ -319,3 +319,48 @@ func FuzzAccepts(f *testing.F) {
 	f.Add("application/json;q=0.5, */*")
 	f.Fuzz(func(_ *testing.T, header string) { httpapi.Accepts([]string{header}, "application/json") })
 }
+
+// A request's line says where it went and what it asked for, and nobody who counts requests is told what a caller made up.
+func TestRequestLog(t *testing.T) {
+	t.Parallel()
+	answer := func(w http.ResponseWriter, _ *http.Request) error {
+		httpapi.LogCaller(w, "token ci")
+		httpapi.WriteNoContent(w, httpapi.NoStore)
+		return nil
+	}
+	document := func(w http.ResponseWriter, r *http.Request) error {
+		httpapi.LogVersion(w, "3.0.0")
+		return answer(w, r)
+	}
+	const module, mirror = "/v1/modules/{namespace}/{name}/{system}/{version}/download", "/v1/mirror/{hostname}/{namespace}/{type}/{document}"
+	h := httpapi.Mux(get(module, answer), get(mirror, document))
+	for _, test := range []struct {
+		method, path string
+		route        string
+		status       int
+		want         string // the line but for its time
+	}{
+		{"GET", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":204,"bytes":0,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","caller":"token ci"}`},
+		{"GET", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","caller":"token ci"}`},
+		{"PUT", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 405, `{"level":"INFO","msg":"request","method":"PUT","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":405,"bytes":34,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","error":"method not allowed: PUT"}`},
+		{"GET", "/nowhere", "", 404, `{"level":"INFO","msg":"request","method":"GET","path":"/nowhere","status":404,"bytes":25,"request_id":"id-1","error":"not found"}`},
+		{"GET", "/a//b", "", 400, `{"level":"INFO","msg":"request","method":"GET","path":"/a//b","status":400,"bytes":33,"request_id":"id-1","error":"invalid path"}`},
+	} {
+		var log bytes.Buffer
+		var served []httpapi.Served
+		varies := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "duration_ms" && a.Value.Kind() == slog.KindFloat64 && a.Value.Float64() >= 0 {
+				return slog.Attr{}
+			}
+			return a
+		}
+		r := httptest.NewRequestWithContext(httpapi.WithRequestID(t.Context(), "id-1"), test.method, test.path+"?token="+secret, nil)
+		httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: varies})), h, func(s httpapi.Served) { served = append(served, s) }).ServeHTTP(httptest.NewRecorder(), r)
+		if log.String() != test.want+"\n" {
+			t.Errorf("%s %s: logged %swant %s", test.method, test.path, &log, test.want)
+		}
+		if len(served) != 1 || served[0].Route != test.route || served[0].Status != test.status || served[0].Took < 0 {
+			t.Errorf("%s %s: counted %v", test.method, test.path, served)
+		}
+	}
+}

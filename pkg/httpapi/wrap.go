@@ -19,8 +19,9 @@ const maxPath = 1024
 
 // Wrap is the outermost handler of a server or function. It answers a path that is not in its plain form (dot segments,
 // doubled slashes, characters that no endpoint's path has) before a mux can redirect it, turns a panic into a 500,
-// keeps the body out of answers to HEAD, and writes one line to log for each request.
-func Wrap(log *slog.Logger, next http.Handler) http.Handler {
+// keeps the body out of answers to HEAD, and writes one line to log for each request. What is called with each request that
+// was served may count them.
+func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		l := &responseLog{ResponseWriter: w, head: r.Method == http.MethodHead}
@@ -37,7 +38,11 @@ func Wrap(log *slog.Logger, next http.Handler) http.Handler {
 					l.err = fmt.Errorf("panic after the response began: %v", p)
 				}
 			}
-			l.write(log, r, time.Since(begin))
+			s := Served{l.route, l.status, time.Since(begin)}
+			l.write(log, r, s.Took)
+			for _, tell := range served {
+				tell(s)
+			}
 		}()
 		if !plainPath(r.URL.Path) {
 			Error(l, fmt.Errorf("%w path", core.ErrInvalid))
@@ -45,6 +50,22 @@ func Wrap(log *slog.Logger, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(l, r)
 	})
+}
+
+// Served is what may be counted of a request: nothing of it is of the caller's making.
+type Served struct {
+	// Route is the path of the route that served it, with its wildcards, and empty where the request came to none: to a path
+	// that there is not, or without a credential that holds.
+	Route  string
+	Status int
+	Took   time.Duration
+}
+
+type requestIDKey struct{}
+
+// WithRequestID returns a context whose request is logged with an id, by which another log, or the caller, knows it.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
 // plainPath says whether a decoded path is one that can name an endpoint.
@@ -63,8 +84,11 @@ type responseLog struct {
 	status int
 	bytes  int64
 	caller string
-	err    error
-	stack  []byte
+	// route is the one that the request came to, and address and version are what it asked for.
+	route, address, version string
+
+	err   error
+	stack []byte
 }
 
 // LogCaller has the log say who sent a request.
@@ -72,6 +96,31 @@ func LogCaller(w http.ResponseWriter, name string) {
 	if l, ok := w.(*responseLog); ok {
 		l.caller = name
 	}
+}
+
+// LogVersion has the log say which version a request asks for, where no {version} of its route does.
+func LogVersion(w http.ResponseWriter, version string) {
+	if l, ok := w.(*responseLog); ok {
+		l.version = version
+	}
+}
+
+// addressed are the wildcards that make an address, in its order.
+var addressed = []string{"hostname", "namespace", "name", "system", "type"}
+
+// logRoute has the log say which route a request has come to, and what it asks for.
+func logRoute(w http.ResponseWriter, r *http.Request, route string) {
+	l, ok := w.(*responseLog)
+	if !ok {
+		return
+	}
+	var address []string
+	for _, name := range addressed {
+		if part := r.PathValue(name); part != "" {
+			address = append(address, part)
+		}
+	}
+	l.route, l.address, l.version = route, strings.Join(address, "/"), r.PathValue("version")
 }
 
 // LogError has the log say what went wrong with a request. Error does it too; this is for one that is answered
@@ -111,10 +160,16 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 		slog.String("path", shorten(r.URL.Path)),
 		slog.Int("status", l.status),
 		slog.Int64("bytes", l.bytes),
-		slog.Duration("took", took),
+		// A number that a query of logs can compare.
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
-	if l.caller != "" {
-		attrs = append(attrs, slog.String("caller", l.caller))
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	for _, known := range []struct{ name, value string }{
+		{"request_id", id}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"caller", l.caller},
+	} {
+		if known.value != "" {
+			attrs = append(attrs, slog.String(known.name, known.value))
+		}
 	}
 	if l.err != nil {
 		attrs = append(attrs, slog.String("error", l.err.Error()))

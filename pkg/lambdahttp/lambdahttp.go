@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -32,16 +33,22 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured.
+// Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured, and counted
+// where it has a namespace for that.
 func Start(h http.Handler) {
-	lambda.Start(Handler(lambdacontext.NewLogger(), h))
+	var served []func(httpapi.Served)
+	if namespace := settings.MetricsNamespace(os.Getenv); namespace != "" {
+		served = append(served, Meter(os.Stdout, namespace))
+	}
+	lambda.Start(Handler(lambdacontext.NewLogger(), h, served...))
 }
 
 // Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It never returns an error.
-func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-	h = httpapi.Wrap(log, h)
+func Handler(log *slog.Logger, h http.Handler, served ...func(httpapi.Served)) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	h = httpapi.Wrap(log, h, served...)
 	adapter := httpadapter.NewV2(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := &firstHeader{ResponseWriter: w}
 		h.ServeHTTP(first, request(r))
@@ -61,6 +68,8 @@ func Handler(log *slog.Logger, h http.Handler) func(context.Context, events.APIG
 			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
 			defer cancel()
 		}
+		// The gateway's id of a request is in its access log, and in the caller's answer as Apigw-Requestid.
+		ctx = httpapi.WithRequestID(ctx, event.RequestContext.RequestID)
 		return adapter.ProxyWithContext(context.WithValue(ctx, eventKey{}, &event), harmless)
 	}
 }

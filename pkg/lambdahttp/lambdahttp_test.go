@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -231,4 +232,39 @@ func FuzzEvent(f *testing.F) {
 			t.Errorf("%d", response.StatusCode)
 		}
 	})
+}
+
+// Each request is logged under the gateway's id and counted once, the first of a function as a cold start.
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var log, counted bytes.Buffer
+	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, _ *http.Request) error {
+		httpapi.WriteNoContent(w, httpapi.NoStore)
+		return nil
+	}})
+	handle := lambdahttp.Handler(slog.New(slog.NewJSONHandler(&log, nil)), h, lambdahttp.Meter(&counted, "larder"))
+	for _, path := range []string{"/x/1", "/x/2", "/nowhere"} {
+		e := event(http.MethodGet, path)
+		e.RequestContext.RequestID = "id of " + path
+		if _, err := handle(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(log.String(), `"request_id":"id of `+path+`"`) {
+			t.Errorf("logged: %s", &log)
+		}
+	}
+	var got []string
+	for line := range strings.Lines(counted.String()) {
+		var counted struct {
+			Requests, ColdStarts int
+			Route, StatusClass   string
+		}
+		if err := json.Unmarshal([]byte(line), &counted); err != nil {
+			t.Error(err)
+		}
+		got = append(got, fmt.Sprint(counted))
+	}
+	if want := "{1 1 /x/{name} 2xx} {1 0 /x/{name} 2xx} {1 0 none 4xx}"; strings.Join(got, " ") != want {
+		t.Errorf("counted %s, want %s", got, want)
+	}
 }

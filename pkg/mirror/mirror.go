@@ -73,6 +73,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 		}
 		return h.index(w, r, p)
 	}
+	httpapi.LogVersion(w, version)
 	var v registry.Version
 	if err == nil {
 		v, err = registry.ParseVersion(version)

@@ -103,6 +103,8 @@ type Digest struct {
 type Info struct {
 	Key  string
 	Size int64
+	// Modified is when it was stored.
+	Modified time.Time
 }
 
 // maxKey leaves room for what comes before a key in a URL's path.

@@ -40,7 +40,7 @@ type Catalog interface {
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
 	// Mirror adds a version of another registry's provider, or platforms to one that is there, and returns what is stored
 	// then; another content of a platform is registry.ErrExists.
-	Mirror(context.Context, registry.MirrorProvider, registry.MirrorVersion) (stored registry.MirrorVersion, changed bool, err error)
+	Mirror(ctx context.Context, p registry.MirrorProvider, v registry.MirrorVersion, by string) (stored registry.MirrorVersion, changed bool, err error)
 }
 
 // Objects is where archives are put.

@@ -76,8 +76,8 @@ func (m module) free(ctx context.Context, v registry.Version) error {
 	return m.h.catalog.CheckModuleVersion(ctx, m.address, v)
 }
 
-func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {
-	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide)
+func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error {
+	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide, by)
 	return err
 }
 

@@ -246,6 +246,6 @@ func (p provider) free(ctx context.Context, v registry.Version) error {
 	return p.h.catalog.CheckProviderVersion(ctx, p.address, v)
 }
 
-func (p provider) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation) error {
-	return p.h.catalog.DeprecateProvider(ctx, p.address, v, d.Message)
+func (p provider) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error {
+	return p.h.catalog.DeprecateProvider(ctx, p.address, v, d.Message, by)
 }

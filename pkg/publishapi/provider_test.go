@@ -81,7 +81,7 @@ func TestPublishProvider(t *testing.T) {
 	a.Protocols = []string{"6.0"}
 	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", a).refused(t, http.StatusConflict, "acme/inventory 1.0.0 is published for protocols 5.0, 6.0, and versions do not change")
 	// Without its key nobody can install it, and it is not said to be there.
-	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key); err != nil {
+	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, "with a signature by key "+key+", which the namespace does not have any more")
@@ -209,7 +209,7 @@ func TestKeyThatGoes(t *testing.T) {
 	key := d.addKey(t, "acme", signer)
 	token := d.token(t, both)
 	u := d.begin(t, token, provider1, newRelease(t)).putAll(t).inspectAll(t)
-	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key); err != nil {
+	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	u.commit(t).refused(t, http.StatusBadRequest, "invalid signature by key "+key+": there is no key to verify it by")

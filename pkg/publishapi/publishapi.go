@@ -42,11 +42,11 @@ type Catalog interface {
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 	CheckModuleVersion(context.Context, registry.Module, registry.Version) error
 	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
-	DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool) (registry.Version, error)
+	DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool, by string) (registry.Version, error)
 	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
 	CheckProviderVersion(context.Context, registry.Provider, registry.Version) error
 	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
-	DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message string) error
+	DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
 	// BeginUpload returns the upload, or one of the same that the owner has under way, and fails with
 	// catalog.ErrTooManyUploads where he has so many.
@@ -147,7 +147,7 @@ type kind interface {
 	free(context.Context, registry.Version) error
 	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
 	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error)
-	deprecate(context.Context, *registry.Version, wire.Deprecation) error
+	deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error
 }
 
 // publication is what a commit makes visible.
@@ -683,7 +683,11 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if d.Hide && (version == nil || d.Message == "" || strings.HasPrefix(s.path, "providers/")) {
 		return explain(fmt.Errorf("%w deprecation: only one version of a module can be hidden, and a message says why", registry.ErrInvalid))
 	}
-	err = s.deprecate(r.Context(), version, d)
+	caller, err := publisher(r)
+	if err != nil {
+		return err
+	}
+	err = s.deprecate(r.Context(), version, d, caller.Name)
 	if errors.Is(err, registry.ErrNotFound) {
 		return httpapi.Explain(err, "there is nothing published by that name and version")
 	}

@@ -18,6 +18,7 @@ const (
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 	accessRules   = "LARDER_ACCESS"
 	loginName     = "LARDER_LOGIN"
+	metricsName   = "LARDER_METRICS"
 
 	publishFileBytes = "LARDER_PUBLISH_FILE_BYTES"
 	publishFiles     = "LARDER_PUBLISH_FILES"
@@ -88,6 +89,18 @@ func LoginEnvironment(login string) map[string]string {
 		return nil
 	}
 	return map[string]string{loginName: login}
+}
+
+// MetricsNamespace returns the namespace of CloudWatch in which a function counts its requests. They are not counted where it
+// is empty, as metrics are paid for.
+func MetricsNamespace(getenv func(string) string) string { return getenv(metricsName) }
+
+// MetricsEnvironment returns the variable from which MetricsNamespace reads.
+func MetricsEnvironment(namespace string) map[string]string {
+	if namespace == "" {
+		return nil
+	}
+	return map[string]string{metricsName: namespace}
 }
 
 // PathStyle reads Settings.PathStyle alone, which the command line takes from its environment too.

@@ -82,8 +82,8 @@ func (c *cli) deprecateProviderCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.deprecate(cmd, args, subject{p.Path(), v}, d, func(ctx context.Context, data *store) error {
-				return data.catalog.DeprecateProvider(ctx, p, v, d.message)
+			return c.deprecate(cmd, args, subject{p.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
+				return data.catalog.DeprecateProvider(ctx, p, v, d.message, by)
 			})
 		},
 	}
@@ -117,8 +117,8 @@ and configurations that have it fail to init. It stays stored, and --undo puts i
 			if d.hide && v == nil {
 				return usageError{errors.New("--hide takes one version out of the listing: name it")}
 			}
-			return c.deprecate(cmd, args, subject{m.Path(), v}, d, func(ctx context.Context, data *store) error {
-				latest, err := data.catalog.DeprecateModule(ctx, m, v, d.message, d.hide)
+			return c.deprecate(cmd, args, subject{m.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
+				latest, err := data.catalog.DeprecateModule(ctx, m, v, d.message, d.hide, by)
 				if err == nil && d.hide && !c.json {
 					c.printf("The latest version that is listed is %s now\n", latest)
 				}
@@ -137,7 +137,7 @@ type subject struct {
 	version *registry.Version
 }
 
-func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d deprecation, onStore func(context.Context, *store) error) error {
+func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d deprecation, onStore func(ctx context.Context, data *store, by string) error) error {
 	if err := d.check(); err != nil {
 		return err
 	}
@@ -158,7 +158,11 @@ func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d depre
 	} else {
 		err = c.onStore(cmd.Context(), func(data *store) error {
 			warn()
-			return onStore(cmd.Context(), data)
+			by, err := data.by(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return onStore(cmd.Context(), data, by)
 		})
 	}
 	if err != nil {

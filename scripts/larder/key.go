@@ -207,7 +207,11 @@ func (c *cli) removeKey(ctx context.Context, data *store, namespace, id string, 
 	if len(broken) > 0 && !force {
 		return fmt.Errorf("%w removal: key %s has signed what could not be installed any more: %s; --force removes it all the same", registry.ErrInvalid, id, strings.Join(broken, ", "))
 	}
-	if err := data.catalog.RemoveSigningKey(ctx, namespace, id); err != nil {
+	by, err := data.by(ctx)
+	if err != nil {
+		return err
+	}
+	if err := data.catalog.RemoveSigningKey(ctx, namespace, id, by); err != nil {
 		return fmt.Errorf("key %s: %w", id, err)
 	}
 	if c.json {

@@ -1,9 +1,10 @@
 // Larder is the command line of the registry: it serves one on this machine, publishes to one or through one, mirrors other
-// registries' providers there, lists what one holds, and makes the tokens by which clients read from it and publish.
+// registries' providers there, lists what one holds, makes the tokens by which clients read from it and publish,
+// and finds out why clients cannot use one.
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
-//	1  something failed; nothing is half done, and running it again is safe
+//	1  something failed; nothing is half done, and running it again is safe; or verify has found a fault
 //	2  the command line is wrong
 //	3  what was handed in is refused: an address, a version, a module, a provider, a key
 //	4  the version is published or mirrored already with other content
@@ -65,6 +66,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	code := exitCode(err)
+	if _, done := errors.AsType[told](err); done {
+		return code
+	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		if e, ok := errors.AsType[*publishclient.InterruptedError](err); ok {
 			err = e
@@ -73,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stderr, "larder: %v\n", err)
+	if errors.Is(err, errFaults) {
+		return code // it has printed its result
+	}
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "Usage: %s\nMore with --help.\n", cmd.UseLine())
 	}
@@ -113,7 +120,7 @@ func (c *cli) command() *cobra.Command {
 
 Exit codes:
   0  done, also where the same content was published before
-  1  something failed; nothing is half done, and running it again is safe
+  1  something failed; nothing is half done, and running it again is safe; or verify has found a fault
   2  the command line is wrong
   3  what was handed in is refused: an address, a version, a module, a provider, a key
   4  the version is published or mirrored already with other content
@@ -132,7 +139,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.doctorCommand(), c.auditCommand(), c.verifyCommand())
 	return root
 }
 

@@ -67,6 +67,17 @@ func (s *steps) Download(name string, size int64) (received func(int), end func(
 	return func(n int) { bar.Increment(int64(n)) }, bar.MarkAsDone
 }
 
+// Verify implements verify.Progress.
+func (s *steps) Verify(what string, size int64) func(int) {
+	if s.bars == nil || size == 0 {
+		s.Step(fmt.Sprintf("verifying %s, %s", what, humanize.IBytes(uint64(size))))
+		return func(int) {}
+	}
+	bar := &progress.Tracker{Message: "verifying " + what, Total: size, Units: progress.UnitsBytes}
+	s.bars.AppendTracker(bar)
+	return func(n int) { bar.Increment(int64(n)) }
+}
+
 // stop ends the display, so that what is printed next stands below it.
 func (s *steps) stop() {
 	if s.bars == nil {

@@ -68,6 +68,11 @@ func (c *cli) target(cmd *cobra.Command) (host string, err error) {
 		}
 		return "", nil
 	}
+	return registryHost(where)
+}
+
+// registryHost reads the URL of a registry, https://HOST, and returns its host as a person writes it.
+func registryHost(where string) (string, error) {
 	bare := strings.TrimSuffix(strings.TrimPrefix(where, "https://"), "/")
 	name, err := svchost.ForComparison(bare)
 	if err != nil || strings.ContainsAny(bare, "/?#@") {

@@ -208,7 +208,11 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
-			revoked, err := data.catalog.RevokeToken(cmd.Context(), args[0])
+			by, err := data.by(cmd.Context())
+			if err != nil {
+				return err
+			}
+			revoked, err := data.catalog.RevokeToken(cmd.Context(), args[0], by)
 			switch {
 			case err != nil:
 				return err

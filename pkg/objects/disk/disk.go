@@ -297,7 +297,7 @@ func (s *Store) Stat(_ context.Context, key string) (objects.Info, error) {
 	if err != nil {
 		return objects.Info{}, err
 	}
-	return objects.Info{Key: key, Size: info.Size()}, f.Close()
+	return objects.Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, f.Close()
 }
 
 // Walk implements objects.Store.
@@ -327,7 +327,7 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 		if err != nil {
 			return err
 		}
-		found = append(found, objects.Info{Key: name, Size: info.Size()})
+		found = append(found, objects.Info{Key: name, Size: info.Size(), Modified: info.ModTime()})
 		return nil
 	})
 	if err != nil {

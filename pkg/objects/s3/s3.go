@@ -260,7 +260,7 @@ func (s *Store) Stat(ctx context.Context, key string) (objects.Info, error) {
 	if err != nil {
 		return objects.Info{}, s.translate(key, err)
 	}
-	return objects.Info{Key: key, Size: aws.ToInt64(out.ContentLength)}, nil
+	return objects.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
 }
 
 // Walk implements objects.Store.
@@ -272,7 +272,7 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 			return s.translate(prefix, err)
 		}
 		for _, object := range page.Contents {
-			if err := visit(objects.Info{Key: aws.ToString(object.Key), Size: aws.ToInt64(object.Size)}); err != nil {
+			if err := visit(objects.Info{Key: aws.ToString(object.Key), Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}); err != nil {
 				return err
 			}
 		}

@@ -117,8 +117,17 @@ func putOnce(t *testing.T, s Backend) {
 	if got := content(t, s, key, 0, -1); got != "first" {
 		t.Errorf("stored: %q", got)
 	}
-	if info, err := s.Stat(t.Context(), key); err != nil || info != (objects.Info{Key: key, Size: 5}) {
+	info, err := s.Stat(t.Context(), key)
+	if age := time.Since(info.Modified); err != nil || info.Key != key || info.Size != 5 || age > time.Hour || age < -time.Hour {
 		t.Errorf("Stat = %+v, %v", info, err)
+	}
+	if err := s.Walk(t.Context(), key, func(walked objects.Info) error {
+		if walked.Size != info.Size || walked.Modified.Sub(info.Modified).Abs() > time.Second { // S3 has whole seconds in one of them
+			t.Errorf("Walk = %+v, Stat = %+v", walked, info)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 	put(t, s, "empty", "")
 	if got := content(t, s, "empty", 0, -1); got != "" {

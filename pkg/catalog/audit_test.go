@@ -1,0 +1,201 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// trail returns what was done since a time, the newest first.
+func trail(t testing.TB, c *catalog.Catalog, since time.Time) []string {
+	t.Helper()
+	var all []string
+	for e, err := range c.Audit(t.Context(), since) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := ""
+		if e.Version != nil {
+			version = " " + e.Version.String()
+		}
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s: %s %s%s: %s", e.By, e.Action, e.Subject, version, e.Detail)))
+	}
+	return all
+}
+
+// Each change is recorded with who, what and when; what changes nothing is not, and neither is what fails.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	ctx, began := t.Context(), time.Now()
+	c := catalog.New(open(t))
+	vpc, first := module(t, "acme/vpc/aws"), record(t, "1.0.0", "a").Version
+
+	publish(t, c, vpc, record(t, "1.0.0", "a"))
+	publish(t, c, vpc, record(t, "0.0.0", "b"))
+	for range 2 {
+		if _, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "A", Owner: "Releases", AddedBy: "kay"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	released := providerRecord(t, "1.0.0", "A")
+	released.PublishedBy = "token ci"
+	publishProvider(t, c, inventory, released)
+	for _, add := range [][]string{{"linux_amd64 l"}, {"linux_amd64 l"}, {"linux_amd64 l", "linux_386 3"}} {
+		if _, _, err := c.Mirror(ctx, random, mirrorRecord(t, "3.0.0", add...), "mia"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []struct {
+		message string
+		hide    bool
+	}{{"use 2.0.0", false}, {"leaks", true}, {"", false}} {
+		if _, err := c.DeprecateModule(ctx, vpc, &first, d.message, d.hide, "dee"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.DeprecateProvider(ctx, inventory, nil, "use acme/stock", "dee"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddToken(ctx, "digest", registry.Token{ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RevokeToken(ctx, "ci", "rob"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveSigningKey(ctx, "acme", "A", "rob"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, created, err := c.PublishModule(ctx, vpc, record(t, "1.0.0", "a")); err != nil || created {
+		t.Fatal(created, err)
+	}
+	if _, err := c.RevokeToken(ctx, "ci", "rob"); err == nil {
+		t.Error("a token was revoked twice")
+	}
+
+	want := []string{
+		"rob: remove-key keys/acme/A: Releases",
+		"rob: revoke-token tokens/dig: ci: read:** publish:modules/acme",
+		"tom: create-token tokens/dig: ci: read:** publish:modules/acme",
+		"dee: deprecate providers/acme/inventory: use acme/stock",
+		"dee: undeprecate modules/acme/vpc/aws 1.0.0:",
+		"dee: hide modules/acme/vpc/aws 1.0.0: leaks",
+		"dee: deprecate modules/acme/vpc/aws 1.0.0: use 2.0.0",
+		"mia: mirror " + random.Path() + " 3.0.0: linux_386",
+		"mia: mirror " + random.Path() + " 3.0.0: linux_amd64",
+		"token ci: publish providers/acme/inventory 1.0.0:",
+		"kay: replace-key keys/acme/A: Releases",
+		"kay: add-key keys/acme/A: Releases",
+		"somebody: publish modules/acme/vpc/aws 0.0.0:",
+		"somebody: publish modules/acme/vpc/aws 1.0.0:",
+	}
+	if diff := cmp.Diff(want, trail(t, c, began)); diff != "" {
+		t.Error(diff)
+	}
+	for e, err := range c.Audit(ctx, time.Time{}.AddDate(2000, 0, 0)) {
+		if err != nil || e.At.Before(began) || e.At.After(time.Now()) {
+			t.Errorf("%v at %v", err, e.At)
+		}
+	}
+	if got := trail(t, c, time.Now()); got != nil {
+		t.Errorf("since now: %q", got)
+	}
+}
+
+// The trail goes back over months, and over many pages of one, as far as it is asked to.
+func TestAuditOfMonths(t *testing.T) {
+	t.Parallel()
+	const many = 150
+	table := open(t)
+	now := time.Now().UTC()
+	var want []string
+	seed := func(at time.Time, by string) {
+		data, err := json.Marshal(registry.AuditEntry{At: at, By: by, Action: registry.AuditPublish, Subject: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := catalog.Key{Partition: "audit/" + at.Format("2006-01"), Sort: at.Format("2006-01-02T15:04:05.000000000Z") + "#" + by}
+		if err := table.Write(t.Context(), catalog.Change{Key: key, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, by+": publish x:")
+	}
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	lastOfBefore := month.Add(-time.Nanosecond)
+	seed(month, "first of a month")
+	seed(lastOfBefore, "last of a month")
+	long := month.AddDate(0, -7, 9)
+	for i := range many {
+		seed(long.Add(-time.Duration(i)*time.Millisecond), fmt.Sprint("one of many ", i))
+	}
+	c := catalog.New(table)
+	for _, test := range []struct {
+		since time.Time
+		want  int
+	}{
+		{now.AddDate(-5, 0, 0), many + 2},
+		{long.Add(-(many - 1) * time.Millisecond), many + 2},
+		{long, 3},
+		{lastOfBefore, 2},
+		{lastOfBefore.In(time.FixedZone("", 14*60*60)), 2},
+		{month, 1},
+		{now.Add(time.Hour), 0},
+	} {
+		if diff := cmp.Diff(append([]string(nil), want[:test.want]...), trail(t, c, test.since)); diff != "" {
+			t.Errorf("since %s: %s", test.since, diff)
+		}
+	}
+	for range c.Audit(t.Context(), time.Time{}) {
+		break // who has seen enough may stop
+	}
+}
+
+// A change and its entry are there together or not at all, whichever call of the table fails, and whether or not the answer to
+// a write is lost.
+func TestAuditFailsAtEachCall(t *testing.T) {
+	t.Parallel()
+	for _, done := range []bool{false, true} {
+		for call := int64(1); ; call++ {
+			table := open(t)
+			good := catalog.New(table)
+			m, v := module(t, "acme/vpc/aws"), record(t, "1.0.0", "a").Version
+			publish(t, good, m, record(t, "1.0.0", "a"))
+			_, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: call, Done: done}).DeprecateModule(t.Context(), m, &v, "old", false, "ada")
+			stored, getErr := good.ModuleVersion(t.Context(), m, v)
+			if getErr != nil {
+				t.Fatal(getErr)
+			}
+			got := trail(t, good, time.Now().Add(-time.Hour))
+			if recorded := len(got) == 2; recorded != (stored.Deprecated == "old") {
+				t.Errorf("call %d fails: %q, %q", call, got, stored.Deprecated)
+			}
+			if err == nil {
+				if call < 4 {
+					t.Errorf("%d calls", call-1)
+				}
+				break
+			}
+		}
+	}
+	// One that cannot be read is an error, and no end of the trail.
+	table := open(t)
+	publish(t, catalog.New(table), module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
+	for call := int64(1); call <= 2; call++ {
+		entries := 0
+		var err error
+		for _, err = range catalog.New(&tabletest.Faulty{Table: table, FailAt: call}).Audit(t.Context(), time.Now().AddDate(0, -1, 0)) {
+			entries++
+		}
+		if err == nil {
+			t.Errorf("call %d fails: %d entries, and no error", call, entries)
+		}
+	}
+}

@@ -1,0 +1,452 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Derived is what is made of an address's versions, and can be made of them again.
+type Derived string
+
+// What there is of that.
+const (
+	DerivedListing   Derived = "listing"
+	DerivedEntry     Derived = "catalogue-entry"
+	DerivedNamespace Derived = "namespace"
+)
+
+// Mismatch says how something derived is not what the versions make of it.
+type Mismatch struct {
+	What   Derived
+	Detail string
+}
+
+// Unreadable is an item that does not hold what its key says.
+type Unreadable struct {
+	// Name is the last part of the item's key: a version, or a key's id.
+	Name string
+	Err  error
+}
+
+// Stored is what the table holds of an address. No publish came in between while it was read.
+type Stored[T any] struct {
+	// Records are those that can be read, the newest version first.
+	Records    []T
+	Unreadable []Unreadable
+	Mismatches []Mismatch
+	// Rebuildable says that the mismatches can be mended by what the records say. Where there is no record, or one that
+	// cannot be read, they stay: they may be all that is left of it.
+	Rebuildable bool
+
+	changes []Change
+}
+
+// StoredModule returns what the table holds of a module.
+func (c *Catalog) StoredModule(ctx context.Context, m registry.Module) (Stored[registry.ModuleVersion], error) {
+	return stored(ctx, c, moduleForm(m))
+}
+
+// StoredProvider returns what the table holds of a provider.
+func (c *Catalog) StoredProvider(ctx context.Context, p registry.Provider) (Stored[registry.ProviderVersion], error) {
+	return stored(ctx, c, providerForm(p))
+}
+
+// StoredMirror returns what the table holds of a mirrored provider.
+func (c *Catalog) StoredMirror(ctx context.Context, p registry.MirrorProvider) (Stored[registry.MirrorVersion], error) {
+	return stored(ctx, c, mirrorForm(p))
+}
+
+// RebuildModule mends what is derived of a module's versions, which it leaves as they are. Publishing goes on meanwhile.
+func (c *Catalog) RebuildModule(ctx context.Context, m registry.Module) error {
+	return rebuild(ctx, c, moduleForm(m))
+}
+
+// RebuildProvider does the same for a provider.
+func (c *Catalog) RebuildProvider(ctx context.Context, p registry.Provider) error {
+	return rebuild(ctx, c, providerForm(p))
+}
+
+// RebuildMirror does the same for a mirrored provider.
+func (c *Catalog) RebuildMirror(ctx context.Context, p registry.MirrorProvider) error {
+	return rebuild(ctx, c, mirrorForm(p))
+}
+
+// Namespaces returns the names of all namespaces that are recorded.
+func (c *Catalog) Namespaces(ctx context.Context) ([]string, error) {
+	var names []string
+	for item, err := range c.all(ctx, namespaces, "") {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, item.Sort)
+	}
+	return names, nil
+}
+
+// Entries returns what has an entry in the catalogue of a namespace, whether or not the entry can be read: paths, such as
+// modules/acme/vpc/aws.
+func (c *Catalog) Entries(ctx context.Context, namespace string) ([]string, error) {
+	var paths []string
+	for _, kind := range []string{"modules/", "providers/"} {
+		found, err := c.entries(ctx, namespace, kind)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	return paths, nil
+}
+
+// MirrorEntries is Entries for what is mirrored.
+func (c *Catalog) MirrorEntries(ctx context.Context) ([]string, error) {
+	return c.entries(ctx, mirrored, mirrored+"/")
+}
+
+func (c *Catalog) entries(ctx context.Context, namespace, kind string) ([]string, error) {
+	var paths []string
+	for item, err := range c.all(ctx, entryKey(namespace, "").Partition, kind) {
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, item.Sort)
+	}
+	return paths, nil
+}
+
+// ReadableKeys is SigningKeys that goes on where a record cannot be read.
+func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registry.SigningKey, []Unreadable, error) {
+	return readable(ctx, c, keysOf(namespace), "", func(k registry.SigningKey) string { return k.ID })
+}
+
+// UnreadableTokens returns which tokens' records cannot be read.
+func (c *Catalog) UnreadableTokens(ctx context.Context) ([]Unreadable, error) {
+	_, unreadable, err := readable(ctx, c, tokens, "", func(registry.Token) string { return "" })
+	return unreadable, err
+}
+
+// readable returns the records of a partition that can be read, and those that cannot, or that name themselves otherwise
+// than their keys do.
+func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, name func(T) string) (records []T, unreadable []Unreadable, err error) {
+	for item, err := range c.all(ctx, partition, prefix) {
+		if err != nil {
+			return nil, nil, err
+		}
+		var record T
+		is := strings.TrimPrefix(item.Sort, prefix)
+		if err := decode(item, &record); err != nil {
+			unreadable = append(unreadable, Unreadable{is, err})
+		} else if says := name(record); says != "" && says != is {
+			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: it is the record of %s", item.Partition, item.Sort, says)})
+		} else {
+			records = append(records, record)
+		}
+	}
+	return records, unreadable, nil
+}
+
+// form is how what is derived of one address looks.
+type form[T any] struct {
+	partition string
+	entry     Key
+	// namespace must be recorded; empty where it need not be.
+	namespace string
+	version   func(T) registry.Version
+	// derive returns what there must be, by the records and what else only the items hold as they are.
+	derive func(records []T, listed, entry Item) (listing []byte, summary any, err error)
+	// listing returns which versions a listing has, and how it is rendered here, as another release may render it otherwise.
+	listing func([]byte) ([]registry.Version, []byte, error)
+	// summary reads an entry.
+	summary func(Item) (any, error)
+}
+
+func moduleForm(m registry.Module) form[registry.ModuleVersion] {
+	return form[registry.ModuleVersion]{
+		partition: m.Path(), entry: entryKey(m.Namespace, m.Path()), namespace: m.Namespace,
+		version: func(r registry.ModuleVersion) registry.Version { return r.Version },
+		derive: func(records []registry.ModuleVersion, _, entry Item) ([]byte, any, error) {
+			var shown []registry.Version
+			for _, r := range records {
+				if !r.Hidden {
+					shown = append(shown, r.Version)
+				}
+			}
+			if len(shown) == 0 {
+				return nil, nil, errors.New("all versions are hidden")
+			}
+			summary := registry.ModuleSummary{Address: m.String(), Latest: latest(shown)}
+			for _, r := range records {
+				if r.Version == summary.Latest {
+					summary.Description = r.Description
+				}
+			}
+			// That the whole is deprecated is written nowhere else.
+			var is registry.ModuleSummary
+			if decode(entry, &is) == nil {
+				summary.Deprecated = is.Deprecated
+			}
+			listing, err := modules.EncodeListing(shown)
+			return listing, summary, err
+		},
+		listing: func(data []byte) ([]registry.Version, []byte, error) {
+			versions, err := modules.DecodeListing(data)
+			if err != nil {
+				return nil, nil, err
+			}
+			again, err := modules.EncodeListing(versions)
+			return versions, again, err
+		},
+		summary: readSummary[registry.ModuleSummary],
+	}
+}
+
+func providerForm(p registry.Provider) form[registry.ProviderVersion] {
+	return form[registry.ProviderVersion]{
+		partition: p.Path(), entry: entryKey(p.Namespace, p.Path()), namespace: p.Namespace,
+		version: func(r registry.ProviderVersion) registry.Version { return r.Version },
+		derive: func(records []registry.ProviderVersion, listed, entry Item) ([]byte, any, error) {
+			var l providers.Listing
+			versions := make([]registry.Version, len(records))
+			for i, r := range records {
+				versions[i] = r.Version
+				l.Versions = append(l.Versions, providers.Listed(r))
+			}
+			summary := registry.ProviderSummary{Address: p.String(), Latest: latest(versions), Deprecated: deprecatedProvider(p, listed, entry)}
+			l.Warnings = warnings(p, summary, records)
+			listing, err := l.Encode()
+			return listing, summary, err
+		},
+		listing: func(data []byte) ([]registry.Version, []byte, error) {
+			l, err := providers.DecodeListing(data)
+			if err != nil {
+				return nil, nil, err
+			}
+			var versions []registry.Version
+			for _, v := range l.Versions {
+				versions = append(versions, v.Version)
+			}
+			again, err := l.Encode()
+			return versions, again, err
+		},
+		summary: readSummary[registry.ProviderSummary],
+	}
+}
+
+// deprecatedProvider returns why the whole of a provider is deprecated, which its entry says, and, where that is lost, a
+// warning of its listing.
+func deprecatedProvider(p registry.Provider, listed, entry Item) string {
+	var is registry.ProviderSummary
+	if decode(entry, &is) == nil {
+		return is.Deprecated
+	}
+	l, err := providers.DecodeListing(listed.Data)
+	if err != nil {
+		return ""
+	}
+	const mark = "\x00"
+	prefix, _, _ := strings.Cut(warnings(p, registry.ProviderSummary{Deprecated: mark}, nil)[0], mark)
+	for _, w := range l.Warnings {
+		if message, ok := strings.CutPrefix(w, prefix); ok {
+			return message
+		}
+	}
+	return ""
+}
+
+func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
+	// A mirror's listing has no order.
+	encode := func(l mirror.Listing) ([]registry.Version, []byte, error) {
+		slices.SortFunc(l, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+		data, err := l.Encode()
+		return l, data, err
+	}
+	return form[registry.MirrorVersion]{
+		partition: p.Path(), entry: entryKey(mirrored, p.Path()),
+		version: func(r registry.MirrorVersion) registry.Version { return r.Version },
+		derive: func(records []registry.MirrorVersion, _, _ Item) ([]byte, any, error) {
+			var l mirror.Listing
+			for _, r := range records {
+				l = append(l, r.Version)
+			}
+			versions, listing, err := encode(l)
+			return listing, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)}, err
+		},
+		listing: func(data []byte) ([]registry.Version, []byte, error) {
+			l, err := mirror.DecodeListing(data)
+			if err != nil {
+				return nil, nil, err
+			}
+			return encode(l)
+		},
+		summary: readSummary[registry.MirrorSummary],
+	}
+}
+
+func readSummary[T any](item Item) (any, error) {
+	var summary T
+	err := decode(item, &summary)
+	return summary, err
+}
+
+// stored reads what there is of an address. A publish, and all else that changes what is derived, changes the revision of
+// one of the items: where none changed, the records between them are those that they were made of.
+func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err error) {
+	err = retry(ctx, func() error {
+		before, err := f.items(ctx, c)
+		if err != nil {
+			return err
+		}
+		s = Stored[T]{}
+		s.Records, s.Unreadable, err = readable(ctx, c, f.partition, versionsSort, func(r T) string { return f.version(r).String() })
+		if err != nil {
+			return err
+		}
+		after, err := f.items(ctx, c)
+		if err != nil {
+			return err
+		}
+		for i := range before {
+			if before[i].Revision != after[i].Revision {
+				return fmt.Errorf("%s came in between: %w", before[i].Sort, registry.ErrConflict)
+			}
+		}
+		slices.SortFunc(s.Records, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
+		return f.compare(&s, before)
+	})
+	if err != nil {
+		return Stored[T]{}, fmt.Errorf("%s: %w", f.partition, err)
+	}
+	return s, nil
+}
+
+// items returns the listing, the entry and, where it must be, the namespace, of revision 0 what is not there.
+func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
+	keys := []Key{{f.partition, listing}, f.entry}
+	if f.namespace != "" {
+		keys = append(keys, Key{namespaces, f.namespace})
+	}
+	items := make([]Item, len(keys))
+	for i, k := range keys {
+		var err error
+		if items[i], err = c.getOrNew(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// compare finds what is not as it would be made of the records.
+func (f form[T]) compare(s *Stored[T], items []Item) error {
+	listed, entry := items[0], items[1]
+	mismatch := func(what Derived, format string, args ...any) {
+		s.Mismatches = append(s.Mismatches, Mismatch{what, fmt.Sprintf(format, args...)})
+	}
+	if len(s.Records) == 0 && len(s.Unreadable) == 0 {
+		if listed.Revision > 0 {
+			mismatch(DerivedListing, "it is there, and there is no version")
+		}
+		if entry.Revision > 0 {
+			mismatch(DerivedEntry, "it is there, and there is no version")
+		}
+		return nil
+	}
+	wantListing, wantSummary, err := f.derive(s.Records, listed, entry)
+	whole := len(s.Unreadable) == 0 && err == nil
+	if err != nil && len(s.Unreadable) == 0 {
+		mismatch(DerivedListing, "it cannot be made: %s", err)
+	}
+
+	switch versions, again, err := f.listing(listed.Data); {
+	case listed.Revision == 0:
+		mismatch(DerivedListing, "it is missing, so that clients find no version")
+	case err != nil:
+		mismatch(DerivedListing, "it cannot be read: %s", err)
+	case whole && !bytes.Equal(again, wantListing):
+		expected, _, err := f.listing(wantListing)
+		if err != nil {
+			return err
+		}
+		mismatch(DerivedListing, "%s", differ(versions, expected))
+	}
+	broken := len(s.Mismatches)
+	if broken > 0 && whole {
+		listed.Data = wantListing
+		s.changes = append(s.changes, put(listed))
+	}
+
+	summary, unread := f.summary(entry)
+	is, err1 := json.Marshal(summary)
+	want, err2 := json.Marshal(wantSummary)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	switch {
+	case entry.Revision == 0:
+		mismatch(DerivedEntry, "it is missing, so that nobody finds it in the catalogue")
+	case unread != nil:
+		mismatch(DerivedEntry, "it cannot be read: %s: %.200q", unread, entry.Data)
+	case whole && !bytes.Equal(is, want):
+		mismatch(DerivedEntry, "it is %s, and the versions make it %s", is, want)
+	}
+	if len(s.Mismatches) > broken && whole {
+		entry.Data = want
+		s.changes = append(s.changes, put(entry))
+	}
+
+	if f.namespace != "" && items[2].Revision == 0 {
+		mismatch(DerivedNamespace, "it is missing, so that what is in it is not found in the catalogue")
+		if whole {
+			items[2].Data = []byte("{}")
+			s.changes = append(s.changes, put(items[2]))
+		}
+	}
+	s.Rebuildable = len(s.changes) > 0
+	return nil
+}
+
+// differ says how a listing differs from the one there should be.
+func differ(is, want []registry.Version) string {
+	var out []string
+	missing := func(what string, of, in []registry.Version) {
+		var names []string
+		for _, v := range of {
+			if !slices.Contains(in, v) {
+				names = append(names, v.String())
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, what+" "+strings.Join(names, ", "))
+		}
+	}
+	missing("it lacks", want, is)
+	missing("it has, without such versions to be listed,", is, want)
+	if len(out) == 0 {
+		return "it does not say of its versions what their records say, or has them in another order"
+	}
+	return strings.Join(out, "; ")
+}
+
+// rebuild writes what is not as it would be made of the records, on the condition that it is as it was read: a publish that
+// comes in between has it begin again.
+func rebuild[T any](ctx context.Context, c *Catalog, f form[T]) error {
+	err := retry(ctx, func() error {
+		s, err := stored(ctx, c, f)
+		if err != nil || !s.Rebuildable {
+			return err
+		}
+		return c.table.Write(ctx, s.changes...)
+	})
+	if err != nil {
+		return fmt.Errorf("rebuilding what is made of versions: %w", err)
+	}
+	return nil
+}

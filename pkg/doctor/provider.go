@@ -1,0 +1,260 @@
+package doctor
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// offer is what a registry answers of a provider for one platform.
+type offer struct {
+	Protocols    []string `json:"protocols"`
+	OS           string   `json:"os"`
+	Arch         string   `json:"arch"`
+	Filename     string   `json:"filename"`
+	DownloadURL  string   `json:"download_url"`
+	SHA256       string   `json:"shasum"`
+	SumsURL      string   `json:"shasums_url"`
+	SignatureURL string   `json:"shasums_signature_url"`
+	SigningKeys  struct {
+		GPG []*struct {
+			ASCIIArmor     string `json:"ascii_armor"`
+			TrustSignature string `json:"trust_signature"`
+		} `json:"gpg_public_keys"`
+	} `json:"signing_keys"`
+	Packages map[string]struct {
+		Hashes []string `json:"hashes"`
+		Size   int64    `json:"package_size"`
+	} `json:"packages"`
+}
+
+// provider follows a provider from its versions to the newest one's package, verified.
+func (e *examination) provider(ctx context.Context) {
+	base := e.discovered.services[providersService]
+	if base == nil {
+		e.wrong("provider", "", "discovery names no "+providersService, "add it, such as \"providers.v1\": \"/v1/providers/\"")
+		return
+	}
+	scope := e.Provider.Path()
+	version, platform, ok := e.providerVersion(ctx, base.JoinPath(e.Provider.String(), "versions"), scope)
+	if !ok {
+		return
+	}
+	u := base.JoinPath(e.Provider.String(), version.String(), "download", platform.OS, platform.Arch)
+	const name = "provider download"
+	a := e.asked(ctx, name, u, scope)
+	var found offer
+	if a == nil || !e.decode(name, a, &found) {
+		return
+	}
+	if problem := found.problem(platform); problem != "" {
+		e.wrong(name, a.tried, problem, "publish the version again, or see what stands before the registry")
+		return
+	}
+	e.ok(name, a.tried, quote(found.Filename)+" for "+platform.String())
+	if e.signature(ctx, a, found) {
+		e.providerPackage(ctx, a, found, platform)
+	}
+}
+
+func (e *examination) providerVersion(ctx context.Context, u *url.URL, scope string) (v registry.Version, p registry.Platform, ok bool) {
+	const name = "provider versions"
+	a := e.asked(ctx, name, u, scope)
+	var body struct {
+		Versions []struct {
+			Version   string              `json:"version"`
+			Platforms []registry.Platform `json:"platforms"`
+		} `json:"versions"`
+	}
+	if a == nil || !e.decode(name, a, &body) {
+		return v, p, false
+	}
+	platforms := make(map[string][]registry.Platform)
+	var versions []registry.Version
+	for _, listed := range body.Versions {
+		v, err := registry.ParseVersion(listed.Version)
+		if err != nil {
+			e.wrong(name, a.tried, quote(listed.Version)+" is no version as clients of providers take them, and OpenTofu refuses all versions for it", "list it without a v, as 1.2.3, or not at all")
+			continue
+		}
+		versions = append(versions, v)
+		platforms[v.String()] = listed.Platforms
+	}
+	if v, ok = e.newest(name, a, versions); !ok {
+		return v, p, false
+	}
+	return v, e.platform(name, a, platforms[v.String()]), true
+}
+
+// platform returns the one to look at: that of clients here, or another where there is none for it.
+func (e *examination) platform(name string, a *answer, offered []registry.Platform) registry.Platform {
+	if len(offered) == 0 || slices.Contains(offered, e.Platform) {
+		return e.Platform
+	}
+	e.warn(name, a.tried, "there is no package for "+e.Platform.String()+"; the one for "+quote(offered[0].String())+" is looked at", "publish the version with one, if clients run there")
+	return offered[0]
+}
+
+// problem says why clients refuse an offer before they follow it, or nothing.
+func (o offer) problem(platform registry.Platform) string {
+	if o.OS != platform.OS || o.Arch != platform.Arch {
+		return "the answer is for another platform, " + quote(o.OS+"_"+o.Arch)
+	}
+	if sum, err := hex.DecodeString(o.SHA256); err != nil || len(sum) != 32 {
+		return "its shasum is no SHA-256 in hexadecimal"
+	}
+	if o.Filename == "" || o.DownloadURL == "" || o.SumsURL == "" || o.SignatureURL == "" {
+		return "it lacks one of filename, download_url, shasums_url, shasums_signature_url, without which no client installs it"
+	}
+	speaks := len(o.Protocols) == 0
+	for _, protocol := range o.Protocols {
+		v, err := registry.ParseVersion(protocol)
+		if err != nil {
+			return quote(protocol) + " in its protocols is no version, such as 6.0"
+		}
+		speaks = speaks || v.Major == 5 || v.Major == 6
+	}
+	if !speaks {
+		return "it speaks neither protocol 5 nor 6, which clients do"
+	}
+	for _, key := range o.SigningKeys.GPG {
+		if key == nil {
+			return "one of its signing keys is null, over which clients crash"
+		}
+	}
+	return ""
+}
+
+// signature verifies SHA256SUMS as clients do, and that it names the package.
+func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
+	const name = "provider signature"
+	if len(o.SigningKeys.GPG) == 0 {
+		e.wrong(name, a.tried, "the provider is unsigned: the registry names no key, and clients refuse that of every registry but their own", "add the public key that it was signed with (`larder key add`), or sign it and publish it under a new version")
+		return false
+	}
+	var keys []string
+	for _, key := range o.SigningKeys.GPG {
+		keys = append(keys, key.ASCIIArmor)
+		if key.TrustSignature != "" {
+			e.warn(name, a.tried, "a key has a trust_signature, which Terraform refuses unless it is HashiCorp's", "leave it empty")
+		}
+	}
+	files := make(map[string]*answer)
+	for _, reference := range []string{o.SumsURL, o.SignatureURL} {
+		u, err := a.url.Parse(reference)
+		if err != nil {
+			e.wrong(name, a.tried, "the URL of SHA256SUMS or of its signature is none", "publish the version again")
+			return false
+		}
+		got := e.fetched(ctx, name, u)
+		if got == nil {
+			return false
+		}
+		files[reference] = got
+	}
+	sums, signature := files[o.SumsURL], files[o.SignatureURL]
+	if strings.HasPrefix(strings.TrimSpace(string(signature.body)), "-----BEGIN") {
+		e.wrong(name, signature.tried, "the signature is armored, and clients read binary ones alone", "sign with `gpg --detach-sign`, without --armor, and publish under a new version")
+		return false
+	}
+	signer, err := signing.VerifyOrigin(keys, sums.body, signature.body, e.Now())
+	if err != nil {
+		e.wrong(name, signature.tried, "wrong signature: "+quote(err.Error()), "if the files are as they were published, add the key that signed them (`larder key add`); else somebody has changed them: see who writes to the store")
+		return false
+	}
+	listed, err := signing.ParseSums(sums.body)
+	if err != nil {
+		e.wrong(name, sums.tried, quote(err.Error()), "publish under a new version")
+		return false
+	}
+	at := slices.IndexFunc(listed, func(s signing.Sum) bool { return s.Filename == o.Filename })
+	switch {
+	case at < 0:
+		e.wrong(name, sums.tried, "SHA256SUMS does not name "+quote(o.Filename), "publish under a new version, with the names that SHA256SUMS has")
+		return false
+	case listed[at].SHA256 != strings.ToLower(o.SHA256):
+		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+quote(o.Filename), "publish under a new version")
+		return false
+	}
+	seen := fmt.Sprintf("SHA256SUMS has a signature that holds, by key %s", signer.ID)
+	if signer.Expired {
+		e.warn(name, signature.tried, seen+", which has expired: clients still take it, and OpenTofu does not under OPENTOFU_ENFORCE_GPG_EXPIRATION", "extend the key, and hand it in anew")
+		return true
+	}
+	e.ok(name, signature.tried, seen)
+	return true
+}
+
+func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, platform registry.Platform) {
+	const name = "provider package"
+	u, err := a.url.Parse(o.DownloadURL)
+	if err != nil {
+		e.wrong(name, a.tried, "its download_url is no URL", "publish the version again")
+		return
+	}
+	want := []string{"zh:" + strings.ToLower(o.SHA256)}
+	listed, found := o.Packages[platform.String()]
+	if len(o.Packages) > 0 {
+		if !found || !slices.Contains(listed.Hashes, want[0]) {
+			e.wrong(name, a.tried, "its packages lack the platform or its hash "+want[0]+", and OpenTofu refuses that", "publish the version again")
+			return
+		}
+		want = append(want, listed.Hashes...)
+	}
+	got, seen, ok := e.zip(ctx, name, u, e.Provider.Type, want)
+	if !ok {
+		return
+	}
+	if found && listed.Size != got.size {
+		e.wrong(name, got.tried, fmt.Sprintf("it has %d bytes, and its packages say %d, which OpenTofu refuses", got.size, listed.Size), "publish under a new version")
+		return
+	}
+	e.held(name, u, got, seen)
+}
+
+// zip downloads a provider and compares it with each of its hashes.
+func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType string, hashes []string) (got *file, seen string, ok bool) {
+	kept, err := os.CreateTemp("", "larder-doctor-*")
+	if err != nil {
+		e.wrong(name, "", "there is no place to keep it: "+err.Error(), "name a folder in TMPDIR")
+		return nil, "", false
+	}
+	defer func() { _ = os.Remove(kept.Name()) }()
+	defer kept.Close()
+	if got = e.download(ctx, name, u, kept); got == nil {
+		return nil, "", false
+	}
+	const changed = "it was changed after it was published: see who writes to the store, and restore it, or publish under a new version"
+	// First the zip itself: what has been changed may be no zip any more.
+	for _, hash := range hashes {
+		if zh, found := strings.CutPrefix(hash, "zh:"); found && zh != got.sha256 {
+			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's SHA-256 is %s, and the registry says %s", got.sha256, quote(zh)), changed)
+			return nil, "", false
+		}
+	}
+	read, err := archive.ReadProvider(ctx, kept, got.size, providerType)
+	if err != nil {
+		e.wrong(name, got.tried, "clients cannot use the zip, or not all of them: "+quote(err.Error()), "publish it, packed anew, under a new version")
+		return nil, "", false
+	}
+	seen = fmt.Sprintf("%d bytes, to the last one, with the SHA-256 that is told", got.size)
+	for _, hash := range hashes {
+		if !strings.HasPrefix(hash, "h1:") {
+			continue
+		}
+		if hash != read.H1 {
+			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's files have %s, and the registry says %s", read.H1, quote(hash)), changed)
+			return nil, "", false
+		}
+		seen = fmt.Sprintf("%d bytes, to the last one, with the hashes zh and h1 that are told", got.size)
+	}
+	return got, seen, true
+}

@@ -1,0 +1,22 @@
+package lambdahttp
+
+import (
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metrics"
+)
+
+// Meter writes a line to w for each request, of which CloudWatch makes the metrics of a namespace. Lambda hands lines on as
+// they are written, so that each is one write.
+func Meter(w io.Writer, namespace string) func(httpapi.Served) {
+	var warm atomic.Bool
+	return func(s httpapi.Served) {
+		line, err := metrics.Request{Route: s.Route, Status: s.Status, Cold: !warm.Swap(true)}.Line(namespace, time.Now())
+		if err == nil { // a namespace that CloudWatch does not take is no reason not to serve
+			_, _ = w.Write(line)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package verify
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+func (r *run) moduleSubject(m registry.Module) subject[registry.ModuleVersion] {
+	file := func(v registry.ModuleVersion) registry.StoredFile {
+		return registry.StoredFile{Object: v.Object, SHA256: v.SHA256, Size: v.Size}
+	}
+	return subject[registry.ModuleVersion]{
+		path: m.Path(),
+		stored: func(ctx context.Context) (catalog.Stored[registry.ModuleVersion], error) {
+			return r.Catalog.StoredModule(ctx, m)
+		},
+		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildModule(ctx, m) },
+		version: func(v registry.ModuleVersion) registry.Version { return v.Version },
+		again: func(ctx context.Context, v registry.Version) (registry.ModuleVersion, error) {
+			return r.Catalog.ModuleVersion(ctx, m, v)
+		},
+		files: func(v registry.ModuleVersion) []registry.StoredFile { return []registry.StoredFile{file(v)} },
+		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
+			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int)) ([]Finding, error) {
+				return r.archive(ctx, file(v), v.ContentSHA256, read)
+			}}
+		},
+	}
+}
+
+func (r *run) providerSubject(p registry.Provider) subject[registry.ProviderVersion] {
+	return subject[registry.ProviderVersion]{
+		path: p.Path(),
+		stored: func(ctx context.Context) (catalog.Stored[registry.ProviderVersion], error) {
+			return r.Catalog.StoredProvider(ctx, p)
+		},
+		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildProvider(ctx, p) },
+		version: func(v registry.ProviderVersion) registry.Version { return v.Version },
+		again: func(ctx context.Context, v registry.Version) (registry.ProviderVersion, error) {
+			return r.Catalog.ProviderVersion(ctx, p, v)
+		},
+		files: func(v registry.ProviderVersion) []registry.StoredFile {
+			files := []registry.StoredFile{v.Sums, v.Signature}
+			for _, pkg := range v.Packages {
+				files = append(files, pkg.StoredFile)
+			}
+			return files
+		},
+		checks: func(v registry.ProviderVersion) []check[registry.ProviderVersion] {
+			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+				return r.signed(ctx, p, v, read)
+			}}
+			for _, pkg := range v.Packages {
+				checks = append(checks, func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+					return r.packages(ctx, p, v.Packages, pkg.Platform, read)
+				})
+			}
+			return checks
+		},
+	}
+}
+
+func (r *run) mirrorSubject(p registry.MirrorProvider) subject[registry.MirrorVersion] {
+	packages := func(v registry.MirrorVersion) []registry.ProviderPackage {
+		found := make([]registry.ProviderPackage, len(v.Packages))
+		for i, pkg := range v.Packages {
+			found[i] = pkg.ProviderPackage
+		}
+		return found
+	}
+	return subject[registry.MirrorVersion]{
+		path: p.Path(),
+		stored: func(ctx context.Context) (catalog.Stored[registry.MirrorVersion], error) {
+			return r.Catalog.StoredMirror(ctx, p)
+		},
+		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildMirror(ctx, p) },
+		version: func(v registry.MirrorVersion) registry.Version { return v.Version },
+		again: func(ctx context.Context, v registry.Version) (registry.MirrorVersion, error) {
+			return r.Catalog.MirrorVersion(ctx, p, v)
+		},
+		files: func(v registry.MirrorVersion) []registry.StoredFile {
+			var files []registry.StoredFile
+			for _, pkg := range v.Packages {
+				files = append(files, pkg.StoredFile)
+			}
+			return files
+		},
+		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
+			var checks []check[registry.MirrorVersion]
+			for _, pkg := range v.Packages {
+				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int)) ([]Finding, error) {
+					return r.packages(ctx, p.Provider, packages(v), pkg.Platform, read)
+				})
+			}
+			return checks
+		},
+	}
+}
+
+// stands says whether an object is there with its size, and what there is to say otherwise.
+func (r *run) stands(ctx context.Context, f registry.StoredFile) ([]Finding, error) {
+	info, err := r.Objects.Stat(ctx, f.Object)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return []Finding{{Kind: VersionWithoutObject, Object: f.Object, Detail: "the object is missing"}}, nil
+	case errors.Is(err, registry.ErrInvalid):
+		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err)}}, nil
+	case err == nil && info.Size != f.Size:
+		return []Finding{{Kind: Size, Object: f.Object, Detail: fmt.Sprintf("it has %d bytes, and %d are recorded", info.Size, f.Size)}}, nil
+	}
+	return nil, err
+}
+
+// otherBytes is the finding of an object that has its size, and not its bytes.
+func otherBytes(f registry.StoredFile, sum string) []Finding {
+	return []Finding{{Kind: SHA256, Object: f.Object, Detail: fmt.Sprintf("it has sha256:%s, and sha256:%s is recorded", sum, f.SHA256)}}
+}
+
+// archive verifies a module's archive.
+func (r *run) archive(ctx context.Context, f registry.StoredFile, content string, read func(int)) ([]Finding, error) {
+	found, err := r.stands(ctx, f)
+	if err != nil || len(found) > 0 || r.Quick {
+		return found, err
+	}
+	in, err := r.open(ctx, f, read)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	packed, unpacked := sha256.New(), sha256.New()
+	tee := io.TeeReader(in, packed)
+	unzipped, bad := gzip.NewReader(tee)
+	if bad == nil {
+		_, bad = io.Copy(unpacked, unzipped) //nolint:gosec // nothing is kept of it
+	}
+	if _, err := io.Copy(io.Discard, tee); err != nil || in.failed != nil {
+		return nil, errors.Join(err, in.failed)
+	}
+	switch sum := hex.EncodeToString(packed.Sum(nil)); {
+	case sum != f.SHA256:
+		return otherBytes(f, sum), nil
+	case bad != nil:
+		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it does not unpack: %s", bad)}}, nil
+	}
+	if sum := hex.EncodeToString(unpacked.Sum(nil)); sum != content {
+		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it unpacks to sha256:%s, and sha256:%s is recorded", sum, content)}}, nil
+	}
+	return nil, nil
+}
+
+// packages verifies the package for a platform.
+func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage, platform registry.Platform, read func(int)) ([]Finding, error) {
+	at := slices.IndexFunc(packages, func(pkg registry.ProviderPackage) bool { return pkg.Platform == platform })
+	if at < 0 {
+		return nil, nil
+	}
+	pkg := packages[at]
+	found, err := r.stands(ctx, pkg.StoredFile)
+	if err != nil || len(found) > 0 || r.Quick {
+		return found, err
+	}
+	object := objects.NewReaderAt(ctx, r.Objects, pkg.Object, pkg.Size)
+	defer func() { _ = object.Close() }() // it was only read
+	zip, bad := archive.ReadProvider(ctx, object, pkg.Size, p.Type)
+	if bad != nil && !errors.Is(bad, registry.ErrInvalid) {
+		return nil, bad
+	}
+	sum := zip.SHA256
+	if bad != nil {
+		// Whether it is damaged or was so from the first, its sum tells.
+		if sum, err = r.sum(ctx, pkg.StoredFile); err != nil {
+			return nil, err
+		}
+	}
+	read(int(pkg.Size))
+	switch {
+	case sum != pkg.SHA256:
+		return otherBytes(pkg.StoredFile, sum), nil
+	case bad != nil:
+		return []Finding{{Kind: H1, Object: pkg.Object, Detail: fmt.Sprintf("it cannot be hashed: %s", bad)}}, nil
+	case zip.H1 != pkg.H1:
+		return []Finding{{Kind: H1, Object: pkg.Object, Detail: fmt.Sprintf("it has %s, and %s is recorded", zip.H1, pkg.H1)}}, nil
+	}
+	return nil, nil
+}
+
+// signed verifies SHA256SUMS and its signature, as clients do.
+func (r *run) signed(ctx context.Context, p registry.Provider, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+	sums, found, err := r.small(ctx, v.Sums, signing.MaxSums, read)
+	if err != nil {
+		return nil, err
+	}
+	signature, more, err := r.small(ctx, v.Signature, signing.MaxSignature, read)
+	if err != nil {
+		return nil, err
+	}
+	if found = append(found, more...); len(found) > 0 {
+		return found, nil
+	}
+	lines, err := signing.ParseSums(sums)
+	if err == nil {
+		// A manifest that it speaks of is kept by the publishers' door alone.
+		err = publish.CheckSums(v.Packages, true, lines)
+	}
+	if err != nil {
+		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
+	}
+	keys, _, err := r.Catalog.ReadableKeys(ctx, p.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := signing.Verify(keys, sums, signature, r.Now())
+	if err == nil && signer.ID != v.SigningKey {
+		err = fmt.Errorf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey)
+	}
+	if err != nil {
+		found = append(found, Finding{Kind: Signature, Object: v.Signature.Object, Detail: err.Error()})
+	}
+	return found, nil
+}
+
+// small reads an object of a bounded size, and verifies it.
+func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64, read func(int)) ([]byte, []Finding, error) {
+	found, err := r.stands(ctx, f)
+	if err != nil || len(found) > 0 {
+		return nil, found, err
+	}
+	in, err := r.open(ctx, f, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	digest := sha256.Sum256(data)
+	if sum := hex.EncodeToString(digest[:]); sum != f.SHA256 {
+		return nil, otherBytes(f, sum), nil
+	}
+	return data, nil, nil
+}
+
+func (r *run) sum(ctx context.Context, f registry.StoredFile) (string, error) {
+	in, err := r.open(ctx, f, func(int) {})
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, in)
+	return hex.EncodeToString(hash.Sum(nil)), err
+}
+
+// body is an object as it is read. It remembers what failed, which the object has no part in.
+type body struct {
+	io.ReadCloser
+	read   func(int)
+	failed error
+}
+
+func (r *run) open(ctx context.Context, f registry.StoredFile, read func(int)) (*body, error) {
+	in, err := r.Objects.Open(ctx, f.Object, 0, -1)
+	return &body{ReadCloser: in, read: read}, err
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.failed = err
+	}
+	return n, err
+}

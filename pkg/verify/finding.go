@@ -1,0 +1,95 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Kind is what does not hold.
+type Kind string
+
+// The kinds of findings.
+const (
+	VersionWithoutObject Kind = "version-without-object"
+	ObjectWithoutVersion Kind = "object-without-version"
+	Size                 Kind = "size"
+	SHA256               Kind = "sha256"
+	H1                   Kind = "h1"
+	Content              Kind = "content"
+	Sums                 Kind = "sums"
+	Signature            Kind = "signature"
+	Listing              Kind = "listing"
+	CatalogueEntry       Kind = "catalogue-entry"
+	Namespace            Kind = "namespace"
+	Record               Kind = "record"
+)
+
+// Remedy says what there is to do about findings of a kind.
+func (k Kind) Remedy() string {
+	switch k {
+	case VersionWithoutObject:
+		return "publish the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
+	case ObjectWithoutVersion:
+		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
+	case Size, SHA256, H1, Content:
+		return "clients refuse it: restore the object from a backup or by its former version in the bucket, or take the version out of use"
+	case Sums:
+		return "restore SHA256SUMS and the version's record from a backup, or publish under a new version"
+	case Signature:
+		return "add the key that signed it by `larder key add`, prolonged where it has expired, or publish under a new version"
+	case Listing, CatalogueEntry, Namespace:
+		return "run it again with --repair; what that leaves waits for the records it is made of"
+	case Record:
+		return "restore the item from a backup of the table"
+	}
+	return ""
+}
+
+// Finding is one thing that does not hold.
+type Finding struct {
+	Kind Kind `json:"kind"`
+	// Path is where it is, such as modules/acme/vpc/aws, keys/acme, tokens.
+	Path string `json:"path"`
+	// Version is empty where it is not of one.
+	Version string `json:"version,omitempty"`
+	// Object is the key of the object that it is about.
+	Object string `json:"object,omitempty"`
+	Detail string `json:"detail"`
+	// Note says that it is no fault: no client meets it, and it may pass by itself.
+	Note bool `json:"note,omitempty"`
+	// Repaired says that it held no more, and does again.
+	Repaired bool `json:"repaired,omitempty"`
+}
+
+// Report is what there is to say of a registry.
+type Report struct {
+	Modules   int `json:"modules"`
+	Providers int `json:"providers"`
+	Mirrored  int `json:"mirrored"`
+	Versions  int `json:"versions"`
+	// Objects that versions have, and Bytes that were read of them.
+	Objects int   `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+	// Findings are in the order of path, version, kind, object and detail.
+	Findings []Finding `json:"findings"`
+}
+
+// Faults returns how many of the findings are faults that remain.
+func (r Report) Faults() int {
+	n := 0
+	for _, f := range r.Findings {
+		if !f.Note && !f.Repaired {
+			n++
+		}
+	}
+	return n
+}
+
+// sort gives findings their order. What several addresses have told, such as of their namespace, stays once.
+func sort(findings []Finding) []Finding {
+	slices.SortFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Detail, b.Detail))
+	})
+	return slices.Compact(findings)
+}

@@ -1,0 +1,404 @@
+// Package verify reads a whole registry and reports everything that does not hold: versions without objects and objects
+// without versions, bytes that are not those that were recorded, signatures that no longer verify, and listings and entries of
+// the catalogue that are not what the versions make of them.
+//
+// It goes namespace by namespace, so that its memory does not grow with the registry. While it reads, others publish: what
+// it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds what is made of other
+// things, and neither deletes nor changes an object, a version or a key.
+//
+// What nothing points to cannot be found: a table cannot be listed as a whole. An address is found by its namespace's entries in the
+// catalogue or by its objects, and one that has lost both is not.
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Objects is what is read of the object store.
+type Objects interface {
+	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+	Stat(ctx context.Context, key string) (objects.Info, error)
+	Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error
+}
+
+// Progress is told what goes on, by several at once.
+type Progress interface {
+	// Verify is called as a part begins, with how many bytes its objects have. What it returns is called with how many of them
+	// have been read.
+	Verify(what string, size int64) (read func(int))
+}
+
+// Verifier verifies one registry.
+type Verifier struct {
+	Catalog *catalog.Catalog
+	Objects Objects
+	// Quick leaves out what takes reading packages and archives. SHA256SUMS and their signatures are small, and are read.
+	Quick bool
+	// Repair rebuilds listings, entries of the catalogue and namespaces that do not hold.
+	Repair bool
+	// Progress may be nil.
+	Progress Progress
+	// Now tells the time; time.Now where it is nil.
+	Now func() time.Time
+}
+
+const (
+	// parallel is how many objects are read at once.
+	parallel = 8
+	// settled is after what time an object without a version is no publish that is under way.
+	settled = 24 * time.Hour
+)
+
+// run is one verification.
+type run struct {
+	Verifier
+	read func(int)
+
+	mu     sync.Mutex
+	report Report
+}
+
+// Run verifies the registry. Errors are those of reading it; what it finds is in the report.
+func (v Verifier) Run(ctx context.Context) (Report, error) {
+	r := &run{Verifier: v, report: Report{Findings: []Finding{}}}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	names, err := r.namespaces(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	for _, name := range names {
+		if err := r.namespace(ctx, name); err != nil {
+			return Report{}, err
+		}
+	}
+	part := part{what: "the mirror", prefixes: []string{"mirror/"}, entries: r.Catalog.MirrorEntries}
+	if err := r.part(ctx, part); err != nil {
+		return Report{}, err
+	}
+	unreadable, err := r.Catalog.UnreadableTokens(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	for _, u := range unreadable {
+		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error()})
+	}
+	r.report.Findings = sort(r.report.Findings)
+	return r.report, nil
+}
+
+func (r *run) add(findings ...Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Findings = append(r.report.Findings, findings...)
+}
+
+func (r *run) count(change func(*Report)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.report)
+}
+
+// namespaces returns those that are recorded, and those that objects tell of.
+func (r *run) namespaces(ctx context.Context) ([]string, error) {
+	recorded, err := r.Catalog.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool)
+	for _, name := range recorded {
+		names[name] = true
+	}
+	for _, kind := range []string{"modules/", "providers/"} {
+		if err := r.Objects.Walk(ctx, kind, func(info objects.Info) error {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(info.Key, kind), "/")
+			if rest == "" {
+				r.add(orphan(strings.TrimSuffix(kind, "/"), info, false))
+				return nil
+			}
+			names[name] = true
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+func (r *run) namespace(ctx context.Context, name string) error {
+	if err := r.keys(ctx, name); err != nil {
+		return err
+	}
+	return r.part(ctx, part{
+		what:     "namespace " + name,
+		prefixes: []string{"modules/" + name + "/", "providers/" + name + "/"},
+		entries:  func(ctx context.Context) ([]string, error) { return r.Catalog.Entries(ctx, name) },
+	})
+}
+
+// part is what is verified at a time.
+type part struct {
+	what string
+	// prefixes are those of its objects.
+	prefixes []string
+	// entries are the paths that the catalogue has of it.
+	entries func(context.Context) ([]string, error)
+}
+
+func (r *run) part(ctx context.Context, p part) error {
+	stored := make(map[string][]objects.Info) // by path
+	var size int64
+	for _, prefix := range p.prefixes {
+		if err := r.Objects.Walk(ctx, prefix, func(info objects.Info) error {
+			path := pathOf(info.Key)
+			stored[path] = append(stored[path], info)
+			size += info.Size
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// A publish puts objects first: an address that comes in between has an entry and none of these objects, which is asked again.
+	entries, err := p.entries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, path := range entries {
+		if _, there := stored[path]; !there {
+			stored[path] = nil
+		}
+	}
+	r.read = func(int) {}
+	if r.Progress != nil && len(stored) > 0 {
+		if r.Quick {
+			size = 0
+		}
+		r.read = r.Progress.Verify(fmt.Sprintf("%s: %d modules and providers", p.what, len(stored)), size)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	err = func() error {
+		for _, path := range slices.Sorted(maps.Keys(stored)) {
+			if err := r.address(ctx, group, path, stored[path]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	// What has failed in the group is why the rest was cancelled.
+	return cmp.Or(group.Wait(), err)
+}
+
+// pathOf returns the path of the address that a key of an object begins with, or as much of it as the key has.
+func pathOf(key string) string {
+	parts := strings.Split(key, "/")
+	n := 4
+	if parts[0] == "providers" {
+		n = 3
+	}
+	return strings.Join(parts[:min(n, len(parts)-1)], "/")
+}
+
+// address verifies what is published or mirrored under a path, and its objects.
+func (r *run) address(ctx context.Context, group *errgroup.Group, path string, infos []objects.Info) error {
+	kind, address, _ := strings.Cut(path, "/")
+	switch kind {
+	case "modules":
+		if m, err := registry.ParseModule(address); err == nil {
+			r.count(func(r *Report) { r.Modules++ })
+			return verifyAddress(ctx, r, group, r.moduleSubject(m), infos)
+		}
+	case "providers":
+		if p, err := registry.ParseProvider(address); err == nil {
+			r.count(func(r *Report) { r.Providers++ })
+			return verifyAddress(ctx, r, group, r.providerSubject(p), infos)
+		}
+	case "mirror":
+		if p, err := registry.ParseMirrorProvider(address); err == nil && p.String() == address {
+			r.count(func(r *Report) { r.Mirrored++ })
+			return verifyAddress(ctx, r, group, r.mirrorSubject(p), infos)
+		}
+	}
+	if len(infos) == 0 {
+		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address"})
+	}
+	for _, info := range infos {
+		r.add(orphan(path, info, false))
+	}
+	return nil
+}
+
+// subject is one module, provider or mirrored provider.
+type subject[T any] struct {
+	path    string
+	stored  func(context.Context) (catalog.Stored[T], error)
+	rebuild func(context.Context) error
+	version func(T) registry.Version
+	// again reads a record anew.
+	again func(context.Context, registry.Version) (T, error)
+	// files are those that a version has in the object store.
+	files func(T) []registry.StoredFile
+	// checks are what there is to verify of a version. They look at what they are given, which may have grown since.
+	checks func(T) []check[T]
+}
+
+// check verifies one thing of a version. What it finds has neither path nor version yet.
+type check[T any] func(ctx context.Context, record T, read func(int)) ([]Finding, error)
+
+func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s subject[T], infos []objects.Info) error {
+	stored, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if err := derived(ctx, r, s, stored); err != nil {
+		return err
+	}
+	for _, record := range stored.Records {
+		r.count(func(r *Report) { r.Versions++; r.Objects += len(s.files(record)) })
+		for _, look := range s.checks(record) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			group.Go(func() error {
+				found, err := twice(ctx, r, s, record, look)
+				if err != nil {
+					return fmt.Errorf("%s %s: %w", s.path, s.version(record), err)
+				}
+				for i := range found {
+					found[i].Path, found[i].Version = s.path, s.version(record).String()
+				}
+				r.add(found...)
+				return nil
+			})
+		}
+	}
+	return orphans(ctx, r, s, stored, infos)
+}
+
+// twice looks at a version again where something is found, with its record as it is then: it may have been taken out of the
+// registry since, or a key have been added.
+func twice[T any](ctx context.Context, r *run, s subject[T], record T, look check[T]) ([]Finding, error) {
+	found, err := look(ctx, record, func(n int) {
+		r.read(n)
+		r.count(func(r *Report) { r.Bytes += int64(n) })
+	})
+	// An object may also go while it is read.
+	gone := errors.Is(err, registry.ErrNotFound)
+	if err != nil && !gone || len(found) == 0 && !gone {
+		return nil, err
+	}
+	record, err = s.again(ctx, s.version(record))
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return look(ctx, record, func(int) {})
+}
+
+// derived reports what is not as the versions make it, and mends it if that is wanted.
+func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T]) error {
+	for _, u := range stored.Unreadable {
+		r.add(Finding{Kind: Record, Path: s.path, Version: u.Name, Detail: u.Err.Error()})
+	}
+	if len(stored.Mismatches) == 0 {
+		return nil
+	}
+	repaired := false
+	if r.Repair && stored.Rebuildable {
+		if err := s.rebuild(ctx); err != nil {
+			return err
+		}
+		repaired = true
+	}
+	for _, m := range stored.Mismatches {
+		f := Finding{Kind: Kind(m.What), Path: s.path, Detail: m.Detail, Repaired: repaired}
+		if f.Kind == Namespace {
+			f.Path = "namespaces/" + strings.Split(s.path, "/")[1]
+		}
+		r.add(f)
+	}
+	return nil
+}
+
+// orphans reports objects that no version has.
+func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T], infos []objects.Info) error {
+	left := unused(s, stored, infos)
+	if len(left) == 0 {
+		return nil
+	}
+	stored, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range unused(s, stored, left) {
+		now, err := r.Objects.Stat(ctx, info.Key)
+		if errors.Is(err, registry.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.add(orphan(s.path, now, r.Now().Sub(now.Modified) < settled))
+	}
+	return nil
+}
+
+// unused returns the objects that no version has. Those below a version whose record cannot be read may be its own.
+func unused[T any](s subject[T], stored catalog.Stored[T], infos []objects.Info) (left []objects.Info) {
+	used := make(map[string]bool)
+	for _, record := range stored.Records {
+		for _, f := range s.files(record) {
+			used[f.Object] = true
+		}
+	}
+	for _, info := range infos {
+		if !used[info.Key] && !slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return strings.HasPrefix(info.Key, s.path+"/"+u.Name+"/") }) {
+			left = append(left, info)
+		}
+	}
+	return left
+}
+
+// orphan is the finding of an object that no version has. What came by the publishers' door may be staged, and the manifest
+// of a provider stays there.
+func orphan(path string, info objects.Info, recent bool) Finding {
+	f := Finding{Kind: ObjectWithoutVersion, Path: path, Object: info.Key, Detail: fmt.Sprintf("no version has it, %d bytes", info.Size)}
+	if version, rest, ok := strings.Cut(strings.TrimPrefix(info.Key, path+"/"), "/"); ok {
+		f.Version = version
+		if strings.HasPrefix(rest, "door/") {
+			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
+			return f
+		}
+	}
+	if recent {
+		f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
+	}
+	return f
+}
+
+// keys reports keys of a namespace that cannot be read.
+func (r *run) keys(ctx context.Context, namespace string) error {
+	_, unreadable, err := r.Catalog.ReadableKeys(ctx, namespace)
+	for _, u := range unreadable {
+		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error()})
+	}
+	return err
+}

@@ -1,0 +1,785 @@
+package verify_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/signing"
+	"github.com/larder-registry/larder/pkg/verify"
+)
+
+var (
+	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
+	mirrored  = registry.MirrorProvider{Hostname: "registry.example.com", Provider: inventory}
+	one       = version("1.0.0")
+)
+
+func version(s string) registry.Version {
+	v, err := registry.ParseTag(s)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// data is a registry in a folder.
+type data struct {
+	dir     string
+	table   catalog.Table
+	catalog *catalog.Catalog
+	store   objects.Store
+	close   func() error
+}
+
+func open(ctx context.Context, dir string) (data, error) {
+	store, err := disk.Open(dir)
+	if err != nil {
+		return data{}, err
+	}
+	table, err := sqlite.Open(ctx, filepath.Join(dir, "larder.db"))
+	return data{dir, table, catalog.New(table), store, func() error { return errors.Join(table.Close(), store.Close()) }}, err
+}
+
+// fill publishes what there is to verify, with all that a version can have.
+func (d data) fill(ctx context.Context) error {
+	key, err := signer()
+	if err != nil {
+		return err
+	}
+	err = d.addKey(ctx, key)
+	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0-rc.1"} {
+		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
+	}
+	hidden := version("1.1.0")
+	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true, "ada")
+	return errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another", "ada"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken", "ada"))
+}
+
+func (d data) publisher() *publish.Publisher {
+	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: "somebody"}
+}
+
+var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+
+func (d data) addKey(ctx context.Context, key rehearsal.SigningKey) error {
+	public, err := signing.ParseKey(key.Public, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = d.catalog.AddSigningKey(ctx, "acme", registry.SigningKey{ID: public.ID, ASCIIArmor: public.ASCIIArmor})
+	return err
+}
+
+func (d data) publishModule(ctx context.Context, v string) error {
+	dir, err := os.MkdirTemp("", "larder-test-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+v+"\n"), 0o600); err != nil {
+		return err
+	}
+	_, err = d.publisher().Module(ctx, publish.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
+	return err
+}
+
+// release writes the release of a provider that no client could run, and signs it.
+func release(dir, v string) error {
+	name := "terraform-provider-inventory_" + v
+	var sums strings.Builder
+	for _, platform := range []string{"linux_amd64", "linux_arm64"} {
+		var out bytes.Buffer
+		z := zip.NewWriter(&out)
+		header := &zip.FileHeader{Name: "terraform-provider-inventory_v" + v, Method: zip.Deflate}
+		header.SetMode(0o755)
+		w, err := z.CreateHeader(header)
+		if err == nil {
+			_, err = io.WriteString(w, "program for "+platform)
+		}
+		if err := errors.Join(err, z.Close(), os.WriteFile(filepath.Join(dir, name+"_"+platform+".zip"), out.Bytes(), 0o600)); err != nil {
+			return err
+		}
+		sum := sha256.Sum256(out.Bytes())
+		fmt.Fprintf(&sums, "%s  %s_%s.zip\n", hex.EncodeToString(sum[:]), name, platform)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+"_SHA256SUMS"), []byte(sums.String()), 0o600); err != nil {
+		return err
+	}
+	key, err := signer()
+	if err != nil {
+		return err
+	}
+	return key.SignRelease(dir)
+}
+
+func (d data) publishProvider(ctx context.Context, v string) error {
+	dir, err := os.MkdirTemp("", "larder-test-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := release(dir, v); err != nil {
+		return err
+	}
+	_, err = d.publisher().Provider(ctx, publish.Provider{Dir: dir, Address: inventory, Protocols: []string{"6.0"}})
+	return err
+}
+
+func (d data) mirror(ctx context.Context, v string) error {
+	dir, err := os.MkdirTemp("", "larder-test-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := release(dir, v); err != nil {
+		return err
+	}
+	name := mirrored.Filename(version(v), registry.Platform{OS: "linux", Arch: "amd64"})
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	found, err := archive.ReadProvider(ctx, bytes.NewReader(content), int64(len(content)), inventory.Type)
+	if err != nil {
+		return err
+	}
+	pkg := publish.MirrorPackage{Path: filepath.Join(dir, name), ProviderPackage: registry.ProviderPackage{
+		Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Filename: name, H1: found.H1,
+		StoredFile: registry.StoredFile{SHA256: found.SHA256, Size: found.Size},
+	}}
+	_, _, err = d.publisher().Mirror(ctx, mirrored, version(v), []publish.MirrorPackage{pkg})
+	return err
+}
+
+// whole is a registry of which everything holds.
+var whole = sync.OnceValues(func() (string, error) {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "larder-verify-*")
+	if err != nil {
+		return "", err
+	}
+	d, err := open(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, errors.Join(d.fill(ctx), d.close())
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := whole(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// restored is the registry as the README has it restored: from a copy of its folder.
+func restored(t *testing.T) data {
+	t.Helper()
+	from, err := whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.close() })
+	return d
+}
+
+// verified verifies two days later, so that nothing may be under way.
+func (d data) verified(t *testing.T, change ...func(*verify.Verifier)) verify.Report {
+	t.Helper()
+	v := verify.Verifier{Catalog: d.catalog, Objects: d.store, Now: func() time.Time { return time.Now().Add(48 * time.Hour) }}
+	for _, f := range change {
+		f(&v)
+	}
+	report, err := v.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// says is a finding in short.
+func says(r verify.Report) []string {
+	found := []string{}
+	for _, f := range r.Findings {
+		s := strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Kind, f.Path, f.Version))
+		if f.Note {
+			s += " (note)"
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+func repairing(v *verify.Verifier) { v.Repair = true }
+
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	report := restored(t).verified(t)
+	want := verify.Report{Modules: 1, Providers: 1, Mirrored: 1, Versions: 9, Objects: 3 + 3*4 + 3, Bytes: report.Bytes, Findings: []verify.Finding{}}
+	if diff := cmp.Diff(want, report); diff != "" || report.Bytes == 0 {
+		t.Error(diff)
+	}
+	quick := restored(t).verified(t, func(v *verify.Verifier) { v.Quick = true })
+	if len(quick.Findings) > 0 || quick.Bytes >= report.Bytes {
+		t.Errorf("%+v", quick)
+	}
+}
+
+// item changes an item of the table behind the catalogue's back; nil removes it.
+func (d data) item(t *testing.T, partition, sort string, change func([]byte) []byte) {
+	t.Helper()
+	item, err := d.table.Get(t.Context(), catalog.Key{Partition: partition, Sort: sort})
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		t.Fatal(err)
+	}
+	c := catalog.Change{Key: catalog.Key{Partition: partition, Sort: sort}, Revision: item.Revision, Delete: change == nil}
+	if change != nil {
+		c.Data = change(item.Data)
+	}
+	if err := d.table.Write(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func with(data []byte) func([]byte) []byte { return func([]byte) []byte { return data } }
+
+// record changes a record.
+func record[T any](t *testing.T, change func(*T)) func([]byte) []byte {
+	return func(data []byte) []byte {
+		var r T
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		change(&r)
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+}
+
+// object changes an object behind the store's back; nil removes it.
+func (d data) object(t *testing.T, key string, change func([]byte) []byte) {
+	t.Helper()
+	path := filepath.Join(d.dir, "objects", filepath.FromSlash(key))
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil && change != nil {
+		err = os.WriteFile(path, change(content), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flip(b []byte) []byte {
+	b[len(b)/2] ^= 1
+	return b
+}
+
+func (d data) module(t *testing.T) registry.ModuleVersion {
+	t.Helper()
+	r, err := d.catalog.ModuleVersion(t.Context(), vpc, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (d data) provider(t *testing.T) registry.ProviderVersion {
+	t.Helper()
+	r, err := d.catalog.ProviderVersion(t.Context(), inventory, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (d data) put(t *testing.T, key string) {
+	t.Helper()
+	const content = "x"
+	sum := sha256.Sum256([]byte(content))
+	if err := d.store.PutOnce(t.Context(), key, strings.NewReader(content), objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each corruption is found by its name, and nothing else is. What can be made of the versions is made again; what is left is
+// found again.
+func TestCorruptions(t *testing.T) {
+	t.Parallel()
+	const (
+		m, p, o      = "modules/acme/vpc/aws", "providers/acme/inventory", "mirror/registry.example.com/acme/inventory"
+		catalogue, v = "catalog/acme", "version/1.0.0"
+	)
+	listing := func(data []byte, err error) func([]byte) []byte {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return with(data)
+	}
+	tests := map[string]struct {
+		corrupt func(*testing.T, data)
+		want    []string
+		left    []string // after a repair
+	}{
+		"module without archive": {
+			func(t *testing.T, d data) { d.object(t, d.module(t).Object, nil) },
+			[]string{"version-without-object " + m + " 1.0.0"}, []string{"version-without-object " + m + " 1.0.0"},
+		},
+		"module cut short": {
+			func(t *testing.T, d data) {
+				d.object(t, d.module(t).Object, func(b []byte) []byte { return b[:len(b)-1] })
+			},
+			[]string{"size " + m + " 1.0.0"}, []string{"size " + m + " 1.0.0"},
+		},
+		"module with other bytes": {
+			func(t *testing.T, d data) { d.object(t, d.module(t).Object, flip) },
+			[]string{"sha256 " + m + " 1.0.0"}, []string{"sha256 " + m + " 1.0.0"},
+		},
+		"module with other content": {
+			func(t *testing.T, d data) {
+				d.item(t, m, v, record(t, func(r *registry.ModuleVersion) { r.ContentSHA256 = r.SHA256 }))
+			},
+			[]string{"content " + m + " 1.0.0"}, []string{"content " + m + " 1.0.0"},
+		},
+		"package without zip": {
+			func(t *testing.T, d data) { d.object(t, d.provider(t).Packages[0].Object, nil) },
+			[]string{"version-without-object " + p + " 1.0.0"}, []string{"version-without-object " + p + " 1.0.0"},
+		},
+		"package with other bytes": {
+			func(t *testing.T, d data) { d.object(t, d.provider(t).Packages[1].Object, flip) },
+			[]string{"sha256 " + p + " 1.0.0"}, []string{"sha256 " + p + " 1.0.0"},
+		},
+		"package with another h1": {
+			func(t *testing.T, d data) {
+				d.item(t, p, v, record(t, func(r *registry.ProviderVersion) { r.Packages[0].H1 = "h1:x" }))
+			},
+			[]string{"h1 " + p + " 1.0.0"}, []string{"h1 " + p + " 1.0.0"},
+		},
+		"sums of other packages": {
+			func(t *testing.T, d data) {
+				d.item(t, p, v, record(t, func(r *registry.ProviderVersion) { r.Packages[0].Filename = "other.zip" }))
+			},
+			[]string{"sums " + p + " 1.0.0"}, []string{"sums " + p + " 1.0.0"},
+		},
+		"signature with other bytes": {
+			func(t *testing.T, d data) { d.object(t, d.provider(t).Signature.Object, flip) },
+			[]string{"sha256 " + p + " 1.0.0"}, []string{"sha256 " + p + " 1.0.0"},
+		},
+		"signature by no key of the namespace": {
+			func(t *testing.T, d data) {
+				other, err := rehearsal.NewSigningKey("Ed25519", 0)
+				if err == nil {
+					err = d.addKey(t.Context(), other)
+				}
+				if err := errors.Join(err, d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey, "ada")); err != nil {
+					t.Fatal(err)
+				}
+			},
+			[]string{"signature " + p + " 1.0.0", "signature " + p + " 1.1.0", "signature " + p + " 2.0.0-rc.1"},
+			[]string{"signature " + p + " 1.0.0", "signature " + p + " 1.1.0", "signature " + p + " 2.0.0-rc.1"},
+		},
+		"mirrored package with another h1": {
+			func(t *testing.T, d data) {
+				d.item(t, o, v, record(t, func(r *registry.MirrorVersion) { r.Packages[0].H1 = "h1:x" }))
+			},
+			[]string{"h1 " + o + " 1.0.0"}, []string{"h1 " + o + " 1.0.0"},
+		},
+		"mirrored package without zip": {
+			func(t *testing.T, d data) {
+				r, err := d.catalog.MirrorVersion(t.Context(), mirrored, one)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.object(t, r.Packages[0].Object, nil)
+			},
+			[]string{"version-without-object " + o + " 1.0.0"}, []string{"version-without-object " + o + " 1.0.0"},
+		},
+		"module listed with a version too many, and without one": {
+			func(t *testing.T, d data) {
+				d.item(t, m, "listing", listing(modules.EncodeListing([]registry.Version{version("9.0.0"), one})))
+			},
+			[]string{"listing " + m}, nil,
+		},
+		"module not listed": {func(t *testing.T, d data) { d.item(t, m, "listing", nil) }, []string{"listing " + m}, nil},
+		"listing that cannot be read": {
+			func(t *testing.T, d data) { d.item(t, m, "listing", with([]byte("no gzip"))) }, []string{"listing " + m}, nil,
+		},
+		"provider listed without a platform": {
+			func(t *testing.T, d data) {
+				d.item(t, p, "listing", func(data []byte) []byte {
+					l, err := providers.DecodeListing(data)
+					if err != nil {
+						t.Fatal(err)
+					}
+					l.Versions[1].Platforms = l.Versions[1].Platforms[:1]
+					return listing(l.Encode())(nil)
+				})
+			},
+			[]string{"listing " + p}, nil,
+		},
+		"mirrored provider not listed": {func(t *testing.T, d data) { d.item(t, o, "listing", nil) }, []string{"listing " + o}, nil},
+		"module with another latest version": {
+			func(t *testing.T, d data) {
+				d.item(t, catalogue, m, record(t, func(s *registry.ModuleSummary) { s.Latest = version("9.0.0") }))
+			},
+			[]string{"catalogue-entry " + m}, nil,
+		},
+		"module without entry": {func(t *testing.T, d data) { d.item(t, catalogue, m, nil) }, []string{"catalogue-entry " + m}, nil},
+		"provider without entry": {
+			func(t *testing.T, d data) { d.item(t, catalogue, p, nil) }, []string{"catalogue-entry " + p}, nil,
+		},
+		"mirrored provider whose entry cannot be read": {
+			func(t *testing.T, d data) { d.item(t, "catalog/mirror", o, with([]byte("{"))) }, []string{"catalogue-entry " + o}, nil,
+		},
+		"no namespace": {
+			func(t *testing.T, d data) { d.item(t, "namespaces", "acme", nil) }, []string{"namespace namespaces/acme"}, nil,
+		},
+		"nothing but versions": {
+			func(t *testing.T, d data) {
+				d.item(t, "namespaces", "acme", nil)
+				d.item(t, catalogue, m, nil)
+				d.item(t, m, "listing", nil)
+			},
+			[]string{"catalogue-entry " + m, "listing " + m, "namespace namespaces/acme"}, nil,
+		},
+		"record that cannot be read": {
+			func(t *testing.T, d data) { d.item(t, m, v, with([]byte(`{"version": 1`))) },
+			[]string{"record " + m + " 1.0.0"}, []string{"record " + m + " 1.0.0"},
+		},
+		"record of another version": {
+			func(t *testing.T, d data) {
+				d.item(t, m, v, record(t, func(r *registry.ModuleVersion) { r.Version = version("9.0.0") }))
+			},
+			[]string{"record " + m + " 1.0.0"}, []string{"record " + m + " 1.0.0"},
+		},
+		"record that cannot be read, and no listing": { // of which the rest would be one without this version
+			func(t *testing.T, d data) {
+				d.item(t, m, v, with([]byte(`{"version": 1`)))
+				d.item(t, m, "listing", nil)
+			},
+			[]string{"listing " + m, "record " + m + " 1.0.0"}, []string{"listing " + m, "record " + m + " 1.0.0"},
+		},
+		"key that cannot be read": {
+			func(t *testing.T, d data) { d.item(t, "keys/acme", "0123456789ABCDEF", with([]byte("?"))) },
+			[]string{"record keys/acme"}, []string{"record keys/acme"},
+		},
+		"token that cannot be read": {
+			func(t *testing.T, d data) { d.item(t, "tokens", "abc", with([]byte("?"))) },
+			[]string{"record tokens"}, []string{"record tokens"},
+		},
+		"archive without record": {
+			func(t *testing.T, d data) { d.item(t, m, v, nil) },
+			[]string{"listing " + m, "catalogue-entry " + m, "object-without-version " + m + " 1.0.0"},
+			[]string{"object-without-version " + m + " 1.0.0"},
+		},
+		"archive of nothing": {
+			func(t *testing.T, d data) { d.put(t, "modules/other/one/aws/1.0.0/abc.tar.gz") },
+			[]string{"object-without-version modules/other/one/aws 1.0.0"}, []string{"object-without-version modules/other/one/aws 1.0.0"},
+		},
+		"object under no address": {
+			func(t *testing.T, d data) { d.put(t, "providers/stray"); d.put(t, "modules/acme/x") },
+			[]string{"object-without-version modules/acme", "object-without-version providers"},
+			[]string{"object-without-version modules/acme", "object-without-version providers"},
+		},
+		"entry of nothing": {
+			func(t *testing.T, d data) { d.item(t, catalogue, "modules/acme/gone/aws", with([]byte("{}"))) },
+			[]string{"catalogue-entry modules/acme/gone/aws"}, []string{"catalogue-entry modules/acme/gone/aws"},
+		},
+		"what the publishers' door left": {
+			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/door/abc/manifest.json") },
+			[]string{"object-without-version " + p + " 1.0.0 (note)"}, []string{"object-without-version " + p + " 1.0.0 (note)"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := restored(t)
+			test.corrupt(t, d)
+			slices.Sort(test.want)
+			sorted := func(r verify.Report) []string {
+				found := says(r)
+				slices.Sort(found)
+				return found
+			}
+			report := d.verified(t)
+			if diff := cmp.Diff(test.want, sorted(report)); diff != "" {
+				t.Errorf("%s\n%+v", diff, report.Findings)
+			}
+			before := d.versions(t)
+			repaired := d.verified(t, repairing)
+			if diff := cmp.Diff(test.want, sorted(repaired)); diff != "" {
+				t.Error("repairing: ", diff)
+			}
+			if test.left == nil {
+				test.left = []string{}
+			}
+			left := d.verified(t)
+			if diff := cmp.Diff(test.left, sorted(left)); diff != "" {
+				t.Errorf("after the repair: %s\n%+v", diff, left.Findings)
+			}
+			if repaired.Faults() != left.Faults() {
+				t.Errorf("a repair leaves %d faults and says %d", left.Faults(), repaired.Faults())
+			}
+			if diff := cmp.Diff(before, d.versions(t)); diff != "" {
+				t.Error("a repair changes versions: ", diff)
+			}
+		})
+	}
+}
+
+// versions are the items of all versions, as they are.
+func (d data) versions(t *testing.T) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	for _, partition := range []string{vpc.Path(), inventory.Path(), mirrored.Path()} {
+		page, err := d.table.Query(t.Context(), catalog.Query{Partition: partition, Prefix: "version/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Items {
+			found[partition+" "+item.Sort] = fmt.Sprintf("%d %s", item.Revision, item.Data)
+		}
+	}
+	return found
+}
+
+// What only the entry says of a provider, its listing has too.
+func TestDeprecationComesBack(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	d.item(t, "catalog/acme", inventory.Path(), nil)
+	if report := d.verified(t, repairing); report.Faults() > 0 {
+		t.Fatalf("%+v", report)
+	}
+	for summary, err := range d.catalog.Providers(t.Context(), "acme") {
+		if err != nil || summary.Deprecated != "use another" || summary.Latest != version("1.1.0") {
+			t.Errorf("%+v, %v", summary, err)
+		}
+	}
+}
+
+// A young object may be of a publish that is under way.
+func TestYoungObject(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	d.put(t, vpc.ArchiveKey(version("3.0.0"), "abc"))
+	report := d.verified(t, func(v *verify.Verifier) { v.Now = nil })
+	if diff := cmp.Diff([]string{"object-without-version " + vpc.Path() + " 3.0.0 (note)"}, says(report)); diff != "" || report.Faults() != 0 {
+		t.Error(diff)
+	}
+}
+
+// What is published meanwhile is never taken for a fault, and a repair takes nothing of it away.
+func TestWhilePublishing(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	done := make(chan error, 3)
+	const versions = 12
+	for _, publish := range []func(context.Context, string) error{d.publishModule, d.publishProvider, d.mirror} {
+		go func() {
+			var err error
+			for i := range versions {
+				err = errors.Join(err, publish(t.Context(), fmt.Sprintf("3.%d.0", i)))
+			}
+			done <- err
+		}()
+	}
+	for left := 3; left > 0; {
+		select {
+		case err := <-done:
+			if left--; err != nil {
+				t.Error(err)
+			}
+		default:
+			report := d.verified(t, repairing, func(v *verify.Verifier) { v.Now = nil })
+			for _, f := range report.Findings {
+				if !f.Note {
+					t.Errorf("%+v", f)
+				}
+			}
+		}
+	}
+	report := d.verified(t)
+	if len(report.Findings) > 0 || report.Versions != 9+3*versions {
+		t.Errorf("%+v", report)
+	}
+}
+
+// On DynamoDB and S3 it is the same.
+func TestOnAWS(t *testing.T) {
+	t.Parallel()
+	server := rehearsal.S3ForTest(t, "larder")
+	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	table := dynamodb.New(rehearsal.Config(dynamo.URL), "larder")
+	d := data{table: table, catalog: catalog.New(table), store: s3.New(rehearsal.Config(server.URL), "larder", s3.Options{PathStyle: true})}
+	if err := d.fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 18 {
+		t.Fatalf("%+v", report)
+	}
+	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: new("larder"), Key: new(d.module(t).Object)}); err != nil {
+		t.Fatal(err)
+	}
+	d.item(t, inventory.Path(), "listing", nil)
+	d.item(t, vpc.Path(), "version/2.0.0-rc.1", nil)
+	lost := []string{"object-without-version " + vpc.Path() + " 2.0.0-rc.1", "version-without-object " + vpc.Path() + " 1.0.0"}
+	want := []string{"listing " + vpc.Path(), lost[1], lost[0], "listing " + inventory.Path()}
+	if diff := cmp.Diff(want, says(d.verified(t, repairing))); diff != "" {
+		t.Error(diff)
+	}
+	slices.Reverse(lost)
+	if diff := cmp.Diff(lost, says(d.verified(t))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// hooked is a table to which something happens just before the versions of the module are read for the nth time.
+type hooked struct {
+	catalog.Table
+	queries int
+	before  func(n int)
+}
+
+func (h *hooked) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if q.Partition == vpc.Path() {
+		h.queries++
+		h.before(h.queries)
+	}
+	return h.Table.Query(ctx, q)
+}
+
+// A publish that comes in at the worst of times makes neither its listing nor its archive a fault.
+func TestPublishInBetween(t *testing.T) {
+	t.Parallel()
+	for when := 1; when <= 2; when++ {
+		d := restored(t)
+		object := vpc.ArchiveKey(version("3.0.0"), "abc")
+		if when == 2 { // there is an object without a version then, and not once it is looked at again
+			d.put(t, object)
+		}
+		table := &hooked{Table: d.table, before: func(n int) {
+			if n != when {
+				return
+			}
+			record := registry.ModuleVersion{Version: version("3.0.0"), Object: object, Size: 1}
+			if when == 1 {
+				record = d.module(t)
+				record.Version = version("3.0.0")
+			}
+			if _, _, err := d.catalog.PublishModule(t.Context(), vpc, record); err != nil {
+				t.Error(err)
+			}
+		}}
+		report := d.verified(t, func(v *verify.Verifier) { v.Catalog = catalog.New(table) })
+		if len(report.Findings) > 0 || table.queries < when+1 {
+			t.Errorf("%d: after %d queries %+v", when, table.queries, report.Findings)
+		}
+	}
+}
+
+// taken is a store from which a version is taken out as it is looked at.
+type taken struct {
+	objects.Store
+	key  string
+	take func()
+}
+
+func (s taken) Stat(ctx context.Context, key string) (objects.Info, error) {
+	if key == s.key {
+		s.take()
+	}
+	return s.Store.Stat(ctx, key)
+}
+
+// A version that goes while it is looked at is no fault.
+func TestVersionThatGoes(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	key := d.module(t).Object
+	var once sync.Once
+	store := taken{d.store, key, func() {
+		once.Do(func() {
+			d.object(t, key, nil)
+			d.item(t, vpc.Path(), "version/1.0.0", nil)
+		})
+	}}
+	if report := d.verified(t, func(v *verify.Verifier) { v.Objects = store }); len(report.Findings) > 0 {
+		t.Errorf("%+v", report.Findings)
+	}
+}
+
+// An error of reading is no finding.
+func TestStoreFails(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	v := verify.Verifier{Catalog: d.catalog, Objects: broken{d.store}}
+	if report, err := v.Run(t.Context()); !errors.Is(err, errDead) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+var errDead = errors.New("the line went dead")
+
+type broken struct{ objects.Store }
+
+func (b broken) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	in, err := b.Store.Open(ctx, key, offset, length)
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(in, 10), failing{}), in}, err
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errDead }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func (c *cli) auditCommand() *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "List who has changed what",
+		Long: `List who has changed what, the newest change first: each publish, mirrored package, deprecation, and each key and token that was
+added or taken away. An entry is written in one with the change that it speaks of.
+
+With AWS credentials a change is recorded under their ARN, in a folder under the user of the machine, and through the registry's
+own endpoint under the name of the token or the identity.`,
+		Example: `  larder audit
+  larder audit --since 12h --json --store stack:larder`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			age, err := parseAge(since)
+			if err != nil {
+				return usageError{err}
+			}
+			return c.onStore(cmd.Context(), func(data *store) error { return c.audit(cmd.Context(), data, age) })
+		},
+	}
+	c.storeFlag(cmd)
+	cmd.Flags().StringVar(&since, "since", "30d", "how far back: days such as 30d or hours such as 12h")
+	return cmd
+}
+
+// parseAge reads how far back to look, as the life of a token is written, which has an end here.
+func parseAge(s string) (time.Duration, error) {
+	age, err := parseLifetime(s)
+	if err != nil || age == 0 {
+		return 0, fmt.Errorf("%w age %q: it is days such as 30d or hours such as 12h, up to 3650d", registry.ErrInvalid, s)
+	}
+	return age, nil
+}
+
+func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
+	entries, err := collect(data.catalog.Audit(ctx, time.Now().Add(-age)))
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.printJSON(struct {
+			Entries []registry.AuditEntry `json:"entries"`
+		}{entries})
+	case len(entries) == 0:
+		c.printf("Nothing has been changed since then.\n")
+		return nil
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WHEN\tWHO\tACTION\tWHAT\tDETAIL")
+	for _, e := range entries {
+		what := e.Subject
+		if e.Version != nil {
+			what += " " + e.Version.String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.At.Format("2006-01-02 15:04:05 MST"), cmp.Or(e.By, "-"), e.Action, what, e.Detail)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
+
+// told is a failure that a command has printed already.
+type told struct{ error }
+
+func (c *cli) doctorCommand() *cobra.Command {
+	var module, provider, mirror, platform string
+	var fromStdin bool
+	d := doctor.Doctor{Agent: "larder/" + version()}
+	cmd := &cobra.Command{
+		Use:   "doctor URL",
+		Short: "Find out why clients cannot use a registry",
+		Long: `Examine a registry as a client uses it, step by step: the connection and its certificate, clocks, discovery, logging in, the
+credential, a module to the last byte of its archive, a provider to its verified signature and hashes, a mirrored provider. Of each
+step it tells what was tried, what was seen, and what to do. What is not named is left out. It changes nothing.
+
+The credential is the one that the clients have for the registry: TF_TOKEN_… in the environment, what ` + "`tofu login`" + ` or
+` + "`terraform login`" + ` has stored, a credentials block. To examine another one, put it in ` + tokenFromEnv + ` or hand it in by --token-stdin: the
+arguments of a command are read by everyone on the machine.
+
+It works with any registry. It exits with 1 where something is wrong, and with 0 where there are at most warnings.`,
+		Example: `  larder doctor https://registry.example.com
+  larder doctor https://registry.example.com --module acme/vpc/aws --provider acme/inventory
+  larder doctor https://127.0.0.1:8443 --mirror registry.opentofu.org/hashicorp/random --json
+  larder doctor https://registry.example.com --module acme/vpc/aws --token-stdin <token.txt`,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if d.Host, err = registryHost(args[0]); err != nil {
+				return err
+			}
+			if d.Module, err = optional(module, registry.ParseModule); err != nil {
+				return err
+			}
+			if d.Provider, err = optional(provider, registry.ParseProvider); err != nil {
+				return err
+			}
+			if d.Mirror, err = optional(mirror, registry.ParseMirrorProvider); err != nil {
+				return err
+			}
+			if p, err := optional(platform, registry.ParsePlatform); err != nil {
+				return err
+			} else if p != nil {
+				d.Platform = *p
+			}
+			home, _ := os.UserHomeDir() // without one there is less to read
+			if d.Config, err = client.LoadConfig(os.Environ(), home); err != nil {
+				return err
+			}
+			if d.Token, d.TokenFrom = os.Getenv(tokenFromEnv), "in "+tokenFromEnv; fromStdin {
+				if d.Token, err = readToken(cmd.InOrStdin()); err != nil {
+					return err
+				}
+				d.TokenFrom = "from standard input"
+			}
+			report, err := d.Examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.printReport(report)
+		},
+	}
+	cmd.Flags().StringVar(&module, "module", "", "a module to follow to its last byte: NAMESPACE/NAME/SYSTEM")
+	cmd.Flags().StringVar(&provider, "provider", "", "a provider to follow to its verified signature: NAMESPACE/TYPE")
+	cmd.Flags().StringVar(&mirror, "mirror", "", "a mirrored provider to follow to its hashes: HOSTNAME/NAMESPACE/TYPE")
+	cmd.Flags().StringVar(&d.MirrorURL, "mirror-url", "", "where the mirror is (default as a network_mirror of the clients' configuration has it, or https://HOST/v1/mirror/); one on another host is asked without a credential")
+	cmd.Flags().StringVar(&platform, "platform", "", "whose packages to look at, as OS_ARCH (default this machine's)")
+	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the credential from standard input, in place of the clients' own or that of "+tokenFromEnv)
+	return cmd
+}
+
+// optional parses what may be left out.
+func optional[T any](text string, parse func(string) (T, error)) (*T, error) {
+	if text == "" {
+		return nil, nil
+	}
+	parsed, err := parse(text)
+	return &parsed, err
+}
+
+// readToken reads a credential, which is one line.
+func readToken(from io.Reader) (string, error) {
+	const most = 16 << 10
+	line, err := bufio.NewReader(io.LimitReader(from, most+1)).ReadString('\n')
+	token := strings.TrimSpace(line)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return "", err
+	case token == "" || len(line) > most:
+		return "", usageError{errors.New("there is no token on standard input: it is one line")}
+	}
+	return token, nil
+}
+
+// printReport prints what was found, and fails where something is wrong.
+func (c *cli) printReport(report doctor.Report) error {
+	wrong := report.Count(doctor.Wrong)
+	var failure error
+	if wrong > 0 {
+		failure = fmt.Errorf("%s: %s wrong", report.Host, counted(wrong, "thing is", "things are"))
+	}
+	if c.json {
+		if err := c.printJSON(struct {
+			doctor.Report
+			OK bool `json:"ok"`
+		}{report, wrong == 0}); err != nil || failure == nil {
+			return err
+		}
+		return told{failure}
+	}
+	for _, step := range report.Steps {
+		c.printf("%-8s %s: %s\n", step.Outcome, step.Name, step.Seen)
+		// Of what went well the request says nothing new.
+		if step.Tried != "" && (step.Outcome == doctor.Wrong || step.Outcome == doctor.Warning) {
+			c.printf("         tried: %s\n", step.Tried)
+		}
+		if step.Do != "" {
+			c.printf("         to do: %s\n", step.Do)
+		}
+	}
+	c.printf("\nThe configuration of the clients that fits:\n\n")
+	for line := range strings.Lines(report.Configuration) {
+		c.printf("%s", strings.TrimRight("  "+line, " \n")+"\n")
+	}
+	c.printf("\n")
+	if failure == nil {
+		c.printf("Nothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
+	}
+	return failure
+}
+
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%s %s", cmp.Or(map[int]string{0: "no"}[n], fmt.Sprint(n)), more)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/doctor"
+)
+
+// examined is what `larder doctor` of a registry prints.
+type examined struct {
+	doctor.Report
+	OK bool `json:"ok"`
+}
+
+func (s *server) doctor(t *testing.T, code int, home, stdin string, environ []string, args ...string) (printed string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "larder", append([]string{"doctor", "https://" + s.Host, "--module", "acme/hello/null"}, args...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + s.CAFile}, environ...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	err := cmd.Run()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if err != nil && exit == nil || cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("larder doctor: %v, want exit code %d\n%s%s", err, code, &stdout, &stderr)
+	}
+	return stdout.String() + stderr.String()
+}
+
+// A registry that this serves is healthy, by whichever way the credential comes; and without one that is said.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	data, home := t.TempDir(), t.TempDir()
+	publishModule(t, data, "acme/hello/null", "1.0.0", map[string]string{"main.tf": ""})
+	var made struct {
+		Token string `json:"token"`
+	}
+	if err := json.Unmarshal([]byte(larder(t, "token", "create", "--name", "doctor", "--scope", "read:**", "--store", "dir:"+data, "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, data, "--require-token")
+
+	for _, way := range []struct {
+		name, stdin string
+		environ     []string
+		args        []string
+		place       string
+	}{
+		{"variable", "", []string{"LARDER_TOKEN=" + made.Token}, nil, "the token in LARDER_TOKEN is taken"},
+		{"standard input", made.Token + "\n", []string{"LARDER_TOKEN=another"}, []string{"--token-stdin"}, "the token from standard input is taken"},
+	} {
+		printed := s.doctor(t, 0, home, way.stdin, way.environ, way.args...)
+		for _, want := range []string{way.place, "ok       module archive: ", "Nothing is wrong with " + s.Host, `  credentials "` + s.Host + `" {`, "https://" + s.Host + `/v1/mirror/"`} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("%s: want %q in\n%s", way.name, want, printed)
+			}
+		}
+		if strings.Contains(printed, made.Token) {
+			t.Errorf("%s: it prints the token", way.name)
+		}
+	}
+
+	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte("credentials \""+s.Host+"\" {\n  token = \""+made.Token+"\"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var found examined
+	if err := json.Unmarshal([]byte(s.doctor(t, 0, home, "", nil, "--json")), &found); err != nil || !found.OK || found.Host != s.Host {
+		t.Errorf("%v: %+v", err, found)
+	}
+
+	// One JSON value, and the exit code says it too.
+	found = examined{}
+	if err := json.Unmarshal([]byte(s.doctor(t, 1, t.TempDir(), "", nil, "--json")), &found); err != nil || found.OK || found.Count(doctor.Wrong) != 1 {
+		t.Errorf("%v: %+v", err, found)
+	}
+	printed := s.doctor(t, 1, t.TempDir(), "", nil)
+	for _, want := range []string{"wrong    credential: 401", "to do: ask the registry's operator", "larder: " + s.Host + ": 1 thing is wrong", "skipped  module: the registry takes no request"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("want %q in\n%s", want, printed)
+		}
+	}
+}
