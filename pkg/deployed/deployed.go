@@ -62,7 +62,7 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 	if err != nil {
 		return nil, err
 	}
-	role, err := account(getenv, client)
+	role, err := account(getenv, timed{client})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/deployed"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
@@ -162,7 +163,7 @@ func fill(tb testing.TB, table catalog.Table) {
 type function func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error)
 
 // open returns the functions that read, by the first segment of paths below /v1/, on a table that is filled.
-func open(tb testing.TB, client *aws, more map[string]string) (functions map[string]function, table catalog.Table) {
+func open(tb testing.TB, client *aws, more map[string]string, served ...func(httpapi.Served)) (functions map[string]function, table catalog.Table) {
 	tb.Helper()
 	dynamo, err := rehearsal.StartDynamoDB(tb.Context(), "larder")
 	if err != nil {
@@ -182,7 +183,7 @@ func open(tb testing.TB, client *aws, more map[string]string) (functions map[str
 	for name, h := range map[string]http.Handler{
 		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewKeeping(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
 	} {
-		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h))
+		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h), served...)
 	}
 	return functions, table
 }
@@ -297,6 +298,26 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// Each call of the table is counted with the request that it was made for, and no other time is.
+func TestCallsAreTimed(t *testing.T) {
+	t.Parallel()
+	functions, _ := open(t, &aws{}, nil, func(s httpapi.Served) {
+		if s.Download != "" && (len(s.Store) == 0 || s.Store[0] <= 0 || s.Store[0] > s.Took) {
+			t.Errorf("%+v", s)
+		}
+		calls := 1
+		if s.Download == httpapi.ProviderDownload {
+			calls = 2
+		}
+		if len(s.Store) != calls {
+			t.Errorf("%s: %d calls", s.Route, len(s.Store))
+		}
+	})
+	for _, r := range requests {
+		functions[of(r.path)].get(t, r.path)
+	}
+}
+
 // refusing is a client of a service that has trouble.
 type refusing struct {
 	asked               int
@@ -336,8 +357,14 @@ func BenchmarkOpen(b *testing.B) {
 }
 
 // BenchmarkRequest is what a function does for a request, but for what Lambda's own library and the network do.
-func BenchmarkRequest(b *testing.B) {
-	functions, _ := open(b, &aws{replay: true}, nil)
+func BenchmarkRequest(b *testing.B) { benchmarkRequest(b) }
+
+// BenchmarkMetered is the same where requests are counted.
+func BenchmarkMetered(b *testing.B) { benchmarkRequest(b, lambdahttp.Meter(io.Discard, "larder")) }
+
+func benchmarkRequest(b *testing.B, served ...func(httpapi.Served)) {
+	b.Helper()
+	functions, _ := open(b, &aws{replay: true}, nil, served...)
 	for _, r := range requests {
 		b.Run(strings.ReplaceAll(r.name, " ", "-"), func(b *testing.B) {
 			f := functions[of(r.path)]

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
@@ -25,6 +27,11 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		l := &responseLog{ResponseWriter: w, head: r.Method == http.MethodHead}
+		var calls *storeCalls
+		if len(served) > 0 {
+			calls = &storeCalls{}
+			r = r.WithContext(context.WithValue(r.Context(), storeCallsKey{}, calls))
+		}
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -38,10 +45,10 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 					l.err = fmt.Errorf("panic after the response began: %v", p)
 				}
 			}
-			s := Served{l.route, l.status, time.Since(begin)}
-			l.write(log, r, s.Took)
+			took := time.Since(begin)
+			l.write(log, r, took)
 			for _, tell := range served {
-				tell(s)
+				tell(Served{l.route, requestID(r.Context()), l.status, took, l.download, calls.all(), l.keysEnd})
 			}
 		}()
 		if !plainPath(r.URL.Path) {
@@ -56,9 +63,71 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 type Served struct {
 	// Route is the path of the route that served it, with its wildcards, and empty where the request came to none: to a path
 	// that there is not, or without a credential that holds.
-	Route  string
+	Route string
+	// ID is what the request is logged with.
+	ID     string
 	Status int
 	Took   time.Duration
+	// Download is what the answer located, and empty where that is no archive.
+	Download Download
+	// Store has how long each call of the table and the bucket took, of the first hundred.
+	Store []time.Duration
+	// KeysEnd is as CountKeys was told, and zero where it was not.
+	KeysEnd time.Time
+}
+
+// Download is a kind of archive.
+type Download string
+
+// The kinds of archives that clients download.
+const (
+	ModuleDownload   Download = "module"
+	ProviderDownload Download = "provider"
+	MirrorDownload   Download = "mirror"
+)
+
+// CountDownload has it counted that an answer locates an archive, or all those of a version.
+func CountDownload(w http.ResponseWriter, kind Download) {
+	if l, ok := w.(*responseLog); ok {
+		l.download = kind
+	}
+}
+
+// CountKeys has it counted how long the signing keys hold that were read for an answer: when the first of them ends.
+func CountKeys(w http.ResponseWriter, end time.Time) {
+	if l, ok := w.(*responseLog); ok {
+		l.keysEnd = end
+	}
+}
+
+// maxStoreCalls bounds what is remembered of one request. It is as many values as CloudWatch takes of one metric at once.
+const maxStoreCalls = 100
+
+type storeCallsKey struct{}
+
+// storeCalls are how long calls for one request took. Several may go on at once, and one longer than the request.
+type storeCalls struct {
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+// CountStoreCall has it counted how long a call of the table or the bucket took that was made for the request of a context.
+func CountStoreCall(ctx context.Context, took time.Duration) {
+	calls, ok := ctx.Value(storeCallsKey{}).(*storeCalls)
+	if !ok {
+		return
+	}
+	calls.mu.Lock()
+	defer calls.mu.Unlock()
+	if len(calls.took) < maxStoreCalls {
+		calls.took = append(calls.took, took)
+	}
+}
+
+func (c *storeCalls) all() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.took)
 }
 
 type requestIDKey struct{}
@@ -66,6 +135,11 @@ type requestIDKey struct{}
 // WithRequestID returns a context whose request is logged with an id, by which another log, or the caller, knows it.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
 }
 
 // plainPath says whether a decoded path is one that can name an endpoint.
@@ -86,6 +160,9 @@ type responseLog struct {
 	caller string
 	// route is the one that the request came to, and address and version are what it asked for.
 	route, address, version string
+	// download and keysEnd are what is counted besides.
+	download Download
+	keysEnd  time.Time
 
 	err   error
 	stack []byte
@@ -163,9 +240,8 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 		// A number that a query of logs can compare.
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
-	id, _ := r.Context().Value(requestIDKey{}).(string)
 	for _, known := range []struct{ name, value string }{
-		{"request_id", id}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"caller", l.caller},
+		{"request_id", requestID(r.Context())}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"caller", l.caller},
 	} {
 		if known.value != "" {
 			attrs = append(attrs, slog.String(known.name, known.value))

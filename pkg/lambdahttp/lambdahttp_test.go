@@ -9,17 +9,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
@@ -238,7 +247,12 @@ func FuzzEvent(f *testing.F) {
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
-	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, _ *http.Request) error {
+	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, r *http.Request) error {
+		httpapi.CountStoreCall(r.Context(), 5*time.Millisecond)
+		if r.PathValue("name") == "2" {
+			httpapi.CountDownload(w, httpapi.ProviderDownload)
+			httpapi.CountKeys(w, time.Now().Add(100*time.Hour))
+		}
 		httpapi.WriteNoContent(w, httpapi.NoStore)
 		return nil
 	}})
@@ -249,22 +263,56 @@ func TestMeter(t *testing.T) {
 		if _, err := handle(t.Context(), e); err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(log.String(), `"request_id":"id of `+path+`"`) {
-			t.Errorf("logged: %s", &log)
+		for _, lines := range []*bytes.Buffer{&log, &counted} {
+			if !strings.Contains(lines.String(), `"request_id":"id of `+path+`"`) {
+				t.Errorf("%s: %s", path, lines)
+			}
 		}
 	}
 	var got []string
 	for line := range strings.Lines(counted.String()) {
 		var counted struct {
-			Requests, ColdStarts int
-			Route, StatusClass   string
+			Requests, ColdStarts, Downloads, SigningKeyDays, StoreLatency int
+			Route, StatusClass, Kind                                      string
 		}
 		if err := json.Unmarshal([]byte(line), &counted); err != nil {
 			t.Error(err)
 		}
 		got = append(got, fmt.Sprint(counted))
 	}
-	if want := "{1 1 /x/{name} 2xx} {1 0 /x/{name} 2xx} {1 0 none 4xx}"; strings.Join(got, " ") != want {
+	if want := "{1 1 0 0 5 /x/{name} 2xx } {1 0 1 4 5 /x/{name} 2xx provider} {1 0 0 0 0  4xx }"; strings.Join(got, " ") != want {
 		t.Errorf("counted %s, want %s", got, want)
+	}
+}
+
+// Whatever is served, CloudWatch has no more metrics to bill than those of metrics.All.
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	paths := []string{""}
+	for _, routes := range [][]httpapi.Route{discovery.Routes(), modules.Routes(), providers.Routes(), mirror.Routes(), publishapi.Routes()} {
+		paths = append(paths, httpapi.Paths(routes)...)
+	}
+	var out bytes.Buffer
+	count := lambdahttp.Meter(&out, "larder")
+	for _, path := range paths {
+		for _, status := range []int{0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000} {
+			s := httpapi.Served{Route: path, ID: fmt.Sprint(path, status), Status: status, Store: []time.Duration{time.Second, 2 * time.Second}, KeysEnd: time.Now().Add(time.Hour)}
+			for _, s.Download = range []httpapi.Download{"", httpapi.ModuleDownload, httpapi.ProviderDownload, httpapi.MirrorDownload, "another"} {
+				count(s)
+			}
+		}
+	}
+	got, err := rehearsal.ReadMetrics("larder", out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := metrics.All()
+	for _, s := range want {
+		if len(got[s]) == 0 {
+			t.Errorf("there is no %v", s)
+		}
+	}
+	if len(got) != len(want) || len(got) > 10 {
+		t.Errorf("there are %d: %v", len(got), slices.Collect(maps.Keys(got)))
 	}
 }

@@ -14,7 +14,9 @@ import (
 func Meter(w io.Writer, namespace string) func(httpapi.Served) {
 	var warm atomic.Bool
 	return func(s httpapi.Served) {
-		line, err := metrics.Request{Route: s.Route, Status: s.Status, Cold: !warm.Swap(true)}.Line(namespace, time.Now())
+		line, err := metrics.Request{
+			Route: s.Route, ID: s.ID, Status: s.Status, Download: string(s.Download), Store: s.Store, KeysEnd: s.KeysEnd, Cold: !warm.Swap(true),
+		}.Line(namespace, time.Now())
 		if err == nil { // a namespace that CloudWatch does not take is no reason not to serve
 			_, _ = w.Write(line)
 		}

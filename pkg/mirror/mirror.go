@@ -127,6 +127,9 @@ func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.Mi
 		}
 		answer.Archives[pkg.String()] = Archive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 	}
+	if err == nil {
+		httpapi.CountDownload(w, httpapi.MirrorDownload)
+	}
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
 }

@@ -96,6 +96,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	// A header that is set in every case, and before the body: Terraform never reads the body, OpenTofu prefers it.
 	w.Header().Set("X-Terraform-Get", location)
 	w.Header().Set("Vary", "Accept")
+	httpapi.CountDownload(w, httpapi.ModuleDownload)
 	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
 			Location string `json:"location"`

@@ -41,17 +41,17 @@ func newKeptKeys(catalog Catalog) *keptKeys {
 
 // of returns the keys of a namespace. Those which are kept are of no use to who needs a signer's that is not among them, as
 // when it has been added since. Callers leave them as they are.
-func (k *keptKeys) of(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error) {
+func (k *keptKeys) of(ctx context.Context, namespace, signer string) (keys []registry.SigningKey, read bool, err error) {
 	now := k.now()
 	known, found := k.known.Get(namespace)
 	// What holds for longer was kept before the clock was set back.
 	if found && now.Before(known.until) && known.until.Sub(now) <= keep &&
 		slices.ContainsFunc(known.keys, func(key registry.SigningKey) bool { return key.ID == signer }) {
-		return known.keys, nil
+		return known.keys, false, nil
 	}
-	keys, err := k.catalog.SigningKeys(ctx, namespace)
+	keys, err = k.catalog.SigningKeys(ctx, namespace)
 	if err == nil {
 		k.known.Add(namespace, knownKeys{keys, now.Add(keep)})
 	}
-	return keys, err
+	return keys, true, err
 }

@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -52,5 +54,47 @@ func TestKeptKeys(t *testing.T) {
 		time.Sleep(time.Minute)
 		get("one that was removed", 200, 2, "AAAA")
 		get("which is asked for", 200, 2, "AAAA")
+	})
+}
+
+// What is counted of keys that are read is when the first of those that hold ends.
+func TestKeysEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		begin := time.Now()
+		for _, test := range []struct {
+			ends []time.Duration // none: never
+			want time.Duration   // none: nothing is counted
+		}{
+			{nil, 0},
+			{[]time.Duration{0}, 0},
+			{[]time.Duration{40 * day, 0, 20 * day, 30 * day}, 20 * day},
+			{[]time.Duration{-day, 40 * day}, 40 * day},
+			{[]time.Duration{-day, 0}, 0},
+			{[]time.Duration{-2 * day, -day, -3 * day}, -day},
+		} {
+			f := newFake(t)
+			f.keys = nil
+			for _, end := range test.ends {
+				key := registry.SigningKey{ID: f.record.SigningKey}
+				if end != 0 {
+					key.ExpiresAt = begin.Add(end)
+				}
+				f.keys = append(f.keys, key)
+			}
+			var served []httpapi.Served
+			h := httpapi.Wrap(slog.New(slog.DiscardHandler), providers.NewKeeping(f, f), func(s httpapi.Served) { served = append(served, s) })
+			for range 2 {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, downloadPath, nil))
+			}
+			want := time.Time{}
+			if test.want != 0 {
+				want = begin.Add(test.want)
+			}
+			if len(served) != 2 || !served[0].KeysEnd.Equal(want) || !served[1].KeysEnd.IsZero() && len(test.ends) > 0 || served[1].Download != httpapi.ProviderDownload {
+				t.Errorf("%v: %+v", test.ends, served)
+			}
+		}
 	})
 }

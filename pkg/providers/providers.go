@@ -46,8 +46,9 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New serves the protocol.
 func New(catalog Catalog, signer Signer) http.Handler {
-	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
-		return catalog.SigningKeys(ctx, namespace)
+	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, bool, error) {
+		keys, err := catalog.SigningKeys(ctx, namespace)
+		return keys, true, err
 	}
 	return httpapi.Mux((&handler{catalog, signer, keys}).endpoints()...)
 }
@@ -61,8 +62,8 @@ func NewKeeping(catalog Catalog, signer Signer) http.Handler {
 type handler struct {
 	catalog Catalog
 	signer  Signer
-	// keys returns the keys of a namespace for who needs a signer's.
-	keys func(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error)
+	// keys returns the keys of a namespace for who needs a signer's, and whether they were read for this.
+	keys func(ctx context.Context, namespace, signer string) (keys []registry.SigningKey, read bool, err error)
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -136,14 +137,18 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if at < 0 {
 		return fmt.Errorf("provider %s %s for %s: %w", p, v, platform, registry.ErrNotFound)
 	}
-	keys, err := h.keys(r.Context(), p.Namespace, record.SigningKey)
+	keys, read, err := h.keys(r.Context(), p.Namespace, record.SigningKey)
 	if err != nil {
 		return fmt.Errorf("keys of namespace %s: %w", p.Namespace, err)
+	}
+	now := time.Now()
+	if read {
+		httpapi.CountKeys(w, firstEnd(keys, now))
 	}
 	pkg := record.Packages[at]
 	answer := download{
 		Protocols: record.Protocols, OS: platform.OS, Arch: platform.Arch, Filename: pkg.Filename, SHASum: pkg.SHA256,
-		SigningKeys: signingKeys{publicKeys(keys, record.SigningKey, time.Now())}, Packages: packages(record.Packages),
+		SigningKeys: signingKeys{publicKeys(keys, record.SigningKey, now)}, Packages: packages(record.Packages),
 	}
 	for _, file := range []struct {
 		url *string
@@ -153,8 +158,32 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 			return fmt.Errorf("signing a URL for provider %s %s: %w", p, v, err)
 		}
 	}
+	httpapi.CountDownload(w, httpapi.ProviderDownload)
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
+}
+
+// firstEnd returns when the first of the keys that hold ends, which is zero where none of them does. One that has ended stays
+// for what it has signed, and is no concern while another holds; where none holds, the end is that of the last.
+func firstEnd(keys []registry.SigningKey, now time.Time) time.Time {
+	var first, last time.Time
+	holds := false
+	for _, k := range keys {
+		if end := k.ExpiresAt; !end.IsZero() && !now.Before(end) {
+			if end.After(last) {
+				last = end
+			}
+			continue
+		}
+		holds = true
+		if !k.ExpiresAt.IsZero() && (first.IsZero() || k.ExpiresAt.Before(first)) {
+			first = k.ExpiresAt
+		}
+	}
+	if holds {
+		return first
+	}
+	return last
 }
 
 // publicKeys returns the keys that clients try, in this order: the signer's, and the others that hold.

@@ -1,0 +1,21 @@
+package deployed
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+)
+
+// timed has it counted how long each call takes until its answer begins, for the request that it is made for. An attempt
+// that failed is a call.
+type timed struct{ aws.HTTPClient }
+
+func (c timed) Do(r *http.Request) (*http.Response, error) {
+	begin := time.Now()
+	response, err := c.HTTPClient.Do(r)
+	httpapi.CountStoreCall(r.Context(), time.Since(begin))
+	return response, err
+}
