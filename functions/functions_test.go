@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,8 +93,9 @@ func deploy(t *testing.T) deployed {
 	s := settings.Settings{Table: table, Bucket: bucket, PresignLifetime: settings.MinPresignLifetime, PathStyle: true}
 	env := s.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
+	maps.Copy(env, settings.MetricsEnvironment(namespace))
 	d := deployed{s3: s3server, env: env, functions: map[string]*rehearsal.Function{
-		"discovery": start(t, "discovery", nil), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env), "publish": start(t, "publish", env),
+		"discovery": start(t, "discovery", settings.MetricsEnvironment(namespace)), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env), "publish": start(t, "publish", env),
 	}}
 	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
 	for _, r := range modules.Routes() {

@@ -36,6 +36,13 @@ type Settings struct {
 	LogRetentionDays int
 	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
 	ThrottleRate, ThrottleBurst int
+	// MetricsNamespace is where in CloudWatch the functions count requests. They do not where it is empty.
+	MetricsNamespace string
+	// Alarms makes alarms and a topic that they go to, or has them go to AlarmTopicARN. AlarmEmail subscribes to the stack's own.
+	Alarms                    bool
+	AlarmTopicARN, AlarmEmail string
+	// Dashboard makes a dashboard.
+	Dashboard bool
 	// TableName and BucketName adopt a table and a bucket that exist, such as restored ones; empty ones are made.
 	TableName, BucketName string
 }
@@ -43,6 +50,8 @@ type Settings struct {
 var (
 	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
 	certificateARN  = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
+	topicARN        = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	emailPattern    = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	zonePattern     = regexp.MustCompile(`^Z[A-Z0-9]{1,31}$`)
 	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
@@ -74,10 +83,15 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
 		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
 		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),
+		Alarms:           p.boolean("alarms"),
+		AlarmTopicARN:    p.text("alarmTopicArn", "", topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one"),
+		AlarmEmail:       p.text("alarmEmail", "", emailPattern, "an address of mail, such as registry@example.com"),
+		Dashboard:        p.boolean("dashboard"),
 		TableName:        p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
 		BucketName:       p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
 	}
 	p.access(&s)
+	p.signals(&s, region)
 	p.unknown()
 	if !slices.Contains(retentionPeriod, s.LogRetentionDays) {
 		p.fail("logRetentionDays", "%d is not among what CloudWatch Logs takes: %v", s.LogRetentionDays, retentionPeriod)
@@ -211,6 +225,30 @@ func (p *parser) access(s *Settings) {
 		p.fail("access", "with cognito's it has %d bytes as compact JSON, and functions can be told %d: patterns with * make rules fewer", size, maxAccess)
 	}
 	s.Access = string(compact)
+}
+
+// signals reads the rest of what makes signals, once the settings have the stack's name. What alarms and a dashboard show has to
+// be counted.
+func (p *parser) signals(s *Settings, region string) {
+	counts := p.boolean("metrics")
+	_, said := p.context["metrics"]
+	switch {
+	case said && !counts && (s.Alarms || s.Dashboard):
+		p.fail("metrics", "alarms and the dashboard need what is counted: take it out")
+	case counts || s.Alarms || s.Dashboard:
+		s.MetricsNamespace = "Larder/" + s.StackName
+	}
+	for key, value := range map[string]string{"alarmTopicArn": s.AlarmTopicARN, "alarmEmail": s.AlarmEmail} {
+		if value != "" && !s.Alarms {
+			p.fail(key, "there are no alarms to send: say alarms too, or take it out")
+		}
+	}
+	if s.AlarmTopicARN != "" && s.AlarmEmail != "" {
+		p.fail("alarmEmail", "a topic of your own has subscriptions of your own: subscribe the address there, or take alarmTopicArn out")
+	}
+	if arn := strings.Split(s.AlarmTopicARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
+		p.fail("alarmTopicArn", "the topic is in %s, and the stack goes to %s", arn[3], region)
+	}
 }
 
 const (

@@ -68,6 +68,8 @@ type stack struct {
 	dist         string
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
+	functions    map[string]awslambda.Function // by name
+	logs         []*string                     // the names of their log groups
 }
 
 // newStack adds the registry to an app. dist holds the functions' folders.
@@ -77,7 +79,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 			StackName:   &s.StackName,
 			Description: jsii.String("Larder, a private registry for OpenTofu and Terraform"),
 		}),
-		settings: s, access: s.Access, dist: dist,
+		settings: s, access: s.Access, dist: dist, functions: make(map[string]awslambda.Function),
 	}
 	if s.Cognito != nil {
 		st.access = st.newUserPool()
@@ -93,6 +95,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		host = &s.DomainName
 	}
 	st.output(settings.OutputHost, host, "What module addresses begin with")
+	st.newSignals(api)
 	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
 	return st.Stack
 }
@@ -255,8 +258,10 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		told = settings.LoginEnvironment(st.login())
 	}
 	environment := make(map[string]*string)
-	for name, value := range told {
-		environment[name] = &value
+	for _, variables := range []map[string]string{told, settings.MetricsEnvironment(st.settings.MetricsNamespace)} {
+		for name, value := range variables {
+			environment[name] = &value
+		}
 	}
 	role := awsiam.NewRole(st.Stack, jsii.String(f.name+"-role"), &awsiam.RoleProps{
 		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -267,7 +272,8 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	if st.settings.Architecture == "x86_64" {
 		architecture = awslambda.Architecture_X86_64()
 	}
-	return awslambda.NewFunction(st.Stack, jsii.String(f.name), &awslambda.FunctionProps{
+	st.logs = append(st.logs, logs.LogGroupName())
+	st.functions[f.name] = awslambda.NewFunction(st.Stack, jsii.String(f.name), &awslambda.FunctionProps{
 		Description:   jsii.String("Larder: " + f.name),
 		Runtime:       awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture:  architecture,
@@ -280,6 +286,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		LoggingFormat: awslambda.LoggingFormat_JSON,
 		Environment:   &environment,
 	})
+	return st.functions[f.name]
 }
 
 // told is the environment of a function that reads the catalogue.

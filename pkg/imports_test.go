@@ -83,7 +83,7 @@ var rules = []rule{
 	{"pkg/publishapi/wire", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/publishapi", publishing("pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/mirror", "pkg/modules", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"infra", publishing("pkg/publishapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"infra", publishing("pkg/publishapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
 	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "pkg/rehearsal"}},
 }

@@ -56,7 +56,7 @@ func readMetrics(namespace, line string, found map[metrics.Series][]float64) err
 		for _, name := range directive.Dimensions[0] {
 			dimension.Name = name
 			if err := strictly(members[name], &dimension.Value); err != nil || dimension.Value == "" {
-				return fmt.Errorf("dimension %s has no text: %w", name, err)
+				return errors.Join(fmt.Errorf("dimension %s has no text", name), err)
 			}
 		}
 		for _, m := range directive.Metrics {

@@ -33,6 +33,7 @@ const (
 	OutputBucket         = "BucketName"
 	OutputOperatorPolicy = "OperatorPolicyArn"
 	OutputUserPool       = "UserPoolId"
+	OutputAlarmTopic     = "AlarmTopicArn"
 )
 
 // TTLAttribute is the table's attribute by which it removes expired items.

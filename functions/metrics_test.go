@@ -1,0 +1,203 @@
+package functions_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// namespace is where functions count here.
+const namespace = "Larder/tests"
+
+// said has a function answer, and returns what it has printed of it.
+func said(t *testing.T, f *rehearsal.Function, method, path, token string, status int) string {
+	t.Helper()
+	e := recorded(t)["path /"]
+	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.RequestContext.RequestID = path, path, method, "request "+path
+	if token != "" {
+		e.Headers["authorization"] = "Bearer " + token
+	}
+	before := len(f.Log())
+	payload, err := f.Invoke(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response events.APIGatewayV2HTTPResponse
+	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != status {
+		t.Errorf("%s: %s, %v; want %d", path, payload, err, status)
+	}
+	// What a function prints comes through a pipe, and so perhaps after its answer.
+	for waited := 0; ; waited++ {
+		if printed := f.Log()[before:]; strings.Count(printed, "\n") == 2 {
+			return printed
+		}
+		if waited == 200 {
+			t.Fatalf("%s: %q", path, f.Log()[before:])
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The functions write every metric that there is and no other, and log what queries look at. Alarms and the dashboard are
+// checked against the same list, and queries are in the same file, by the tests of the stack.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.publish(t, "acme/vpc/aws", "1.0.0", `output "it" { value = 1 }`)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const keyID = "0123456789ABCDEF"
+	version, err := registry.ParseVersion("1.0.0")
+	check(err)
+	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: keyID, ASCIIArmor: "a key", ExpiresAt: time.Now().Add(10 * 24 * time.Hour).Add(time.Hour)})
+	check(err)
+	pkg := registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Filename: "x.zip", H1: "h1:x", StoredFile: registry.StoredFile{Object: "providers/acme/x/1.0.0/x.zip", SHA256: strings.Repeat("0", 64), Size: 1}}
+	file := registry.StoredFile{Object: "providers/acme/x/1.0.0/x"}
+	_, _, err = d.catalog.PublishProvider(t.Context(), registry.Provider{Namespace: "acme", Type: "x"}, registry.ProviderVersion{Version: version, Protocols: []string{"6.0"}, SigningKey: keyID, Sums: file, Signature: file, Packages: []registry.ProviderPackage{pkg}})
+	check(err)
+	mirrored, err := registry.ParseMirrorProvider("registry.example.org/acme/x")
+	check(err)
+	_, _, err = d.catalog.Mirror(t.Context(), mirrored, registry.MirrorVersion{Version: version, Packages: []registry.MirrorPackage{{ProviderPackage: pkg}}}, "somebody")
+	check(err)
+	narrow, digest := access.NewToken()
+	check(d.catalog.AddToken(t.Context(), digest, registry.Token{Name: "narrow", Scopes: []string{"read:mirror/**"}}))
+
+	// One whose table does not answer.
+	var config net.ListenConfig
+	closed, err := config.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	check(err)
+	check(closed.Close())
+	env := maps.Clone(d.env)
+	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://" + closed.Addr().String()
+	d.functions["lost"] = start(t, "modules", env)
+
+	const download = "/v1/modules/acme/vpc/aws/1.0.0/download"
+	all := make(map[metrics.Series][]float64)
+	fields := make(map[string]bool)
+	for _, r := range []struct {
+		function, method, path, token string
+		status                        int
+		want                          string // the metrics but StoreLatency and ColdStarts, with their values
+		calls                         int    // of the store
+	}{
+		{"discovery", "GET", "/.well-known/terraform.json", "", 200, "Requests 2xx 1", 0},
+		{"discovery", "GET", "/nowhere", "", 404, "Requests 4xx 1", 0},
+		{"modules", "GET", "/v1/modules/acme/vpc/aws/versions", d.token, 200, "Requests 2xx 1", 2},
+		{"modules", "GET", download, d.token, 204, "Downloads module 1, Requests 2xx 1", 1},
+		{"modules", "GET", download, "", 401, "Refusals 1, Requests 4xx 1", 0},
+		{"modules", "GET", download, narrow, 403, "Refusals 1, Requests 4xx 1", 1},
+		{"modules", "GET", "/v1/modules/acme/vpc/aws/2.0.0/download", d.token, 404, "Requests 4xx 1", 1},
+		{"lost", "GET", download, d.token, 503, "Requests 5xx 1", 3},
+		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1, SigningKeyDays 10", 3},
+		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1", 1},
+		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/index.json", d.token, 200, "Requests 2xx 1", 2},
+		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/1.0.0.json", d.token, 200, "Downloads mirror 1, Requests 2xx 1", 1},
+		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 1},
+		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
+	} {
+		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status)
+		counted, err := rehearsal.ReadMetrics(namespace, printed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for series, values := range counted {
+			all[series] = append(all[series], values...)
+			if series.Name != metrics.StoreLatency && series.Name != metrics.ColdStarts {
+				got = append(got, strings.Join(strings.Fields(fmt.Sprint(series.Name, " ", series.Dimension.Value, " ", strings.Trim(fmt.Sprint(values), "[]"))), " "))
+			}
+		}
+		slices.Sort(got)
+		took := counted[metrics.Series{Name: metrics.StoreLatency}]
+		if strings.Join(got, ", ") != r.want || len(took) != r.calls || slices.ContainsFunc(took, func(ms float64) bool { return ms <= 0 || ms > 10_000 }) {
+			t.Errorf("%s %s: %q and %v, want %s and %d", r.function, r.path, got, took, r.want, r.calls)
+		}
+		for line := range strings.Lines(printed) {
+			var members map[string]any
+			if err := json.Unmarshal([]byte(line), &members); err != nil {
+				t.Error(err)
+			}
+			if members["request_id"] != "request "+r.path || strings.Contains(line, cmp.Or(r.token, "X-Amz-Signature")) {
+				t.Errorf("%s: %s", r.path, line)
+			}
+			if members["message"] == "request" {
+				maps.Copy(fields, keysOf(members))
+			}
+		}
+	}
+	for _, series := range metrics.All() {
+		if len(all[series]) == 0 {
+			t.Errorf("no function writes %v", series)
+		}
+	}
+	if len(all) != len(metrics.All()) {
+		t.Errorf("there is another series among %v", slices.Collect(maps.Keys(all)))
+	}
+	if cold := all[metrics.Series{Name: metrics.ColdStarts}]; len(cold) != len(d.functions) {
+		t.Errorf("%d of %d functions started", len(cold), len(d.functions))
+	}
+
+	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
+	check(err)
+	names := asked(string(queries))
+	for _, name := range names {
+		if !fields[name] {
+			t.Errorf("no function logs %q, for which a query asks; they log %q", name, slices.Sorted(maps.Keys(fields)))
+		}
+	}
+	if len(names) < 5 {
+		t.Errorf("queries ask for %q", names)
+	}
+}
+
+func keysOf(members map[string]any) map[string]bool {
+	keys := make(map[string]bool)
+	for name := range members {
+		keys[name] = true
+	}
+	return keys
+}
+
+// of a query of Logs Insights.
+var (
+	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/|(?m)^#.*$`)
+	renamed  = regexp.MustCompile(`as (\w+)`)
+	word     = regexp.MustCompile(`@?[A-Za-z_]\w*`)
+	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum ispresent bin")
+)
+
+// asked returns the names of fields that queries ask for.
+func asked(queries string) (names []string) {
+	for query := range strings.SplitSeq(queries, "\n\n") {
+		query = quoted.ReplaceAllString(query, " ")
+		var own []string
+		for _, found := range renamed.FindAllStringSubmatch(query, -1) {
+			own = append(own, found[1])
+		}
+		for _, name := range word.FindAllString(query, -1) {
+			if !slices.Contains(keywords, name) && !slices.Contains(own, name) && !slices.Contains(names, name) && name[0] != '@' {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// The bounds of the alarms.
+const (
+	// lasting is for how many periods of five minutes in a row something must be wrong that clients' own retries may ride out.
+	// A publish whose files take longer than the gateway waits is answered with some 503 too, but hardly for so long.
+	lasting = 3
+	// slow is a third of the ten seconds that clients wait, and more than a call of the table takes that is given up once and
+	// sent again. A cold start does not count, since Lambda's Duration begins after it.
+	slow = 3000 // milliseconds
+	// keyNotice is what it takes to prolong a key, and have everyone concerned take the new one, without haste.
+	keyNotice = 30 // days
+)
+
+// runbook is where an alarm's description sends its reader.
+const runbook = "infra/RUNBOOK.md"
+
+// alarm is one alarm. Its name is that of its section in the runbook, and comes behind the stack's.
+type alarm struct {
+	name, meaning string
+	metric        awscloudwatch.IMetric
+	threshold     float64
+	below         bool // the threshold, and not at it or above
+	periods       float64
+}
+
+// signals are the metrics that alarms and the dashboard refer to.
+type signals struct {
+	*stack
+	api *string
+}
+
+// newSignals makes the alarms and the dashboard, as far as the settings ask for them.
+func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
+	s := signals{st, api.ApiId()}
+	var alarms []interfacesawscloudwatch.IAlarmRef
+	if st.settings.Alarms {
+		action := awscloudwatchactions.NewSnsAction(st.newTopic())
+		for _, a := range s.alarms() {
+			comparison := awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+			if a.below {
+				comparison = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
+			}
+			made := awscloudwatch.NewAlarm(st.Stack, jsii.String("alarm-"+a.name), &awscloudwatch.AlarmProps{
+				AlarmName:          jsii.String(st.settings.StackName + "-" + a.name),
+				AlarmDescription:   jsii.String(fmt.Sprintf("%s What to do: %s#%s", a.meaning, runbook, a.name)),
+				Metric:             a.metric,
+				Threshold:          &a.threshold,
+				ComparisonOperator: comparison,
+				EvaluationPeriods:  &a.periods,
+				// Nobody asks an idle registry for anything.
+				TreatMissingData: awscloudwatch.TreatMissingData_NOT_BREACHING,
+			})
+			made.AddAlarmAction(action)
+			made.AddOkAction(action)
+			alarms = append(alarms, made)
+		}
+	}
+	if st.settings.Dashboard {
+		s.newDashboard(alarms)
+	}
+}
+
+// newTopic makes the topic that alarms go to, unless there is one. It is not encrypted at rest: CloudWatch cannot use the key
+// that SNS has for that, and one that it can use costs a dollar a month. What passes are the alarms' names, descriptions and
+// states.
+//
+// Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html.
+func (st *stack) newTopic() awssns.ITopic {
+	if st.settings.AlarmTopicARN != "" {
+		return awssns.Topic_FromTopicArn(st.Stack, jsii.String("Alarms"), &st.settings.AlarmTopicARN)
+	}
+	topic := awssns.NewTopic(st.Stack, jsii.String("Alarms"), &awssns.TopicProps{
+		DisplayName: jsii.String("Alarms of " + st.settings.StackName),
+		EnforceSSL:  jsii.Bool(true),
+	})
+	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:        jsii.String("AlarmsOfThisAccount"),
+		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
+		Actions:    jsii.Strings("sns:Publish"),
+		Resources:  &[]*string{topic.TopicArn()},
+		Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": *st.Account()}},
+	}))
+	if st.settings.AlarmEmail != "" {
+		awssns.NewSubscription(st.Stack, jsii.String("AlarmEmail"), &awssns.SubscriptionProps{
+			Topic: topic, Protocol: awssns.SubscriptionProtocol_EMAIL, Endpoint: &st.settings.AlarmEmail,
+		})
+	}
+	st.output(settings.OutputAlarmTopic, topic.TopicArn(), "The SNS topic that alarms go to")
+	return topic
+}
+
+func (s signals) alarms() []alarm {
+	var readers []string
+	for _, f := range functions() {
+		if f.objects != "" {
+			readers = append(readers, f.name)
+		}
+	}
+	return []alarm{
+		{name: "functions-fail", meaning: "A function crashed, ran out of memory, or took longer than it may.", metric: s.total("Errors"), threshold: 1, periods: 1},
+		{name: "functions-throttled", meaning: "Lambda has refused to run functions for 15 minutes: the account's concurrency is used up.", metric: s.total("Throttles"), threshold: 1, periods: lasting},
+		{name: "gateway-5xx", meaning: "Clients have been answered with 5xx for 15 minutes.", metric: s.gateway("5xx", "Sum"), threshold: 1, periods: lasting},
+		{name: "slow", meaning: fmt.Sprintf("For 15 minutes a request in a hundred has taken %d seconds or more. Clients give up after ten.", slow/1000), metric: s.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow, periods: lasting},
+		{name: "table-throttled", meaning: "DynamoDB has refused reads or writes of the table for 15 minutes.", metric: combined("Throttles", "reads + writes", map[string]awscloudwatch.IMetric{
+			"reads": s.ofTable("ReadThrottleEvents"), "writes": s.ofTable("WriteThrottleEvents"),
+		}), threshold: 1, periods: lasting},
+		{
+			name: "key-ends", meaning: fmt.Sprintf("A signing key of a namespace ends in less than %d days, and signs nothing from then on.", keyNotice),
+			metric: s.own(metrics.Series{Name: metrics.SigningKeyDays}, "Minimum", awscdk.Duration_Days(jsii.Number(1))), threshold: keyNotice, below: true, periods: 1,
+		},
+	}
+}
+
+func fiveMinutes() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(5)) }
+
+func metric(namespace, name, statistic string, period awscdk.Duration, dimensions map[string]*string) awscloudwatch.IMetric {
+	props := &awscloudwatch.MetricProps{Namespace: &namespace, MetricName: &name, Statistic: &statistic, Period: period}
+	if len(dimensions) > 0 {
+		props.DimensionsMap = &dimensions
+	}
+	return awscloudwatch.NewMetric(props)
+}
+
+// own is a metric that the functions write.
+func (s signals) own(series metrics.Series, statistic string, period awscdk.Duration) awscloudwatch.IMetric {
+	dimensions := make(map[string]*string)
+	if d := series.Dimension; d.Name != "" {
+		dimensions[d.Name] = &d.Value
+	}
+	return metric(s.settings.MetricsNamespace, series.Name, statistic, period, dimensions)
+}
+
+func (s signals) gateway(name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/ApiGateway", name, statistic, fiveMinutes(), map[string]*string{"ApiId": s.api})
+}
+
+func (s signals) ofTable(name string) awscloudwatch.IMetric {
+	return metric("AWS/DynamoDB", name, "Sum", fiveMinutes(), map[string]*string{"TableName": s.table.TableName()})
+}
+
+// total is the sum of what Lambda counts of all functions.
+func (s signals) total(name string) awscloudwatch.IMetric {
+	var names []string
+	for _, f := range functions() {
+		names = append(names, f.name)
+	}
+	return s.ofFunctions("SUM", name, "Sum", names)
+}
+
+// ofFunctions makes one metric of what Lambda counts of several functions.
+func (s signals) ofFunctions(how, name, statistic string, names []string) awscloudwatch.IMetric {
+	each := make(map[string]awscloudwatch.IMetric)
+	var ids []string
+	for _, f := range names {
+		id := strings.ToLower(name) + "_" + f // of which there is one in a graph
+		ids = append(ids, id)
+		each[id] = metric("AWS/Lambda", name, statistic, fiveMinutes(), map[string]*string{"FunctionName": s.functions[f].FunctionName()})
+	}
+	return combined(name, fmt.Sprintf("%s([%s])", how, strings.Join(ids, ", ")), each)
+}
+
+// combined makes one metric of several. An alarm on it is billed as one on each of them.
+func combined(label, expression string, of map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{Label: &label, Expression: &expression, UsingMetrics: &of, Period: fiveMinutes()})
+}
+
+// requestsOnly begins the queries of the request log.
+const requestsOnly = `filter message = "request"`
+
+// newDashboard makes a dashboard of three columns, with fewer metrics than one may have that is free.
+func (s signals) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
+	var classes, downloads []awscloudwatch.IMetric
+	for _, series := range metrics.All() {
+		labelled := s.own(series, "Sum", fiveMinutes())
+		switch series.Name {
+		case metrics.Requests:
+			classes = append(classes, labelled)
+		case metrics.Downloads:
+			downloads = append(downloads, labelled)
+		}
+	}
+	plain := func(name, statistic string) awscloudwatch.IMetric {
+		return s.own(metrics.Series{Name: name}, statistic, fiveMinutes())
+	}
+	const width, height = 8, 6
+	graph := func(title string, left ...awscloudwatch.IMetric) awscloudwatch.IWidget {
+		return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{Title: &title, Left: &left, Width: jsii.Number(width), Height: jsii.Number(height)})
+	}
+	query := func(title string, lines ...string) awscloudwatch.IWidget {
+		return awscloudwatch.NewLogQueryWidget(&awscloudwatch.LogQueryWidgetProps{
+			Title: &title, LogGroupNames: &s.logs, QueryLines: jsii.Strings(append([]string{requestsOnly}, lines...)...),
+			View: awscloudwatch.LogQueryVisualizationType_TABLE, Width: jsii.Number(width), Height: jsii.Number(height),
+		})
+	}
+	rows := []*[]awscloudwatch.IWidget{
+		{
+			graph("Requests", classes...),
+			query("Requests by route and status", "stats count(*) as requests by route, status", "sort requests desc", "limit 50"),
+			graph("Latency, milliseconds", s.gateway("Latency", "p50"), s.gateway("Latency", "p99")),
+		}, {
+			graph("Downloads", downloads...),
+			query("Most downloaded", `filter route like /download|document/ and status < 300 and ispresent(version)`, "stats count(*) as downloads by address", "sort downloads desc", "limit 20"),
+			graph("Refusals and cold starts", plain(metrics.Refusals, "Sum"), plain(metrics.ColdStarts, "Sum")),
+		}, {
+			graph("Calls of the table and the bucket, milliseconds", plain(metrics.StoreLatency, "p50"), plain(metrics.StoreLatency, "p99")),
+			graph("Functions' errors and throttles", s.total("Errors"), s.total("Throttles")),
+			graph("Table: units and throttles", s.ofTable("ConsumedReadCapacityUnits"), s.ofTable("ConsumedWriteCapacityUnits"), s.ofTable("ReadThrottleEvents"), s.ofTable("WriteThrottleEvents")),
+		},
+	}
+	if len(alarms) > 0 {
+		rows = append([]*[]awscloudwatch.IWidget{{awscloudwatch.NewAlarmStatusWidget(&awscloudwatch.AlarmStatusWidgetProps{
+			Title: jsii.String("Alarms"), Alarms: &alarms, Width: jsii.Number(3 * width), Height: jsii.Number(2),
+		})}}, rows...)
+	}
+	awscloudwatch.NewDashboard(s.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: &s.settings.StackName, Widgets: &rows})
+}

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// referred is a metric as an alarm or a dashboard refers to it.
+type referred struct {
+	namespace, name string
+	dimensions      map[string]string
+}
+
+func (r referred) String() string { return fmt.Sprint(r.namespace, " ", r.name, " ", r.dimensions) }
+
+// documented are the metrics of AWS's own that may be referred to, with the dimension that they have by itself.
+//
+// Sources: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html and
+// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-view.html,
+// https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html,
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html.
+var documented = map[string]struct {
+	dimension string
+	names     []string
+	resource  string // what the dimension's value is
+}{
+	"AWS/Lambda":     {"FunctionName", []string{"Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"}, "AWS::Lambda::Function"},
+	"AWS/ApiGateway": {"ApiId", []string{"4xx", "5xx", "Count", "IntegrationLatency", "Latency", "DataProcessed"}, "AWS::ApiGatewayV2::Api"},
+	"AWS/DynamoDB":   {"TableName", []string{"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents", "WriteThrottleEvents"}, "AWS::DynamoDB::Table"},
+}
+
+// rendered is a template's value with ${NAME} for each reference.
+func rendered(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case map[string]any:
+		if ref, ok := v["Ref"].(string); ok {
+			return "${" + ref + "}"
+		}
+		if get, ok := v["Fn::GetAtt"].([]any); ok {
+			return fmt.Sprintf("${%v.%v}", get[0], get[1])
+		}
+		if join, ok := v["Fn::Join"].([]any); ok {
+			var parts []string
+			for _, part := range join[1].([]any) {
+				parts = append(parts, rendered(part))
+			}
+			return strings.Join(parts, join[0].(string))
+		}
+	}
+	return text(v)
+}
+
+// ofAlarm returns the metrics that an alarm refers to.
+func ofAlarm(alarm resource) (found []referred) {
+	add := func(namespace, name, dimensions any) {
+		r := referred{rendered(namespace), rendered(name), map[string]string{}}
+		all, _ := dimensions.([]any)
+		for _, d := range all {
+			r.dimensions[d.(map[string]any)["Name"].(string)] = rendered(d.(map[string]any)["Value"])
+		}
+		found = append(found, r)
+	}
+	if name := alarm.at("MetricName"); name != nil {
+		add(alarm.at("Namespace"), name, alarm.at("Dimensions"))
+	}
+	several, _ := alarm.at("Metrics").([]any)
+	for _, m := range several {
+		if stat, ok := m.(map[string]any)["MetricStat"].(map[string]any); ok {
+			metric := stat["Metric"].(map[string]any)
+			add(metric["Namespace"], metric["MetricName"], metric["Dimensions"])
+		}
+	}
+	return found
+}
+
+// widget is one of a dashboard.
+type widget struct {
+	Type       string
+	Properties struct {
+		Title, Query string
+		Metrics      [][]any
+		Alarms       []string
+	}
+}
+
+func widgets(t *testing.T, tm template) []widget {
+	t.Helper()
+	var body struct{ Widgets []widget }
+	if err := json.Unmarshal([]byte(rendered(tm.one(t, "AWS::CloudWatch::Dashboard").at("DashboardBody"))), &body); err != nil {
+		t.Fatal(err)
+	}
+	return body.Widgets
+}
+
+// ofWidget returns the metrics that a widget refers to.
+func ofWidget(w widget) (found []referred) {
+	for _, m := range w.Properties.Metrics {
+		var words []string
+		for _, word := range m {
+			if s, ok := word.(string); ok {
+				words = append(words, s)
+			}
+		}
+		if len(words) < 2 {
+			continue // an expression
+		}
+		r := referred{words[0], words[1], map[string]string{}}
+		for i := 2; i+1 < len(words); i += 2 {
+			r.dimensions[words[i]] = words[i+1]
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// refers returns all metrics that a template refers to.
+func refers(t *testing.T, tm template) (alarms, dashboard []referred) {
+	t.Helper()
+	for _, a := range tm.all("AWS::CloudWatch::Alarm") {
+		alarms = append(alarms, ofAlarm(a)...)
+	}
+	for _, w := range widgets(t, tm) {
+		dashboard = append(dashboard, ofWidget(w)...)
+	}
+	return alarms, dashboard
+}
+
+// What alarms and the dashboard refer to is what the functions write, as the tests of functions see it, under the namespace
+// that they are told; or a metric that AWS documents, of the stack's own resources.
+func TestSignalsExist(t *testing.T) {
+	for _, table := range []string{"", "restored-table"} {
+		context := []string{"alarms", "true", "dashboard", "true", "stackName", "acme"}
+		if table != "" {
+			context = append(context, "tableName", table)
+		}
+		tm := synth(t, defaults(t, context...))
+		for id, f := range tm.all("AWS::Lambda::Function") {
+			told, _ := f.at("Environment.Variables").(map[string]any)
+			if got := settings.MetricsNamespace(func(name string) string { return fmt.Sprint(told[name]) }); got != "Larder/acme" {
+				t.Errorf("%s counts under %q", id, got)
+			}
+		}
+		alarms, dashboard := refers(t, tm)
+		shown := make(map[string]bool)
+		for _, r := range slices.Concat(alarms, dashboard) {
+			shown[r.String()] = true
+			if len(r.dimensions) > 1 {
+				t.Errorf("%v has several dimensions", r)
+				continue
+			}
+			var d metrics.Dimension
+			for d.Name, d.Value = range r.dimensions {
+			}
+			if r.namespace == "Larder/acme" {
+				if !slices.Contains(metrics.All(), metrics.Series{Name: r.name, Dimension: d}) {
+					t.Errorf("no function writes %v", r)
+				}
+				continue
+			}
+			known, ok := documented[r.namespace]
+			if !ok || d.Name != known.dimension || !slices.Contains(known.names, r.name) {
+				t.Errorf("AWS documents no %v", r)
+			}
+			own := tm.Resources[strings.Trim(d.Value, "${}")].Type == known.resource && strings.HasPrefix(d.Value, "${")
+			if adopted := table != "" && d.Name == "TableName"; adopted && d.Value != table || !adopted && !own {
+				t.Errorf("%v is not of the stack's", r)
+			}
+		}
+		// What is counted and never shown would be paid for in vain.
+		for _, s := range metrics.All() {
+			r := referred{"Larder/acme", s.Name, map[string]string{}}
+			if s.Dimension.Name != "" {
+				r.dimensions[s.Dimension.Name] = s.Dimension.Value
+			}
+			if !shown[r.String()] {
+				t.Errorf("nothing shows %v", r)
+			}
+		}
+		// The README says what they cost.
+		if len(alarms) != 17 || len(dashboard) > 50 {
+			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
+		}
+	}
+}
+
+// The names of what queries look at are checked by the tests of functions, against what the functions log.
+func TestQueries(t *testing.T) {
+	tm := synth(t, defaults(t, "dashboard", "true"))
+	groups := len(functions())
+	queries := 0
+	for _, w := range widgets(t, tm) {
+		if w.Type != "log" {
+			continue
+		}
+		queries++
+		if strings.Count(w.Properties.Query, "SOURCE '${") != groups {
+			t.Errorf("%s: %s", w.Properties.Title, w.Properties.Query)
+		}
+		for _, logical := range regexp.MustCompile(`SOURCE '\$\{(\w+)\}'`).FindAllStringSubmatch(w.Properties.Query, -1) {
+			if tm.Resources[logical[1]].Type != "AWS::Logs::LogGroup" {
+				t.Errorf("%s: %s is no log group", w.Properties.Title, logical[1])
+			}
+		}
+	}
+	if queries != 2 {
+		t.Errorf("%d queries", queries)
+	}
+}
+
+// sections returns the headings of the runbook below one that has them.
+func sections(t *testing.T, part string) (names []string) {
+	t.Helper()
+	data, err := os.ReadFile("RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := false
+	for line := range strings.Lines(string(data)) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			within = strings.TrimSpace(heading) == part
+		}
+		if heading, ok := strings.CutPrefix(line, "### "); ok && within {
+			names = append(names, strings.TrimSpace(heading))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Each alarm says what it means and where the runbook says what to do, and tells the topic when it begins and ends; the runbook
+// has no alarm that there is not.
+func TestAlarms(t *testing.T) {
+	tm := synth(t, defaults(t, "alarms", "true", "stackName", "acme"))
+	var names []string
+	for id, a := range tm.all("AWS::CloudWatch::Alarm") {
+		name, _ := strings.CutPrefix(rendered(a.at("AlarmName")), "acme-")
+		names = append(names, name)
+		if about := rendered(a.at("AlarmDescription")); !strings.HasSuffix(about, " What to do: infra/RUNBOOK.md#"+name) || len(about) > 1024 {
+			t.Errorf("%s: %s", id, about)
+		}
+		if a.at("TreatMissingData") != "notBreaching" || text(a.at("AlarmActions")) != text(a.at("OKActions")) || !strings.Contains(text(a.at("AlarmActions")), `"Ref":"Alarms`) || a.at("InsufficientDataActions") != nil {
+			t.Errorf("%s: %v", id, a.Properties)
+		}
+	}
+	slices.Sort(names)
+	if told := sections(t, "Alarms"); !slices.Equal(names, told) || len(names) == 0 {
+		t.Errorf("alarms %q, and the runbook has %q", names, told)
+	}
+}
+
+func TestTopic(t *testing.T) {
+	own := synth(t, defaults(t, "alarms", "true", "alarmEmail", "registry@example.com"))
+	topic := own.one(t, "AWS::SNS::Topic")
+	if topic.at("KmsMasterKeyId") != nil {
+		t.Error("CloudWatch cannot use the key")
+	}
+	var said []string
+	for _, s := range statements(t, own.one(t, "AWS::SNS::TopicPolicy").at("PolicyDocument")) {
+		said = append(said, s.Effect+" "+text(s.Action)+" "+text(s.Condition))
+		if !strings.Contains(text(s.Resource), `"Ref":"Alarms`) {
+			t.Errorf("%v", s)
+		}
+	}
+	slices.Sort(said)
+	if want := []string{
+		`Allow "sns:Publish" {"StringEquals":{"aws:SourceAccount":{"Ref":"AWS::AccountId"}}}`, `Deny "sns:Publish" {"Bool":{"aws:SecureTransport":"false"}}`,
+	}; !slices.Equal(said, want) {
+		t.Errorf("the topic's policy says %q", said)
+	}
+	if s := own.one(t, "AWS::SNS::Subscription"); s.at("Protocol") != "email" || s.at("Endpoint") != "registry@example.com" {
+		t.Errorf("subscription %v", s.Properties)
+	}
+	if own.Outputs[settings.OutputAlarmTopic].Value == nil {
+		t.Error("nothing says which topic it is")
+	}
+
+	const arn = "arn:aws:sns:eu-central-1:111122223333:pager"
+	other := synth(t, defaults(t, "alarms", "true", "alarmTopicArn", arn))
+	for id, r := range other.Resources {
+		if strings.HasPrefix(r.Type, "AWS::SNS::") || r.Type == "AWS::CloudWatch::Alarm" && text(r.at("AlarmActions")) != `["`+arn+`"]` {
+			t.Errorf("%s: %v", id, r)
+		}
+	}
+}
+
+// Nothing that costs while idle is made unless it is asked for, and what is asked for is all that is made.
+func TestSignalsAreAskedFor(t *testing.T) {
+	kinds := []string{"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription"}
+	for _, test := range []struct {
+		context []string
+		counts  bool
+		want    string
+	}{
+		{nil, false, "0 0 0 0 0"},
+		{[]string{"metrics", "false"}, false, "0 0 0 0 0"},
+		{[]string{"metrics", "true"}, true, "0 0 0 0 0"},
+		{[]string{"alarms", "true"}, true, "6 0 1 1 0"},
+		{[]string{"dashboard", "true"}, true, "0 1 0 0 0"},
+		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "6 1 1 1 1"},
+	} {
+		tm := synth(t, defaults(t, test.context...))
+		var got []string
+		for _, kind := range kinds {
+			got = append(got, fmt.Sprint(len(tm.all(kind))))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%q: %q", test.context, got)
+		}
+		for id, f := range tm.all("AWS::Lambda::Function") {
+			told, _ := f.at("Environment.Variables").(map[string]any)
+			if _, counts := told["LARDER_METRICS"]; counts != test.counts {
+				t.Errorf("%q: %s is told %v", test.context, id, slices.Collect(maps.Keys(told)))
+			}
+		}
+	}
+}
+
+func TestSignalSettings(t *testing.T) {
+	const arn = "arn:aws:sns:eu-central-1:111122223333:pager"
+	for _, test := range []struct {
+		context map[string]any
+		want    string
+	}{
+		{map[string]any{"metrics": "yes"}, `context metrics: "yes" is not true or false`},
+		{map[string]any{"alarms": "1"}, `context alarms: "1" is not true or false`},
+		{map[string]any{"dashboard": "on"}, `context dashboard: "on" is not true or false`},
+		{map[string]any{"metrics": false, "alarms": true}, "context metrics: alarms and the dashboard need"},
+		{map[string]any{"metrics": "false", "dashboard": "true"}, "context metrics: alarms and the dashboard need"},
+		{map[string]any{"alarmEmail": "a@example.com"}, "context alarmEmail: there are no alarms"},
+		{map[string]any{"alarmTopicArn": arn}, "context alarmTopicArn: there are no alarms"},
+		{map[string]any{"alarms": true, "alarmEmail": "a@example.com", "alarmTopicArn": arn}, "context alarmEmail: a topic of your own"},
+		{map[string]any{"alarms": true, "alarmEmail": "example.com"}, "context alarmEmail"},
+		{map[string]any{"alarms": true, "alarmEmail": "a@b, c@example.com"}, "context alarmEmail"},
+		{map[string]any{"alarms": true, "alarmTopicArn": "pager"}, "context alarmTopicArn"},
+		{map[string]any{"alarms": true, "alarmTopicArn": arn + ".fifo"}, "context alarmTopicArn"},
+		{map[string]any{"alarms": true, "alarmTopicArn": strings.Replace(arn, "eu-central-1", "us-east-1", 1)}, "the topic is in us-east-1, and the stack goes to eu-central-1"},
+	} {
+		if _, err := parseSettings(test.context, "eu-central-1"); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
+		}
+	}
+	if s, err := parseSettings(map[string]any{"alarms": true, "alarmTopicArn": arn, "stackName": "acme"}, ""); err != nil || s.AlarmTopicARN != arn || s.MetricsNamespace != "Larder/acme" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
