@@ -159,6 +159,9 @@ func TestMetrics(t *testing.T) {
 	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
 	check(err)
 	names := asked(string(queries))
+	if got := asked("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e) by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "n"}) {
+		t.Errorf("of a query that is known it says %q", got)
+	}
 	for _, name := range names {
 		if !fields[name] {
 			t.Errorf("no function logs %q, for which a query asks; they log %q", name, slices.Sorted(maps.Keys(fields)))
@@ -179,7 +182,7 @@ func keysOf(members map[string]any) map[string]bool {
 
 // of a query of Logs Insights.
 var (
-	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/|(?m)^#.*$`)
+	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/i?`)
 	renamed  = regexp.MustCompile(`as (\w+)`)
 	word     = regexp.MustCompile(`@?[A-Za-z_]\w*`)
 	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum ispresent bin")

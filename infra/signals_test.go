@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -187,6 +189,17 @@ func TestSignalsExist(t *testing.T) {
 				t.Errorf("nothing shows %v", r)
 			}
 		}
+		for _, w := range widgets(t, tm) {
+			for _, arn := range w.Properties.Alarms {
+				name, ok := strings.CutPrefix(arn, "arn:${AWS::Partition}:cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:")
+				if !ok || !slices.ContainsFunc(slices.Collect(maps.Values(tm.all("AWS::CloudWatch::Alarm"))), func(a resource) bool { return a.at("AlarmName") == name }) {
+					t.Errorf("there is no alarm %s", arn)
+				}
+			}
+			if w.Type == "alarm" && len(w.Properties.Alarms) != len(tm.all("AWS::CloudWatch::Alarm")) {
+				t.Errorf("the dashboard has %d alarms", len(w.Properties.Alarms))
+			}
+		}
 		// The README says what they cost.
 		if len(alarms) != 17 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
@@ -194,27 +207,69 @@ func TestSignalsExist(t *testing.T) {
 	}
 }
 
-// The names of what queries look at are checked by the tests of functions, against what the functions log.
+// Queries are of the log groups that there are. Those of the functions' logs are in a file of their own too, since the names
+// that they have in them are checked by the tests of functions, against what the functions log.
 func TestQueries(t *testing.T) {
 	tm := synth(t, defaults(t, "dashboard", "true"))
-	groups := len(functions())
-	queries := 0
+	var queries []string
 	for _, w := range widgets(t, tm) {
 		if w.Type != "log" {
 			continue
 		}
-		queries++
-		if strings.Count(w.Properties.Query, "SOURCE '${") != groups {
-			t.Errorf("%s: %s", w.Properties.Title, w.Properties.Query)
+		groups, query, _ := strings.Cut(w.Properties.Query, " | ")
+		for strings.HasPrefix(query, "SOURCE ") {
+			var group string
+			group, query, _ = strings.Cut(query, " | ")
+			groups += group
 		}
-		for _, logical := range regexp.MustCompile(`SOURCE '\$\{(\w+)\}'`).FindAllStringSubmatch(w.Properties.Query, -1) {
+		queries = append(queries, query)
+		found := regexp.MustCompile(`SOURCE '\$\{(\w+)\}'`).FindAllStringSubmatch(groups, -1)
+		for _, logical := range found {
 			if tm.Resources[logical[1]].Type != "AWS::Logs::LogGroup" {
 				t.Errorf("%s: %s is no log group", w.Properties.Title, logical[1])
 			}
 		}
+		if len(found) != len(functions()) {
+			t.Errorf("%s: %s", w.Properties.Title, groups)
+		}
 	}
-	if queries != 2 {
-		t.Errorf("%d queries", queries)
+	slices.Sort(queries)
+	runbook, err := os.ReadFile("RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(runbook), -1) {
+		switch of, query, _ := strings.Cut(block[1], "\n"); of {
+		case "# the functions' logs":
+			queries = append(queries, query)
+		case "# the access log":
+			for _, name := range []string{"route", "status", "integrationError"} {
+				if !strings.Contains(query, name) || !strings.Contains(accessLogFormat(), `"`+name+`"`) {
+					t.Errorf("the access log has no %s: %s", name, query)
+				}
+			}
+		case "# Lambda's own lines":
+			// https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html
+			if strings.Contains(query, "platform.report") && !strings.Contains(query, "record.status") {
+				t.Errorf("there is one of each request: %s", query)
+			}
+		default:
+			t.Errorf("of which logs is this: %s", block[1])
+		}
+	}
+	got := []byte(strings.Join(queries, "\n\n") + "\n")
+	const golden = "testdata/queries.golden.txt"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
+		t.Errorf("write it anew with -update: %v\n%s", err, diff)
+	}
+	if len(queries) < 5 {
+		t.Errorf("%d queries", len(queries))
 	}
 }
 

@@ -812,7 +812,7 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},
 		{map[string]any{"anonymousRead": "yes"}, `"yes" is not true or false`},
-		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are access, anonymousRead, architecture,"},
+		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are access, alarmEmail, alarmTopicArn, alarms, anonymousRead,"},
 		{map[string]any{"domainName": "registry.example.com"}, "context certificateArn: it is missing"},
 		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
 		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},

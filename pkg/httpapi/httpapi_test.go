@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -362,5 +363,27 @@ func TestRequestLog(t *testing.T) {
 		if len(served) != 1 || served[0].Route != test.route || served[0].Status != test.status || served[0].Took < 0 {
 			t.Errorf("%s %s: counted %v", test.method, test.path, served)
 		}
+	}
+}
+
+// Calls of the store are counted for a request while it is served, up to a bound, and only where somebody counts.
+func TestStoreCalls(t *testing.T) {
+	t.Parallel()
+	var served []httpapi.Served
+	count := func(s httpapi.Served) { served = append(served, s) }
+	var calls sync.WaitGroup
+	h := httpapi.Mux(get("/x", func(w http.ResponseWriter, r *http.Request) error {
+		for range 150 {
+			calls.Go(func() { httpapi.CountStoreCall(r.Context(), time.Second) })
+		}
+		calls.Wait()
+		httpapi.WriteNoContent(w, httpapi.NoStore)
+		return nil
+	}))
+	for _, counters := range [][]func(httpapi.Served){nil, {count}} {
+		httpapi.Wrap(slog.New(slog.DiscardHandler), h, counters...).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
+	}
+	if len(served) != 1 || len(served[0].Store) != 100 || served[0].Store[99] != time.Second {
+		t.Errorf("%v", served)
 	}
 }

@@ -318,14 +318,16 @@ func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...str
 
 // deploySource deploys the source that is rehearsed.
 func (d *deployment) deploySource(ctx context.Context) error {
+	// All that a stack can have to tell of itself.
+	signals := []string{"-c", "alarms=true", "-c", "dashboard=true"}
 	if d.ci == nil {
-		return d.cdkDeploy(ctx, d.Checkout)
+		return d.cdkDeploy(ctx, d.Checkout, signals...)
 	}
 	access, err := trusting(d.ci.URL, d.namespace)
 	if err != nil {
 		return err
 	}
-	return d.cdkDeploy(ctx, d.Checkout, "-c", "access="+access)
+	return d.cdkDeploy(ctx, d.Checkout, append(signals, "-c", "access="+access)...)
 }
 
 // cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/rehearsal/iam"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // Running is a deployed stack that runs on this machine: its functions' deployed code with the environment that the stack
@@ -25,6 +26,7 @@ type Running struct {
 	OperatorKey string
 
 	functions map[string]*Function
+	metrics   map[string]string // the namespaces in which they count
 	roles     map[string]*iam.Role
 	logGroups map[string]string
 }
@@ -39,11 +41,12 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{Account: account, functions: make(map[string]*Function), roles: roles, logGroups: make(map[string]string)}
+	r := &Running{Account: account, functions: make(map[string]*Function), metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string)}
 	r.OperatorKey = account.Add("the operator's policy", operator)
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
 		r.logGroups[name] = f.LogGroup
+		r.metrics[name] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
 		env := map[string]string{
 			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
 			// As a role's credentials are.
@@ -97,6 +100,9 @@ func (r *Running) Wrong() error {
 		wrong = append(wrong, failure.Error())
 	}
 	for name, f := range r.functions {
+		if _, err := ReadMetrics(r.metrics[name], f.Log()); err != nil {
+			wrong = append(wrong, fmt.Sprintf("function %s counts what CloudWatch would not: %v", name, err))
+		}
 		for line := range strings.SplitSeq(f.Log(), "\n") {
 			if strings.Contains(line, `"level":"ERROR"`) {
 				wrong = append(wrong, fmt.Sprintf("function %s has logged %s", name, line))
