@@ -85,14 +85,13 @@ func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
 // that SNS has for that, and one that it can use costs a dollar a month. What passes are the alarms' names, descriptions and
 // states.
 //
-// Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html.
+// Source: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services.
 func (st *stack) newTopic() awssns.ITopic {
 	if st.settings.AlarmTopicARN != "" {
 		return awssns.Topic_FromTopicArn(st.Stack, jsii.String("Alarms"), &st.settings.AlarmTopicARN)
 	}
 	topic := awssns.NewTopic(st.Stack, jsii.String("Alarms"), &awssns.TopicProps{
-		DisplayName: jsii.String("Alarms of " + st.settings.StackName),
-		EnforceSSL:  jsii.Bool(true),
+		EnforceSSL: jsii.Bool(true),
 	})
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid:        jsii.String("AlarmsOfThisAccount"),
