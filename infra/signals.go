@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -120,8 +122,8 @@ func (s signals) alarms() []alarm {
 		{name: "functions-fail", meaning: "A function crashed, ran out of memory, or took longer than it may.", metric: s.total("Errors"), threshold: 1, periods: 1},
 		{name: "functions-throttled", meaning: "Lambda has refused to run functions for 15 minutes: the account's concurrency is used up.", metric: s.total("Throttles"), threshold: 1, periods: lasting},
 		{name: "gateway-5xx", meaning: "Clients have been answered with 5xx for 15 minutes.", metric: s.gateway("5xx", "Sum"), threshold: 1, periods: lasting},
-		{name: "slow", meaning: fmt.Sprintf("For 15 minutes a request in a hundred has taken %d seconds or more. Clients give up after ten.", slow/1000), metric: s.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow, periods: lasting},
-		{name: "table-throttled", meaning: "DynamoDB has refused reads or writes of the table for 15 minutes.", metric: combined("Throttles", "reads + writes", map[string]awscloudwatch.IMetric{
+		{name: "slow", meaning: fmt.Sprintf("For 15 minutes the slowest of a hundred requests has taken %d seconds or more. Clients give up after ten.", slow/1000), metric: s.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow, periods: lasting},
+		{name: "table-throttled", meaning: "DynamoDB has refused reads or writes of the table for 15 minutes.", metric: combined("Throttles", "SUM", map[string]awscloudwatch.IMetric{
 			"reads": s.ofTable("ReadThrottleEvents"), "writes": s.ofTable("WriteThrottleEvents"),
 		}), threshold: 1, periods: lasting},
 		{
@@ -167,21 +169,26 @@ func (s signals) total(name string) awscloudwatch.IMetric {
 	return s.ofFunctions("SUM", name, "Sum", names)
 }
 
-// ofFunctions makes one metric of what Lambda counts of several functions.
+// ofFunctions makes one metric of what Lambda counts of several functions, by a function of metric math.
 func (s signals) ofFunctions(how, name, statistic string, names []string) awscloudwatch.IMetric {
 	each := make(map[string]awscloudwatch.IMetric)
-	var ids []string
 	for _, f := range names {
-		id := strings.ToLower(name) + "_" + f // of which there is one in a graph
-		ids = append(ids, id)
-		each[id] = metric("AWS/Lambda", name, statistic, fiveMinutes(), map[string]*string{"FunctionName": s.functions[f].FunctionName()})
+		// An id is one metric's in a graph.
+		each[strings.ToLower(name)+"_"+f] = metric("AWS/Lambda", name, statistic, fiveMinutes(), map[string]*string{"FunctionName": s.functions[f].FunctionName()})
 	}
-	return combined(name, fmt.Sprintf("%s([%s])", how, strings.Join(ids, ", ")), each)
+	return combined(name, how, each)
 }
 
-// combined makes one metric of several. An alarm on it is billed as one on each of them.
-func combined(label, expression string, of map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{Label: &label, Expression: &expression, UsingMetrics: &of, Period: fiveMinutes()})
+// combined makes one metric of several, of which some may have no value for a time: AWS counts throttled requests only where there
+// are any. An alarm on it is billed as one on each of them.
+func combined(label, how string, of map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
+	var filled []string
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		filled = append(filled, "FILL("+id+", 0)")
+	}
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Label: &label, Expression: jsii.String(fmt.Sprintf("%s([%s])", how, strings.Join(filled, ", "))), UsingMetrics: &of, Period: fiveMinutes(),
+	})
 }
 
 // requestsOnly begins the queries of the request log.
@@ -191,12 +198,12 @@ const requestsOnly = `filter message = "request"`
 func (s signals) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 	var classes, downloads []awscloudwatch.IMetric
 	for _, series := range metrics.All() {
-		labelled := s.own(series, "Sum", fiveMinutes())
+		summed := s.own(series, "Sum", fiveMinutes())
 		switch series.Name {
 		case metrics.Requests:
-			classes = append(classes, labelled)
+			classes = append(classes, summed)
 		case metrics.Downloads:
-			downloads = append(downloads, labelled)
+			downloads = append(downloads, summed)
 		}
 	}
 	plain := func(name, statistic string) awscloudwatch.IMetric {

@@ -304,6 +304,14 @@ func TestAlarms(t *testing.T) {
 		if about := rendered(a.at("AlarmDescription")); !strings.HasSuffix(about, " What to do: infra/RUNBOOK.md#"+name) || len(about) > 1024 {
 			t.Errorf("%s: %s", id, about)
 		}
+		// Where one of several metrics has no value, the others count nonetheless.
+		several, _ := a.at("Metrics").([]any)
+		for _, m := range several {
+			id := m.(map[string]any)["Id"].(string)
+			if _, measured := m.(map[string]any)["MetricStat"]; measured && !strings.Contains(text(several), "FILL("+id+", 0)") {
+				t.Errorf("%s: %v", id, several)
+			}
+		}
 		if a.at("TreatMissingData") != "notBreaching" || text(a.at("AlarmActions")) != text(a.at("OKActions")) || !strings.Contains(text(a.at("AlarmActions")), `"Ref":"Alarms`) || a.at("InsufficientDataActions") != nil {
 			t.Errorf("%s: %v", id, a.Properties)
 		}
