@@ -93,7 +93,8 @@ func (st *stack) newTopic() awssns.ITopic {
 		return awssns.Topic_FromTopicArn(st.Stack, jsii.String("Alarms"), &st.settings.AlarmTopicARN)
 	}
 	topic := awssns.NewTopic(st.Stack, jsii.String("Alarms"), &awssns.TopicProps{
-		EnforceSSL: jsii.Bool(true),
+		DisplayName: jsii.String("Larder"), // whom a mail is from
+		EnforceSSL:  jsii.Bool(true),
 	})
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid:        jsii.String("AlarmsOfThisAccount"),
