@@ -165,6 +165,8 @@ func (e *examination) examine(ctx context.Context) {
 		e.skip("mirror", "no mirrored provider was named")
 	case e.barred != "":
 		e.skip("mirror", e.barred)
+	case len(e.mirrors) == 0:
+		e.skip("mirror", "no URL of it can be asked")
 	default:
 		for _, base := range e.mirrors {
 			e.mirror(ctx, base)

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -302,6 +304,13 @@ func presented(text string) func(*testing.T, *doctor.Doctor, func(string) string
 	}
 }
 
+// mirrorAt says where the mirror is, as --mirror-url does.
+func mirrorAt(url string) func(*testing.T, *doctor.Doctor, func(string) string) {
+	return func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		d.MirrorURL = strings.ReplaceAll(url, "HOST", d.Host)
+	}
+}
+
 // secret is in every token and URL that must not be shown.
 const secret = "s3cr3t"
 
@@ -403,6 +412,13 @@ func TestBroken(t *testing.T) {
 			key, _ := stranger()
 			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{map[string]any{"ascii_armor": string(key.Public)}}}
 		})}, "provider signature", "wrong signature", "larder key add"},
+		"signing key that is null": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
+			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{nil}}
+		})}, "provider download", "one of its signing keys is null", "publish the version again"},
+		"armored signature": {setUp{breaks: alter("SHA256SUMS.sig", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+			text := "-----BEGIN PGP SIGNATURE-----\n\n" + base64.StdEncoding.EncodeToString(a.Body.Bytes()) + "\n-----END PGP SIGNATURE-----\n"
+			a.Body = bytes.NewBufferString(text)
+		})}, "provider signature", "is armored", "gpg --detach-sign"},
 		"sums changed":         {setUp{breaks: spoil("SHA256SUMS")}, "provider signature", "wrong signature", "who writes to the store"},
 		"provider zip changed": {setUp{breaks: spoil(".zip"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Mirror = nil }}, "provider package", "wrong hash: the zip's SHA-256", "who writes to the store"},
 		"provider with a wrong h1": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
@@ -420,7 +436,10 @@ func TestBroken(t *testing.T) {
 
 		"mirror without a slash": {setUp{asks: presented("provider_installation {\n  network_mirror {\n    url = \"https://HOST/v1/mirror\"\n  }\n  direct {}\n}\n")},
 			"mirror URL", "has no trailing slash", "/v1/mirror/"},
-		"mirror zip changed": {setUp{breaks: spoil(".zip"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider = nil }}, "mirror package", "wrong hash", "who writes to the store"},
+		"given mirror without a slash": {setUp{asks: mirrorAt("https://HOST/v1/mirror")}, "mirror URL", "the URL that was given, https://127.0.0.1:", "/v1/mirror/"},
+		"given mirror without https":   {setUp{asks: mirrorAt("http://HOST/v1/mirror/")}, "mirror URL", "the URL that was given is none with https", "https://127.0.0.1:"},
+		"given mirror elsewhere on it": {setUp{asks: mirrorAt("https://HOST/v2/mirror/")}, "mirror versions", "has no version of registry.opentofu.org/hashicorp/random", "larder mirror add"},
+		"mirror zip changed":           {setUp{breaks: spoil(".zip"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider = nil }}, "mirror package", "wrong hash", "who writes to the store"},
 		"mirror of another content type": {setUp{breaks: alter("/index.json", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Set("Content-Type", "application/octet-stream")
 		})}, "mirror versions", "application/octet-stream", "application/json"},
@@ -538,6 +557,13 @@ func TestWarnings(t *testing.T) {
 		"platform that is not there": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Mirror, d.Platform = nil, registry.Platform{OS: "windows", Arch: "386"}
 		}}, "provider versions", "no package for windows_386; the one for linux_amd64"},
+		"host block": {setUp{asks: presented("host \"HOST\" {\n  services = {\n    \"modules.v1\" = \"https://HOST/v1/modules/\"\n  }\n}\n")},
+			"configuration", "stands in for discovery"},
+		"trust signature": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
+			for _, key := range body["signing_keys"].(map[string]any)["gpg_public_keys"].([]any) {
+				key.(map[string]any)["trust_signature"] = "-----BEGIN PGP SIGNATURE-----"
+			}
+		})}, "provider signature", "a key has a trust_signature"},
 		"version that is none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)}, "module versions", "latest is no version"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -552,6 +578,81 @@ func TestWarnings(t *testing.T) {
 			if found != 1 || report.Count(doctor.Wrong) > 0 || report.Count(doctor.Warning) != 1 {
 				t.Errorf("want %q: %q\n%s", test.step, test.seen, text(report))
 			}
+		})
+	}
+}
+
+// A mirror on another host is asked without the registry's credential, and is the one of the configuration.
+func TestMirrorElsewhere(t *testing.T) {
+	t.Parallel()
+	asked, sent := 0, 0
+	var mu sync.Mutex
+	other := start(t, setUp{breaks: func(_ string, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			asked++
+			if r.Header.Get("Authorization") != "" {
+				sent++
+			}
+			mu.Unlock()
+			next.ServeHTTP(w, r)
+		})
+	}})
+	report := start(t, setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		d.Token, d.TokenFrom, d.MirrorURL = token("read:**"), "in LARDER_TOKEN", "https://"+other.host+"/v1/mirror/"
+	}}).examine(t)
+	if asked == 0 || sent > 0 || report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 || !strings.Contains(report.Configuration, `"https://`+other.host+`/v1/mirror/"`) {
+		t.Errorf("asked %d times, with a credential %d times\n%s", asked, sent, text(report))
+	}
+}
+
+// slowly answers by a handler, after some time for each document of discovery, and with no network.
+type slowly struct {
+	next  http.Handler
+	after time.Duration
+	tls   *tls.ConnectionState
+}
+
+func (s slowly) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, wellKnown) {
+		select {
+		case <-time.After(s.after):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	a := httptest.NewRecorder()
+	s.next.ServeHTTP(a, r)
+	response := a.Result()
+	response.Request, response.TLS = r, s.tls
+	return response, nil
+}
+
+// An answer that the least patient clients do not wait for is told of; one that none waits for is none.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/terraform.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/"}`)
+	})
+	for after, want := range map[time.Duration]struct {
+		outcome doctor.Outcome
+		seen    string
+	}{
+		4 * time.Second:  {doctor.OK, ""},
+		6 * time.Second:  {doctor.Warning, "the answer took 6s, and some clients wait for 5s"},
+		11 * time.Second: {doctor.Wrong, "no answer in ten seconds"},
+	} {
+		t.Run(after.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().AddDate(1, 0, 0)}}}
+				report, err := doctor.Doctor{Host: "registry.example.com", Agent: "larder/test", Transport: slowly{mux, after, state}}.Examine(t.Context())
+				if err != nil || len(report.Steps) == 0 || report.Steps[0].Name != "connection" || report.Steps[0].Outcome != want.outcome || !strings.Contains(report.Steps[0].Seen, want.seen) {
+					t.Errorf("%v\n%s", err, text(report))
+				}
+			})
 		})
 	}
 }

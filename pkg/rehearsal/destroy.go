@@ -54,12 +54,17 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 		}
 	}
 	return r.step("deleting stack "+StackName, func() error {
-		formation, stack := cloudformation.NewFromConfig(r.Account), found.StackId // by its name it could not be seen to be gone
-		if _, err := formation.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: stack}); err != nil {
-			return err
-		}
-		return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: stack}, patience)
+		return r.deleteStack(ctx, aws.ToString(found.StackId)) // by its name it could not be seen to be gone
 	})
+}
+
+// deleteStack deletes a stack, and waits until it is gone.
+func (r *Rehearsal) deleteStack(ctx context.Context, id string) error {
+	formation := cloudformation.NewFromConfig(r.Account)
+	if _, err := formation.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &id}); err != nil {
+		return err
+	}
+	return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: &id}, patience)
 }
 
 // patience is how long AWS may take for one thing.
@@ -90,11 +95,20 @@ func (r *Rehearsal) deleteTable(ctx context.Context, name string) error {
 // deleteBucket deletes a bucket with every version of every object in it.
 func (r *Rehearsal) deleteBucket(ctx context.Context, name string) error {
 	client := s3.NewFromConfig(r.Account, func(o *s3.Options) { o.UsePathStyle = r.Endpoint != "" })
+	err := emptyBucket(ctx, client, name)
+	if err == nil {
+		_, err = client.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: &name})
+	}
+	if isNoBucket(err) {
+		return nil
+	}
+	return err
+}
+
+// emptyBucket deletes every version of every object in a bucket.
+func emptyBucket(ctx context.Context, client *s3.Client, name string) error {
 	for pages := s3.NewListObjectVersionsPaginator(client, &s3.ListObjectVersionsInput{Bucket: &name}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
-		if isNoBucket(err) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -116,11 +130,7 @@ func (r *Rehearsal) deleteBucket(ctx context.Context, name string) error {
 			return fmt.Errorf("%s: %s", aws.ToString(deleted.Errors[0].Key), aws.ToString(deleted.Errors[0].Message))
 		}
 	}
-	_, err := client.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: &name})
-	if isNoBucket(err) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 func isNoBucket(err error) bool {

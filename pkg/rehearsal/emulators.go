@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -161,7 +160,7 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 	m := &Moto{URL: "http://localhost:" + port, ended: make(chan struct{})}
 	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
 	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it may be a script that starts the server
+	startGroup(m.cmd) // it may be a script that starts the server
 	if err := m.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting moto_server: %w", err)
 	}
@@ -200,6 +199,6 @@ func (m *Moto) Env() []string {
 
 // Close ends the server.
 func (m *Moto) Close() {
-	_ = syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL)
+	endGroup(m.cmd)
 	<-m.ended
 }

@@ -93,7 +93,7 @@ func installPackages(ctx context.Context, npm, dir string) error {
 	}
 	defer lock.Close() // which gives the lock back
 	// Tests of several packages, each a process, may be here at once.
-	for syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	for !tryLock(lock) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for another process that does: %w", ctx.Err())

@@ -31,6 +31,8 @@ type Rehearsal struct {
 	Checkout string
 	// Older is a commit to deploy first, over which the source is deployed then; none if it is empty.
 	Older string
+	// Restore says that the registry is filled, lost and restored before the scenarios, in an emulator.
+	Restore bool
 	// Account is where to deploy, and Endpoint the URL of the emulator that it is in; empty for AWS itself.
 	Account  aws.Config
 	Endpoint string
@@ -88,6 +90,11 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	if err := d.deployAgain(ctx, stack); err != nil {
 		return err
 	}
+	if r.Restore {
+		if stack, err = d.restore(ctx, stack); err != nil {
+			return err
+		}
+	}
 	if err := d.use(ctx, stack); err != nil {
 		return err
 	}
@@ -100,6 +107,9 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 
 // check finds out, before anything is made, whether what is needed is there.
 func (r *Rehearsal) check(ctx context.Context) error {
+	if r.Restore && r.Endpoint == "" {
+		return errors.New("restoring is rehearsed in an emulator alone: AWS takes up to an hour for it, and keeps the tables and buckets that were lost")
+	}
 	if r.Endpoint != "" && runtime.GOOS != "linux" {
 		return errors.New("functions run on Linux alone: here only a rehearsal in AWS is possible")
 	}
@@ -165,7 +175,8 @@ type deployment struct {
 	scratch   string
 	namespace string
 	clients   []Client
-	ci        *CI // whom the stack trusts; nil in AWS
+	ci        *CI      // whom the stack trusts; nil in AWS
+	adopted   []string // settings by which the stack has a restored table and bucket
 }
 
 // run runs a program and returns its standard output. Its error has all that it printed.
@@ -319,15 +330,15 @@ func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...str
 // deploySource deploys the source that is rehearsed.
 func (d *deployment) deploySource(ctx context.Context) error {
 	// All that a stack can have to tell of itself.
-	signals := []string{"-c", "alarms=true", "-c", "dashboard=true"}
+	told := append([]string{"-c", "alarms=true", "-c", "dashboard=true"}, d.adopted...)
 	if d.ci == nil {
-		return d.cdkDeploy(ctx, d.Checkout, signals...)
+		return d.cdkDeploy(ctx, d.Checkout, told...)
 	}
 	access, err := trusting(d.ci.URL, d.namespace)
 	if err != nil {
 		return err
 	}
-	return d.cdkDeploy(ctx, d.Checkout, append(signals, "-c", "access="+access)...)
+	return d.cdkDeploy(ctx, d.Checkout, append(told, "-c", "access="+access)...)
 }
 
 // cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.
@@ -340,30 +351,32 @@ func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) e
 	return err
 }
 
-// use goes through the scenarios with a deployed stack.
-func (d *deployment) use(ctx context.Context, stack *Stack) error {
-	registry := &Registry{
+// open returns a deployed stack as its users have it. In an emulator it runs until it is closed; in AWS, running is nil.
+func (d *deployment) open(ctx context.Context, stack *Stack) (registry *Registry, running *Running, err error) {
+	registry = &Registry{
 		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
-			client := s3.NewFromConfig(d.Account, func(o *s3.Options) { o.UsePathStyle = d.Endpoint != "" })
-			_, err := client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
+			_, err := d.buckets().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
 			return err
 		},
 	}
 	env := d.pathStyle()
-	var running *Running
 	if d.Endpoint != "" {
-		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() (err error) {
-			running, err = stack.Run(ctx, d.Endpoint, filepath.Join(d.scratch, "functions"))
+		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() error {
+			dir, err := os.MkdirTemp(d.scratch, "functions")
+			if err != nil {
+				return err
+			}
+			running, err = stack.Run(ctx, d.Endpoint, dir)
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		defer running.Close()
 		registry.Host, registry.HTTP, registry.CAFile = running.Gateway.Host, running.Gateway.Client(), filepath.Join(d.scratch, "ca.pem")
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
-			return err
+			running.Close()
+			return nil, nil, err
 		}
 		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey, "AWS_SECRET_ACCESS_KEY="+SecretKey, "AWS_SESSION_TOKEN=")
 	}
@@ -379,11 +392,26 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 		}
 		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--registry", "https://"+registry.Host)...)
 	}
+	return registry, running, nil
+}
+
+// use goes through the scenarios with a deployed stack.
+func (d *deployment) use(ctx context.Context, stack *Stack) error {
+	registry, running, err := d.open(ctx, stack)
+	if err != nil {
+		return err
+	}
+	if running != nil {
+		defer running.Close()
+	}
 	scenarios := d.Scenarios
 	if d.Older != "" {
 		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {
 			return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
 		}}}, scenarios...)
+	}
+	if d.adopted != nil {
+		scenarios = append([]Scenario{{"what was restored: verify, init", d.restored}}, scenarios...)
 	}
 	for _, s := range scenarios {
 		if err := d.step(s.Name, func() error { return s.Run(ctx, registry) }); err != nil {

@@ -182,6 +182,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// In an account of AWS nothing is lost on purpose.
+func TestRestoreInAWS(t *testing.T) {
+	t.Parallel()
+	asked := false
+	r := Rehearsal{Restore: true, Out: io.Discard, Ask: func(string) bool { asked = true; return true }}
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in an emulator alone") || asked {
+		t.Errorf("%v, asked: %v", err, asked)
+	}
+}
+
 // Between two states of a stack each difference is seen.
 func TestChanges(t *testing.T) {
 	t.Parallel()

@@ -143,8 +143,14 @@ Exit codes:
 	return root
 }
 
-// version is what the module was built from.
+// release is the version that scripts/release builds, and empty elsewhere.
+var release string
+
+// version is what the command line was built from.
 func version() string {
+	if release != "" {
+		return release
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -298,6 +299,43 @@ func TestKilledProviderPublish(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "larder", "publish", "provider", release, "acme/note", "--store", "dir:"+data).CombinedOutput()
 	if err != nil || before < 4 && !strings.Contains(string(out), fmt.Sprintf("%d of 4 files are stored already", before)) || !strings.Contains(string(out), "Published acme/note 1.0.0") {
 		t.Errorf("%d stored before: %v\n%s", before, err, out)
+	}
+}
+
+// Clients refuse a stored zip, SHA256SUMS or signature of which one byte is another one than was published.
+func TestTamperedProvider(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", "dir:"+s.data)
+	for _, name := range []string{"_" + rehearsal.Platform() + ".zip", "_SHA256SUMS", "_SHA256SUMS.sig"} {
+		t.Run(name, func(t *testing.T) {
+			files, err := filepath.Glob(filepath.Join(s.data, "objects/providers/acme/note/1.0.0/*/*"+name))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			good, err := os.ReadFile(files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := bytes.Clone(good)
+			changed[len(changed)/2] ^= 1
+			if err := os.WriteFile(files[0], changed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // once the clients are done
+				if err := os.WriteFile(files[0], good, 0o600); err != nil {
+					t.Error(err)
+				}
+			})
+			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+				out, err := session(t, c, s).Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color")
+				if err == nil || !strings.Contains(out, "checksum") && !strings.Contains(out, "signature") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		})
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -221,7 +220,7 @@ func TestInterruptedThroughServer(t *testing.T) {
 		said += lines.Text() + "\n"
 		// All is uploaded when zips are inspected. The server stands still, so that what it is asked now does not end.
 		if strings.HasPrefix(lines.Text(), "inspecting ") && strings.HasSuffix(lines.Text(), ".zip") {
-			_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+			pause(s.cmd.Process)
 			break
 		}
 	}
@@ -230,7 +229,7 @@ func TestInterruptedThroughServer(t *testing.T) {
 	for lines.Scan() {
 		said += lines.Text() + "\n"
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	resume(s.cmd.Process)
 	_ = cmd.Wait()
 	code := cmd.ProcessState.ExitCode()
 	if code == 0 {

@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -386,14 +385,6 @@ func (c limitedConn) Write(b []byte) (sent int, err error) {
 		}
 	}
 	return sent, nil
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // ofThisProcess returns a number that Linux tells in a file of /proc/self.

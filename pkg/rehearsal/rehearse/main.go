@@ -19,7 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
-const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--yes]; --help says more`
+const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; --help says more`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,16 +41,17 @@ func run(ctx context.Context) error {
 		destroy = flag.Bool("destroy", false, "")
 		yes     = flag.Bool("yes", false, "")
 		older   = flag.String("from", "", "")
+		restore = flag.Bool("restore", false, "")
 	)
 	flag.Parse()
-	if flag.NArg() > 0 || *destroy && (*moto || *older != "") {
+	if flag.NArg() > 0 || *destroy && (*moto || *older != "" || *restore) {
 		return errors.New(usage)
 	}
 	checkout, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
+	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
 		return *yes || ask(ctx, question)
 	}}
 	if *moto {
