@@ -29,7 +29,7 @@ import (
 
 // Catalog is where published versions become visible.
 type Catalog interface {
-	// ModuleVersion returns the record of a version, or registry.ErrNotFound.
+	// ModuleVersion returns the record of a version, or registry.ErrNotFound, with registry.ErrWithdrawn where it is withdrawn.
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 	// PublishModule makes a version visible, unless it is already, and returns what is stored.
 	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
@@ -131,8 +131,8 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 			}
 			return settled, err
 		}
-		if !errors.Is(err, registry.ErrNotFound) {
-			return Result{}, err
+		if err := registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
+			return Result{}, fmt.Errorf("module %s: %w", m.Address, err)
 		}
 	}
 	if m.DryRun {

@@ -61,6 +61,8 @@ type ModuleVersion struct {
 	Deprecated string `json:"deprecated,omitempty"`
 	// Hidden says that it is not listed, so that no client finds it.
 	Hidden bool `json:"hidden,omitempty"`
+	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.
+	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
 // ModuleSummary is what the catalogue says of a module without reading its versions.
@@ -72,4 +74,6 @@ type ModuleSummary struct {
 	Description string  `json:"description,omitempty"`
 	// Deprecated says why none of its versions should be used any more.
 	Deprecated string `json:"deprecated,omitempty"`
+	// Unlisted says that no version is listed, since all are withdrawn or hidden, and that Latest is none.
+	Unlisted bool `json:"unlisted,omitempty"`
 }

@@ -102,6 +102,8 @@ type ProviderVersion struct {
 	PublishedBy string    `json:"published_by"`
 	// Deprecated says why it should not be used any more; empty if it may be.
 	Deprecated string `json:"deprecated,omitempty"`
+	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.
+	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
 // ProviderSummary is what the catalogue says of a provider without reading its versions.
@@ -112,6 +114,8 @@ type ProviderSummary struct {
 	Latest Version `json:"latest"`
 	// Deprecated says why none of its versions should be used any more.
 	Deprecated string `json:"deprecated,omitempty"`
+	// Unlisted says that no version is listed, since all are withdrawn, and that Latest is none.
+	Unlisted bool `json:"unlisted,omitempty"`
 }
 
 // SigningKey is a public key by which providers of a namespace are signed.
