@@ -86,25 +86,41 @@ func TestWithdraw(t *testing.T) {
 	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") {
 		t.Errorf("%v\n%s", err, &stderr)
 	}
+	// Nor does anything come through the registry.
+	dir := t.TempDir()
+	writeFiles(t, dir, output("1.0.0"))
+	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
+	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: publish under a new version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
 	if _, out := verifies(t, s.data, 0); !strings.Contains(out, "0 faults, 0 repaired, 0 notes") {
 		t.Error(out)
 	}
 }
 
-// protected is S3 for who may not remove objects, until may says otherwise.
-func protected(t *testing.T, to string) (endpoint string, may *atomic.Bool) {
+// protected is S3 for who may not remove objects, until may says otherwise. Meanwhile stall has each attempt wait, which it tells.
+type protected struct {
+	URL        string
+	may, stall atomic.Bool
+	stalled    chan struct{}
+}
+
+func protect(t *testing.T, to string) *protected {
 	t.Helper()
+	p := &protected{stalled: make(chan struct{}, 1)}
 	target, err := url.Parse(to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	may = new(atomic.Bool)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete && !may.Load() {
+		if r.Method == http.MethodDelete && p.stall.Load() {
+			p.stalled <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		if r.Method == http.MethodDelete && !p.may.Load() {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
@@ -113,7 +129,8 @@ func protected(t *testing.T, to string) (endpoint string, may *atomic.Bool) {
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return server.URL, may
+	p.URL = server.URL
+	return p
 }
 
 // On a stack a withdrawal says who downloads the version, asks, and takes it out of the registry although the bytes cannot be
@@ -121,7 +138,7 @@ func protected(t *testing.T, to string) (endpoint string, may *atomic.Bool) {
 func TestWithdrawOnStack(t *testing.T) {
 	t.Parallel()
 	s3 := rehearsal.S3ForTest(t, "larder-objects")
-	objects, may := protected(t, s3.URL)
+	objects := protect(t, s3.URL)
 	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder-table")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +167,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	env := func(cloud string) []string {
 		return []string{
 			"AWS_ACCESS_KEY_ID=" + rehearsal.AccessKey, "AWS_SECRET_ACCESS_KEY=" + rehearsal.SecretKey, "AWS_REGION=" + rehearsal.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0",
-			"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + objects, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + insights.URL,
+			"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + objects.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + insights.URL,
 			"LARDER_S3_PATH_STYLE=true", "LARDER_STORE=stack:larder", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		}
 	}
@@ -209,10 +226,30 @@ func TestWithdrawOnStack(t *testing.T) {
 	ask(cloud, "y\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
 	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.0.0"), exitExists, "it has a key")
 	run(larder(cloud, "verify"), exitFailed, "object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: ")
-	may.Store(true)
+	objects.may.Store(true)
 	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
 	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
 	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn: it has a key")
+
+	// One that is killed before anything is removed has withdrawn the version, and the next removes it.
+	objects.stall.Store(true)
+	killed := larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "it has another", "--yes")
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-objects.stalled:
+	case <-time.After(time.Minute):
+		t.Error("nothing is removed")
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = killed.Wait()
+	objects.stall.Store(false)
+	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.1.0"), exitExists, "it has another")
+	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "x", "--yes", "--json"), 0, `"status": "unchanged"`, `"removed": 1`)
+	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
 }
 
 // onTerminal runs a command whose standard input and error are a terminal, on which somebody answers once he is asked.
