@@ -2,7 +2,8 @@
 // versions request hands over without further work.
 //
 // It promises that a version becomes visible whole or not at all: its record, the listing and the catalogue's entry are
-// one write. A record, once written, is not replaced. Who made a change is recorded in the same write as the change.
+// one write. A record, once written, is not replaced, but by a tombstone when its version is withdrawn. Who made a change is
+// recorded in the same write as the change.
 package catalog
 
 import (
@@ -52,15 +53,14 @@ func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte,
 	return item.Data, err
 }
 
-// ModuleVersion returns the record of one version of a module.
+// ModuleVersion returns the record of one version of a module. One that is withdrawn is registry.ErrNotFound, as one that never
+// was, and registry.ErrWithdrawn too.
 func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
-	var record registry.ModuleVersion
-	err := c.get(ctx, versionKey(m.Path(), v), &record)
-	return record, err
+	return version(ctx, c, moduleForm(m), v)
 }
 
-// ModuleVersions returns the records of all versions of a module, the newest version first, and registry.ErrNotFound
-// where there is none.
+// ModuleVersions returns the records of all versions of a module, withdrawn ones among them, the newest version first, and
+// registry.ErrNotFound where there is none.
 func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]registry.ModuleVersion, error) {
 	records, err := allVersions[registry.ModuleVersion](ctx, c, m.Path())
 	if err != nil {
@@ -91,7 +91,7 @@ func allVersions[T any](ctx context.Context, c *Catalog, partition string) ([]T,
 
 // Modules returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
 func (c *Catalog) Modules(ctx context.Context, namespace string) iter.Seq2[registry.ModuleSummary, error] {
-	return summaries[registry.ModuleSummary](ctx, c, namespace, "modules/")
+	return summaries(ctx, c, namespace, "modules/", func(s registry.ModuleSummary) bool { return s.Unlisted })
 }
 
 // PublishModule makes one version of a module visible. Where that version has a record already it changes nothing and
@@ -100,7 +100,7 @@ func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record r
 	err = retry(ctx, func() error {
 		created = false
 		stored, err = c.ModuleVersion(ctx, m, record.Version)
-		if !errors.Is(err, registry.ErrNotFound) {
+		if err := registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
 		stored, created = record, true
@@ -160,7 +160,7 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 			return nil, err
 		}
 	}
-	summary.Latest = latest(versions)
+	summary.Latest, summary.Unlisted = latest(versions), false
 	if summary.Latest == record.Version {
 		summary.Description = record.Description
 	}
@@ -173,21 +173,30 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	return c.withNamespace(ctx, changes, m.Namespace)
 }
 
-// CheckModuleVersion refuses, by registry.ErrExists, a version that differs from a published one, listed or hidden, in build metadata alone. Clients take
-// either where one is asked for, so that a second one would change what the first means.
+// CheckModuleVersion refuses, by registry.ErrExists, a version that is withdrawn, and one that differs from a published,
+// hidden or withdrawn one in build metadata alone. Clients take either where one is asked for, so that a second one would
+// change what the first means.
 func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v registry.Version) error {
+	return checkVersion(ctx, c, moduleForm(m), v)
+}
+
+func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
 	same := v
 	same.Metadata = ""
-	for item, err := range c.all(ctx, m.Path(), versionsSort+same.String()) {
+	for item, err := range c.all(ctx, f.partition, versionsSort+same.String()) {
 		if err != nil {
 			return err
 		}
-		var stored registry.ModuleVersion
-		if err := decode(item, &stored); err != nil {
+		var record T
+		if err := decode(item, &record); err != nil {
 			return err
 		}
-		if stored.Version != v && stored.Version.Same(v) {
-			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored.Version)
+		stored := f.version(record)
+		if w := f.withdrawn(record); w != nil && stored.Same(v) {
+			return (*w).Taken(stored)
+		}
+		if stored != v && stored.Same(v) {
+			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored)
 		}
 	}
 	return nil

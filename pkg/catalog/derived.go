@@ -41,10 +41,12 @@ type Unreadable struct {
 // Stored is what the table holds of an address. No publish came in between while it was read.
 type Stored[T any] struct {
 	// Records are those that can be read, the newest version first.
-	Records    []T
+	Records []T
+	// Withdrawn are the versions that are, of which nothing is derived.
+	Withdrawn  []registry.Version
 	Unreadable []Unreadable
 	Mismatches []Mismatch
-	// Rebuildable says that the mismatches can be mended by what the records say. Where there is no record, or one that
+	// Rebuildable says that the mismatches can be mended by what the records say. Where there is none at all, or one that
 	// cannot be read, they stay: they may be all that is left of it.
 	Rebuildable bool
 
@@ -161,7 +163,11 @@ type form[T any] struct {
 	// namespace must be recorded; empty where it need not be.
 	namespace string
 	version   func(T) registry.Version
-	// derive returns what there must be, by the records and what else only the items hold as they are.
+	withdrawn func(T) *registry.Withdrawal
+	// tombstone is the record of a withdrawn version.
+	tombstone func(registry.Version, *registry.Withdrawal) T
+	// derive returns what there must be, by the records of versions that are not withdrawn and what else only the items hold as
+	// they are: a nil listing where there is to be none.
 	derive func(records []T, listed, entry Item) (listing []byte, summary any, err error)
 	// listing returns which versions a listing has, and how it is rendered here, as another release may render it otherwise.
 	listing func([]byte) ([]registry.Version, []byte, error)
@@ -172,7 +178,11 @@ type form[T any] struct {
 func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 	return form[registry.ModuleVersion]{
 		partition: m.Path(), entry: entryKey(m.Namespace, m.Path()), namespace: m.Namespace,
-		version: func(r registry.ModuleVersion) registry.Version { return r.Version },
+		version:   func(r registry.ModuleVersion) registry.Version { return r.Version },
+		withdrawn: func(r registry.ModuleVersion) *registry.Withdrawal { return r.Withdrawn },
+		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ModuleVersion {
+			return registry.ModuleVersion{Version: v, Withdrawn: w}
+		},
 		derive: func(records []registry.ModuleVersion, _, entry Item) ([]byte, any, error) {
 			var shown []registry.Version
 			for _, r := range records {
@@ -180,12 +190,12 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 					shown = append(shown, r.Version)
 				}
 			}
-			if len(shown) == 0 {
-				return nil, nil, errors.New("all versions are hidden")
+			summary := registry.ModuleSummary{Address: m.String(), Unlisted: len(shown) == 0}
+			if !summary.Unlisted {
+				summary.Latest = latest(shown)
 			}
-			summary := registry.ModuleSummary{Address: m.String(), Latest: latest(shown)}
 			for _, r := range records {
-				if r.Version == summary.Latest {
+				if r.Version == summary.Latest && !summary.Unlisted {
 					summary.Description = r.Description
 				}
 			}
@@ -193,6 +203,9 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 			var is registry.ModuleSummary
 			if decode(entry, &is) == nil {
 				summary.Deprecated = is.Deprecated
+			}
+			if summary.Unlisted {
+				return nil, summary, nil
 			}
 			listing, err := modules.EncodeListing(shown)
 			return listing, summary, err
@@ -212,8 +225,15 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 	return form[registry.ProviderVersion]{
 		partition: p.Path(), entry: entryKey(p.Namespace, p.Path()), namespace: p.Namespace,
-		version: func(r registry.ProviderVersion) registry.Version { return r.Version },
+		version:   func(r registry.ProviderVersion) registry.Version { return r.Version },
+		withdrawn: func(r registry.ProviderVersion) *registry.Withdrawal { return r.Withdrawn },
+		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ProviderVersion {
+			return registry.ProviderVersion{Version: v, Withdrawn: w}
+		},
 		derive: func(records []registry.ProviderVersion, listed, entry Item) ([]byte, any, error) {
+			if len(records) == 0 {
+				return nil, registry.ProviderSummary{Address: p.String(), Unlisted: true, Deprecated: deprecatedProvider(p, listed, entry)}, nil
+			}
 			var l providers.Listing
 			versions := make([]registry.Version, len(records))
 			for i, r := range records {
@@ -271,8 +291,15 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 	}
 	return form[registry.MirrorVersion]{
 		partition: p.Path(), entry: entryKey(mirrored, p.Path()),
-		version: func(r registry.MirrorVersion) registry.Version { return r.Version },
+		version:   func(r registry.MirrorVersion) registry.Version { return r.Version },
+		withdrawn: func(r registry.MirrorVersion) *registry.Withdrawal { return r.Withdrawn },
+		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.MirrorVersion {
+			return registry.MirrorVersion{Version: v, Withdrawn: w}
+		},
 		derive: func(records []registry.MirrorVersion, _, _ Item) ([]byte, any, error) {
+			if len(records) == 0 {
+				return nil, registry.MirrorSummary{Address: p.String(), Unlisted: true}, nil
+			}
 			var l mirror.Listing
 			for _, r := range records {
 				l = append(l, r.Version)
@@ -306,9 +333,15 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 			return err
 		}
 		s = Stored[T]{}
-		s.Records, s.Unreadable, err = readable(ctx, c, f.partition, versionsSort, func(r T) string { return f.version(r).String() })
+		all, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(r T) string { return f.version(r).String() })
 		if err != nil {
 			return err
+		}
+		s.Records, s.Unreadable = kept(f, all), unreadable
+		for _, r := range all {
+			if f.withdrawn(r) != nil {
+				s.Withdrawn = append(s.Withdrawn, f.version(r))
+			}
 		}
 		after, err := f.items(ctx, c)
 		if err != nil {
@@ -350,7 +383,7 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 	mismatch := func(what Derived, format string, args ...any) {
 		s.Mismatches = append(s.Mismatches, Mismatch{what, fmt.Sprintf(format, args...)})
 	}
-	if len(s.Records) == 0 && len(s.Unreadable) == 0 {
+	if len(s.Records)+len(s.Withdrawn)+len(s.Unreadable) == 0 {
 		if listed.Revision > 0 {
 			mismatch(DerivedListing, "it is there, and there is no version")
 		}
@@ -364,8 +397,12 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 	if err != nil && len(s.Unreadable) == 0 {
 		mismatch(DerivedListing, "it cannot be made: %s", err)
 	}
+	unlisted := whole && wantListing == nil
 
 	switch versions, again, err := f.listing(listed.Data); {
+	case unlisted && listed.Revision == 0:
+	case unlisted:
+		mismatch(DerivedListing, "it is there, and no version is to be listed")
 	case listed.Revision == 0:
 		mismatch(DerivedListing, "it is missing, so that clients find no version")
 	case err != nil:
@@ -379,8 +416,7 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 	}
 	broken := len(s.Mismatches)
 	if broken > 0 && whole {
-		listed.Data = wantListing
-		s.changes = append(s.changes, put(listed))
+		s.changes = append(s.changes, relist(listed, wantListing))
 	}
 
 	summary, unread := f.summary(entry)

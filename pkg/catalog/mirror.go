@@ -21,15 +21,13 @@ func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) 
 	return item.Data, err
 }
 
-// MirrorVersion returns the record of one mirrored version of a provider.
+// MirrorVersion returns the record of one mirrored version of a provider. One that is withdrawn is as with ModuleVersion.
 func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
-	var record registry.MirrorVersion
-	err := c.get(ctx, versionKey(p.Path(), v), &record)
-	return record, err
+	return version(ctx, c, mirrorForm(p), v)
 }
 
-// MirrorVersions returns the records of all mirrored versions of a provider, the newest version first, and
-// registry.ErrNotFound where there is none.
+// MirrorVersions returns the records of all mirrored versions of a provider, withdrawn ones among them, the newest version
+// first, and registry.ErrNotFound where there is none.
 func (c *Catalog) MirrorVersions(ctx context.Context, p registry.MirrorProvider) ([]registry.MirrorVersion, error) {
 	records, err := allVersions[registry.MirrorVersion](ctx, c, p.Path())
 	if err != nil {
@@ -41,7 +39,7 @@ func (c *Catalog) MirrorVersions(ctx context.Context, p registry.MirrorProvider)
 
 // Mirrored returns the providers that are mirrored, in the order of addresses.
 func (c *Catalog) Mirrored(ctx context.Context) iter.Seq2[registry.MirrorSummary, error] {
-	return summaries[registry.MirrorSummary](ctx, c, mirrored, mirrored+"/")
+	return summaries(ctx, c, mirrored, mirrored+"/", func(s registry.MirrorSummary) bool { return s.Unlisted })
 }
 
 // Mirror adds a version of a provider to the mirror, or platforms to one that is there, and returns what is stored then.
@@ -89,6 +87,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 		if err := decode(version, &before); err != nil {
 			return before, merged, nil, err
 		}
+		if before.Withdrawn != nil {
+			return before, merged, nil, before.Withdrawn.Taken(record.Version)
+		}
 	}
 	if len(record.Packages) == 0 {
 		return before, merged, nil, errors.New("there is no package")
@@ -116,9 +117,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 		if v == record.Version {
 			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
 		}
-		if v.Same(record.Version) {
-			return before, merged, nil, fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either", registry.ErrExists, record.Version, v)
-		}
+	}
+	if err := checkVersion(ctx, c, mirrorForm(p), record.Version); err != nil {
+		return before, merged, nil, err
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })

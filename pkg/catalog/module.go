@@ -23,9 +23,15 @@ func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, versio
 			return err
 		}
 		var changes []Change
-		if version == nil {
+		switch {
+		case version == nil && summary.Unlisted:
+			return registry.ErrNotFound
+		case version == nil:
 			summary.Deprecated = message
-		} else if changes, err = c.deprecateVersion(ctx, m, *version, message, hide, &summary); err != nil {
+		default:
+			changes, err = c.deprecateVersion(ctx, m, *version, message, hide, &summary)
+		}
+		if err != nil {
 			return err
 		}
 		listedLatest = summary.Latest
@@ -43,7 +49,7 @@ func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, versio
 
 // deprecateVersion returns the changes of a version's record and of the listing, and changes the summary with them.
 func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, version registry.Version, message string, hide bool, summary *registry.ModuleSummary) ([]Change, error) {
-	listed, err := c.table.Get(ctx, Key{m.Path(), listing})
+	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +64,12 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	var shown []registry.Version
 	var changes []Change
 	for _, r := range records {
+		if r.Withdrawn != nil {
+			if r.Version == version {
+				return nil, r.Withdrawn.Gone(version)
+			}
+			continue
+		}
 		if r.Version == version {
 			r.Deprecated, r.Hidden = message, message != "" && (hide || r.Hidden)
 			changed, err := change(item, r)
@@ -74,7 +86,7 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 		return nil, fmt.Errorf("%w hiding: %s is the only version that is listed: publish another one first", registry.ErrInvalid, version)
 	}
 	slices.SortFunc(shown, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	summary.Latest = latest(shown)
+	summary.Latest, summary.Unlisted = latest(shown), false
 	for _, r := range records {
 		if r.Version == summary.Latest {
 			summary.Description = r.Description

@@ -18,15 +18,13 @@ func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]b
 	return item.Data, err
 }
 
-// ProviderVersion returns the record of one version of a provider.
+// ProviderVersion returns the record of one version of a provider. One that is withdrawn is as with ModuleVersion.
 func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
-	var record registry.ProviderVersion
-	err := c.get(ctx, versionKey(p.Path(), v), &record)
-	return record, err
+	return version(ctx, c, providerForm(p), v)
 }
 
-// ProviderVersions returns the records of all versions of a provider, the newest version first, and registry.ErrNotFound
-// where there is none.
+// ProviderVersions returns the records of all versions of a provider, withdrawn ones among them, the newest version first, and
+// registry.ErrNotFound where there is none.
 func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]registry.ProviderVersion, error) {
 	records, err := allVersions[registry.ProviderVersion](ctx, c, p.Path())
 	if err != nil {
@@ -38,11 +36,12 @@ func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]
 
 // Providers returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
 func (c *Catalog) Providers(ctx context.Context, namespace string) iter.Seq2[registry.ProviderSummary, error] {
-	return summaries[registry.ProviderSummary](ctx, c, namespace, "providers/")
+	return summaries(ctx, c, namespace, "providers/", func(s registry.ProviderSummary) bool { return s.Unlisted })
 }
 
-// summaries returns the catalogue's entries of a kind: of one namespace, or of all if it is empty.
-func summaries[T any](ctx context.Context, c *Catalog, namespace, kind string) iter.Seq2[T, error] {
+// summaries returns the catalogue's entries of a kind: of one namespace, or of all if it is empty. Of what is unlisted there is
+// nothing to show.
+func summaries[T any](ctx context.Context, c *Catalog, namespace, kind string, unlisted func(T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		in := []string{namespace}
@@ -62,6 +61,9 @@ func summaries[T any](ctx context.Context, c *Catalog, namespace, kind string) i
 				if err == nil {
 					err = decode(item, &summary)
 				}
+				if err == nil && unlisted(summary) {
+					continue
+				}
 				if !yield(summary, err) || err != nil {
 					return
 				}
@@ -76,7 +78,7 @@ func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, reco
 	err = retry(ctx, func() error {
 		created = false
 		stored, err = c.ProviderVersion(ctx, p, record.Version)
-		if !errors.Is(err, registry.ErrNotFound) {
+		if err := registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
 		stored, created = record, true
@@ -114,7 +116,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 			return nil, fmt.Errorf("version %s came in between: %w", v.Version, registry.ErrConflict)
 		}
 	}
-	if err := checkProviderVersion(l, record.Version); err != nil {
+	if err := c.CheckProviderVersion(ctx, p, record.Version); err != nil {
 		return nil, err
 	}
 	l.Versions = append(l.Versions, providers.Listed(record))
@@ -137,7 +139,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	for i, v := range l.Versions {
 		versions[i] = v.Version
 	}
-	summary.Latest = latest(versions)
+	summary.Latest, summary.Unlisted = latest(versions), false
 	catalogued, err := change(entry, summary)
 	if err != nil {
 		return nil, err
@@ -157,30 +159,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	return c.withNamespace(ctx, []Change{version, put(listed), catalogued, signer}, p.Namespace)
 }
 
-// CheckProviderVersion refuses, by registry.ErrExists, a version that differs from a published one in build metadata alone, as
-// CheckModuleVersion does.
+// CheckProviderVersion does the same for a provider.
 func (c *Catalog) CheckProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) error {
-	data, err := c.ProviderListing(ctx, p)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	l, err := providers.DecodeListing(data)
-	if err != nil {
-		return fmt.Errorf("provider %s: %w", p, err)
-	}
-	return checkProviderVersion(l, v)
-}
-
-func checkProviderVersion(l providers.Listing, v registry.Version) error {
-	for _, stored := range l.Versions {
-		if stored.Version != v && stored.Version.Same(v) {
-			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored.Version)
-		}
-	}
-	return nil
+	return checkVersion(ctx, c, providerForm(p), v)
 }
 
 // withNamespace adds to a write that a namespace exists, where that is not known yet.
@@ -228,6 +209,9 @@ func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, ve
 			at := slices.IndexFunc(records, func(r registry.ProviderVersion) bool { return r.Version == *version })
 			if at < 0 {
 				return fmt.Errorf("version %s: %w", version, registry.ErrNotFound)
+			}
+			if w := records[at].Withdrawn; w != nil {
+				return w.Gone(*version)
 			}
 			item, err := c.table.Get(ctx, versionKey(p.Path(), *version))
 			if err != nil {
@@ -331,7 +315,7 @@ func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string
 }
 
 // Signed returns which versions of a namespace's providers each of its keys has signed, as NAMESPACE/TYPE VERSION by the
-// key's id.
+// key's id. Withdrawn ones need no key any more.
 func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]string, error) {
 	signed := make(map[string][]string)
 	for summary, err := range c.Providers(ctx, namespace) {
@@ -339,11 +323,12 @@ func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]st
 			return nil, err
 		}
 		ns, kind, _ := strings.Cut(summary.Address, "/")
-		records, err := c.ProviderVersions(ctx, registry.Provider{Namespace: ns, Type: kind})
+		p := registry.Provider{Namespace: ns, Type: kind}
+		records, err := c.ProviderVersions(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range records {
+		for _, r := range kept(providerForm(p), records) {
 			signed[r.SigningKey] = append(signed[r.SigningKey], fmt.Sprintf("%s %s", summary.Address, r.Version))
 		}
 	}

@@ -293,6 +293,10 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	if err != nil {
 		return nil, err
 	}
+	records = slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Withdrawn != nil })
+	if len(records) == 0 {
+		return nil, registry.ErrNotFound
+	}
 	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Type)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return nil, err

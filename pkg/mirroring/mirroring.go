@@ -24,9 +24,10 @@ import (
 
 // Catalog is what is mirrored.
 type Catalog interface {
-	// MirrorVersion returns the record of one version, or registry.ErrNotFound.
+	// MirrorVersion returns the record of one version, or registry.ErrNotFound, with registry.ErrWithdrawn where it is withdrawn.
 	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
-	// MirrorVersions returns those of all versions, the newest first, or registry.ErrNotFound where there is none.
+	// MirrorVersions returns those of all versions, withdrawn ones among them, the newest first, or registry.ErrNotFound where
+	// there is none.
 	MirrorVersions(context.Context, registry.MirrorProvider) ([]registry.MirrorVersion, error)
 	// Mirrored returns the providers that are mirrored.
 	Mirrored(context.Context) iter.Seq2[registry.MirrorSummary, error]
@@ -93,10 +94,20 @@ func (r Result) Changed() bool {
 	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
 }
 
+// taken refuses a version that is withdrawn, before anything of it is stored, or that differs from one in build metadata alone.
+func taken(records []registry.MirrorVersion, v registry.Version) error {
+	for _, r := range records {
+		if r.Withdrawn != nil && r.Version.Same(v) {
+			return r.Withdrawn.Taken(r.Version)
+		}
+	}
+	return nil
+}
+
 // stored returns what is mirrored of a version; nothing is no error.
 func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
 	record, err := m.Catalog.MirrorVersion(ctx, address, v)
-	if errors.Is(err, registry.ErrNotFound) {
+	if err = registry.Taken(err); errors.Is(err, registry.ErrNotFound) {
 		return registry.MirrorVersion{Version: v}, nil
 	}
 	return record, err

@@ -42,6 +42,8 @@ type Wanted struct {
 	// exact is the version that lock files name, and locked what each of them has of it; all must be satisfied.
 	exact  *registry.Version
 	locked []Locked
+	// lenient leaves out what is withdrawn, which is an error otherwise where one version is asked for.
+	lenient bool
 }
 
 // maxPackage bounds a package, in bytes. It is what S3 takes in one piece.
@@ -211,6 +213,17 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	if len(platforms) == 0 {
 		return result, nil
 	}
+	records, err := m.Catalog.MirrorVersions(ctx, w.Address)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return Result{}, err
+	}
+	if err := taken(records, v.Version); err != nil {
+		if w.All || w.lenient {
+			result.Notes = append(result.Notes, "it is left out: "+err.Error())
+			return result, nil
+		}
+		return Result{}, err
+	}
 	offers, err := ask(ctx, origin, w, v.Version, platforms)
 	if err != nil {
 		return Result{}, err
@@ -224,10 +237,6 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 		if err != nil {
 			return Result{}, err
 		}
-	}
-	records, err := m.Catalog.MirrorVersions(ctx, w.Address)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return Result{}, err
 	}
 	signer, err := m.verify(ctx, w, offers, records)
 	if err != nil {

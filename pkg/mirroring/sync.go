@@ -94,12 +94,13 @@ func ParsePlatforms(names []string) ([]registry.Platform, error) {
 	return platforms, nil
 }
 
-// Sync mirrors what a list names and the mirror lacks, each entry whatever became of the others. It takes nothing away: lock
-// files rely on what was mirrored once.
+// Sync mirrors what a list names and the mirror lacks, each entry whatever became of the others. What is withdrawn stays so, and
+// is noted. It takes nothing away: lock files rely on what was mirrored once.
 func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	var results []Result
 	var failed []error
 	for _, w := range list {
+		w.lenient = true
 		added, err := m.Add(ctx, w)
 		// Of two constraints for one provider both may have chosen the same version.
 		for _, r := range added {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -89,6 +90,16 @@ func CheckUpload(key string, digest Digest) error {
 		return fmt.Errorf("%w object %s: an upload has 1 to %d bytes, not %d", registry.ErrInvalid, key, int64(maxUpload), digest.Size)
 	}
 	return nil
+}
+
+// CheckFolder says whether a prefix of keys is one of whole parts, so that what begins with it is below it. Errors are
+// registry.ErrInvalid.
+func CheckFolder(prefix string) error {
+	key, ok := strings.CutSuffix(prefix, "/")
+	if !ok {
+		return fmt.Errorf("%w prefix %q: it does not end in a slash", registry.ErrInvalid, prefix)
+	}
+	return CheckKey(key)
 }
 
 // Digest says what the bytes of an object are.

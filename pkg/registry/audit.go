@@ -28,6 +28,7 @@ const (
 	AuditDeprecate   AuditAction = "deprecate"
 	AuditHide        AuditAction = "hide" // and deprecate
 	AuditUndeprecate AuditAction = "undeprecate"
+	AuditWithdraw    AuditAction = "withdraw"
 	AuditAddKey      AuditAction = "add-key"
 	AuditReplaceKey  AuditAction = "replace-key"
 	AuditRemoveKey   AuditAction = "remove-key"

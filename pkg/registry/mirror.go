@@ -82,11 +82,14 @@ type MirrorPackage struct {
 	MirroredBy string    `json:"mirrored_by"`
 }
 
-// MirrorVersion is the record of one mirrored version of a provider. It grows by platforms; those that it has do not change.
+// MirrorVersion is the record of one mirrored version of a provider. It grows by platforms; those that it has do not change
+// until it is withdrawn.
 type MirrorVersion struct {
 	Version Version `json:"version"`
 	// Packages in the order of their platforms.
-	Packages []MirrorPackage `json:"packages"`
+	Packages []MirrorPackage `json:"packages,omitzero"`
+	// Withdrawn says that it was taken out of the mirror for good. The record has nothing else then but the version.
+	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
 // MirrorSummary is what the catalogue says of a mirrored provider without reading its versions.
@@ -95,4 +98,6 @@ type MirrorSummary struct {
 	Address string `json:"address"`
 	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
 	Latest Version `json:"latest"`
+	// Unlisted says that no version is listed, since all are withdrawn, and that Latest is none.
+	Unlisted bool `json:"unlisted,omitempty"`
 }

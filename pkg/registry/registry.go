@@ -15,6 +15,7 @@ var (
 	ErrForbidden       = core.ErrForbidden
 	ErrNotFound        = core.ErrNotFound
 	ErrExists          = core.ErrExists
+	ErrWithdrawn       = core.ErrWithdrawn
 	ErrConflict        = core.ErrConflict
 	ErrUnavailable     = core.ErrUnavailable
 )

@@ -82,7 +82,7 @@ type S3 struct {
 // ErrNoS3 says that scripts/test has not built the S3 server.
 var ErrNoS3 = errors.New("the S3 server is not there: scripts/test builds it")
 
-// StartS3 starts a server with one empty bucket, whose objects are files below dir.
+// StartS3 starts a server with one empty bucket, whose objects are files below dir. It keeps versions where that is enabled.
 func StartS3(ctx context.Context, dir, bucket string) (*S3, error) {
 	path, err := inCheckout(versitygw)
 	if err != nil {
@@ -92,13 +92,13 @@ func StartS3(ctx context.Context, dir, bucket string) (*S3, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range []string{"buckets", "sidecar"} {
+	for _, d := range []string{"buckets", "sidecar", "versions"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	s := &S3{URL: "http://" + address}
-	s.cmd = exec.CommandContext(ctx, path, "--port", address, "--region", Region, "--quiet", "posix", "--sidecar", filepath.Join(dir, "sidecar"), filepath.Join(dir, "buckets"))
+	s.cmd = exec.CommandContext(ctx, path, "--port", address, "--region", Region, "--quiet", "posix", "--sidecar", filepath.Join(dir, "sidecar"), "--versioning-dir", filepath.Join(dir, "versions"), filepath.Join(dir, "buckets"))
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	if err := s.cmd.Start(); err != nil {

@@ -34,6 +34,11 @@ const (
 	OutputOperatorPolicy = "OperatorPolicyArn"
 	OutputUserPool       = "UserPoolId"
 	OutputAlarmTopic     = "AlarmTopicArn"
+	OutputWithdrawPolicy = "WithdrawPolicyArn"
+	// OutputRequestLogs names the log groups of the functions that clients read from, joined by commas, and OutputRequestLogDays
+	// for how many days they keep what is logged.
+	OutputRequestLogs    = "RequestLogs"
+	OutputRequestLogDays = "RequestLogDays"
 )
 
 // TTLAttribute is the table's attribute by which it removes expired items.

@@ -12,6 +12,7 @@ type Kind string
 const (
 	VersionWithoutObject Kind = "version-without-object"
 	ObjectWithoutVersion Kind = "object-without-version"
+	WithdrawnObject      Kind = "object-of-withdrawn-version"
 	Size                 Kind = "size"
 	SHA256               Kind = "sha256"
 	H1                   Kind = "h1"
@@ -31,6 +32,8 @@ func (k Kind) Remedy() string {
 		return "publish the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
 	case ObjectWithoutVersion:
 		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
+	case WithdrawnObject:
+		return "run `larder withdraw` of that version again, which removes what remains"
 	case Size, SHA256, H1, Content:
 		return "clients refuse it: restore the object from a backup or by its former version in the bucket, or take the version out of use"
 	case Sums:

@@ -356,6 +356,10 @@ func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 		if err != nil {
 			return err
 		}
+		if v := withdrawn(s, stored, info); v != "" {
+			r.add(Finding{Kind: WithdrawnObject, Path: s.path, Version: v, Object: info.Key, Detail: fmt.Sprintf("the version is withdrawn, and %d bytes of it are still stored", now.Size)})
+			continue
+		}
 		r.add(orphan(s.path, now, r.Now().Sub(now.Modified) < settled))
 	}
 	return nil
@@ -375,6 +379,16 @@ func unused[T any](s subject[T], stored catalog.Stored[T], infos []objects.Info)
 		}
 	}
 	return left
+}
+
+// withdrawn returns the withdrawn version that an object is of, if it is.
+func withdrawn[T any](s subject[T], stored catalog.Stored[T], info objects.Info) string {
+	for _, v := range stored.Withdrawn {
+		if strings.HasPrefix(info.Key, s.path+"/"+v.String()+"/") {
+			return v.String()
+		}
+	}
+	return ""
 }
 
 // orphan is the finding of an object that no version has. What came by the publishers' door may be staged, and the manifest

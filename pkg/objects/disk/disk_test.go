@@ -36,9 +36,10 @@ func TestStore(t *testing.T) {
 		t.Cleanup(server.Close)
 		s.BaseURL = server.URL
 		return storetest.Backend{
-			Store:  s,
-			Stage:  s,
-			Client: server.Client(),
+			Store:   s,
+			Stage:   s,
+			Remover: s,
+			Client:  server.Client(),
 			SignFor: func(t *testing.T, key string, lifetime time.Duration) string {
 				signer := *s
 				signer.Lifetime = lifetime

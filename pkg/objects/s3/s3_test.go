@@ -59,9 +59,10 @@ func TestStore(t *testing.T) {
 		config.HTTPClient = &expiring{bucket, staged}
 		store := s3.New(config, bucket, s3.Options{PathStyle: true})
 		return storetest.Backend{
-			Store:  store,
-			Stage:  store,
-			Client: http.DefaultClient,
+			Store:   store,
+			Stage:   store,
+			Remover: store,
+			Client:  http.DefaultClient,
 			SignFor: func(t *testing.T, key string, lifetime time.Duration) string {
 				store, wait := signer(lifetime)
 				u, err := store.SignGet(t.Context(), key)

@@ -26,6 +26,8 @@ import (
 type Backend struct {
 	objects.Store
 	objects.Stage
+	// Remover is of who may remove objects.
+	Remover
 	// Client reaches the store's URLs.
 	Client *http.Client
 	// SignFor signs as SignGet does, with another lifetime, which may be over already.
@@ -34,6 +36,12 @@ type Backend struct {
 	SignPutFor func(t *testing.T, key string, digest objects.Digest, lifetime time.Duration) objects.Upload
 	// Staged says whether an object will expire.
 	Staged func(t *testing.T, key string) bool
+}
+
+// Remover removes all that is below a prefix, which ends in a slash, staged or kept, and whatever the store keeps of it besides,
+// and returns how many pieces that were. Nothing being there is no error. A prefix without a slash is registry.ErrInvalid.
+type Remover interface {
+	Remove(ctx context.Context, prefix string) (removed int, err error)
 }
 
 // Run checks all that objects.Store and objects.Stage promise. open returns an empty store.
@@ -62,6 +70,7 @@ func Run(t *testing.T, open func(*testing.T) Backend) {
 		{"Keep", keep},
 		{"KeepByPutOnce", keepByPutOnce},
 		{"BadUploads", badUploads},
+		{"Remove", remove},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}

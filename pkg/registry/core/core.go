@@ -24,6 +24,9 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists says that something else is stored under this name and that it is not replaced. HTTP 409.
 	ErrExists = errors.New("already exists")
+	// ErrWithdrawn says that a version was taken out of the registry for good. It comes with ErrNotFound for who reads it, and
+	// with ErrExists for who publishes it.
+	ErrWithdrawn = errors.New("withdrawn")
 	// ErrConflict says that another writer was faster; reading again and retrying is right. HTTP 409.
 	ErrConflict = errors.New("conflicting write")
 	// ErrUnavailable says that a store cannot answer at present; trying again later is right. HTTP 503.

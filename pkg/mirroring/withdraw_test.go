@@ -1,0 +1,58 @@
+package mirroring_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// What is withdrawn comes by no door again, and nothing of it is stored. Who asks for several versions gets the others.
+func TestWithdrawn(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""}, release{"1.1.0", []string{"linux_amd64"}, ours, ""})
+	m := s.mirror(o)
+	if _, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.1.0"}); err != nil {
+		t.Fatal(err)
+	}
+	v := parseVersion(t, "1.1.0")
+	w := registry.Withdrawal{At: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), By: "wim", Reason: "it has a key"}
+	if _, _, err := catalog.New(s.table).Withdraw(t.Context(), inventory, v, w); err != nil {
+		t.Fatal(err)
+	}
+	before := s.count(t)
+
+	_, err := m.Export(t.Context(), t.TempDir(), []registry.MirrorProvider{inventory})
+	failed(t, "an export of nothing", err, registry.ErrNotFound)
+
+	const why = "withdrawn on 2026-11-21 01:02 UTC: it has a key"
+	_, err = m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.1.0"})
+	failed(t, "add", err, registry.ErrExists, "version 1.1.0", why)
+	_, err = m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.1.0")), platforms(t, "linux_amd64"), false)
+	failed(t, "lock", err, registry.ErrExists, why)
+	_, err = s.mirror(nil).Import(t.Context(), string(newFolder(t, release{"1.1.0", []string{"linux_amd64"}, ours, ""})))
+	failed(t, "import", err, registry.ErrExists, why)
+	if n := s.count(t); n != before {
+		t.Errorf("%d objects, and %d before", n, before)
+	}
+
+	list, err := mirroring.ParseList("test.hcl", []byte("provider \""+inventory.String()+"\" {\n  versions = [\">= 1.0.0\"]\n  platforms = [\"all\"]\n}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := m.Sync(t.Context(), list)
+	if err != nil || told(results) != "1.1.0 []" || !strings.Contains(notes(results), why) {
+		t.Errorf("sync: %s, %q, %v", told(results), notes(results), err)
+	}
+	results, err = m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: ">= 1.0.0", All: true})
+	if err != nil || told(results) != "1.1.0 [], 1.0.0 [darwin_arm64 added, linux_amd64 added]" || !strings.Contains(notes(results), why) {
+		t.Errorf("all: %s, %q, %v", told(results), notes(results), err)
+	}
+	if results, err := m.Export(t.Context(), t.TempDir(), nil); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
+		t.Errorf("export: %s, %v", told(results), err)
+	}
+}

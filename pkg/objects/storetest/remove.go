@@ -1,0 +1,52 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// All that is below a prefix goes, and nothing else; what went can be put anew, and removing again removes nothing.
+func remove(t *testing.T, s Backend) {
+	const below = "modules/acme/vpc/aws/1.0.0/"
+	others := []string{"modules/acme/vpc/aws/1.0.0+a/x", "modules/acme/vpc/aws/1.0.01", "modules/acme/vpc/aws/1.1.0/x"}
+	for _, key := range append([]string{below + "x", below + "y/z"}, others...) {
+		put(t, s, key, "content of "+key)
+	}
+	const staged = below + "door/00ff/x"
+	stage(t, s, staged, "staged")
+
+	if removed, err := s.Remove(t.Context(), below); removed != 3 || err != nil {
+		t.Errorf("Remove: %d, %v", removed, err)
+	}
+	if got := keys(t, s, ""); fmt.Sprint(got) != fmt.Sprint(others) {
+		t.Errorf("what is left: %q", got)
+	}
+	for _, key := range []string{below + "x", below + "y/z", staged} {
+		if _, err := s.Stat(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if removed, err := s.Remove(t.Context(), below); removed != 0 || err != nil {
+		t.Errorf("Remove of nothing: %d, %v", removed, err)
+	}
+	put(t, s, below+"x", "other")
+	put(t, s, staged, "staged")
+	if got := content(t, s, below+"x", 0, -1); got != "other" {
+		t.Errorf("put anew: %q", got)
+	}
+	if s.Staged(t, staged) {
+		t.Error("an object that was put has the mark of the one before it")
+	}
+	for _, prefix := range []string{"", "/", "modules", strings.TrimSuffix(below, "/"), "modules//", "../", "modules/../"} {
+		if removed, err := s.Remove(t.Context(), prefix); removed != 0 || !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("Remove(%q): %d, %v", prefix, removed, err)
+		}
+	}
+	if got := len(keys(t, s, "")); got != len(others)+2 {
+		t.Errorf("%d objects are left", got)
+	}
+}

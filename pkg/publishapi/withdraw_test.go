@@ -1,0 +1,54 @@
+package publishapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// What is withdrawn is not there for who reads, and no publisher puts anything in its place, also not one who began before.
+func TestWithdrawn(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	token := d.token(t, both+" read:modules/acme/** read:providers/acme/**")
+	d.publishes(t, token, module1, vpc(t, 1))
+	d.publishes(t, token, "modules/acme/vpc/aws/1.1.0", vpc(t, 1))
+	r := newRelease(t)
+	d.publishes(t, token, provider1, r)
+	begun := d.begin(t, token, "modules/acme/vpc/aws/1.0.1+x", vpc(t, 3)).putAll(t).inspectAll(t)
+	d.publishes(t, token, "modules/acme/vpc/aws/1.0.1+y", vpc(t, 3))
+	w := registry.Withdrawal{At: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), By: "wim", Reason: "it has a key"}
+	for _, v := range []string{"1.0.0", "1.0.1+y"} {
+		version, err := registry.ParseTag(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := d.catalog.Withdraw(t.Context(), vpcAddress, version, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := d.catalog.Withdraw(t.Context(), inventory, v1, w); err != nil {
+		t.Fatal(err)
+	}
+	before := d.visible(t)
+
+	const text = "was withdrawn on 2026-11-21 01:02 UTC: it has a key; its number is not used again"
+	d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
+	d.send(t, token, http.MethodPost, wire.Path+module1+"+a/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
+	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, text)
+	begun.commit(t).refused(t, http.StatusConflict, text)
+	for _, path := range []string{module1, provider1} {
+		d.send(t, token, http.MethodPut, wire.Path+path+"/deprecation", wire.Deprecation{Message: "x"}).refused(t, http.StatusNotFound, "there is nothing published by that name and version")
+	}
+	if after := d.visible(t); after != before {
+		t.Errorf("something has changed:\n%s", after)
+	}
+
+	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/1.0.0/download", nil).into(t, http.StatusNotFound, nil)
+	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/1.1.0/download", nil).into(t, http.StatusNoContent, nil)
+	d.send(t, token, http.MethodGet, "/v1/providers/acme/inventory/versions", nil).into(t, http.StatusNotFound, nil)
+}

@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Withdrawal is when a version was taken out of the registry for good, by whom, and why.
+type Withdrawal struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// Gone is what who reads a withdrawn version is told: ErrNotFound, as of one that never was, and ErrWithdrawn.
+func (w Withdrawal) Gone(v Version) error { return &withdrawnError{w, v, ErrNotFound} }
+
+// Taken is what who publishes a withdrawn version again is told, or one that differs from it in build metadata alone: ErrExists
+// and ErrWithdrawn.
+func (w Withdrawal) Taken(v Version) error { return &withdrawnError{w, v, ErrExists} }
+
+// Taken turns what a reader was told of a withdrawn version into what a publisher is told of it. It returns any other error as
+// it is.
+func Taken(err error) error {
+	if e, ok := errors.AsType[*withdrawnError](err); ok {
+		return e.Taken(e.version)
+	}
+	return err
+}
+
+type withdrawnError struct {
+	Withdrawal
+	version Version
+	as      error
+}
+
+func (e *withdrawnError) Error() string {
+	text := fmt.Sprintf("version %s was withdrawn on %s: %s", e.version, e.At.Format("2006-01-02 15:04 MST"), e.Reason)
+	if e.as == ErrExists { //nolint:errorlint // it is one of two
+		text += "; its number is not used again: publish under a new version"
+	}
+	return text
+}
+
+func (e *withdrawnError) Unwrap() []error { return []error{e.as, ErrWithdrawn} }
+
+// Address is a Module, a Provider or a MirrorProvider.
+type Address interface {
+	// String is the address as people write it.
+	String() string
+	// Path is the address with its kind before it: its partition in the table, and the prefix of its objects.
+	Path() string
+}
+
+// ParseAddress reads NAMESPACE/NAME/SYSTEM, NAMESPACE/TYPE or HOSTNAME/NAMESPACE/TYPE. Of the three parts the first is a
+// hostname where it has a dot, which no namespace has. Errors are ErrInvalid.
+func ParseAddress(s string) (a Address, err error) {
+	first, _, _ := strings.Cut(s, "/")
+	switch slashes := strings.Count(s, "/"); {
+	case slashes == 2 && strings.Contains(first, "."):
+		a, err = ParseMirrorProvider(s)
+	case slashes == 2:
+		a, err = ParseModule(s)
+	case slashes == 1:
+		a, err = ParseProvider(s)
+	default:
+		err = fmt.Errorf("%w address %.200q: it is NAMESPACE/NAME/SYSTEM of a module, NAMESPACE/TYPE of a provider, or HOSTNAME/NAMESPACE/TYPE of a mirrored provider", ErrInvalid, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// ObjectsOf is what the keys of all objects of a version begin with, whichever door they came by.
+func ObjectsOf(a Address, v Version) string { return a.Path() + "/" + v.String() + "/" }
