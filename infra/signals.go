@@ -227,7 +227,7 @@ func (s signals) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 			graph("Latency, milliseconds", s.gateway("Latency", "p50"), s.gateway("Latency", "p99")),
 		}, {
 			graph("Downloads", downloads...),
-			query("Most downloaded", `filter route like /download|document/ and status < 300 and ispresent(version)`, "stats count(*) as downloads by address", "sort downloads desc", "limit 20"),
+			query("Most downloaded", "filter ispresent(download)", "stats count(*) as downloads by address", "sort downloads desc", "limit 20"),
 			graph("Refusals and cold starts", plain(metrics.Refusals, "Sum"), plain(metrics.ColdStarts, "Sum")),
 		}, {
 			graph("Calls of the table and the bucket, milliseconds", plain(metrics.StoreLatency, "p50"), plain(metrics.StoreLatency, "p99")),

@@ -331,6 +331,7 @@ func TestRequestLog(t *testing.T) {
 	}
 	document := func(w http.ResponseWriter, r *http.Request) error {
 		httpapi.LogVersion(w, "3.0.0")
+		httpapi.CountDownload(w, httpapi.MirrorDownload)
 		return answer(w, r)
 	}
 	const module, mirror = "/v1/modules/{namespace}/{name}/{system}/{version}/download", "/v1/mirror/{hostname}/{namespace}/{type}/{document}"
@@ -342,7 +343,8 @@ func TestRequestLog(t *testing.T) {
 		want         string // the line but for its time
 	}{
 		{"GET", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":204,"bytes":0,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","caller":"token ci"}`},
-		{"GET", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","caller":"token ci"}`},
+		{"GET", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","download":"mirror","caller":"token ci"}`},
+		{"HEAD", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"HEAD","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","caller":"token ci"}`},
 		{"PUT", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 405, `{"level":"INFO","msg":"request","method":"PUT","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":405,"bytes":34,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","error":"method not allowed: PUT"}`},
 		{"GET", "/nowhere", "", 404, `{"level":"INFO","msg":"request","method":"GET","path":"/nowhere","status":404,"bytes":25,"request_id":"id-1","error":"not found"}`},
 		{"GET", "/a//b", "", 400, `{"level":"INFO","msg":"request","method":"GET","path":"/a//b","status":400,"bytes":33,"request_id":"id-1","error":"invalid path"}`},

@@ -45,6 +45,9 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 					l.err = fmt.Errorf("panic after the response began: %v", p)
 				}
 			}
+			if r.Method != http.MethodGet || l.status >= http.StatusMultipleChoices {
+				l.download = "" // nobody was led to it
+			}
 			took := time.Since(begin)
 			l.write(log, r, took)
 			for _, tell := range served {
@@ -86,7 +89,7 @@ const (
 	MirrorDownload   Download = "mirror"
 )
 
-// CountDownload has it counted that an answer locates an archive, or all those of a version.
+// CountDownload has it logged and counted that an answer locates an archive, or all those of a version.
 func CountDownload(w http.ResponseWriter, kind Download) {
 	if l, ok := w.(*responseLog); ok {
 		l.download = kind
@@ -241,7 +244,7 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 	for _, known := range []struct{ name, value string }{
-		{"request_id", requestID(r.Context())}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"caller", l.caller},
+		{"request_id", requestID(r.Context())}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"download", string(l.download)}, {"caller", l.caller},
 	} {
 		if known.value != "" {
 			attrs = append(attrs, slog.String(known.name, known.value))

@@ -1,9 +1,8 @@
 // Package usage counts who downloads what of a deployed registry, by CloudWatch Logs Insights, from the lines that its functions
 // log of their requests.
 //
-// A download is an answer that leads a client to a package: of the download endpoints of modules and providers, and a mirrored
-// provider's version document, which is also answered for a version that the mirror lacks. The bytes come from S3, which clients
-// and caches may ask again without the registry.
+// A download is an answer that leads a client to a package, or, in a mirror, to those of a version. The bytes come from S3, which
+// clients and caches may ask again without the registry.
 package usage
 
 import (
@@ -22,9 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/larder-registry/larder/pkg/mirror"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -81,52 +78,45 @@ const (
 	patience = 10 * time.Minute
 )
 
-// kinds says how the addresses of the routes that count are read.
-func kinds() map[string]func(string) (registry.Address, error) {
-	found := make(map[string]func(string) (registry.Address, error))
-	for _, r := range modules.Routes() {
-		if strings.HasSuffix(r.Path, "/download") {
-			found[r.Path] = func(s string) (registry.Address, error) { return registry.ParseModule(s) }
-		}
+// parse reads the address of a download of a kind, which is as the registry's own routes have it.
+func parse(kind, address string) (registry.Address, error) {
+	switch httpapi.Download(kind) {
+	case httpapi.ModuleDownload:
+		return registry.ParseModule(address)
+	case httpapi.ProviderDownload:
+		return registry.ParseProvider(address)
+	case httpapi.MirrorDownload:
+		return registry.ParseMirrorProvider(address)
 	}
-	for _, r := range providers.Routes() {
-		if strings.HasSuffix(r.Path, "/download/{os}/{arch}") {
-			found[r.Path] = func(s string) (registry.Address, error) { return registry.ParseProvider(s) }
-		}
-	}
-	for _, r := range mirror.Routes() {
-		found[r.Path] = func(s string) (registry.Address, error) { return registry.ParseMirrorProvider(s) }
-	}
-	return found
+	return nil, fmt.Errorf("%w kind of download", registry.ErrInvalid)
 }
 
-// Text is the query in the language of Logs Insights. An index.json, which the route of mirrored providers serves too, has no
-// version. Addresses and versions have been parsed, so that none holds a quote.
-func (q Query) Text() string {
-	by := "route, address, version"
-	var routes, only []string
-	for path, parse := range kinds() {
-		if q.Address != nil {
-			// Those of the same kind alone: a module may be called as a mirrored provider is.
-			if a, err := parse(q.Address.String()); err != nil || a != q.Address {
-				continue
-			}
-		}
-		routes = append(routes, strconv.Quote(path))
+func kind(a registry.Address) httpapi.Download {
+	switch a.(type) {
+	case registry.Module:
+		return httpapi.ModuleDownload
+	case registry.Provider:
+		return httpapi.ProviderDownload
+	default:
+		return httpapi.MirrorDownload
 	}
-	slices.Sort(routes)
+}
+
+// Text is the query in the language of Logs Insights. Addresses and versions have been parsed, so that none holds a quote.
+func (q Query) Text() string {
+	which, by := "ispresent(download)", "download, address, version"
 	if q.Address != nil {
-		only = append(only, fmt.Sprintf(" and address = %q", q.Address))
+		// A module may be called as a mirrored provider is.
+		which = fmt.Sprintf("download = %q and address = %q", kind(q.Address), q.Address)
 		by += ", caller"
 		if q.Version != nil {
-			only = append(only, fmt.Sprintf(" and version = %q", q.Version))
+			which += fmt.Sprintf(" and version = %q", q.Version)
 		}
 	}
-	return fmt.Sprintf(`filter message = "request" and method = "GET" and status in [200, 204] and ispresent(version)
-  and route in [%s]%s
+	return fmt.Sprintf(`filter message = "request" and %s
 | stats count(*) as downloads, max(@timestamp) as last by %s
 | sort downloads desc
-| limit %d`, strings.Join(routes, ", "), strings.Join(only, ""), by, maxRows)
+| limit %d`, which, by, maxRows)
 }
 
 // Count runs a query to its end. It is stopped when ctx ends. Errors that a caller may act on are registry.ErrForbidden for a
@@ -224,19 +214,15 @@ func fields(results [][]types.ResultField) []map[string]string {
 	return rows
 }
 
-// collect reads rows. What names nothing that could be downloaded is left out: a mirror's documents are asked for under any name.
+// collect reads rows. One that no release has logged is left out.
 func collect(rows []map[string]string) []Download {
-	parse := kinds()
 	type key struct {
 		path, version, caller string
 	}
 	at := make(map[key]int)
 	downloads := []Download{}
 	for _, row := range rows {
-		if parse[row["route"]] == nil {
-			continue
-		}
-		address, err := parse[row["route"]](row["address"])
+		address, err := parse(row["download"], row["address"])
 		if err != nil {
 			continue
 		}

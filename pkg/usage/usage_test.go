@@ -55,7 +55,10 @@ func (everything) MirrorListing(context.Context, registry.MirrorProvider) ([]byt
 }
 
 func (everything) MirrorVersion(_ context.Context, _ registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
-	return registry.MirrorVersion{Version: v}, nil
+	if v.Major == 9 {
+		return registry.MirrorVersion{}, registry.ErrNotFound
+	}
+	return registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{{ProviderPackage: registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}}}}, nil
 }
 
 func (everything) SignGet(context.Context, string) (string, error) {
@@ -124,7 +127,7 @@ func TestCount(t *testing.T) {
 		// None of these is a download.
 		"ci GET modules/acme/vpc/aws/versions", "ci HEAD modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/9.9.9/download", "ci GET modules/acme/vpc/aws/x/download",
 		"ci GET providers/acme/inventory/versions", "ci GET providers/acme/inventory/1.2.0/download/linux/arm64",
-		"ci GET mirror/registry.example.com/acme/inventory/index.json", "ci GET mirror/registry.example.com/acme/inventory/x.json", "ci GET nowhere",
+		"ci GET mirror/registry.example.com/acme/inventory/index.json", "ci GET mirror/registry.example.com/acme/inventory/x.json", "ci GET mirror/registry.example.com/acme/inventory/9.9.9.json", "ci GET nowhere",
 	)
 	lines = append(lines, `{"time":"x"}`, "START RequestId", `{"message":"request"}`, "")
 	// What is older than the query asks for.
@@ -171,15 +174,14 @@ func TestText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `filter message = "request" and method = "GET" and status in [200, 204] and ispresent(version)
-  and route in ["/v1/modules/{namespace}/{name}/{system}/{version}/download"] and address = "acme/vpc/aws" and version = "1.2.0-rc.1+b"
-| stats count(*) as downloads, max(@timestamp) as last by route, address, version, caller
+	const want = `filter message = "request" and download = "module" and address = "acme/vpc/aws" and version = "1.2.0-rc.1+b"
+| stats count(*) as downloads, max(@timestamp) as last by download, address, version, caller
 | sort downloads desc
 | limit 10000`
 	if got := (usage.Query{Address: parse(t, "acme/vpc/aws"), Version: &v}).Text(); got != want {
 		t.Error(got)
 	}
-	if got := (usage.Query{}).Text(); strings.Count(got, "/v1/") != 3 || strings.Contains(got, "caller") {
+	if got := (usage.Query{}).Text(); !strings.Contains(got, "ispresent(download)") || strings.Contains(got, "caller") {
 		t.Error(got)
 	}
 }
@@ -199,7 +201,7 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		text := usage.Query{Address: a, Version: &v}.Text()
-		if strings.Count(text, `"`) != 2*5 || strings.Count(text, "\n") != 4 || strings.Count(text, "|") != 3 || strings.Contains(text, `\`) {
+		if strings.Count(text, `"`) != 2*4 || strings.Count(text, "\n") != 3 || strings.Count(text, "|") != 3 || strings.Contains(text, `\`) {
 			t.Error(text)
 		}
 	})
