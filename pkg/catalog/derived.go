@@ -230,12 +230,8 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 			if err != nil {
 				return nil, nil, err
 			}
-			var versions []registry.Version
-			for _, v := range l.Versions {
-				versions = append(versions, v.Version)
-			}
 			again, err := l.Encode()
-			return versions, again, err
+			return l.All(), again, err
 		},
 		summary: readSummary[registry.ProviderSummary],
 	}

@@ -23,9 +23,17 @@ func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) 
 
 // MirrorVersion returns the record of one mirrored version of a provider.
 func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
-	var record registry.MirrorVersion
-	err := c.get(ctx, versionKey(p.Path(), v), &record)
-	return record, err
+	listed := func(data []byte) ([]registry.Version, error) {
+		l, err := mirror.DecodeListing(data)
+		return l, err
+	}
+	return record(ctx, c, p.Path(), v, listed, func(r registry.MirrorVersion) error {
+		err := soundVersion(r.Version, v)
+		for _, pkg := range r.Packages {
+			err = errors.Join(err, soundPackage(pkg.ProviderPackage, p.Path(), v))
+		}
+		return err
+	})
 }
 
 // MirrorVersions returns the records of all mirrored versions of a provider, the newest version first, and
@@ -106,6 +114,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if err != nil {
 		return before, merged, nil, err
 	}
+	if err := c.whole(ctx, listed); err != nil {
+		return before, merged, nil, err
+	}
 	var versions mirror.Listing
 	if listed.Revision > 0 {
 		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
@@ -114,6 +125,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	}
 	for _, v := range versions {
 		if v == record.Version {
+			if _, err := c.listed(ctx, version.Key); err != nil {
+				return before, merged, nil, err
+			}
 			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
 		}
 		if v.Same(record.Version) {

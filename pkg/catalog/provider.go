@@ -20,9 +20,17 @@ func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]b
 
 // ProviderVersion returns the record of one version of a provider.
 func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
-	var record registry.ProviderVersion
-	err := c.get(ctx, versionKey(p.Path(), v), &record)
-	return record, err
+	listed := func(data []byte) ([]registry.Version, error) {
+		l, err := providers.DecodeListing(data)
+		return l.All(), err
+	}
+	return record(ctx, c, p.Path(), v, listed, func(r registry.ProviderVersion) error {
+		err := errors.Join(soundVersion(r.Version, v), soundFile(r.Sums, p.Path(), v), soundFile(r.Signature, p.Path(), v))
+		for _, pkg := range r.Packages {
+			err = errors.Join(err, soundPackage(pkg, p.Path(), v))
+		}
+		return err
+	})
 }
 
 // ProviderVersions returns the records of all versions of a provider, the newest version first, and registry.ErrNotFound
@@ -103,6 +111,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
+	if err := c.whole(ctx, listed); err != nil {
+		return nil, err
+	}
 	var l providers.Listing
 	if listed.Revision > 0 {
 		if l, err = providers.DecodeListing(listed.Data); err != nil {
@@ -133,11 +144,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 			return nil, err
 		}
 	}
-	versions := make([]registry.Version, len(l.Versions))
-	for i, v := range l.Versions {
-		versions[i] = v.Version
-	}
-	summary.Latest = latest(versions)
+	summary.Latest = latest(l.All())
 	catalogued, err := change(entry, summary)
 	if err != nil {
 		return nil, err
@@ -282,6 +289,9 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 		var key registry.SigningKey
 		if err := decode(item, &key); err != nil {
 			return nil, err
+		}
+		if key.ID != item.Sort || !strings.HasPrefix(key.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
+			return nil, fmt.Errorf("item %s %s: it is no such key", item.Partition, item.Sort)
 		}
 		keys = append(keys, key)
 	}
