@@ -65,7 +65,7 @@ func DecompressJSON(data []byte, v any) error {
 		err = json.Unmarshal(body, v)
 	}
 	if err != nil {
-		return fmt.Errorf("stored body: %w", err)
+		return fmt.Errorf("stored body: %s", err.Error()) // not wrapped: what is wrong with it is no caller's fault
 	}
 	return nil
 }
