@@ -8,12 +8,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // little is just so much that all pieces have worked.
-var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2}
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond}
 
 // functions builds some of them, however it is fastest.
 func functions(t *testing.T) map[string]string {
@@ -85,6 +86,30 @@ func TestSections(t *testing.T) {
 		}
 		if f := cells(found.tables...)["provider download/in this one, median"]; f == nil || f.value <= 0 {
 			t.Error(f)
+		}
+	})
+	t.Run("load", func(t *testing.T) {
+		dir := t.TempDir()
+		larder := filepath.Join(dir, "larder")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", larder, "./scripts/larder")
+		build.Dir = filepath.Join("..", "..", "..")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+		found, err := measureLoad(t.Context(), larder, dir, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(found.tables...)
+		for _, cell := range []string{"all of them/per second", "zip/median", "inits/count", "versions of modules published/count", "memory, MiB/last third, median"} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+		for _, cell := range []string{"requests and downloads/count", "versions that a listing lacked/count", "versions that were not whole/count", "errors in the server's log/count"} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
 		}
 	})
 	t.Run("init", func(t *testing.T) {
