@@ -204,10 +204,15 @@ func thirds(memory, files []float64) table {
 
 // loaded is `larder serve` in a process.
 type loaded struct {
-	url string
-	tls *tls.Config
-	cmd *exec.Cmd
-	log string
+	url   string
+	roots *x509.CertPool
+	cmd   *exec.Cmd
+	log   string
+}
+
+// client is one that has no connection yet.
+func (s *loaded) client() *http.Client {
+	return &http.Client{Timeout: patient, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
 }
 
 func serve(ctx context.Context, larder, dir string) (*loaded, error) {
@@ -239,8 +244,8 @@ func serve(ctx context.Context, larder, dir string) (*loaded, error) {
 		s.close()
 		return nil, err
 	}
-	s.url, s.tls = said.URL, &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	s.tls.RootCAs.AppendCertsFromPEM(ca)
+	s.url, s.roots = said.URL, x509.NewCertPool()
+	s.roots.AppendCertsFromPEM(ca)
 	return s, nil
 }
 
@@ -330,7 +335,7 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 	}
 	p := &loadPublisher{dir: dir, data: data, known: &ledger{known: make(map[string][]string), has: make(map[string]bool)}}
 	p.publisher = publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: "bench"}
-	if p.key, _, err = addKey(ctx, data.Catalog, "acme"); err != nil {
+	if p.key, _, err = addKey(ctx, data.Catalog); err != nil {
 		return nil, errors.Join(err, data.Close())
 	}
 	return p, nil
@@ -393,7 +398,7 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 func random(size int) []byte {
 	var seed [32]byte
 	for i := range seed {
-		seed[i] = byte(rand.Uint32()) //nolint:gosec // any bytes do that do not compress
+		seed[i] = byte(rand.Uint32())
 	}
 	out := make([]byte, size)
 	_, _ = rand.NewChaCha8(seed).Read(out) // it never fails
@@ -451,10 +456,9 @@ func (c *loadClient) run(ctx context.Context) {
 
 // init uses a module and the provider.
 func (c *loadClient) init(ctx context.Context) {
-	transport := &http.Transport{TLSClientConfig: c.server.tls, ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
-	c.http = &http.Client{Transport: transport, Timeout: patient}
-	m := loadedModule(rand.IntN(loadedModules)) //nolint:gosec // any will do
+	c.http = c.server.client()
+	defer c.http.CloseIdleConnections()
+	m := loadedModule(rand.IntN(loadedModules))
 	for _, step := range []func() error{
 		func() error { return c.module(ctx, m, "") },
 		func() error { return c.provider(ctx, "") },
@@ -469,7 +473,7 @@ func (c *loadClient) init(ctx context.Context) {
 
 // everything uses each version that there is.
 func (c *loadClient) everything(ctx context.Context) {
-	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: c.server.tls, ForceAttemptHTTP2: true}, Timeout: patient}
+	c.http = c.server.client()
 	defer c.http.CloseIdleConnections()
 	use := func(path string, with func(version string) error) {
 		for _, v := range c.known.of(path) {
