@@ -674,17 +674,17 @@ func damagedItems(t *testing.T) {
 	records := append(slices.Clone(anyItem), []damage{
 		{"gone, and listed", nil, "the version is listed"},
 		{"half of it", data(`{"version":"1.0.0","obj`), "unexpected end of JSON"},
-		{"null", data(`null`), "it is the record of version"},
-		{"another version's", field("version", "1.0.1"), `it is the record of version "1.0.1"`},
+		{"null", data(`null`), "it is the record of"},
+		{"another version's", field("version", "1.0.1"), "it is the record of 1.0.1"},
 		{"a version that is none", field("version", "latest"), "invalid specification"},
-		{"an object of another address", field("object", "modules/secret/vpc/aws/1.0.0/"+digest+".tar.gz"), "is not of this version"},
-		{"an object of an address above", field("object", "modules/acme/../secret/x"), "is not of this version"},
+		{"an object of another address", field("object", "modules/secret/vpc/aws/1.0.0/"+digest+".tar.gz"), "is not of this address"},
+		{"an object of an address above", field("object", "modules/acme/../secret/x"), "is not of this address"},
 		{"no hash", field("sha256", ""), `has the SHA-256 ""`},
 		{"a hash that is none", field("sha256", "x&y"), `has the SHA-256 "x&y"`},
 		{"a negative size", field("size", -1), "has -1 bytes"},
 		{"a size that is none", field("size", "1"), "cannot unmarshal string"},
 	}...)
-	keys := append(slices.Clone(anyItem), damage{"half of it", data(`{"id":"01`), "unexpected end of JSON"}, damage{"nothing in it", data(`{}`), "it is no such key"}, damage{"no key in it", field("ascii_armor", "x"), "it is no such key"})
+	keys := append(slices.Clone(anyItem), damage{"half of it", data(`{"id":"01`), "unexpected end of JSON"}, damage{"nothing in it", data(`{}`), "it is the record of"}, damage{"no key in it", field("ascii_armor", "x"), "it has no key"})
 	tokens := append(slices.Clone(anyItem), damage{"half of it", data(`{"name":"t`), "unexpected end of JSON"}, damage{"a scope that is none", field("scopes", []string{"all"}), "its record cannot be read"})
 
 	p := publishAll(t)

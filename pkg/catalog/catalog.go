@@ -54,9 +54,7 @@ func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte,
 
 // ModuleVersion returns the record of one version of a module.
 func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
-	return record(ctx, c, m.Path(), v, modules.DecodeListing, func(r registry.ModuleVersion) error {
-		return errors.Join(soundVersion(r.Version, v), soundFile(registry.StoredFile{Object: r.Object, SHA256: r.SHA256, Size: r.Size}, m.Path(), v))
-	})
+	return version(ctx, c, moduleForm(m), v)
 }
 
 // ModuleVersions returns the records of all versions of a module, the newest version first, and registry.ErrNotFound
@@ -128,7 +126,7 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.whole(ctx, listed), c.CheckModuleVersion(ctx, m, record.Version)); err != nil {
+	if err := c.CheckModuleVersion(ctx, m, record.Version); err != nil {
 		return nil, err
 	}
 	var versions []registry.Version
@@ -152,6 +150,9 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 
 	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
 	if err != nil {
+		return nil, err
+	}
+	if err := c.whole(ctx, listed, entry); err != nil {
 		return nil, err
 	}
 	summary := registry.ModuleSummary{Address: m.String()}

@@ -147,6 +147,8 @@ func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, 
 			unreadable = append(unreadable, Unreadable{is, err})
 		} else if says := name(record); says != "" && says != is {
 			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: it is the record of %s", item.Partition, item.Sort, says)})
+		} else if err := sound(record, partition); err != nil {
+			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)})
 		} else {
 			records = append(records, record)
 		}

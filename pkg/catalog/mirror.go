@@ -23,17 +23,7 @@ func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) 
 
 // MirrorVersion returns the record of one mirrored version of a provider.
 func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
-	listed := func(data []byte) ([]registry.Version, error) {
-		l, err := mirror.DecodeListing(data)
-		return l, err
-	}
-	return record(ctx, c, p.Path(), v, listed, func(r registry.MirrorVersion) error {
-		err := soundVersion(r.Version, v)
-		for _, pkg := range r.Packages {
-			err = errors.Join(err, soundPackage(pkg.ProviderPackage, p.Path(), v))
-		}
-		return err
-	})
+	return version(ctx, c, mirrorForm(p), v)
 }
 
 // MirrorVersions returns the records of all mirrored versions of a provider, the newest version first, and
@@ -114,9 +104,6 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if err != nil {
 		return before, merged, nil, err
 	}
-	if err := c.whole(ctx, listed); err != nil {
-		return before, merged, nil, err
-	}
 	var versions mirror.Listing
 	if listed.Revision > 0 {
 		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
@@ -141,6 +128,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	}
 	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
 	if err != nil {
+		return before, merged, nil, err
+	}
+	if err := c.whole(ctx, listed, entry); err != nil {
 		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})

@@ -344,7 +344,7 @@ func TestMirrorFails(t *testing.T) {
 		after  string
 		listed string
 	}{
-		"a provider":  {nil, first, 5, "1.0.0; linux_amd64 l", " 1.0.0"},
+		"a provider":  {nil, first, 4, "1.0.0; linux_amd64 l", " 1.0.0"},
 		"a version":   {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.1.0", "linux_amd64 l"), 4, "1.1.0; linux_amd64 l", " 1.1.0"},
 		"a platform":  {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_386 3"), 2, "1.0.0; linux_386 3; linux_amd64 l", " 1.0.0"},
 		"a signature": {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_amd64 l K"), 2, "1.0.0; linux_amd64 l K", " 1.0.0"},

@@ -20,17 +20,7 @@ func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]b
 
 // ProviderVersion returns the record of one version of a provider.
 func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
-	listed := func(data []byte) ([]registry.Version, error) {
-		l, err := providers.DecodeListing(data)
-		return l.All(), err
-	}
-	return record(ctx, c, p.Path(), v, listed, func(r registry.ProviderVersion) error {
-		err := errors.Join(soundVersion(r.Version, v), soundFile(r.Sums, p.Path(), v), soundFile(r.Signature, p.Path(), v))
-		for _, pkg := range r.Packages {
-			err = errors.Join(err, soundPackage(pkg, p.Path(), v))
-		}
-		return err
-	})
+	return version(ctx, c, providerForm(p), v)
 }
 
 // ProviderVersions returns the records of all versions of a provider, the newest version first, and registry.ErrNotFound
@@ -111,9 +101,6 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	if err := c.whole(ctx, listed); err != nil {
-		return nil, err
-	}
 	var l providers.Listing
 	if listed.Revision > 0 {
 		if l, err = providers.DecodeListing(listed.Data); err != nil {
@@ -136,6 +123,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 
 	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
 	if err != nil {
+		return nil, err
+	}
+	if err := c.whole(ctx, listed, entry); err != nil {
 		return nil, err
 	}
 	summary := registry.ProviderSummary{Address: p.String()}
@@ -290,8 +280,12 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 		if err := decode(item, &key); err != nil {
 			return nil, err
 		}
-		if key.ID != item.Sort || !strings.HasPrefix(key.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
-			return nil, fmt.Errorf("item %s %s: it is no such key", item.Partition, item.Sort)
+		err = sound(key, item.Partition)
+		if key.ID != item.Sort {
+			err = fmt.Errorf("it is the record of %s", key.ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
 		}
 		keys = append(keys, key)
 	}

@@ -4,51 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// record returns the record of a version, if it is one that can be handed out: sound says what is wrong with it. A version
-// that is listed was published; that its record is missing is no registry.ErrNotFound, by which clients would take it for
-// one that never was.
-func record[T any](ctx context.Context, c *Catalog, path string, v registry.Version, listed func([]byte) ([]registry.Version, error), sound func(T) error) (T, error) {
-	var found T
-	key := versionKey(path, v)
-	item, err := c.table.Get(ctx, key)
+// version returns the record of a version, if it is one that can be handed out. A version that is listed was published; that
+// its record is missing is no registry.ErrNotFound, by which clients would take it for one that never was.
+func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (T, error) {
+	var record T
+	item, err := c.table.Get(ctx, versionKey(f.partition, v))
 	if errors.Is(err, registry.ErrNotFound) {
-		item, err = c.missing(ctx, key, v, listed, err)
+		item, err = missing(ctx, c, f, v, err)
 	}
 	if err != nil {
-		return found, err
+		return record, err
 	}
-	if err := decode(item, &found); err != nil {
-		return found, err
+	if err := decode(item, &record); err != nil {
+		return record, err
 	}
-	if err := sound(found); err != nil {
-		return found, fmt.Errorf("item %s %s: %w", key.Partition, key.Sort, err)
+	err = sound(record, f.partition)
+	if is := f.version(record); is != v {
+		err = fmt.Errorf("it is the record of %s", is)
 	}
-	return found, nil
+	if err != nil {
+		return record, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+	}
+	return record, nil
 }
 
 // missing says what it means that a version's item was not found.
-func (c *Catalog) missing(ctx context.Context, key Key, v registry.Version, listed func([]byte) ([]registry.Version, error), notFound error) (Item, error) {
-	l, err := c.getOrNew(ctx, Key{key.Partition, listing})
+func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, notFound error) (Item, error) {
+	l, err := c.getOrNew(ctx, Key{f.partition, listing})
 	if err != nil {
 		return Item{}, err
 	}
 	if l.Revision == 0 {
 		return Item{}, notFound
 	}
-	versions, err := listed(l.Data)
+	versions, _, err := f.listing(l.Data)
 	if err != nil {
 		return Item{}, fmt.Errorf("item %s %s: %w", l.Partition, l.Sort, err)
 	}
 	if !slices.Contains(versions, v) {
 		return Item{}, notFound
 	}
-	return c.listed(ctx, key)
+	return c.listed(ctx, versionKey(f.partition, v))
 }
 
 // listed returns the item of a version that is listed, which was not there a moment ago: a publish came in between, or it is
@@ -61,35 +64,53 @@ func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
 	return item, err
 }
 
-// whole returns an error where there are versions of which there is no listing: one that is begun anew would lack them.
-func (c *Catalog) whole(ctx context.Context, listed Item) error {
-	if listed.Revision > 0 {
+// whole returns an error where there is an entry in the catalogue, and so are versions, and no listing of them: one that is
+// begun anew would lack them.
+func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
+	if listed.Revision > 0 || entry.Revision == 0 {
 		return nil
 	}
-	page, err := c.table.Query(ctx, Query{Partition: listed.Partition, Prefix: versionsSort, Limit: 1})
-	if err != nil || len(page.Items) == 0 {
+	again, err := c.getOrNew(ctx, listed.Key)
+	switch {
+	case err != nil:
 		return err
-	}
-	if again, err := c.getOrNew(ctx, listed.Key); err != nil || again.Revision > 0 {
-		return errors.Join(err, fmt.Errorf("%s came in between: %w", listed.Sort, registry.ErrConflict))
+	case again.Revision > 0:
+		return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
 	}
 	return fmt.Errorf("item %s %s: it is missing, and there are versions: `larder verify --repair` makes it again", listed.Partition, listed.Sort)
 }
 
-// soundVersion says whether a record is that of a version.
-func soundVersion(is, want registry.Version) error {
-	if is != want {
-		return fmt.Errorf("it is the record of version %q", is)
+// sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out.
+func sound(record any, partition string) error {
+	switch r := record.(type) {
+	case registry.ModuleVersion:
+		return soundFile(registry.StoredFile{Object: r.Object, SHA256: r.SHA256, Size: r.Size}, partition)
+	case registry.ProviderVersion:
+		err := errors.Join(soundFile(r.Sums, partition), soundFile(r.Signature, partition))
+		for _, p := range r.Packages {
+			err = errors.Join(err, soundPackage(p, partition))
+		}
+		return err
+	case registry.MirrorVersion:
+		var err error
+		for _, p := range r.Packages {
+			err = errors.Join(err, soundPackage(p.ProviderPackage, partition))
+		}
+		return err
+	case registry.SigningKey:
+		if !strings.HasPrefix(r.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
+			return errors.New("it has no key")
+		}
 	}
 	return nil
 }
 
-// soundFile says whether a file is one of the version at a path. A URL of another's would let its callers read that.
-func soundFile(f registry.StoredFile, path string, v registry.Version) error {
+// soundFile says whether a file is one of an address, by its path. By a URL of another's its readers would read that too.
+func soundFile(f registry.StoredFile, address string) error {
 	switch {
-	case !strings.HasPrefix(f.Object, path+"/"+v.String()+"/"):
-		return fmt.Errorf("its object %.300q is not of this version", f.Object)
-	case f.SHA256 == "" || !registry.IsPlain(f.SHA256): // clients compare it with what they get; it must come to them as it is
+	case !strings.HasPrefix(f.Object, address+"/") || path.Clean(f.Object) != f.Object || !registry.IsPlain(f.Object):
+		return fmt.Errorf("its object %.300q is not of this address", f.Object)
+	case f.SHA256 == "" || !registry.IsPlain(f.SHA256): // it becomes a part of a URL, and clients compare it
 		return fmt.Errorf("its object %s has the SHA-256 %.100q", f.Object, f.SHA256)
 	case f.Size < 0:
 		return fmt.Errorf("its object %s has %d bytes", f.Object, f.Size)
@@ -98,12 +119,12 @@ func soundFile(f registry.StoredFile, path string, v registry.Version) error {
 }
 
 // soundPackage is soundFile of a provider for one platform.
-func soundPackage(p registry.ProviderPackage, path string, v registry.Version) error {
-	if err := soundFile(p.StoredFile, path, v); err != nil {
+func soundPackage(p registry.ProviderPackage, address string) error {
+	if err := soundFile(p.StoredFile, address); err != nil {
 		return err
 	}
 	if _, err := registry.ParsePlatform(p.String()); err != nil {
-		return fmt.Errorf("its object %s: %s", p.Object, err.Error()) // not the caller's fault, as ErrInvalid would be
+		return fmt.Errorf("its object %s: %s", p.Object, err.Error()) // not the caller's fault, as registry.ErrInvalid would be
 	}
 	if p.Filename == "" || !strings.HasPrefix(p.H1, "h1:") {
 		return fmt.Errorf("its object %s has the name %.100q and the hash %.100q", p.Object, p.Filename, p.H1)

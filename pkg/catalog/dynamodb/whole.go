@@ -31,9 +31,12 @@ func readWhole(stack *middleware.Stack) error {
 }
 
 func whole(response *smithyhttp.Response) error {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	var read bytes.Buffer
+	read.Grow(int(min(max(response.ContentLength, 0), maxAnswer)) + bytes.MinRead)
+	_, err := read.ReadFrom(io.LimitReader(response.Body, maxAnswer+1))
 	_ = response.Body.Close() // it was only read
-	response.Body = io.NopCloser(bytes.NewReader(body))
+	body := read.Bytes()
+	response.Body = io.NopCloser(&read)
 	if err == nil && len(body) > maxAnswer {
 		err = fmt.Errorf("it has more than %d bytes", maxAnswer)
 	}
