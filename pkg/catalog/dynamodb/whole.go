@@ -1,10 +1,10 @@
 package dynamodb
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"io"
 	"strconv"
@@ -16,39 +16,45 @@ import (
 // maxAnswer bounds an answer, in bytes: one has 1 MB of items at most, and these grow as they are written as JSON.
 const maxAnswer = 16 << 20
 
-// readWhole has each answer read to its end, and its checksum verified, before anything is made of it. What is wrong
-// with that may be right the next time, which the SDK tries for no error of its own in reading.
+// readWhole has each answer verified by its checksum as it is read, to its end. What is wrong with that may be right the
+// next time, which the SDK tries for no error of its own in reading.
 //
 // Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html, X-Amz-Crc32.
 func readWhole(stack *middleware.Stack) error {
 	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("ReadWhole", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleDeserialize(ctx, in)
 		if response, ok := out.RawResponse.(*smithyhttp.Response); ok && err == nil {
-			err = whole(response)
+			response.Body = &verified{ReadCloser: response.Body, want: response.Header.Get("X-Amz-Crc32"), sum: crc32.NewIEEE()}
 		}
 		return out, metadata, err
 	}), middleware.After)
 }
 
-func whole(response *smithyhttp.Response) error {
-	var read bytes.Buffer
-	read.Grow(int(min(max(response.ContentLength, 0), maxAnswer)) + bytes.MinRead)
-	_, err := read.ReadFrom(io.LimitReader(response.Body, maxAnswer+1))
-	_ = response.Body.Close() // it was only read
-	body := read.Bytes()
-	response.Body = io.NopCloser(&read)
-	if err == nil && len(body) > maxAnswer {
+// verified is an answer's body, which ends in an error where it is not as it was sent.
+type verified struct {
+	io.ReadCloser
+	want string // empty where nobody says
+	sum  hash.Hash32
+	read int
+}
+
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	_, _ = v.sum.Write(p[:n]) // it never fails
+	v.read += n
+	switch {
+	case v.read > maxAnswer:
 		err = fmt.Errorf("it has more than %d bytes", maxAnswer)
-	}
-	if want := response.Header.Get("X-Amz-Crc32"); err == nil && want != "" {
-		if got := strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10); got != want {
-			err = errors.New("its checksum is another")
+	case errors.Is(err, io.EOF):
+		if v.want == "" || v.want == strconv.FormatUint(uint64(v.sum.Sum32()), 10) {
+			return n, err
 		}
+		err = errors.New("its checksum is another")
 	}
 	if err != nil {
-		return unreadable{err}
+		return n, unreadable{err}
 	}
-	return nil
+	return n, nil
 }
 
 // unreadable is an answer that did not come as it was sent.
