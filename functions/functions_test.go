@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -312,38 +311,6 @@ func TestEvents(t *testing.T) {
 		if strings.Contains(f.Log(), `"level":"ERROR"`) {
 			t.Errorf("%s has logged errors", name)
 		}
-	}
-}
-
-// A table that hangs is given up while the client still waits, with a 503 that it retries, and an error in the log.
-func TestHangingTable(t *testing.T) {
-	t.Parallel()
-	var config net.ListenConfig
-	hole, err := config.Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hole.Close() // it never accepts
-	env := settings.Settings{Table: "x", Bucket: "y", PresignLifetime: time.Hour}.Environment()
-	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://" + hole.Addr().String()
-	f := start(t, "modules", env)
-	event := recorded(t)["path /v1/modules/acme/vpc/aws/versions"]
-	token, _ := access.NewToken()
-	event.Headers["authorization"] = "Bearer " + token
-	payload, err := f.Invoke(t.Context(), event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var response events.APIGatewayV2HTTPResponse
-	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != 503 || response.Headers["Retry-After"] != "1" {
-		t.Errorf("%s, %v", payload, err)
-	}
-	// What a function prints comes through a pipe, and so perhaps after its answer.
-	for waited := 0; !strings.Contains(f.Log(), `"level":"ERROR"`); waited++ {
-		if waited == 100 {
-			t.Fatal("no error is logged")
-		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -158,8 +158,8 @@ func TestMetrics(t *testing.T) {
 
 	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
 	check(err)
-	names := asked(string(queries))
-	if got := asked("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e) by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "n"}) {
+	names := fieldsOf(string(queries))
+	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e) by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "n"}) {
 		t.Errorf("of a query that is known it says %q", got)
 	}
 	for _, name := range names {
@@ -188,8 +188,8 @@ var (
 	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum ispresent bin")
 )
 
-// asked returns the names of fields that queries ask for.
-func asked(queries string) (names []string) {
+// fieldsOf returns the names of fields that queries ask for.
+func fieldsOf(queries string) (names []string) {
 	for query := range strings.SplitSeq(queries, "\n\n") {
 		query = quoted.ReplaceAllString(query, " ")
 		var own []string

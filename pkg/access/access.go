@@ -278,7 +278,7 @@ func (g *Gate) token(ctx context.Context, digest string) (caller, time.Time, err
 	}
 	scopes, err := ParseScopes(record.Scopes)
 	if err != nil {
-		return caller{}, time.Time{}, fmt.Errorf("token %q: %w", record.Name, errors.Join(errRecord, err))
+		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error()) // no caller's fault, as registry.ErrInvalid would be
 	}
 	who := caller{name: "token " + record.Name, scopes: [][]Scope{scopes}}
 	if who.publishes() {

@@ -154,6 +154,9 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
+	if err := c.whole(ctx, listed, entry); err != nil {
+		return nil, err
+	}
 	summary := registry.ModuleSummary{Address: m.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
@@ -276,7 +279,8 @@ func (c *Catalog) all(ctx context.Context, partition, prefix string) iter.Seq2[I
 
 func decode(item Item, v any) error {
 	if err := json.Unmarshal(item.Data, v); err != nil {
-		return fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+		// Not wrapped: what is stored wrongly is no caller's fault, as the registry.ErrInvalid of a version would be.
+		return fmt.Errorf("item %s %s: %s", item.Partition, item.Sort, err.Error())
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 		t.Fatal(err)
 	}
 	return registry.ModuleVersion{
-		Version: v, Object: "modules/x/" + version, SHA256: "archive of " + content, ContentSHA256: content, Size: 7,
+		Version: v, Object: module(t, "acme/vpc/aws").ArchiveKey(v, content), SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
 		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: "somebody", Description: "of " + version,
 	}
 }
@@ -190,7 +190,7 @@ func TestPublishersAtOnce(t *testing.T) {
 	var created sync.Map
 	for i := range publishers {
 		wait.Go(func() {
-			stored, mine, err := c.PublishModule(t.Context(), vpc, record(t, "2.0.0", fmt.Sprint("content ", i)))
+			stored, mine, err := c.PublishModule(t.Context(), vpc, record(t, "2.0.0", fmt.Sprint("content-", i)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -204,7 +204,7 @@ func TestPublishersAtOnce(t *testing.T) {
 	winners := 0
 	created.Range(func(i, _ any) bool {
 		winners++
-		if won[0] != fmt.Sprint("content ", i) {
+		if won[0] != fmt.Sprint("content-", i) {
 			t.Errorf("publisher %v won, and %s is stored", i, won[0])
 		}
 		return true

@@ -149,6 +149,8 @@ func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, 
 			unreadable = append(unreadable, Unreadable{is, err})
 		} else if says := name(record); says != "" && says != is {
 			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: it is the record of %s", item.Partition, item.Sort, says)})
+		} else if err := sound(record, partition); err != nil {
+			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)})
 		} else {
 			records = append(records, record)
 		}
@@ -250,12 +252,8 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 			if err != nil {
 				return nil, nil, err
 			}
-			var versions []registry.Version
-			for _, v := range l.Versions {
-				versions = append(versions, v.Version)
-			}
 			again, err := l.Encode()
-			return versions, again, err
+			return l.All(), again, err
 		},
 		summary: readSummary[registry.ProviderSummary],
 	}

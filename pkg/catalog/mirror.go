@@ -115,6 +115,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	}
 	for _, v := range versions {
 		if v == record.Version {
+			if _, err := c.listed(ctx, version.Key); err != nil {
+				return before, merged, nil, err
+			}
 			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
 		}
 	}
@@ -128,6 +131,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	}
 	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
 	if err != nil {
+		return before, merged, nil, err
+	}
+	if err := c.whole(ctx, listed, entry); err != nil {
 		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})

@@ -129,17 +129,16 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
+	if err := c.whole(ctx, listed, entry); err != nil {
+		return nil, err
+	}
 	summary := registry.ProviderSummary{Address: p.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
 	}
-	versions := make([]registry.Version, len(l.Versions))
-	for i, v := range l.Versions {
-		versions[i] = v.Version
-	}
-	summary.Latest, summary.Unlisted = latest(versions), false
+	summary.Latest, summary.Unlisted = latest(l.All()), false
 	catalogued, err := change(entry, summary)
 	if err != nil {
 		return nil, err
@@ -266,6 +265,13 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 		var key registry.SigningKey
 		if err := decode(item, &key); err != nil {
 			return nil, err
+		}
+		err = sound(key, item.Partition)
+		if key.ID != item.Sort {
+			err = fmt.Errorf("it is the record of %s", key.ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
 		}
 		keys = append(keys, key)
 	}

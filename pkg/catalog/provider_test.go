@@ -24,9 +24,12 @@ func providerRecord(t testing.TB, version, key string) registry.ProviderVersion 
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := func(name string) registry.StoredFile {
+		return registry.StoredFile{Object: inventory.FileKey(v, version, name), SHA256: version}
+	}
 	return registry.ProviderVersion{
-		Version: v, Protocols: []string{"6.0"}, SigningKey: key, Sums: registry.StoredFile{SHA256: version},
-		Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}},
+		Version: v, Protocols: []string{"6.0"}, SigningKey: key, Sums: file("SHA256SUMS"), Signature: file("SHA256SUMS.sig"),
+		Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, StoredFile: file("inventory.zip"), Filename: "inventory.zip", H1: "h1:"}},
 	}
 }
 
@@ -213,14 +216,15 @@ func TestDeprecateModule(t *testing.T) {
 
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
+	const armor = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 	c := catalog.New(open(t))
 	ctx := t.Context()
 	for _, id := range []string{"BB", "AA"} {
-		if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, Owner: "first"}); err != nil || !added {
+		if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, Owner: "first", ASCIIArmor: armor}); err != nil || !added {
 			t.Errorf("%v, %v", added, err)
 		}
 	}
-	if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "AA", Owner: "prolonged"}); err != nil || added {
+	if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "AA", Owner: "prolonged", ASCIIArmor: armor}); err != nil || added {
 		t.Errorf("%v, %v", added, err)
 	}
 	keys, err := c.SigningKeys(ctx, "acme")

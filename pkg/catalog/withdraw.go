@@ -101,16 +101,6 @@ func kept[T any](f form[T], records []T) (rest []T) {
 	return rest
 }
 
-// version returns the record of one version, with an error where it is withdrawn.
-func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (record T, err error) {
-	if err = c.get(ctx, versionKey(f.partition, v), &record); err == nil {
-		if w := f.withdrawn(record); w != nil {
-			return record, w.Gone(v)
-		}
-	}
-	return record, err
-}
-
 // Withdrawal says whether a version is withdrawn, and how it was. A version that never was is registry.ErrNotFound.
 func (c *Catalog) Withdrawal(ctx context.Context, a registry.Address, v registry.Version) (w registry.Withdrawal, withdrawn bool, err error) {
 	var record struct {

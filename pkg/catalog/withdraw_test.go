@@ -97,7 +97,6 @@ func kinds(t testing.TB) map[string]kind {
 			address: inventory,
 			publish: func(ctx context.Context, c *catalog.Catalog, version string) error {
 				r := providerRecord(t, version, "A")
-				r.Sums.Object, r.Signature.Object, r.Packages[0].Object = "x/sums", "x/signature", "x/zip"
 				_, _, err := c.PublishProvider(ctx, inventory, r)
 				return err
 			},

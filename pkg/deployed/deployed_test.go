@@ -140,7 +140,7 @@ func fill(tb testing.TB, table catalog.Table) {
 		_, err = c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + strings.Repeat(strings.Repeat("A", 64)+"\n", 48) + "-----END PGP PUBLIC KEY BLOCK-----\n"})
 		check(err)
 	}
-	record := registry.ProviderVersion{Version: version("1.0.0"), Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF", Sums: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS"}, Signature: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS.sig"}}
+	record := registry.ProviderVersion{Version: version("1.0.0"), Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF", Sums: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS", SHA256: sum}, Signature: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS.sig", SHA256: sum}}
 	mirrored := registry.MirrorVersion{Version: version("5.0.0")}
 	for i := range 14 {
 		platform := registry.Platform{OS: fmt.Sprintf("os%d", i), Arch: "amd64"}

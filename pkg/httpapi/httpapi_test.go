@@ -92,7 +92,7 @@ func TestContextEnds(t *testing.T) {
 	h := httpapi.Mux(get("/x", func(_ http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w: %w", registry.ErrUnavailable, r.Context().Err())
 	}))
-	for want, ctx := range map[string]context.Context{"level=INFO": cancelled, "level=ERROR": late} {
+	for want, ctx := range map[string]context.Context{"level=INFO msg=request method=GET path=/x status=499": cancelled, "level=ERROR msg=request method=GET path=/x status=503": late} {
 		var log bytes.Buffer
 		w := httptest.NewRecorder()
 		httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), h).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/x", nil))

@@ -45,6 +45,9 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 					l.err = fmt.Errorf("panic after the response began: %v", p)
 				}
 			}
+			if l.err != nil && l.status >= http.StatusInternalServerError && gone(r) {
+				l.status = statusGone
+			}
 			if r.Method != http.MethodGet || l.status >= http.StatusMultipleChoices {
 				l.download = "" // nobody was led to it
 			}
@@ -252,8 +255,7 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 	}
 	if l.err != nil {
 		attrs = append(attrs, slog.String("error", l.err.Error()))
-		// A client that goes away in the middle is no fault of the registry's.
-		if !errors.Is(r.Context().Err(), context.Canceled) && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
+		if !gone(r) && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
 			level = slog.LevelError
 		}
 	}
@@ -262,6 +264,12 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 	}
 	log.LogAttrs(r.Context(), level, "request", attrs...)
 }
+
+// statusGone is what is logged and counted of a request whose client went away in the middle, in place of the fault of the
+// registry's which that was not. Nobody is sent it; it is nginx that named it first.
+const statusGone = 499
+
+func gone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // shorten keeps a path that somebody made up from filling the log.
 func shorten(s string) string {

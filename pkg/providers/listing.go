@@ -28,6 +28,15 @@ func Listed(v registry.ProviderVersion) ListedVersion {
 	return l
 }
 
+// All returns the versions that are listed.
+func (l Listing) All() []registry.Version {
+	versions := make([]registry.Version, len(l.Versions))
+	for i, v := range l.Versions {
+		versions[i] = v.Version
+	}
+	return versions
+}
+
 // Encode renders a listing: the bytes that are stored at publish and handed over at each request.
 func (l Listing) Encode() ([]byte, error) { return httpapi.CompressJSON(l) }
 

@@ -751,6 +751,7 @@ func TestVersionThatGoes(t *testing.T) {
 		once.Do(func() {
 			d.object(t, key, nil)
 			d.item(t, vpc.Path(), "version/1.0.0", nil)
+			d.item(t, vpc.Path(), "listing", nil)
 		})
 	}}
 	if report := d.verified(t, func(v *verify.Verifier) { v.Objects = store }); len(report.Findings) > 0 {

@@ -43,7 +43,11 @@ var _ catalog.Table = (*Table)(nil)
 
 // New returns the table of a name.
 func New(config aws.Config, name string) *Table {
-	return &Table{client: dynamodb.NewFromConfig(config), name: name, now: time.Now}
+	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
+		o.DisableValidateResponseChecksum = true // it finds that out as it closes a body, and tells nobody
+		o.APIOptions = append(o.APIOptions, readWhole)
+	})
+	return &Table{client: client, name: name, now: time.Now}
 }
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -234,8 +238,10 @@ func translate(err error) error {
 	case errors.As(err, &conflict), errors.As(err, &underWay):
 		return fmt.Errorf("%w: %w", registry.ErrConflict, err)
 	case errors.As(err, &response):
-		status := response.HTTPStatusCode() // 0 where there was no answer
-		unavailable = unavailable || status == 0 || status >= http.StatusInternalServerError
+		// One that says no to a request is DynamoDB's. It is 0 where there was no answer, and below where that could not be read,
+		// or was another's.
+		status := response.HTTPStatusCode()
+		unavailable = unavailable || status < http.StatusBadRequest || status >= http.StatusInternalServerError
 	case !errors.Is(err, context.Canceled):
 		unavailable = true // it did not come to a request
 	}

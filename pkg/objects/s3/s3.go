@@ -309,7 +309,8 @@ func (s *Store) translate(key string, err error) error {
 		sentinel = registry.ErrInvalid
 	case code == "EntityTooLarge":
 		sentinel = registry.ErrInvalid
-	case code == "SlowDown" || code == "ConditionalRequestConflict" || status == 0 || status >= http.StatusInternalServerError:
+	// What is below an error's status cannot be read, and is perhaps another's.
+	case code == "SlowDown" || code == "ConditionalRequestConflict" || status >= 0 && status < http.StatusBadRequest || status >= http.StatusInternalServerError:
 		sentinel = registry.ErrUnavailable
 	}
 	return fmt.Errorf("bucket %s: object %s: %w: %w", s.bucket, key, sentinel, err)

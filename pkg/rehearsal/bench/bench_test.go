@@ -2,18 +2,26 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // little is just so much that all pieces have worked.
-var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2}
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond}
 
 // functions builds some of them, however it is fastest.
 func functions(t *testing.T) map[string]string {
@@ -87,6 +95,30 @@ func TestSections(t *testing.T) {
 			t.Error(f)
 		}
 	})
+	t.Run("load", func(t *testing.T) {
+		dir := t.TempDir()
+		larder := filepath.Join(dir, "larder")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", larder, "./scripts/larder")
+		build.Dir = filepath.Join("..", "..", "..")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+		found, err := measureLoad(t.Context(), larder, dir, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(found.tables...)
+		for _, cell := range []string{"all of them/per second", "zip/median", "inits/count", "versions of modules published/count", "memory, MiB/last third, median"} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+		for _, cell := range []string{"requests and downloads/count", "versions that a listing lacked/count", "versions that were not whole/count", "errors in the server's log/count"} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+	})
 	t.Run("init", func(t *testing.T) {
 		if found, missing := rehearsal.Clients(); len(found) == 0 {
 			t.Skip("LEFT OUT:", missing)
@@ -148,5 +180,54 @@ func TestUsage(t *testing.T) {
 		if code := run(t.Context(), test.args, &out, &progress); code != test.code || out.Len() > 0 || !strings.Contains(progress.String(), "usage: scripts/bench") {
 			t.Errorf("%q: %d, %s%s", test.args, code, &out, &progress)
 		}
+	}
+}
+
+// A client that is given half a version, a listing without one that it knows of, or nothing, says so.
+func TestLoadFindsFaults(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/.well-known/terraform.json":         `{"modules.v1":"/m/"}`,
+		"/m/acme/module-0/aws/versions":       `{"modules":[{"versions":[{"version":"1.0.1"},{"version":"1.0.0"}]}]}`,
+		"/m/acme/module-0/aws/1.0.1/download": "",
+	}
+	var whole atomic.Bool
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if r.URL.Path == "/archive" {
+			answer, ok = "half", true
+			if whole.Load() {
+				answer = "whole"
+			}
+		}
+		if !ok {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		w.Header().Set("X-Terraform-Get", "https://"+r.Host+"/archive?archive=tar.gz&checksum=sha256:"+fmt.Sprintf("%x", sha256.Sum256([]byte("whole"))))
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	known := &ledger{known: make(map[string][]string), has: make(map[string]bool)}
+	c := &loadClient{server: &loaded{url: server.URL}, known: known, http: server.Client(), took: make(map[string]times)}
+	m := loadedModule(0)
+	if err := c.module(t.Context(), m, ""); !errors.Is(err, errHalf) {
+		t.Errorf("other bytes: %v", err)
+	}
+	if got := known.of(m.Path()); len(got) != 2 {
+		t.Errorf("it has seen %q", got)
+	}
+	whole.Store(true)
+	if err := c.module(t.Context(), m, ""); err != nil {
+		t.Error(err)
+	}
+	known.add(m.Path(), "1.0.2")
+	if err := c.module(t.Context(), m, ""); !errors.Is(err, errMissing) {
+		t.Errorf("a version that is not listed: %v", err)
+	}
+	if err := c.module(t.Context(), loadedModule(1), ""); !errors.Is(err, errRequest) {
+		t.Errorf("500: %v", err)
+	}
+	if f := thirds([]float64{1, 1, 10, 10, 13, 13}, nil).rows[0].figures[2]; f.verdict() != "above" {
+		t.Errorf("memory that grows is %s", f)
 	}
 }

@@ -110,8 +110,8 @@ func invoke(ctx context.Context, f *rehearsal.Function, event any, status int) (
 	return len(payload), nil
 }
 
-// addKey has a namespace trust a key, and returns its id.
-func addKey(ctx context.Context, to *catalog.Catalog, namespace string) (rehearsal.SigningKey, string, error) {
+// addKey has the namespace acme trust a key, and returns its id.
+func addKey(ctx context.Context, to *catalog.Catalog) (rehearsal.SigningKey, string, error) {
 	key, err := rehearsal.NewSigningKey("RSA 2048", 0)
 	if err != nil {
 		return key, "", err
@@ -120,7 +120,7 @@ func addKey(ctx context.Context, to *catalog.Catalog, namespace string) (rehears
 	if err != nil {
 		return key, "", err
 	}
-	_, err = to.AddSigningKey(ctx, namespace, public)
+	_, err = to.AddSigningKey(ctx, "acme", public)
 	return key, public.ID, err
 }
 

@@ -146,7 +146,7 @@ func publishAll(ctx context.Context, data *local.Data, dir, release string) erro
 	if release == "" {
 		return nil
 	}
-	key, id, err := addKey(ctx, data.Catalog, "acme")
+	key, id, err := addKey(ctx, data.Catalog)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // section is a part that can be asked for by name.
@@ -40,6 +41,7 @@ var sections = []section{
 	{"warm", "what a request takes of a function, of the table and of the bucket", nil, warm},
 	{"init", "init of the registry, beside the same files from a static file server", []string{"tofu"}, initialise},
 	{"scale", "reads of a large registry on this machine, beside those of a small one", nil, scale},
+	{"load", "many clients of the registry on this machine at once, while versions are published", nil, load},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
 	{"publish", "publishing large providers, beside an uploader of the same files, at 1 Gbit/s and unbounded", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
 	{"door", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestDoor")},
@@ -54,9 +56,11 @@ type amounts struct {
 	providers        int // of a large registry
 	versions         int // of each of its providers
 	reads            int // of each kind, in each round
+	clients          int // at once
+	load             time.Duration
 }
 
-var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500}
+var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

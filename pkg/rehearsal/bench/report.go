@@ -208,6 +208,12 @@ func (t times) median() time.Duration {
 	return sorted[len(sorted)/2]
 }
 
+// percentile returns what so many of a hundred are not above.
+func (t times) percentile(of int) time.Duration {
+	sorted := slices.Sorted(slices.Values(t))
+	return sorted[min(len(sorted)*of/100, len(sorted)-1)]
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -122,7 +122,7 @@ func fill(ctx context.Context, database string, published *catalog.Catalog, modu
 			return err
 		}
 	}
-	_, key, err := addKey(ctx, published, "acme")
+	_, key, err := addKey(ctx, published)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ var kinds = []kind{
 
 // publishKinds publishes what the kinds of requests ask for.
 func publishKinds(ctx context.Context, table catalog.Table) error {
-	_, key, err := addKey(ctx, catalog.New(table), "acme")
+	_, key, err := addKey(ctx, catalog.New(table))
 	if err != nil {
 		return err
 	}

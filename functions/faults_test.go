@@ -1,0 +1,1020 @@
+package functions_test
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// Whatever is wrong with what a function needs, whoever asks it is told in time what to make of it and the owner why, and
+// nobody is told what is not so. When it is over the same process goes on. Most of it is waiting, so that all of it goes on
+// at once, however many tests may.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for name, test := range map[string]func(*testing.T){"table": faultsOfTheTable, "items": damagedItems, "publishing": faultsOfPublishing, "issuer": faultsOfAnIssuer} {
+		all.Go(func() { t.Run(name, test) })
+	}
+	all.Wait()
+}
+
+// fault answers a request in the place of a service, or has the service answer it.
+type fault func(w http.ResponseWriter, r *http.Request, service http.Handler)
+
+// faulty stands before a service, at a URL of its own.
+type faulty struct {
+	URL     string
+	service http.Handler
+	server  *http.Server
+
+	mu    sync.Mutex
+	fault fault
+}
+
+// before starts what stands before the service at a URL.
+func before(t *testing.T, service string) *faulty {
+	t.Helper()
+	to, err := url.Parse(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faulty{URL: "http://" + listener.Addr().String(), service: proxy}
+	f.serve(listener)
+	t.Cleanup(func() {
+		f.have(nil) // what hangs is let go
+		_ = f.server.Close()
+	})
+	return f
+}
+
+func (f *faulty) serve(l net.Listener) {
+	f.server = &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
+	go func(s *http.Server) { _ = s.Serve(l) }(f.server)
+}
+
+// down has nobody listen until the service is up again.
+func (f *faulty) down() { _ = f.server.Close() }
+
+func (f *faulty) up(t *testing.T) {
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp4", strings.TrimPrefix(f.URL, "http://"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	f.serve(l)
+}
+
+// have has every request meet a fault, until there is another one or none.
+func (f *faulty) have(met fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = met
+}
+
+func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	met := f.fault
+	f.mu.Unlock()
+	if met == nil {
+		f.service.ServeHTTP(w, r)
+		return
+	}
+	met(w, r, f.service)
+}
+
+// refuses is an error as DynamoDB answers it.
+func refuses(status int, name string) fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		body := `{"__type":"com.amazonaws.dynamodb.v20120810#` + name + `","message":"it is the fault of a test"}`
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.Header().Set("X-Amzn-Requestid", "REQUEST")
+		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10))
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// first meets the first request alone.
+func first(f fault) fault {
+	var met atomic.Bool
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+		if met.Swap(true) {
+			service.ServeHTTP(w, r)
+			return
+		}
+		f(w, r, service)
+	}
+}
+
+// only meets requests for one operation of DynamoDB.
+func only(operation string, f fault) fault {
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "."+operation) {
+			f(w, r, service)
+			return
+		}
+		service.ServeHTTP(w, r)
+	}
+}
+
+// slow has the service answer later.
+func slow(by time.Duration) fault {
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+		select {
+		case <-r.Context().Done(): // whoever asked has given up
+		case <-time.After(by):
+			service.ServeHTTP(w, r)
+		}
+	}
+}
+
+// says is an answer that no service of AWS gives.
+func says(status int, header map[string]string, body string) fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// changed has what the service answers changed on the way, where that has a body.
+func changed(change func(*httptest.ResponseRecorder)) fault {
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+		if r.Method == http.MethodHead {
+			service.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		service.ServeHTTP(answer, r)
+		change(answer)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}
+}
+
+// cut gives half of an answer's body and ends the connection: in order, or by a reset.
+func cut(reset bool) fault {
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+		if r.Method == http.MethodHead {
+			service.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		service.ServeHTTP(answer, r)
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		body := answer.Body.Bytes()
+		fmt.Fprintf(connection, "HTTP/1.1 %d OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", answer.Code, len(body), body[:len(body)/2])
+		if tcp, ok := connection.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0)
+		}
+		_ = connection.Close()
+	}
+}
+
+func wrongChecksum(a *httptest.ResponseRecorder) { a.Header().Set("X-Amz-Crc32", "1") }
+
+// garbled has a document be none, and leaves an object.
+func garbled(a *httptest.ResponseRecorder) {
+	if strings.Contains(a.Header().Get("Content-Type"), "xml") {
+		a.Body.Reset()
+		_, _ = a.Body.WriteString("<html>Welcome to the hotel's network")
+		a.Header().Set("Content-Length", strconv.Itoa(a.Body.Len()))
+	}
+}
+
+// shorter has half of an answer be all of it.
+func shorter(a *httptest.ResponseRecorder) {
+	a.Body.Truncate(a.Body.Len() / 2)
+	a.Header().Del("X-Amz-Crc32")
+	a.Header().Set("Content-Length", strconv.Itoa(a.Body.Len()))
+}
+
+// asked is a request to a function, and how it was answered.
+type asked struct {
+	fault, route string
+	response     events.APIGatewayV2HTTPResponse
+	took         time.Duration
+}
+
+// outcome is how requests must be answered that meet a fault.
+type outcome struct {
+	status int
+	cause  string // as the log has it
+}
+
+var fine = outcome{status: 200}
+
+func unavailable(cause string) outcome { return outcome{503, cause} }
+func broken(cause string) outcome      { return outcome{500, cause} }
+
+// messages are all that callers are told.
+var messages = map[int]string{500: "internal error", 503: "temporarily unavailable, try again"}
+
+// request is an event of a route, as a holder of a token sends it.
+func request(t *testing.T, method, path, token, body string) events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	e := recorded(t)["path /"]
+	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.Body = path, path, method, body
+	e.Headers["authorization"] = "Bearer " + token
+	return e
+}
+
+// summary has a row for each fault and each way in which requests that met it were answered.
+func summary(all []asked) string {
+	type row struct{ fault, answer string }
+	var order []row
+	took, routes := make(map[row]time.Duration), make(map[row][]string)
+	for _, a := range all {
+		r := row{a.fault, fmt.Sprintf("%d\t%s", a.response.StatusCode, cmp.Or(a.response.Headers["Retry-After"], "-"))}
+		if routes[r] == nil {
+			order = append(order, r)
+		}
+		took[r] = max(took[r], a.took)
+		routes[r] = append(routes[r], a.route)
+	}
+	slices.SortFunc(order, func(a, b row) int { return strings.Compare(a.fault+"\x00"+a.answer, b.fault+"\x00"+b.answer) })
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "\nfault\tstatus\tRetry-After\tslowest\troutes")
+	for _, r := range order {
+		slices.Sort(routes[r])
+		of := fmt.Sprint(len(routes[r]))
+		if len(routes[r]) <= 3 {
+			of = strings.Join(routes[r], ", ")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.1f s\t%s\n", r.fault, r.answer, took[r].Seconds(), of)
+	}
+	_ = w.Flush()
+	return out.String()
+}
+
+// examined is a function whose answers and log are held to what they must be.
+type examined struct {
+	t       *testing.T
+	f       *rehearsal.Function
+	secrets []string
+	lines   int // of its log until now
+
+	mu   *sync.Mutex
+	rows *[]asked
+}
+
+// ask sends a request that meets a fault, and checks answer and log.
+func (x *examined) ask(fault, route string, e events.APIGatewayV2HTTPRequest, want outcome) events.APIGatewayV2HTTPResponse {
+	a := asked{fault: fault, route: route}
+	problem := func(format string, args ...any) {
+		x.t.Errorf("%s, %s: %s", fault, route, fmt.Sprintf(format, args...))
+	}
+	begun := time.Now()
+	payload, err := x.f.Invoke(x.t.Context(), e)
+	a.took = time.Since(begun)
+	if err != nil {
+		problem("%v", err)
+		return a.response
+	}
+	if err := json.Unmarshal(payload, &a.response); err != nil {
+		problem("%v", err)
+	}
+	if fault != "" {
+		x.mu.Lock()
+		*x.rows = append(*x.rows, a)
+		x.mu.Unlock()
+	}
+	r := a.response
+	if r.StatusCode != want.status && (want.status != 200 || r.StatusCode != 201 && r.StatusCode != 204) {
+		problem("it is answered by %d %s, and must be by %d", r.StatusCode, r.Body, want.status)
+	}
+	if message := messages[r.StatusCode]; message != "" && r.Body != fmt.Sprintf("{\"errors\":[%q]}\n", message) {
+		problem("callers are told %s", r.Body)
+	}
+	if again := r.Headers["Retry-After"]; (again == "1") != (r.StatusCode == 503 || r.StatusCode == 409 && want.status == 409) {
+		problem("Retry-After is %q of %d", again, r.StatusCode)
+	}
+	x.logged(problem, want)
+	return r
+}
+
+// logged checks what the function has printed about one request: one line.
+func (x *examined) logged(problem func(string, ...any), want outcome) {
+	var lines []string
+	// What a function prints comes through a pipe, and so perhaps after its answer.
+	for waited := 0; ; waited++ {
+		lines = strings.Split(strings.TrimSuffix(x.f.Log(), "\n"), "\n")
+		if len(lines) > x.lines && lines[0] != "" {
+			break
+		}
+		if waited == 100 {
+			problem("nothing is logged")
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	printed := lines[x.lines:]
+	x.lines = len(lines)
+	var line struct{ Level, Error string }
+	if err := json.Unmarshal([]byte(printed[0]), &line); err != nil || len(printed) != 1 {
+		problem("it has printed %q, %v", printed, err)
+		return
+	}
+	level := "INFO"
+	if want.status >= 500 {
+		level = "ERROR"
+	}
+	if line.Level != level || !strings.Contains(line.Error, want.cause) || (want.cause == "") != (line.Error == "") {
+		problem("it logs %s %q, and must say %q", line.Level, line.Error, want.cause)
+	}
+	for _, secret := range append(x.secrets, rehearsal.SecretKey, "X-Amz-Signature", "AWS4-HMAC") {
+		if strings.Contains(printed[0], secret) {
+			problem("it logs a secret: %s", printed[0])
+		}
+	}
+}
+
+// What is published where faults are met.
+var (
+	vpc  = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+	note = registry.Provider{Namespace: "acme", Type: "note"}
+	far  = registry.MirrorProvider{Hostname: "example.com", Provider: note}
+)
+
+const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// readers are the functions that read, each with a request that has it know a token, and others that meet a fault.
+var readers = []struct {
+	function, warm string
+	paths          []string
+	what           string // they are about, where that is not their paths
+	token          bool   // comes to be looked up
+	only           string // the operation that meets the fault
+}{
+	{function: "modules", warm: versions, paths: []string{versions, "/v1/modules/acme/vpc/aws/1.0.0/download"}},
+	{function: "providers", warm: releases, paths: []string{releases, download}},
+	{function: "mirror", warm: index, paths: []string{index, "/v1/mirror/example.com/acme/note/1.0.0.json"}},
+	{function: "modules", warm: versions, paths: []string{versions}, what: "a token", token: true},
+	{function: "providers", warm: releases, paths: []string{download}, what: "keys of a namespace", only: "Query"},
+}
+
+const (
+	versions = "/v1/modules/acme/vpc/aws/versions"
+	releases = "/v1/providers/acme/note/versions"
+	download = "/v1/providers/acme/note/1.0.0/download/linux/amd64"
+	index    = "/v1/mirror/example.com/acme/note/index.json"
+)
+
+// published is a table on which all of that is published, with a way to its items and to tokens that read them.
+type published struct {
+	dynamo  *rehearsal.DynamoDB
+	table   catalog.Table
+	catalog *catalog.Catalog
+	bucket  string // the URL of an S3 that fails the test whoever asks it
+}
+
+func publishAll(t *testing.T) published {
+	t.Helper()
+	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	s3 := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a function that reads has asked S3: %s %s", r.Method, r.URL.Path)
+	}))
+	t.Cleanup(s3.Close)
+	p := published{dynamo: dynamo, table: dynamodb.New(rehearsal.Config(dynamo.URL), "larder"), bucket: s3.URL}
+	p.catalog = catalog.New(p.table)
+	p.key(t, "acme")
+	p.all(t, vpc, note, far)
+	return p
+}
+
+// key has a namespace trust a key.
+func (p published) key(t *testing.T, namespace string) {
+	t.Helper()
+	key := registry.SigningKey{ID: "0123456789ABCDEF", ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n-----END PGP PUBLIC KEY BLOCK-----\n"}
+	if _, err := p.catalog.AddSigningKey(t.Context(), namespace, key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all publishes a module, a provider and a mirrored one.
+func (p published) all(t *testing.T, m registry.Module, o registry.Provider, f registry.MirrorProvider) {
+	t.Helper()
+	v, err := registry.ParseVersion("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linux := registry.Platform{OS: "linux", Arch: "amd64"}
+	file := func(name string, key func(registry.Version, string, string) string) registry.StoredFile {
+		return registry.StoredFile{Object: key(v, digest, name), SHA256: digest, Size: 1}
+	}
+	const h1 = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+	_, _, err1 := p.catalog.PublishModule(t.Context(), m, registry.ModuleVersion{Version: v, Object: m.ArchiveKey(v, digest), SHA256: digest, ContentSHA256: digest, Size: 1})
+	_, _, err2 := p.catalog.PublishProvider(t.Context(), o, registry.ProviderVersion{
+		Version: v, Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF", Sums: file("SHA256SUMS", o.FileKey), Signature: file("SHA256SUMS.sig", o.FileKey),
+		Packages: []registry.ProviderPackage{{Platform: linux, StoredFile: file("note.zip", o.FileKey), Filename: "note.zip", H1: h1}},
+	})
+	_, _, err3 := p.catalog.Mirror(t.Context(), f, registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{
+		{ProviderPackage: registry.ProviderPackage{Platform: linux, StoredFile: file("note.zip", f.FileKey), Filename: "note.zip", H1: h1}},
+	}}, "tests")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// token makes a token of a scope.
+func (p published) token(t *testing.T, scope string) string {
+	t.Helper()
+	token, digest := access.NewToken()
+	if err := p.catalog.AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{scope}}); err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// env is that of a function that reads, from the table at a URL.
+func (p published) env(table string) map[string]string {
+	env := settings.Settings{Table: "larder", Bucket: "larder-objects", PresignLifetime: time.Hour, PathStyle: true}.Environment()
+	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = table, p.bucket
+	return env
+}
+
+// faultsOfTheTable are met by who reads.
+func faultsOfTheTable(t *testing.T) {
+	garbage := map[string]string{"Content-Type": "application/x-amz-json-1.0"}
+	var elsewhere string
+	faults := []struct {
+		name  string
+		meets fault // nil: nobody listens
+		want  outcome
+	}{
+		{"throttled", refuses(400, "ThrottlingException"), unavailable("ThrottlingException")},
+		{"throughput exceeded", refuses(400, "ProvisionedThroughputExceededException"), unavailable("ProvisionedThroughputExceededException")},
+		{"request limit exceeded", refuses(400, "RequestLimitExceeded"), unavailable("RequestLimitExceeded")},
+		{"500", refuses(500, "InternalServerError"), unavailable("InternalServerError")},
+		{"503", says(503, nil, "<html>Service Unavailable</html>"), unavailable("503")},
+		{"answers after 1 s", slow(time.Second), fine},
+		{"answers after 30 s", slow(30 * time.Second), unavailable("exceeded")},
+		{"never answers", slow(time.Hour), unavailable("exceeded")},
+		{"nobody listens", nil, unavailable("connection refused")},
+		{"reset in an answer", cut(true), unavailable("connection reset")},
+		{"half an answer", cut(false), unavailable("unexpected EOF")},
+		{"half an answer as all of it", changed(shorter), unavailable("deserialization failed")},
+		{"garbage", says(200, garbage, "<html>Welcome to the hotel's network</html>"), unavailable("deserialization failed")},
+		{"wrong checksum", changed(wrongChecksum), unavailable("checksum")},
+		{"sent elsewhere", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
+		}, unavailable("307")},
+		{"access denied", refuses(400, "AccessDeniedException"), broken("AccessDeniedException")},
+		{"no such table", refuses(400, "ResourceNotFoundException"), broken("ResourceNotFoundException")},
+		{"expired credentials", refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException")},
+		{"unknown credentials", refuses(400, "UnrecognizedClientException"), broken("UnrecognizedClientException")},
+		// What passes is not noticed.
+		{"throttled, once", refuses(400, "ThrottlingException"), fine},
+		{"500, once", refuses(500, "InternalServerError"), fine},
+		{"reset in an answer, once", cut(true), fine},
+		{"half an answer, once", cut(false), fine},
+		{"wrong checksum, once", changed(wrongChecksum), fine},
+	}
+	p := publishAll(t)
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s was sent elsewhere, with %d headers", r.Header.Get("X-Amz-Target"), len(r.Header))
+	}))
+	defer stranger.Close()
+	elsewhere = stranger.URL
+
+	var rows []asked
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, fault := range faults {
+		for _, r := range readers {
+			known, unknown := p.token(t, "read:**"), p.token(t, "read:**")
+			before := before(t, p.dynamo.URL)
+			x := &examined{t: t, f: start(t, r.function, p.env(before.URL)), secrets: []string{known, unknown}, mu: &mu, rows: &rows}
+			all.Go(func() {
+				listing := x.ask("", r.warm, request(t, "GET", r.warm, known, ""), fine) // from here on the token is known
+				token, met := known, fault.meets
+				if r.token {
+					token = unknown
+				}
+				if r.only != "" && met != nil {
+					met = only(r.only, met)
+				}
+				for _, path := range r.paths {
+					met := met
+					if strings.HasSuffix(fault.name, ", once") {
+						met = first(met)
+					}
+					if met == nil {
+						before.down()
+					} else {
+						before.have(met)
+					}
+					got := x.ask(fault.name, cmp.Or(r.what, path), request(t, "GET", path, token, ""), fault.want)
+					if fault.want == fine && path == r.warm && got.Body != listing.Body {
+						t.Errorf("%s, %s: %s", fault.name, path, got.Body)
+					}
+					if met == nil {
+						before.up(t)
+					}
+					before.have(nil)
+					if got := x.ask("", path, request(t, "GET", path, token, ""), fine); path == r.warm && got.Body != listing.Body {
+						t.Errorf("%s, %s, when it is over: %s", fault.name, path, got.Body)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	t.Log(summary(rows))
+}
+
+// attributes are those of an item, as DynamoDB has them.
+type attributes = map[string]types.AttributeValue
+
+// damage is what may have become of an item.
+type damage struct {
+	name   string
+	change func(attributes) // nil: it is gone
+	cause  string
+}
+
+func data(s string) func(attributes) {
+	return func(a attributes) { a["data"] = &types.AttributeValueMemberS{Value: s} }
+}
+
+func bytesOf(a attributes) []byte {
+	switch v := a["data"].(type) {
+	case *types.AttributeValueMemberB:
+		return v.Value
+	case *types.AttributeValueMemberS:
+		return []byte(v.Value)
+	}
+	return nil
+}
+
+// packed has an item hold what is gzip-compressed.
+func packed(content string) func(attributes) {
+	return func(a attributes) {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, err1 := io.WriteString(w, content)
+		if err := errors.Join(err1, w.Close()); err != nil {
+			panic(err) // memory takes it
+		}
+		a["data"] = &types.AttributeValueMemberB{Value: out.Bytes()}
+	}
+}
+
+// field has a record say something else of its version, or else of each of its packages.
+func field(name string, value any) func(attributes) {
+	return func(a attributes) {
+		var record map[string]any
+		if err := json.Unmarshal(bytesOf(a), &record); err != nil {
+			panic(err) // publish has written it
+		}
+		in := []any{record}
+		if packages, ok := record["packages"].([]any); ok && name != "version" {
+			in = packages
+		}
+		for _, o := range in {
+			if object, ok := o.(map[string]any); ok {
+				object[name] = value
+			}
+		}
+		text, err := json.Marshal(record)
+		if err != nil {
+			panic(err) // it was JSON
+		}
+		data(string(text))(a)
+	}
+}
+
+// damagedItems are not handed out, not taken for nothing, and named in the log.
+func damagedItems(t *testing.T) {
+	anyItem := []damage{
+		{"an attribute of another type", func(a attributes) { a["data"] = &types.AttributeValueMemberN{Value: "1"} }, "it has no data"},
+		{"no data", func(a attributes) { delete(a, "data") }, "it has no data"},
+		{"no revision", func(a attributes) { delete(a, "revision") }, "revision is missing"},
+	}
+	listings := append(slices.Clone(anyItem), []damage{
+		{"no gzip", data(`{"modules":[{"versions":[]}],"versions":[]}`), "gzip: invalid header"},
+		{"next to nothing", func(a attributes) { a["data"] = &types.AttributeValueMemberB{Value: []byte{0xff}} }, "stored body"},
+		{"half of it", func(a attributes) {
+			b := bytesOf(a)
+			a["data"] = &types.AttributeValueMemberB{Value: b[:len(b)/2]}
+		}, "stored body"},
+		{"another byte", func(a attributes) {
+			b := slices.Clone(bytesOf(a))
+			b[len(b)-6] ^= 1 // of its checksum
+			a["data"] = &types.AttributeValueMemberB{Value: b}
+		}, "gzip: invalid checksum"},
+		{"two in one", func(a attributes) {
+			b := bytesOf(a)
+			a["data"] = &types.AttributeValueMemberB{Value: append(slices.Clone(b), b...)}
+		}, "it has more than"},
+		{"garbage that is compressed", packed("<html>"), "it is no JSON"},
+		{"far too much that is compressed", packed(strings.Repeat(" ", 80<<20)), "more than"},
+	}...)
+	records := append(slices.Clone(anyItem), []damage{
+		{"gone, and listed", nil, "the version is listed"},
+		{"half of it", data(`{"version":"1.0.0","obj`), "unexpected end of JSON"},
+		{"null", data(`null`), "it is the record of"},
+		{"another version's", field("version", "1.0.1"), "it is the record of 1.0.1"},
+		{"a version that is none", field("version", "latest"), "invalid specification"},
+		{"an object of another address", field("object", "modules/secret/vpc/aws/1.0.0/"+digest+".tar.gz"), "is not of this address"},
+		{"an object of an address above", field("object", "modules/acme/../secret/x"), "is not of this address"},
+		{"no hash", field("sha256", ""), `has the SHA-256 ""`},
+		{"a hash that is none", field("sha256", "x&y"), `has the SHA-256 "x&y"`},
+		{"a negative size", field("size", -1), "has -1 bytes"},
+		{"a size that is none", field("size", "1"), "cannot unmarshal string"},
+	}...)
+	keys := append(slices.Clone(anyItem), damage{"half of it", data(`{"id":"01`), "unexpected end of JSON"}, damage{"nothing in it", data(`{}`), "it is the record of"}, damage{"no key in it", field("ascii_armor", "x"), "it has no key"})
+	tokens := append(slices.Clone(anyItem), damage{"half of it", data(`{"name":"t`), "unexpected end of JSON"}, damage{"a scope that is none", field("scopes", []string{"all"}), "its record cannot be read"})
+
+	p := publishAll(t)
+	client := ddb.NewFromConfig(rehearsal.Config(p.dynamo.URL))
+	table := "larder"
+	hurt := func(d damage, partition, sort string) {
+		t.Helper()
+		key := attributes{"pk": &types.AttributeValueMemberS{Value: partition}, "sk": &types.AttributeValueMemberS{Value: sort}}
+		if d.change == nil {
+			if _, err := client.DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: &table, Key: key}); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		is, err := client.GetItem(t.Context(), &ddb.GetItemInput{TableName: &table, Key: key})
+		if err != nil || is.Item == nil {
+			t.Fatal(partition, sort, err)
+		}
+		d.change(is.Item)
+		if _, err := client.PutItem(t.Context(), &ddb.PutItemInput{TableName: &table, Item: is.Item}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rows []asked
+	var mu sync.Mutex
+	token := p.token(t, "read:**")
+	of := make(map[string]*examined)
+	for _, name := range []string{"modules", "providers", "mirror"} {
+		of[name] = &examined{t: t, f: start(t, name, p.env(p.dynamo.URL)), secrets: []string{token}, mu: &mu, rows: &rows}
+	}
+	n := 0
+	// fresh publishes everything once more, under addresses of which nobody knows yet, in a namespace.
+	fresh := func(namespace string) (paths map[string]string) {
+		n++
+		m := registry.Module{Namespace: namespace, Name: fmt.Sprint("vpc", n), System: "aws"}
+		o := registry.Provider{Namespace: namespace, Type: fmt.Sprint("note", n)}
+		f := registry.MirrorProvider{Hostname: "example.com", Provider: o}
+		p.all(t, m, o, f)
+		return map[string]string{"modules": m.Path(), "providers": o.Path(), "mirror": f.Path()}
+	}
+	documents := map[string][2]string{"modules": {"/versions", "/1.0.0/download"}, "providers": {"/versions", "/1.0.0/download/linux/amd64"}, "mirror": {"/index.json", "/1.0.0.json"}}
+	for _, d := range listings {
+		for name, path := range fresh("acme") {
+			packed, unpacked := request(t, "GET", "/v1/"+path+documents[name][0], token, ""), request(t, "GET", "/v1/"+path+documents[name][0], token, "")
+			delete(unpacked.Headers, "accept-encoding")
+			of[name].ask("", name, packed, fine)
+			hurt(d, path, "listing")
+			of[name].ask("listing: "+d.name, name, packed, broken(d.cause))
+			of[name].ask("listing: "+d.name, name+", unpacked", unpacked, broken(d.cause))
+		}
+	}
+	for _, d := range records {
+		for name, path := range fresh("acme") {
+			e := request(t, "GET", "/v1/"+path+documents[name][1], token, "")
+			of[name].ask("", name, e, fine)
+			hurt(d, path, "version/1.0.0")
+			of[name].ask("record: "+d.name, name, e, broken(d.cause))
+			// What there never was is as it always is.
+			never := outcome{404, "not found"}
+			if name == "mirror" {
+				never = fine
+			}
+			of[name].ask("", name, request(t, "GET", "/v1/"+path+strings.Replace(documents[name][1], "1.0.0", "7.0.0", 1), token, ""), never)
+		}
+	}
+	for i, d := range keys {
+		namespace := fmt.Sprint("keys", i)
+		p.key(t, namespace)
+		path := fresh(namespace)["providers"]
+		hurt(d, "keys/"+namespace, "0123456789ABCDEF")
+		of["providers"].ask("key: "+d.name, "providers", request(t, "GET", "/v1/"+path+documents["providers"][1], token, ""), broken(d.cause))
+	}
+	for _, d := range tokens {
+		damaged, digest := access.NewToken()
+		if err := p.catalog.AddToken(t.Context(), digest, registry.Token{Name: "damaged", Scopes: []string{"read:**"}}); err != nil {
+			t.Fatal(err)
+		}
+		hurt(d, "tokens", digest)
+		of["modules"].secrets = append(of["modules"].secrets, damaged)
+		of["modules"].ask("token: "+d.name, "modules", request(t, "GET", versions, damaged, ""), broken(d.cause))
+	}
+	for _, x := range of { // the same processes go on
+		for _, r := range readers {
+			if x == of[r.function] {
+				x.ask("", r.warm, request(t, "GET", r.warm, token, ""), fine)
+			}
+		}
+	}
+	t.Log(summary(rows))
+}
+
+// upload is one of a module, of an address of its own, whose steps meet faults.
+type upload struct {
+	path   string // of the version
+	begun  wire.Begun
+	packed []byte
+}
+
+// body announces the archive.
+func (u *upload) body() string {
+	return fmt.Sprintf(`{"files": [{"name": "m.tar.gz", "size": %d, "sha256": "%x"}]}`, len(u.packed), sha256.Sum256(u.packed))
+}
+
+// put sends the archive to where the registry has said.
+func (u *upload) put(t *testing.T, answer string) error {
+	if err := json.Unmarshal([]byte(answer), &u.begun); err != nil || len(u.begun.Files) != 1 {
+		return fmt.Errorf("%s: %w", answer, err)
+	}
+	to := u.begun.Files[0]
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, to.URL, bytes.NewReader(u.packed))
+	if err != nil {
+		return err
+	}
+	for name, value := range to.Header {
+		r.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// s3Says is an error as S3 answers it: without a body where it is HEAD that is answered.
+func s3Says(status int, code string) fault {
+	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(status)
+		if r.Method != http.MethodHead {
+			fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code><Message>It is the fault of a test</Message><RequestId>R</RequestId></Error>", code)
+		}
+	}
+}
+
+// faultsOfPublishing leave nothing half visible, and trying again when they are over publishes.
+func faultsOfPublishing(t *testing.T) {
+	const onTable, onBucket = "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"
+	missing := func(cause string) outcome { return outcome{409, cause} }
+	faults := []struct {
+		name, service string
+		meets         fault // nil: nobody listens
+		// what is answered to each step
+		begin, inspect, commit outcome
+	}{
+		{"S3: access denied", onBucket, s3Says(403, "AccessDenied"), broken("403"), broken("403"), broken("AccessDenied")},
+		{"S3: slow down", onBucket, s3Says(503, "SlowDown"), unavailable("503"), unavailable("503"), unavailable("SlowDown")},
+		{"S3: slow down, once", onBucket, s3Says(503, "SlowDown"), fine, fine, fine},
+		{"S3: 500", onBucket, s3Says(500, "InternalError"), unavailable("500"), unavailable("500"), unavailable("InternalError")},
+		{"S3: never answers", onBucket, slow(time.Hour), unavailable("timeout"), unavailable("timeout"), unavailable("timeout")},
+		// S3 answers HEAD as for an object that is not there yet, so that the upload alone finds out.
+		{"S3: no such bucket", onBucket, s3Says(404, "NoSuchBucket"), fine, missing("is missing"), broken("NoSuchBucket")},
+		{"S3: nobody listens", onBucket, nil, unavailable("connection refused"), unavailable("connection refused"), unavailable("connection refused")},
+		{"S3: half an answer", onBucket, cut(false), fine, unavailable("EOF"), unavailable("EOF")},
+		{"S3: half an answer as all of it", onBucket, changed(shorter), fine, unavailable("unexpected EOF"), unavailable("EOF")},
+		{"S3: garbage", onBucket, changed(garbled), fine, fine, unavailable("XML syntax error")},
+
+		{"table: throttled", onTable, refuses(400, "ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException")},
+		{"table: throttled, once", onTable, refuses(400, "ThrottlingException"), fine, fine, fine},
+		{"table: writes are throttled", onTable, only("TransactWriteItems", refuses(400, "ThrottlingException")), unavailable("ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException")},
+		{"table: 500", onTable, refuses(500, "InternalServerError"), unavailable("InternalServerError"), unavailable("InternalServerError"), unavailable("InternalServerError")},
+		{"table: never answers", onTable, slow(time.Hour), unavailable("timeout"), unavailable("timeout"), unavailable("timeout")},
+		{"table: nobody listens", onTable, nil, unavailable("connection refused"), unavailable("connection refused"), unavailable("connection refused")},
+		{"table: half an answer", onTable, cut(false), unavailable("unexpected EOF"), unavailable("unexpected EOF"), unavailable("unexpected EOF")},
+		{"table: wrong checksum", onTable, changed(wrongChecksum), unavailable("checksum"), unavailable("checksum"), unavailable("checksum")},
+		{"table: access denied", onTable, refuses(400, "AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException")},
+		{"table: no such table", onTable, refuses(400, "ResourceNotFoundException"), broken("ResourceNotFoundException"), broken("ResourceNotFoundException"), broken("ResourceNotFoundException")},
+		{"table: expired credentials", onTable, refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException")},
+	}
+	p := publishAll(t)
+	s3 := rehearsal.S3ForTest(t, "larder-objects")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := new(publish.Publisher).PrepareModule(t.Context(), publish.Module{Dir: dir, Address: vpc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Close()
+	archive, err := prepared.Archive.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := io.ReadAll(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []asked
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i, f := range faults {
+		for step, want := range []outcome{f.begin, f.inspect, f.commit} {
+			token := p.token(t, "publish:*/acme/**") // its own, since none has many uploads under way
+			env := p.env("")
+			fronts := map[string]*faulty{onTable: before(t, p.dynamo.URL), onBucket: before(t, s3.URL)}
+			for name, front := range fronts {
+				env[name] = front.URL
+			}
+			maps.Copy(env, settings.DefaultPublishLimits.Environment())
+			x := &examined{t: t, f: start(t, "publish", env), secrets: []string{token}, mu: &mu, rows: &rows}
+			m := registry.Module{Namespace: "acme", Name: "m", System: fmt.Sprintf("s%dx%d", i, step)}
+			front := fronts[f.service]
+			all.Go(func() {
+				u := &upload{path: "/v1/publish/" + m.Path() + "/1.0.0/uploads", packed: packed}
+				// do takes a step, which meets the fault first if it is the one that does.
+				do := func(is int, name, path, body string) events.APIGatewayV2HTTPResponse {
+					e := request(t, "POST", path, token, body)
+					if is == step {
+						met := f.meets
+						switch {
+						case met == nil:
+							front.down()
+						case strings.HasSuffix(f.name, ", once"):
+							front.have(first(met))
+						default:
+							front.have(met)
+						}
+						x.ask(f.name, name, e, want)
+						front.have(nil)
+						if met == nil {
+							front.up(t)
+						}
+						_, err := p.catalog.ModuleListing(t.Context(), m)
+						if visible := want == fine && name == "commit"; visible != (err == nil) || err != nil && !errors.Is(err, registry.ErrNotFound) {
+							t.Errorf("%s, %s: visible is %t, %v", f.name, name, err == nil, err)
+						}
+					}
+					return x.ask("", f.name+", then "+name, e, fine)
+				}
+				if err := u.put(t, do(0, "begin", u.path, u.body()).Body); err != nil {
+					t.Errorf("%s: %v", f.name, err)
+					return
+				}
+				do(1, "inspect", u.path+"/"+u.begun.Upload+"/files/0/inspect", "")
+				do(2, "commit", u.path+"/"+u.begun.Upload+"/commit", "")
+				if records, err := p.catalog.ModuleVersions(t.Context(), m); err != nil || len(records) != 1 || records[0].SHA256 != fmt.Sprintf("%x", sha256.Sum256(packed)) {
+					t.Errorf("%s: %v, %v", f.name, records, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	t.Log(summary(rows))
+}
+
+// faultsOfAnIssuer are no fault of its tokens. Where its keys cannot be had, nobody knows whether its tokens are good: they are told to try again, and not to
+// log in anew. Keys that are had outlive their issuer, and tokens of the registry do not need one.
+func faultsOfAnIssuer(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := []struct {
+		name  string
+		meets fault // nil: nobody listens
+		cause string
+	}{
+		{"issuer: nobody listens", nil, "connection refused"},
+		{"issuer: 500", says(500, nil, ""), "500 Internal Server Error"},
+		{"issuer: 404", says(404, nil, ""), "404 Not Found"},
+		{"issuer: never answers", slow(time.Hour), "exceeded"},
+		{"issuer: garbage", says(200, nil, "<html>"), "invalid character"},
+		{"issuer: another's configuration", says(200, nil, `{"issuer":"https://example.com"}`), "of the issuer"},
+		{"issuer: far too much", says(200, nil, strings.Repeat(" ", 2<<20)), "more than"},
+		{"issuer: half an answer", cut(false), "unexpected EOF"},
+		{"issuer: no keys", func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+			if strings.HasSuffix(r.URL.Path, "/keys") {
+				service = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"keys":[]}`) })
+			}
+			service.ServeHTTP(w, r)
+		}, "no key that can be used"},
+	}
+	p := publishAll(t)
+	var rows []asked
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, f := range faults {
+		issuer := http.NewServeMux()
+		service := httptest.NewServer(issuer)
+		t.Cleanup(service.Close)
+		front := before(t, service.URL)
+		answer := func(v any) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) }
+		}
+		issuer.HandleFunc("/.well-known/openid-configuration", answer(map[string]string{"issuer": front.URL, "jwks_uri": front.URL + "/keys"}))
+		issuer.HandleFunc("/keys", answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}}))
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs := func(issuer string) (all [4]string) {
+			for i := range all {
+				all[i], err = jwt.Signed(signer).Claims(map[string]any{"iss": issuer, "aud": "a", "sub": fmt.Sprint(i), "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return all
+		}
+		good, strange, own := jobs(front.URL), jobs("https://login.example.com"), p.token(t, "read:**")
+		s := settings.Settings{Table: "larder", Bucket: "larder-objects", PresignLifetime: time.Hour, PathStyle: true, Access: `{"issuers":[{"issuer":"` + front.URL + `","audiences":["a"],"rules":[{"claims":{"sub":"*"},"scopes":["read:**"]}]}]}`}
+		env := s.Environment()
+		env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = p.dynamo.URL, p.bucket
+		x := &examined{t: t, f: start(t, "modules", env), secrets: append(good[:], own), mu: &mu, rows: &rows}
+		all.Go(func() {
+			meet := func(with func()) {
+				if front.have(f.meets); f.meets == nil {
+					front.down()
+				}
+				with()
+				if front.have(nil); f.meets == nil {
+					front.up(t)
+				}
+			}
+			get := func(token string) events.APIGatewayV2HTTPRequest { return request(t, "GET", versions, token, "") }
+			meet(func() {
+				x.ask(f.name, "a job's token", get(good[0]), unavailable(f.cause))
+				x.ask(f.name, "another issuer's token", get(strange[0]), outcome{401, "not among the registry's"})
+				x.ask(f.name, "a token of the registry", get(own), fine)
+			})
+			time.Sleep(10 * time.Second) // it is not asked again at once
+			x.ask("", f.name+", then", get(good[1]), fine)
+			meet(func() { x.ask(f.name, "a job's token, with keys at hand", get(good[2]), fine) })
+			x.ask("", f.name+", then again", get(good[3]), fine)
+		})
+	}
+	all.Wait()
+	t.Log(summary(rows))
+}

@@ -1,0 +1,149 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// version returns the record of a version, if it is one that can be handed out, and an error where it is withdrawn. A version that is listed was published; that
+// its record is missing is no registry.ErrNotFound, by which clients would take it for one that never was.
+func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (T, error) {
+	var record T
+	item, err := c.table.Get(ctx, versionKey(f.partition, v))
+	if errors.Is(err, registry.ErrNotFound) {
+		item, err = missing(ctx, c, f, v, err)
+	}
+	if err != nil {
+		return record, err
+	}
+	if err := decode(item, &record); err != nil {
+		return record, err
+	}
+	if w := f.withdrawn(record); w != nil {
+		return record, w.Gone(v)
+	}
+	err = sound(record, f.partition)
+	if is := f.version(record); is != v {
+		err = fmt.Errorf("it is the record of %s", is)
+	}
+	if err != nil {
+		return record, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+	}
+	return record, nil
+}
+
+// missing says what it means that a version's item was not found.
+func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, notFound error) (Item, error) {
+	l, err := c.getOrNew(ctx, Key{f.partition, listing})
+	if err != nil {
+		return Item{}, err
+	}
+	if l.Revision == 0 {
+		return Item{}, notFound
+	}
+	versions, _, err := f.listing(l.Data)
+	if err != nil {
+		return Item{}, fmt.Errorf("item %s %s: %w", l.Partition, l.Sort, err)
+	}
+	if !slices.Contains(versions, v) {
+		return Item{}, notFound
+	}
+	return c.listed(ctx, versionKey(f.partition, v))
+}
+
+// listed returns the item of a version that is listed, which was not there a moment ago: a publish came in between, or it is
+// lost.
+func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
+	item, err := c.table.Get(ctx, key)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{}, fmt.Errorf("item %s %s: it is missing, and the version is listed: `larder verify` tells more", key.Partition, key.Sort)
+	}
+	return item, err
+}
+
+// whole returns an error where an entry in the catalogue says that versions are listed, and there is no listing: one that is
+// begun anew would lack them.
+func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
+	if listed.Revision > 0 || entry.Revision == 0 {
+		return nil
+	}
+	var summary struct {
+		Unlisted bool `json:"unlisted"`
+	}
+	if err := decode(entry, &summary); err != nil || summary.Unlisted {
+		return err
+	}
+	again, err := c.getOrNew(ctx, listed.Key)
+	switch {
+	case err != nil:
+		return err
+	case again.Revision > 0:
+		return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
+	}
+	return fmt.Errorf("item %s %s: it is missing, and there are versions: `larder verify --repair` makes it again", listed.Partition, listed.Sort)
+}
+
+// sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn
+// has no files.
+func sound(record any, partition string) error {
+	switch r := record.(type) {
+	case registry.ModuleVersion:
+		if r.Withdrawn != nil {
+			return nil
+		}
+		return soundFile(registry.StoredFile{Object: r.Object, SHA256: r.SHA256, Size: r.Size}, partition)
+	case registry.ProviderVersion:
+		if r.Withdrawn != nil {
+			return nil
+		}
+		err := errors.Join(soundFile(r.Sums, partition), soundFile(r.Signature, partition))
+		for _, p := range r.Packages {
+			err = errors.Join(err, soundPackage(p, partition))
+		}
+		return err
+	case registry.MirrorVersion:
+		var err error
+		for _, p := range r.Packages {
+			err = errors.Join(err, soundPackage(p.ProviderPackage, partition))
+		}
+		return err
+	case registry.SigningKey:
+		if !strings.HasPrefix(r.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
+			return errors.New("it has no key")
+		}
+	}
+	return nil
+}
+
+// soundFile says whether a file is one of an address, by its path. By a URL of another's its readers would read that too.
+func soundFile(f registry.StoredFile, address string) error {
+	switch {
+	case !strings.HasPrefix(f.Object, address+"/") || path.Clean(f.Object) != f.Object || !registry.IsPlain(f.Object):
+		return fmt.Errorf("its object %.300q is not of this address", f.Object)
+	case f.SHA256 == "" || !registry.IsPlain(f.SHA256): // it becomes a part of a URL, and clients compare it
+		return fmt.Errorf("its object %s has the SHA-256 %.100q", f.Object, f.SHA256)
+	case f.Size < 0:
+		return fmt.Errorf("its object %s has %d bytes", f.Object, f.Size)
+	}
+	return nil
+}
+
+// soundPackage is soundFile of a provider for one platform.
+func soundPackage(p registry.ProviderPackage, address string) error {
+	if err := soundFile(p.StoredFile, address); err != nil {
+		return err
+	}
+	if _, err := registry.ParsePlatform(p.String()); err != nil {
+		return fmt.Errorf("its object %s: %s", p.Object, err.Error()) // not the caller's fault, as registry.ErrInvalid would be
+	}
+	if p.Filename == "" || !strings.HasPrefix(p.H1, "h1:") {
+		return fmt.Errorf("its object %s has the name %.100q and the hash %.100q", p.Object, p.Filename, p.H1)
+	}
+	return nil
+}
