@@ -68,14 +68,15 @@ func TestMetrics(t *testing.T) {
 	const keyID = "0123456789ABCDEF"
 	version, err := registry.ParseVersion("1.0.0")
 	check(err)
-	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: keyID, ASCIIArmor: "a key", ExpiresAt: time.Now().Add(10 * 24 * time.Hour).Add(time.Hour)})
+	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: keyID, ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----", ExpiresAt: time.Now().Add(10 * 24 * time.Hour).Add(time.Hour)})
 	check(err)
 	pkg := registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Filename: "x.zip", H1: "h1:x", StoredFile: registry.StoredFile{Object: "providers/acme/x/1.0.0/x.zip", SHA256: strings.Repeat("0", 64), Size: 1}}
-	file := registry.StoredFile{Object: "providers/acme/x/1.0.0/x"}
+	file := registry.StoredFile{Object: "providers/acme/x/1.0.0/x", SHA256: pkg.SHA256}
 	_, _, err = d.catalog.PublishProvider(t.Context(), registry.Provider{Namespace: "acme", Type: "x"}, registry.ProviderVersion{Version: version, Protocols: []string{"6.0"}, SigningKey: keyID, Sums: file, Signature: file, Packages: []registry.ProviderPackage{pkg}})
 	check(err)
 	mirrored, err := registry.ParseMirrorProvider("registry.example.org/acme/x")
 	check(err)
+	pkg.Object = mirrored.Path() + "/1.0.0/x.zip"
 	_, _, err = d.catalog.Mirror(t.Context(), mirrored, registry.MirrorVersion{Version: version, Packages: []registry.MirrorPackage{{ProviderPackage: pkg}}}, "somebody")
 	check(err)
 	narrow, digest := access.NewToken()
