@@ -38,6 +38,8 @@ type Config struct {
 	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
 	from   map[svchost.Hostname]source
 	keeper *source
+	// named is the one that a variable names in place of all others; empty: none does.
+	named string
 	// missing says which file a variable names that is not there; empty: none.
 	missing string
 	// problems are those of all hosts, and differing has the hosts whose tokens differ by CLI.
@@ -100,6 +102,9 @@ func loadConfig(p place) (*Config, error) {
 			if !both || i > 1 {
 				delete(c.differing, host) // this one counts for both
 			}
+		}
+		if file.variable != "" {
+			c.named = name + ", which " + file.variable + " names"
 		}
 		if file.variable != "" && !exists(file.path) {
 			c.missing = file.variable + " names " + name + ", which is not there"

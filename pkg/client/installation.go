@@ -49,23 +49,38 @@ func (m Method) Selects(provider registry.MirrorProvider) bool {
 // installationsOf returns the blocks of a file. Nothing here installs a provider by them, so that what is wrong there is
 // the CLIs' to say.
 func installationsOf(tree *ast.File) (found []Installation) {
-	// The decoder makes a block of each of its blocks, which only maps bear.
-	var file struct {
-		Blocks []map[string]any `hcl:"provider_installation"`
-	}
-	if hcl.DecodeObject(&file, tree) != nil {
+	list, ok := tree.Node.(*ast.ObjectList)
+	if !ok {
 		return nil
 	}
-	for _, block := range file.Blocks {
-		var i Installation
-		for _, kind := range []string{NetworkMirror, "filesystem_mirror", "oci_mirror", "direct"} {
-			methods, _ := block[kind].([]map[string]any)
-			for _, method := range methods {
-				text, _ := method["url"].(string)
-				i.Methods = append(i.Methods, Method{Kind: kind, URL: text, Include: stringsOf(method["include"]), Exclude: stringsOf(method["exclude"])})
+	for _, block := range list.Filter("provider_installation").Items {
+		var body []map[string]any
+		if hcl.DecodeObject(&body, block.Val) != nil {
+			continue
+		}
+		// Of JSON the parser makes a block of each method, where there is one at most.
+		if len(block.Keys) > 0 {
+			kind, _ := block.Keys[0].Token.Value().(string)
+			body = []map[string]any{{kind: body}}
+			if found != nil {
+				found[0].Methods = append(found[0].Methods, methodsOf(body)...)
+				continue
 			}
 		}
-		found = append(found, i)
+		found = append(found, Installation{Methods: methodsOf(body)})
+	}
+	return found
+}
+
+func methodsOf(body []map[string]any) (found []Method) {
+	for _, part := range body {
+		for _, kind := range []string{NetworkMirror, "filesystem_mirror", "oci_mirror", "direct"} {
+			methods, _ := part[kind].([]map[string]any)
+			for _, method := range methods {
+				text, _ := method["url"].(string)
+				found = append(found, Method{Kind: kind, URL: text, Include: stringsOf(method["include"]), Exclude: stringsOf(method["exclude"])})
+			}
+		}
 	}
 	return found
 }

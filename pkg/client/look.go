@@ -48,6 +48,14 @@ func (c *Config) Services(host string) bool {
 // Files returns those that were read, what counts more after what counts less.
 func (c *Config) Files() []string { return slices.Clone(c.files) }
 
+// Place says in which file a person puts settings.
+func (c *Config) Place() string {
+	if c.named != "" {
+		return c.named
+	}
+	return "~/.tofurc or ~/.terraformrc"
+}
+
 // Installations returns the provider_installation blocks.
 func (c *Config) Installations() []Installation { return slices.Clone(c.installations) }
 
