@@ -16,9 +16,11 @@ var CLIs = []string{"OpenTofu", "Terraform"}
 // NetworkMirror is the kind of a Method that has a URL.
 const NetworkMirror = "network_mirror"
 
-// Installation is a provider_installation block: where providers are installed from. A CLI takes one at most.
+// Installation is a provider_installation block: where providers are installed from. A CLI takes the first.
 type Installation struct {
 	File string
+	// Refused says that it is written so that the CLIs do not take it: in JSON, with a method that is no list.
+	Refused bool
 	// Reader is the CLI that reads it; empty: both do.
 	Reader  string
 	Methods []Method
@@ -58,16 +60,10 @@ func installationsOf(tree *ast.File) (found []Installation) {
 		if hcl.DecodeObject(&body, block.Val) != nil {
 			continue
 		}
-		// Of JSON the parser makes a block of each method, where there is one at most.
-		if len(block.Keys) > 0 {
-			kind, _ := block.Keys[0].Token.Value().(string)
-			body = []map[string]any{{kind: body}}
-			if found != nil {
-				found[0].Methods = append(found[0].Methods, methodsOf(body)...)
-				continue
-			}
+		// The parser makes a block of each such method.
+		if refused := len(block.Keys) > 0; !refused || len(found) == 0 {
+			found = append(found, Installation{Refused: refused, Methods: methodsOf(body)})
 		}
-		found = append(found, Installation{Methods: methodsOf(body)})
 	}
 	return found
 }

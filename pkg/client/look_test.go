@@ -51,7 +51,8 @@ func TestInstallations(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"provider_installation {\n network_mirror {\n url = \"https://a/v1/mirror\"\n include = [\"*/*\", \"a/*/*\"]\n }\n network_mirror {\n url = \"https://b/\"\n }\n direct {\n exclude = [\"a/*/*\"]\n }\n}": "network_mirror https://a/v1/mirror [*/* a/*/*] []; network_mirror https://b/ [] []; direct  [] [a/*/*]; | ",
-		`{"provider_installation": {"network_mirror": {"url": "https://a/", "exclude": ["*/*"]}, "direct": {}}}`:                                                                                                  "network_mirror https://a/ [] [*/*]; direct  [] []; | ",
+		`{"provider_installation": {"network_mirror": [{"url": "https://a/", "exclude": ["*/*"]}], "direct": [{}]}}`:                                                                                              "network_mirror https://a/ [] [*/*]; direct  [] []; | ",
+		`{"provider_installation": {"network_mirror": {"url": "https://a/"}, "direct": {}}}`:                                                                                                                      "refused ",
 		"provider_installation {\n direct {}\n}\nprovider_installation {\n filesystem_mirror {\n path = \"/a\"\n }\n}":                                                                                            "direct  [] []; | filesystem_mirror  [] []; | ",
 		"provider_installation {\n network_mirror {\n url = 3\n }\n}":                                                                                                                                             "network_mirror  [] []; | ",
 		"provider_installation = 3": "",
@@ -74,7 +75,7 @@ func TestInstallations(t *testing.T) {
 			for _, m := range i.Methods {
 				got += fmt.Sprintf("%s %s %s %s; ", m.Kind, m.URL, m.Include, m.Exclude)
 			}
-			got += "| "
+			got += map[bool]string{true: "refused ", false: "| "}[i.Refused]
 		}
 		if got != want || len(config.Hosts()) != 1 {
 			t.Errorf("%s: %q, want %q", text, got, want)

@@ -11,7 +11,7 @@ import (
 func (e *examination) configured() {
 	const name = "configuration"
 	if e.Unread != nil {
-		e.wrong(name, "", e.quote(e.Unread.Error()), "mend the file: clients do nothing before")
+		e.wrong(name, "", e.quote(e.Unread.Error()), "mend the file: clients complain of it, and go on without what it says")
 		if e.Token == "" {
 			e.barred = "the CLIs' configuration cannot be read"
 		}
@@ -26,6 +26,12 @@ func (e *examination) configured() {
 		found = true
 		e.warn(name, "", problem.Seen, problem.Do)
 	}
+	for _, i := range e.Config.Installations() {
+		if i.Refused {
+			found = true
+			e.wrong(name, "", "clients do not take the provider_installation in "+i.File+" as it is written", `write each method in it as a list, such as "direct": [{}]`)
+		}
+	}
 	for _, cli := range client.CLIs {
 		var files []string
 		for _, i := range e.Config.Installations() {
@@ -35,7 +41,7 @@ func (e *examination) configured() {
 		}
 		if len(files) > 1 {
 			found = true
-			e.wrong(name, "", fmt.Sprintf("%s reads %d provider_installation blocks, of %s, and does nothing with more than one", cli, len(files), e.several(files)), "put what they say in one")
+			e.wrong(name, "", fmt.Sprintf("%s reads %d provider_installation blocks, of %s: it complains, and installs by the first alone", cli, len(files), e.several(files)), "put what they say in one")
 			break
 		}
 	}
@@ -65,7 +71,7 @@ func (e *examination) configuration() string {
 			b.WriteString("\n")
 		}
 		if len(e.Config.Installations()) > 0 {
-			b.WriteString("# In place of the provider_installation block that is there: more than one is refused.\n")
+			b.WriteString("# In place of the provider_installation block that is there: clients take one alone.\n")
 		}
 		fmt.Fprintf(&b, `# Of a host whose providers are all mirrored, "%s/*/*" is enough. The slash at the end of the URL matters.
 provider_installation {

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
@@ -28,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -285,6 +287,25 @@ func packed(kind string, body []byte) func(string, http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// direct has OpenTofu fetch the archive from the registry, with its credential and as it is stored, under a name that says
+// nothing.
+func direct(host string, next http.Handler) http.Handler {
+	next = answer("aws/1.0.0/download", http.StatusOK, "application/json", `{"location":"archive","use_registry_credentials":true}`)(host, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/v1/modules/acme/vpc/aws/1.0.0/archive":
+			next.ServeHTTP(w, r)
+		case !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer larder_") || r.Header.Get("Accept-Encoding") != "identity":
+			w.WriteHeader(http.StatusBadRequest)
+		default:
+			out := gzip.NewWriter(w)
+			tarred := tar.NewWriter(out)
+			_ = tarred.WriteHeader(&tar.Header{Name: "main.tf", Mode: 0o644})
+			_, _ = tarred.Close(), out.Close()
+		}
+	})
 }
 
 // compressed serves files as something between does that compresses what it can.
@@ -551,6 +572,7 @@ func TestBroken(t *testing.T) {
 		"module archive that is a page":     {setUp{breaks: packed("tar.gz", []byte(page))}, "module archive", "does not unpack as tar.gz", "what stands before"},
 		"module zip that is a page":         {setUp{breaks: packed("zip", []byte(page))}, "module archive", "does not unpack as zip", "what stands before"},
 		"module zip that is cut":            {setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}, "module archive", "does not unpack as zip", ""},
+		"module zip with nothing":           {setUp{breaks: packed("zip", append([]byte("PK\x05\x06"), make([]byte, 18)...))}, "module archive", "there is nothing in it", ""},
 		"module archive that leads out":     {setUp{breaks: packed("zip", zipped(t, "../main.tf"))}, "module archive", "leads out of it", ""},
 		"module without the folder":         {setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//no/such?", 1) })}, "module archive", "the folder //no/such, which is not in the archive", ""},
 		"module with a pattern of a folder": {setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//*?", 1) })}, "module archive", "do not expand a pattern", ""},
@@ -768,6 +790,9 @@ func TestFine(t *testing.T) {
 		"module of a short form":                 {breaks: located(func(string) string { return "github.com/acme/vpc?ref=v1" })},
 		"version of four numbers":                {breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"0.1.2.3"},`)},
 		"module by the body":                     {breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", "{}")},
+		"module that OpenTofu fetches by itself": {closed: true, breaks: direct, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+		}},
 		"login without ports": {breaks: editJSON(wellKnown, func(doc map[string]any) {
 			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize", "token": "/token", "ports": nil}
 		})},
@@ -895,6 +920,27 @@ func TestCredentialStays(t *testing.T) {
 		}}).examine(t)
 	if sent[true] > 0 || sent[false] == 0 || report.Count(doctor.Wrong) > 0 {
 		t.Errorf("sent %v\n%s", sent, text(report))
+	}
+}
+
+// Without https a credential goes nowhere, and that is said to be why it is missed.
+func TestNotOverHTTP(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Bool
+	report := start(t, setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+		plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				sent.Store(true)
+			}
+			next.ServeHTTP(w, r)
+		}))
+		t.Cleanup(plain.Close)
+		return edit(wellKnown, `"/v1/modules/"`, `"`+plain.URL+`/v1/modules/"`)(host, next)
+	}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+	}}).examine(t)
+	if sent.Load() || report.Count(doctor.Wrong) != 2 || !strings.Contains(text(report), "the token in LARDER_TOKEN is not sent there, since there is no https") {
+		t.Errorf("%s", text(report))
 	}
 }
 

@@ -31,11 +31,12 @@ func (e *examination) mirrorURLs() (bases []*url.URL) {
 	here := len(all) == 0
 	for _, mirror := range all {
 		u, err := url.Parse(mirror.url)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			e.wrong(name, "", "the URL "+mirror.by+" is none with https, without a user and a query, and clients do nothing with such a one", "write it as https://"+e.Host+usualMirror)
+		if err != nil || u.Scheme != "https" || u.Host == "" {
+			e.wrong(name, "", "the URL "+mirror.by+" is none with https, and clients leave out such a mirror", "write it as https://"+e.Host+usualMirror)
 			here = true
 			continue
 		}
+		u.RawQuery, u.Fragment = "", "" // as clients do
 		here = here || strings.EqualFold(u.Host, e.Host)
 		if !strings.HasSuffix(u.Path, "/") {
 			lost := u.Path[strings.LastIndex(u.Path, "/")+1:]
