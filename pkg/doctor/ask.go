@@ -85,7 +85,7 @@ func follow(request *http.Request, via []*http.Request) error {
 	sent := request.Header.Get("Authorization")
 	err := client.CheckRedirect(request, via)
 	if sent != "" && request.URL.Scheme == "https" {
-		request.Header.Set("Authorization", sent)
+		request.Header.Set("Authorization", sent) //nolint:gosec // it is there by net/http's own rule
 	}
 	return err
 }

@@ -170,7 +170,7 @@ func (e *examination) clock(a *answer) {
 	}
 	// What comes out of a cache was dated when it went in.
 	if age, err := strconv.ParseUint(a.header.Get("Age"), 10, 31); err == nil {
-		said = said.Add(time.Duration(age) * time.Second) //nolint:gosec // it has 31 bits
+		said = said.Add(time.Duration(age) * time.Second)
 	}
 	// The header has whole seconds.
 	skew := said.Add(time.Second / 2).Sub(a.at).Round(time.Second)

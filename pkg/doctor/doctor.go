@@ -154,11 +154,12 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 
 // credentialOf returns what the CLIs have for a host; nothing for one that they can have none for.
 func (e *examination) credentialOf(ctx context.Context, host string) (credential, error) {
-	if _, err := client.ParseHost(host); err != nil {
-		return credential{host: host}, nil
+	name, err := client.ParseHost(host)
+	if err != nil {
+		return credential{host: host}, nil //nolint:nilerr // such as an IPv6 address
 	}
-	found, err := e.Config.Credential(ctx, host)
-	return credential{found, host}, err
+	found, err := e.Config.Credential(ctx, name)
+	return credential{found, name}, err
 }
 
 func (e *examination) examine(ctx context.Context) {

@@ -421,13 +421,13 @@ func issue(notAfter time.Time, trusted bool, names ...string) func(*testing.T) (
 }
 
 // configured gives the CLIs' configuration that is in a file.
-func configured(t *testing.T, d *doctor.Doctor, text string, environ ...string) {
+func configured(t *testing.T, d *doctor.Doctor, text string) {
 	t.Helper()
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := client.LoadConfig(environ, home)
+	config, err := client.LoadConfig(nil, home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -832,6 +832,7 @@ func TestConfiguration(t *testing.T) {
 		"token":    {setUp{closed: true}, "credentials \"", "provider_installation"},
 		"mirror":   {setUp{}, `include = ["registry.opentofu.org/hashicorp/random"]`, "credentials"},
 		"in place": {setUp{asks: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))}, "# In place of", "credentials"},
+		"at another path": {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, `/v1/mirror/"`, "credentials"},
 		"elsewhere": {setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
 			d.Authorities = "/ca.pem"

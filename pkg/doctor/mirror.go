@@ -111,6 +111,7 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	if len(versions) == 0 {
 		if usual := e.mirrorElsewhere(ctx, base); usual != nil {
 			e.wrong(name, a.tried, "there is no mirror at "+e.shown(base)+", and one with "+e.Mirror.String()+" at "+e.shown(usual), "write its URL as "+e.shown(usual))
+			e.mirrors = append(e.mirrors, usual)
 			return
 		}
 		e.wrong(name, a.tried, "the mirror has no version of "+e.Mirror.String()+", and clients go on to another place", "mirror one, by `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, or see that its URL is right")

@@ -58,7 +58,7 @@ type unpacked struct {
 func unpack(kind string, in *os.File, size int64, folder string) (u unpacked, err error) {
 	see := func(name string, dir bool) error {
 		if slices.Contains(strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }), "..") {
-			return errors.New("a file in it leads out of it, by ..")
+			return errors.New("a file in it leads out of it: there is .. in its name")
 		}
 		u.files++
 		clean := path.Clean("/" + name)

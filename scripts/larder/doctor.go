@@ -29,9 +29,9 @@ func (c *cli) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor URL",
 		Short: "Find out why clients cannot use a registry",
-		Long: `Examine a registry as a client uses it, step by step: the connection and its certificate, clocks, discovery, logging in, the
-credential, a module to the last byte of its archive, a provider to its verified signature and hashes, a mirrored provider. Of each
-step it tells what was tried, what was seen, and what to do. What is not named is left out. It changes nothing.
+		Long: `Examine a registry as a client uses it, step by step: how clients are configured, the connection and its certificate, clocks, discovery, logging
+in, the credential, a module to the last byte of its archive, a provider to its verified signature and hashes, a mirrored provider. Of
+each step it tells what was tried, what was seen, and what to do. What is not named is left out. It changes nothing.
 
 The credential is the one that the clients have for the registry: TF_TOKEN_… in the environment, what ` + "`tofu login`" + ` or
 ` + "`terraform login`" + ` has stored, a credentials block. To examine another one, put it in ` + tokenFromEnv + ` or hand it in by --token-stdin: the
