@@ -238,7 +238,12 @@ func (e *examination) download(ctx context.Context, name string, u *url.URL, l l
 		return fail(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
+	switch sent := response.Request.Header.Get("Authorization") != ""; {
+	case response.StatusCode == http.StatusOK:
+	case sent && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
+		e.wrong(name, f.tried, status(response.StatusCode)+" to a request with the registry's credential, which use_registry_credentials has OpenTofu send along", "let it take that credential, or let the registry answer without use_registry_credentials")
+		return nil
+	default:
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // the status says enough
 		e.refusedFile(name, f.tried, u, response.StatusCode, response.Header, body)
 		return nil

@@ -22,7 +22,11 @@ func (e *examination) configured() {
 		found = true
 		e.warn(name, "", "a host block for "+e.Host+" in the CLIs' configuration stands in for discovery, which is what is examined here", "take the block out, unless it is meant")
 	}
-	for _, problem := range e.Config.Problems(e.Host) {
+	host := e.Host
+	if e.Token != "" {
+		host = "" // what they have for it is not looked at
+	}
+	for _, problem := range e.Config.Problems(host) {
 		found = true
 		e.warn(name, "", problem.Seen, problem.Do)
 	}

@@ -526,6 +526,11 @@ func TestBroken(t *testing.T) {
 		"module archive cut short": {setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Set("Content-Length", fmt.Sprint(a.Body.Len()+1))
 		})}, "module archive", "it ends after", "try again"},
+		"module archive with an encoding and no checksum": {setUp{breaks: func(host string, next http.Handler) http.Handler {
+			return located(func(l string) string { return strings.Split(l, "&checksum=")[0] })(host, alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				a.Header().Set("Content-Encoding", "gzip")
+			})(host, next))
+		}}, "module archive", "Content-Encoding: gzip", "take that header"},
 		"module archive with an encoding": {setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Set("Content-Encoding", "gzip")
 		})}, "module archive", "Content-Encoding: gzip", "take that header"},
@@ -569,6 +574,11 @@ func TestBroken(t *testing.T) {
 			"module download", "which OpenTofu reads, and refuses", "204"},
 		"module that OpenTofu looks for elsewhere": {setUp{breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", `{"location":"/nowhere","use_registry_credentials":true}`)},
 			"module archive of OpenTofu", "404", "publish the version again"},
+		"module that a store refuses with a credential": {setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+			return edit("aws/1.0.0/download", `"archive"`, `"refused"`)(host, answer("aws/1.0.0/refused", http.StatusBadRequest, "application/xml", "<Error/>")(host, direct(host, next)))
+		}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+		}}, "module archive of OpenTofu", "400 Bad Request to a request with the registry's credential", "without use_registry_credentials"},
 		"module archive that is a page":     {setUp{breaks: packed("tar.gz", []byte(page))}, "module archive", "does not unpack as tar.gz", "what stands before"},
 		"module zip that is a page":         {setUp{breaks: packed("zip", []byte(page))}, "module archive", "does not unpack as zip", "what stands before"},
 		"module zip that is cut":            {setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}, "module archive", "does not unpack as zip", ""},
@@ -638,10 +648,11 @@ func TestBroken(t *testing.T) {
 			configured(t, d, credentials(d.Host, token("read:**")))
 			d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
 		}}, "mirror versions", "the mirror wants a credential, and there is none for example.com:", "ask the operator of example.com:"},
-		"mirror without https":       {setUp{asks: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}, "mirror URL", "is none with https", "/v1/mirror/"},
-		"mirror of another provider": {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}, "mirror URL", "find it nowhere", "registry.opentofu.org/hashicorp/random"},
-		"two installations":          {setUp{asks: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}, "configuration", "OpenTofu reads 2 provider_installation blocks", "in one"},
-		"mirror at another path":     {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, "mirror versions", "there is no mirror at", "/v1/mirror/"},
+		"mirror without https":          {setUp{asks: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}, "mirror URL", "is none with https", "/v1/mirror/"},
+		"mirror of another provider":    {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}, "mirror URL", "find it nowhere", "registry.opentofu.org/hashicorp/random"},
+		"two installations":             {setUp{asks: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}, "configuration", "OpenTofu reads 2 provider_installation blocks", "in one"},
+		"mirror at a host that is none": {setUp{asks: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}, "mirror versions", "larder-doctor.invalid is in no DNS", ""},
+		"mirror at another path":        {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, "mirror versions", "there is no mirror at", "/v1/mirror/"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -829,9 +840,9 @@ func TestConfiguration(t *testing.T) {
 		setUp
 		has, lacks string
 	}{
-		"token":    {setUp{closed: true}, "credentials \"", "provider_installation"},
-		"mirror":   {setUp{}, `include = ["registry.opentofu.org/hashicorp/random"]`, "credentials"},
-		"in place": {setUp{asks: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))}, "# In place of", "credentials"},
+		"token":           {setUp{closed: true}, "credentials \"", "provider_installation"},
+		"mirror":          {setUp{}, `include = ["registry.opentofu.org/hashicorp/random"]`, "credentials"},
+		"in place":        {setUp{asks: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))}, "# In place of", "credentials"},
 		"at another path": {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, `/v1/mirror/"`, "credentials"},
 		"elsewhere": {setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
@@ -847,6 +858,33 @@ func TestConfiguration(t *testing.T) {
 				t.Errorf("want %q and not %q:\n%s", test.has, test.lacks, text(report))
 			}
 		})
+	}
+}
+
+// One mirror in both CLIs' files is looked at once.
+func TestOneMirror(t *testing.T) {
+	t.Parallel()
+	report := start(t, setUp{asks: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
+		t.Helper()
+		home := t.TempDir()
+		for _, name := range []string{".tofurc", ".terraformrc"} {
+			if err := os.WriteFile(filepath.Join(home, name), []byte(installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if d.Config, err = client.LoadConfig(nil, home); err != nil {
+			t.Fatal(err)
+		}
+	}}).examine(t)
+	looked := 0
+	for _, s := range report.Steps {
+		if s.Name == "mirror versions" {
+			looked++
+		}
+	}
+	if looked != 1 || report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
+		t.Errorf("%s", text(report))
 	}
 }
 

@@ -137,9 +137,8 @@ func (c *cli) printReport(report doctor.Report) error {
 			c.printf("%s", strings.TrimRight("  "+line, " \n")+"\n")
 		}
 	}
-	c.printf("\n")
 	if failure == nil {
-		c.printf("Nothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
+		c.printf("\nNothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
 	}
 	return failure
 }
