@@ -231,7 +231,7 @@ func (e *examination) download(ctx context.Context, name string, u *url.URL, l l
 		return nil
 	}
 	if l.direct {
-		request.Header.Set("Accept-Encoding", "identity")
+		request.Header.Set("Accept-Encoding", "identity, gzip, *;q=0.1") // as OpenTofu does, so that nothing is unpacked on its way
 	}
 	response, err := e.http.Do(request)
 	if err != nil {

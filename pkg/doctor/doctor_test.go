@@ -297,7 +297,7 @@ func direct(host string, next http.Handler) http.Handler {
 		switch {
 		case r.URL.Path != "/v1/modules/acme/vpc/aws/1.0.0/archive":
 			next.ServeHTTP(w, r)
-		case !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer larder_") || r.Header.Get("Accept-Encoding") != "identity":
+		case !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer larder_") || !strings.HasPrefix(r.Header.Get("Accept-Encoding"), "identity"):
 			w.WriteHeader(http.StatusBadRequest)
 		default:
 			out := gzip.NewWriter(w)
@@ -959,6 +959,21 @@ func TestCredentialStays(t *testing.T) {
 		}}).examine(t)
 	if sent[true] > 0 || sent[false] == 0 || report.Count(doctor.Wrong) > 0 {
 		t.Errorf("sent %v\n%s", sent, text(report))
+	}
+}
+
+// What a discovery that fails would have told is left out for that, and not taken for missing.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	report := start(t, setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)}).examine(t)
+	lost := 0
+	for _, s := range report.Steps {
+		if s.Outcome == doctor.Skipped && s.Seen == "discovery does not say where it is" {
+			lost++
+		}
+	}
+	if lost != 4 { // logging in, the credential, the module and the provider
+		t.Errorf("%s", text(report))
 	}
 }
 
