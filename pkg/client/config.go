@@ -71,7 +71,7 @@ func loadConfig(p place) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source), differing: make(map[svchost.Hostname]bool)}
+	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source)}
 	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
 	both := len(files) > 1 && files[0].reader != "" && files[1].reader != ""
 	var keeper program
@@ -82,11 +82,7 @@ func loadConfig(p place) (*Config, error) {
 		}
 		maps.Copy(c.services, read.services)
 		if both && i == 1 {
-			for _, named := range []map[svchost.Hostname]svcauth.HostCredentials{tokens, read.tokens} {
-				for host := range named {
-					c.differing[host] = tokens[host] != read.tokens[host]
-				}
-			}
+			c.differing = differing(tokens, read.tokens)
 		}
 		maps.Copy(tokens, read.tokens)
 		name := printable(file.path, 300)
@@ -136,6 +132,17 @@ func loadConfig(p place) (*Config, error) {
 	}
 	c.source = sources
 	return c, nil
+}
+
+// differing returns the hosts whose tokens are not the same in two files.
+func differing(one, other map[svchost.Hostname]svcauth.HostCredentials) map[svchost.Hostname]bool {
+	found := make(map[svchost.Hostname]bool)
+	for _, tokens := range []map[svchost.Hostname]svcauth.HostCredentials{one, other} {
+		for host := range tokens {
+			found[host] = one[host] != other[host]
+		}
+	}
+	return found
 }
 
 // ForHost returns the credential for a host, or nil if there is none. With it a Config is a svcauth.CredentialsSource.

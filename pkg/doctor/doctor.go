@@ -3,7 +3,8 @@
 //
 // It sees what clients act on and do not tell: content types, slashes, whose certificate it is, what a store says of a URL
 // that it refuses. What clients check it checks by the same rules, to the last byte and the verified signature. It changes
-// nothing, and sends a credential where clients do and nowhere else, and never without https. No step holds a credential, or a URL's query.
+// nothing, and sends a credential where clients do and nowhere else, and never without https. No step holds a credential, or
+// a URL's query.
 //
 // Sources: the protocols' pages at https://opentofu.org/docs/internals/, and what the clients make of them.
 package doctor

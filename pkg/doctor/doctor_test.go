@@ -812,6 +812,7 @@ func TestFine(t *testing.T) {
 			configured(t, d, credentials(d.Host, token("read:modules/**"))+credentials("example.com:"+port(d.Host), token("read:mirror/**")))
 			d.MirrorURL, d.Transport, d.Provider = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}, nil
 		}},
+		"mirror beside another": {asks: presented("provider_installation {\n  network_mirror {\n    url = \"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = \"https://HOST/v1/mirror/\"\n  }\n}\n")},
 		"mirror alone": {breaks: func(host string, next http.Handler) http.Handler {
 			return answer("/v1/modules/", http.StatusNotFound, "text/html", page)(host, answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
 		}, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Module, d.Provider = nil, nil }},
@@ -861,14 +862,15 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// One mirror in both CLIs' files is looked at once.
+// One mirror in both CLIs' files is looked at once, and tokens that differ there matter only where they are sent.
 func TestOneMirror(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{asks: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
+	report := start(t, setUp{asks: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
 		t.Helper()
+		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		home := t.TempDir()
 		for _, name := range []string{".tofurc", ".terraformrc"} {
-			if err := os.WriteFile(filepath.Join(home, name), []byte(installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(home, name), []byte(credentials(d.Host, name)+installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -59,20 +59,25 @@ func (e *examination) mirrorURLs() (bases []*url.URL) {
 func (e *examination) configuredMirrors() (all []named) {
 	const name = "mirror URL"
 	for _, i := range e.Config.Installations() {
-		var mirrors []named
-		selected, otherwise := false, ""
+		var mirrors, selected []named
+		otherwise := ""
 		for _, m := range i.Methods {
 			selects := e.Mirror == nil || m.Selects(*e.Mirror)
 			switch {
 			case m.Kind == client.NetworkMirror:
-				selected = selected || selects
-				mirrors = append(mirrors, named{m.URL, "of the network_mirror in " + i.File})
+				mirror := named{m.URL, "of the network_mirror in " + i.File}
+				mirrors = append(mirrors, mirror)
+				if selects {
+					selected = append(selected, mirror)
+				}
 			case selects:
 				otherwise = m.Kind
 			}
 		}
 		switch {
-		case selected || mirrors == nil:
+		case selected != nil:
+			mirrors = selected
+		case mirrors == nil:
 		case otherwise == "":
 			e.wrong(name, "", "no method of provider_installation in "+i.File+" takes in "+e.Mirror.String()+", so that clients find it nowhere", fmt.Sprintf("add %q to the include of the network_mirror", e.Mirror.String()))
 		default:
