@@ -639,6 +639,9 @@ func TestBroken(t *testing.T) {
 			packages := body["packages"].(map[string]any)
 			packages["darwin_arm64"] = packages["linux_amd64"]
 		})}, "provider download", "darwin_arm64, linux_amd64, over which OpenTofu crashes", ""},
+		"provider without a size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
+			delete(body["packages"].(map[string]any)["linux_amd64"].(map[string]any), "package_size")
+		})}, "provider package", "or its size", ""},
 		"provider of another size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
 			body["packages"].(map[string]any)["linux_amd64"].(map[string]any)["package_size"] = 1
 		})}, "provider package", "its packages say 1, which OpenTofu refuses", ""},
@@ -648,11 +651,12 @@ func TestBroken(t *testing.T) {
 			configured(t, d, credentials(d.Host, token("read:**")))
 			d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
 		}}, "mirror versions", "the mirror wants a credential, and there is none for example.com:", "ask the operator of example.com:"},
-		"mirror without https":          {setUp{asks: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}, "mirror URL", "is none with https", "/v1/mirror/"},
-		"mirror of another provider":    {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}, "mirror URL", "find it nowhere", "registry.opentofu.org/hashicorp/random"},
-		"two installations":             {setUp{asks: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}, "configuration", "OpenTofu reads 2 provider_installation blocks", "in one"},
-		"mirror at a host that is none": {setUp{asks: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}, "mirror versions", "larder-doctor.invalid is in no DNS", ""},
-		"mirror at another path":        {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, "mirror versions", "there is no mirror at", "/v1/mirror/"},
+		"mirror without https":             {setUp{asks: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}, "mirror URL", "is none with https", "/v1/mirror/"},
+		"mirror of another provider":       {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}, "mirror URL", "find it nowhere", "registry.opentofu.org/hashicorp/random"},
+		"two installations":                {setUp{asks: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}, "configuration", "OpenTofu reads 2 provider_installation blocks", "in one"},
+		"installation that clients refuse": {setUp{asks: presented(`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`)}, "configuration", "do not take the provider_installation", "as a list"},
+		"mirror at a host that is none":    {setUp{asks: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}, "mirror versions", "larder-doctor.invalid is in no DNS", ""},
+		"mirror at another path":           {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, "mirror versions", "there is no mirror at", "/v1/mirror/"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -751,6 +755,9 @@ func TestWarnings(t *testing.T) {
 			d.Mirror, d.Platform = nil, registry.Platform{OS: "windows", Arch: "386"}
 		}}, "provider versions", "no package for windows_386; the one for linux_amd64"},
 		"version that is none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)}, "module versions", "latest is no version"},
+		"module in a folder": {setUp{breaks: func(host string, next http.Handler) http.Handler {
+			return located(func(l string) string { return l + "//a/b" })(host, packed("zip", zipped(t, "a/b/main.tf"))(host, next))
+		}}, "module archive", "its location has no checksum"},
 		"versions that are none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[`+strings.Repeat(`{"version":"x"},`, 1000))},
 			"module versions", "x, x, x and 997 more is no version"},
 		"firewall":          {setUp{breaks: answer("/v1/", http.StatusForbidden, "text/html", page), asks: alone}, "credential", "may be by a firewall"},
@@ -811,6 +818,10 @@ func TestFine(t *testing.T) {
 			t.Helper()
 			configured(t, d, credentials(d.Host, token("read:modules/**"))+credentials("example.com:"+port(d.Host), token("read:mirror/**")))
 			d.MirrorURL, d.Transport, d.Provider = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}, nil
+		}},
+		"token for something else": {closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+			d.Token, d.TokenFrom = token("read:modules/other/*"), "in LARDER_TOKEN"
+			d.Module, d.Provider, d.Mirror = nil, nil, nil
 		}},
 		"mirror beside another": {asks: presented("provider_installation {\n  network_mirror {\n    url = \"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = \"https://HOST/v1/mirror/\"\n  }\n}\n")},
 		"mirror alone": {breaks: func(host string, next http.Handler) http.Handler {

@@ -157,7 +157,7 @@ type pack struct {
 
 // resolve reads a location as clients do: as go-getter, or as a plain URL.
 func (e *examination) resolve(name string, at *url.URL, l located) *pack {
-	if elsewhere.MatchString(l.reference) && !l.direct {
+	if elsewhere.MatchString(l.reference) {
 		e.skip(name, "it is not an archive behind https: clients use another program to get it")
 		return nil
 	}

@@ -56,13 +56,12 @@ type unpacked struct {
 
 // unpack reads an archive as clients do, to its end, and looks for a folder in it.
 func unpack(kind string, in *os.File, size int64, folder string) (u unpacked, err error) {
-	see := func(name string, dir bool) error {
+	see := func(name string) error {
 		if slices.Contains(strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }), "..") {
 			return errors.New("a file in it leads out of it: there is .. in its name")
 		}
 		u.files++
-		clean := path.Clean("/" + name)
-		u.found = u.found || strings.HasPrefix(clean, folder+"/") || dir && clean == folder
+		u.found = u.found || strings.HasPrefix(path.Clean("/"+name), folder+"/")
 		return nil
 	}
 	folder = path.Clean("/" + folder)
@@ -90,7 +89,7 @@ func unpack(kind string, in *os.File, size int64, folder string) (u unpacked, er
 	return u, err
 }
 
-func readTar(plain io.Reader, see func(string, bool) error) error {
+func readTar(plain io.Reader, see func(name string) error) error {
 	rest := &io.LimitedReader{R: plain, N: maxUnpacked}
 	in := tar.NewReader(rest)
 	for {
@@ -106,20 +105,20 @@ func readTar(plain io.Reader, see func(string, bool) error) error {
 		case header.Typeflag == tar.TypeXGlobalHeader || header.Typeflag == tar.TypeXHeader:
 			continue
 		}
-		if err := see(header.Name, header.Typeflag == tar.TypeDir); err != nil {
+		if err := see(header.Name); err != nil {
 			return err
 		}
 	}
 }
 
-func readZip(packed io.ReaderAt, size int64, see func(string, bool) error) error {
+func readZip(packed io.ReaderAt, size int64, see func(name string) error) error {
 	in, err := zip.NewReader(packed, size)
 	if err != nil {
 		return err
 	}
 	left := int64(maxUnpacked)
 	for _, f := range in.File {
-		if err := see(f.Name, f.FileInfo().IsDir()); err != nil {
+		if err := see(f.Name); err != nil {
 			return err
 		}
 		plain, err := f.Open()
