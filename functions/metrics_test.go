@@ -106,13 +106,13 @@ func TestMetrics(t *testing.T) {
 		{"modules", "GET", download, d.token, 204, "Downloads module 1, Requests 2xx 1", 1},
 		{"modules", "GET", download, "", 401, "Refusals 1, Requests 4xx 1", 0},
 		{"modules", "GET", download, narrow, 403, "Refusals 1, Requests 4xx 1", 1},
-		{"modules", "GET", "/v1/modules/acme/vpc/aws/2.0.0/download", d.token, 404, "Requests 4xx 1", 1},
+		{"modules", "GET", "/v1/modules/acme/vpc/aws/2.0.0/download", d.token, 404, "Requests 4xx 1", 2},
 		{"lost", "GET", download, d.token, 503, "Requests 5xx 1", 3},
 		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1, SigningKeyDays 10", 3},
 		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1", 1},
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/index.json", d.token, 200, "Requests 2xx 1", 2},
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/1.0.0.json", d.token, 200, "Downloads mirror 1, Requests 2xx 1", 1},
-		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 1},
+		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 2},
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
 		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status)

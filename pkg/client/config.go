@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl"
-	"github.com/hashicorp/hcl/hcl/ast"
 	"github.com/hashicorp/hcl/hcl/parser"
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
@@ -33,12 +32,19 @@ type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
-	mirrors  []string
+	// files are those that were read, and installations their provider_installation blocks.
+	files         []string
+	installations []Installation
 	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
 	from   map[svchost.Hostname]source
 	keeper *source
+	// named is the one that a variable names in place of all others; empty: none does.
+	named string
 	// missing says which file a variable names that is not there; empty: none.
 	missing string
+	// problems are those of all hosts, and differing has the hosts whose tokens differ by CLI.
+	problems  []Problem
+	differing map[svchost.Hostname]bool
 }
 
 // source is where a credential comes from, with nothing of what it is.
@@ -67,20 +73,39 @@ func loadConfig(p place) (*Config, error) {
 	}
 	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source)}
 	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
+	both := len(files) > 1 && files[0].reader != "" && files[1].reader != ""
 	var keeper program
-	for _, file := range files {
+	for i, file := range files {
 		read, err := p.read(file)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(c.services, read.services)
+		if both && i == 1 {
+			c.differing = differing(tokens, read.tokens)
+		}
 		maps.Copy(tokens, read.tokens)
-		c.mirrors = append(c.mirrors, read.mirrors...)
+		name := printable(file.path, 300)
+		for _, installation := range read.installations {
+			installation.File = name
+			if both {
+				installation.Reader = file.reader
+			}
+			c.installations = append(c.installations, installation)
+		}
 		for host := range read.tokens {
-			c.from[host] = source{place: "of the credentials block in " + printable(file.path, 300)}
+			c.from[host] = source{place: "of the credentials block in " + name}
+			if !both || i > 1 {
+				delete(c.differing, host) // this one counts for both
+			}
+		}
+		if file.variable != "" {
+			c.named = name + ", which " + file.variable + " names"
 		}
 		if file.variable != "" && !exists(file.path) {
-			c.missing = file.variable + " names " + printable(file.path, 300) + ", which is not there"
+			c.missing = file.variable + " names " + name + ", which is not there"
+		} else {
+			c.files = append(c.files, name)
 		}
 		if read.program.name != "" {
 			keeper = read.program
@@ -89,7 +114,9 @@ func loadConfig(p place) (*Config, error) {
 	for host, variable := range environmentTokens(p.environ) {
 		tokens[host] = svcauth.HostCredentialsToken(variable.token)
 		c.from[host] = source{place: "in " + printable(variable.name, 300), variable: true}
+		delete(c.differing, host)
 	}
+	c.problems = p.problems(files, c.missing)
 	sources := svcauth.Credentials{svcauth.StaticCredentialsSource(tokens)}
 	// Like the CLIs, go on without a program that is not there.
 	if keeper.name != "" {
@@ -97,10 +124,25 @@ func loadConfig(p place) (*Config, error) {
 			keeper.environ = p.environ
 			sources = append(sources, svcauth.CachingCredentialsSource(keeper))
 			c.keeper = &source{place: "of the credentials program " + printable(keeper.path, 300)}
+		} else {
+			c.problems = append(c.problems, Problem{
+				fmt.Sprintf("the credentials_helper %q has no program terraform-credentials-%[1]s, and clients go on without it", printable(keeper.name, 100)),
+				"put the program in the folder plugins of the CLIs' configuration, ~/.terraform.d/plugins on Linux, or take the block out"})
 		}
 	}
 	c.source = sources
 	return c, nil
+}
+
+// differing returns the hosts whose tokens are not the same in two files.
+func differing(one, other map[svchost.Hostname]svcauth.HostCredentials) map[svchost.Hostname]bool {
+	found := make(map[svchost.Hostname]bool)
+	for _, tokens := range []map[svchost.Hostname]svcauth.HostCredentials{one, other} {
+		for host := range tokens {
+			found[host] = one[host] != other[host]
+		}
+	}
+	return found
 }
 
 // ForHost returns the credential for a host, or nil if there is none. With it a Config is a svcauth.CredentialsSource.
@@ -201,23 +243,30 @@ type file struct {
 	path string
 	// variable is the one that names it. Such a file need not be there: the CLIs do no more than warn.
 	variable string
+	// reader is the CLI whose file it is; empty: it is of both.
+	reader string
 }
 
 // files returns what is to be read, what counts more after what counts less.
 func (p place) files() ([]file, error) {
 	for _, variable := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
 		if path := p.env[variable]; path != "" {
-			return []file{{path, variable}}, nil
+			return []file{{path: path, variable: variable}}, nil
 		}
 	}
+	return p.usual()
+}
+
+// usual returns the files that are read where no variable names another.
+func (p place) usual() ([]file, error) {
 	names, folder := []string{".terraformrc", ".tofurc"}, p.folder()
 	if p.system == "windows" {
 		names = []string{"terraform.rc", "tofu.rc"}
 	}
 	var files []file
-	for _, name := range names {
+	for i, name := range names {
 		if path := filepath.Join(p.root, name); p.root != "" && exists(path) {
-			files = append(files, file{path: path})
+			files = append(files, file{path: path, reader: CLIs[1-i]})
 		}
 	}
 	// OpenTofu's newer places count only where the old ones do not exist.
@@ -267,7 +316,8 @@ type settings struct {
 	services map[svchost.Hostname]map[string]any
 	tokens   map[svchost.Hostname]svcauth.HostCredentials
 	program  program
-	mirrors  []string
+
+	installations []Installation
 }
 
 func (p place) read(from file) (settings, error) {
@@ -300,27 +350,6 @@ type hostBlock struct {
 
 type programBlock struct {
 	Args []string `hcl:"args"`
-}
-
-// mirrorsOf returns the URLs of the network mirrors that a file names. Nothing here installs a provider by them, so that
-// what is wrong there is the CLIs' to say.
-func mirrorsOf(tree *ast.File) (found []string) {
-	// The decoder makes a block of each of its blocks, which only maps bear.
-	var file struct {
-		Installation []map[string]any `hcl:"provider_installation"`
-	}
-	if hcl.DecodeObject(&file, tree) != nil {
-		return nil
-	}
-	for _, block := range file.Installation {
-		mirrors, _ := block["network_mirror"].([]map[string]any)
-		for _, mirror := range mirrors {
-			if text, ok := mirror["url"].(string); ok {
-				found = append(found, text)
-			}
-		}
-	}
-	return found
 }
 
 // parseSettings reads a file in either syntax. Its errors say where, and what in words of their own: the parser's quote
@@ -368,7 +397,7 @@ func parseSettings(data []byte) (read settings, err error) {
 		token, _ := blocks.Credentials[host]["token"].(string)
 		read.tokens[name] = svcauth.HostCredentialsToken(token)
 	}
-	read.mirrors = mirrorsOf(tree)
+	read.installations = installationsOf(tree)
 	if len(blocks.Programs) > 1 {
 		return settings{}, errors.New("there may be one credentials_helper block at most")
 	}

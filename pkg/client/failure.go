@@ -62,6 +62,9 @@ func (a asked) broken(ctx context.Context, err error) error {
 func reason(err error) string {
 	const trust = "its certificate is not trusted here: on Linux, SSL_CERT_FILE names a file with the authorities to trust; " +
 		"elsewhere, add its authority to those of the system"
+	if own, ok := errors.AsType[failed](err); ok {
+		return own.Error()
+	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return "its certificate has expired or is not yet valid; check this machine's clock too"
 	}

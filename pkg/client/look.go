@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/opentofu/svchost"
 )
@@ -44,9 +45,66 @@ func (c *Config) Services(host string) bool {
 	return err == nil && found
 }
 
-// Mirrors returns the URLs of the network mirrors that the configuration installs providers from, as they are written
-// there.
-func (c *Config) Mirrors() []string { return slices.Clone(c.mirrors) }
+// Files returns those that were read, what counts more after what counts less.
+func (c *Config) Files() []string { return slices.Clone(c.files) }
+
+// Place says in which file a person puts settings.
+func (c *Config) Place() string {
+	if c.named != "" {
+		return c.named
+	}
+	return "~/.tofurc or ~/.terraformrc"
+}
+
+// Installations returns the provider_installation blocks.
+func (c *Config) Installations() []Installation { return slices.Clone(c.installations) }
+
+// Problem is what the CLIs put up with, and a person overlooks.
+type Problem struct{ Seen, Do string }
+
+// Problems returns those of the configuration, of what it says of a host or of all.
+func (c *Config) Problems(host string) []Problem {
+	found := slices.Clone(c.problems)
+	if name, err := parseHost(host); err == nil && c.differing[name] {
+		found = append(found, Problem{
+			"OpenTofu and Terraform read files of their own, which have different tokens for " + display(name) + "; OpenTofu's is sent here",
+			"put the same in both, ~/.tofurc and ~/.terraformrc, or one file in the place of the two: OpenTofu reads ~/.terraformrc where there is no ~/.tofurc"})
+	}
+	return found
+}
+
+// problems says which files are not read, or are not there.
+func (p place) problems(files []file, missing string) []Problem {
+	if len(files) != 1 || files[0].variable == "" {
+		return nil
+	}
+	if missing != "" {
+		return []Problem{{missing, "set " + files[0].variable + " to a file that is there, or unset it: clients read no other while it is set"}}
+	}
+	var ignored []string
+	usual, _ := p.usual() // what cannot be listed is not read either
+	for _, file := range usual {
+		if file.path != files[0].path {
+			ignored = append(ignored, printable(file.path, 300))
+		}
+	}
+	if ignored == nil {
+		return nil
+	}
+	return []Problem{{
+		files[0].variable + " names " + printable(files[0].path, 300) + ", so that clients do not read " + strings.Join(ignored, ", "),
+		"unset it, unless that is meant"}}
+}
+
+// TokenVariable returns the variable of the environment that names a host's token, or nothing where none can: no shell's
+// names have a port.
+func TokenVariable(host string) string {
+	name, err := parseHost(host)
+	if err != nil || strings.Contains(string(name), ":") {
+		return ""
+	}
+	return tokenVariable(name)
+}
 
 // Reason says in words of its own why a request got no answer: an error of net/http may quote a URL's query.
 func Reason(err error) string { return reason(err) }

@@ -1,6 +1,8 @@
 package client_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // What a host is sent can be told without sending it, and where it is from without what it is.
@@ -43,16 +46,17 @@ host "other.example.com" { services = {} }`
 	}
 }
 
-// Mirrors are found in either syntax, and nothing that is wrong there hides a credential.
-func TestMirrors(t *testing.T) {
+// Where providers are installed from is found in either syntax, and nothing that is wrong there hides a credential.
+func TestInstallations(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"provider_installation {\n network_mirror {\n url = \"https://a/v1/mirror\"\n include = [\"*/*\"]\n }\n network_mirror {\n url = \"https://b/\"\n }\n direct {}\n}": "https://a/v1/mirror https://b/",
-		`{"provider_installation": {"network_mirror": {"url": "https://a/"}, "direct": {}}}`:                                                                                "https://a/",
-		"provider_installation {\n direct {}\n}":                      "",
-		"provider_installation {\n network_mirror {\n url = 3\n }\n}": "",
-		"provider_installation = 3":                                   "",
-		"":                                                            "",
+		"provider_installation {\n network_mirror {\n url = \"https://a/v1/mirror\"\n include = [\"*/*\", \"a/*/*\"]\n }\n network_mirror {\n url = \"https://b/\"\n }\n direct {\n exclude = [\"a/*/*\"]\n }\n}": "network_mirror https://a/v1/mirror [*/* a/*/*] []; network_mirror https://b/ [] []; direct  [] [a/*/*]; | ",
+		`{"provider_installation": {"network_mirror": [{"url": "https://a/", "exclude": ["*/*"]}], "direct": [{}]}}`:                                                                                              "network_mirror https://a/ [] [*/*]; direct  [] []; | ",
+		`{"provider_installation": {"network_mirror": {"url": "https://a/"}, "direct": {}}}`:                                                                                                                      "refused ",
+		"provider_installation {\n direct {}\n}\nprovider_installation {\n filesystem_mirror {\n path = \"/a\"\n }\n}":                                                                                            "direct  [] []; | filesystem_mirror  [] []; | ",
+		"provider_installation {\n network_mirror {\n url = 3\n }\n}":                                                                                                                                             "network_mirror  [] []; | ",
+		"provider_installation = 3": "",
+		"":                          "",
 	} {
 		home := t.TempDir()
 		if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte(text), 0o600); err != nil {
@@ -63,8 +67,104 @@ func TestMirrors(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := strings.Join(config.Mirrors(), " "); got != want || len(config.Hosts()) != 1 {
+		got := ""
+		for _, i := range config.Installations() {
+			if i.File != filepath.Join(home, ".tofurc") || i.Reader != "" {
+				t.Errorf("%+v", i)
+			}
+			for _, m := range i.Methods {
+				got += fmt.Sprintf("%s %s %s %s; ", m.Kind, m.URL, m.Include, m.Exclude)
+			}
+			got += map[bool]string{true: "refused ", false: "| "}[i.Refused]
+		}
+		if got != want || len(config.Hosts()) != 1 {
 			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Patterns select what they do in the CLIs.
+func TestSelects(t *testing.T) {
+	t.Parallel()
+	random := registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"}}
+	for _, test := range []struct {
+		include, exclude []string
+		want             bool
+	}{
+		{nil, nil, true},
+		{[]string{"registry.opentofu.org/*/*"}, nil, true},
+		{[]string{"Registry.OpenTofu.org/hashicorp/*"}, nil, true},
+		{[]string{"hashicorp/random"}, nil, true},
+		{[]string{"*/*/*"}, nil, true},
+		{[]string{"registry.terraform.io/*/*", "hashicorp/aws"}, nil, false},
+		{[]string{"*/*"}, []string{"hashicorp/random"}, false},
+		{nil, []string{"registry.opentofu.org/*/*"}, false},
+		{[]string{"random"}, nil, false},
+	} {
+		if got := (client.Method{Include: test.include, Exclude: test.exclude}).Selects(random); got != test.want {
+			t.Errorf("%q without %q: %t", test.include, test.exclude, got)
+		}
+	}
+	other := registry.MirrorProvider{Hostname: "registry.example.com", Provider: random.Provider}
+	if (client.Method{Include: []string{"*/*"}}).Selects(other) {
+		t.Error("a pattern without a host selects another registry's")
+	}
+}
+
+// What the CLIs put up with is told: files that are not there or not read, tokens that differ by CLI, a program that is
+// missing.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	token := func(value string) string { return "credentials \"a.example.com\" {\n token = \"" + value + "\"\n}\n" }
+	for name, test := range map[string]struct {
+		files    map[string]string
+		variable string // of TF_CLI_CONFIG_FILE, in the home
+		environ  []string
+		want     string // of the problem; empty: there is none
+	}{
+		"nothing":            {},
+		"one file":           {files: map[string]string{".tofurc": token("1")}},
+		"the same in both":   {files: map[string]string{".tofurc": token("1"), ".terraformrc": token("1")}},
+		"another in each":    {files: map[string]string{".tofurc": token("1"), ".terraformrc": token("2")}, want: "different tokens for a.example.com"},
+		"in one of two":      {files: map[string]string{".tofurc": "", ".terraformrc": token("2")}, want: "different tokens for a.example.com"},
+		"overridden":         {files: map[string]string{".tofurc": token("1"), ".terraformrc": token("2"), ".terraform.d/credentials.tfrc.json": "{\"credentials\": {\"a.example.com\": {\"token\": \"3\"}}}"}},
+		"by a variable":      {files: map[string]string{".tofurc": token("1"), ".terraformrc": token("2")}, environ: []string{"TF_TOKEN_a_example_com=3"}},
+		"named":              {files: map[string]string{"rc": token("1")}, variable: "rc"},
+		"named, not there":   {files: map[string]string{".tofurc": token("1")}, variable: "rc", want: "rc, which is not there"},
+		"named, with others": {files: map[string]string{".tofurc": token("1"), "rc": ""}, variable: "rc", want: "so that clients do not read "},
+		"no program":         {files: map[string]string{".tofurc": "credentials_helper \"none\" {}\n"}, want: "no program terraform-credentials-none"},
+	} {
+		home := t.TempDir()
+		for path, text := range test.files {
+			path = filepath.Join(home, path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if test.variable != "" {
+			test.environ = append(test.environ, "TF_CLI_CONFIG_FILE="+filepath.Join(home, test.variable))
+		}
+		config, err := client.LoadConfig(test.environ, home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := config.Problems("a.example.com")
+		if test.want == "" && len(found) > 0 || test.want != "" && (len(found) != 1 || !strings.Contains(found[0].Seen, test.want) || found[0].Do == "") {
+			t.Errorf("%s: %+v, want %q", name, found, test.want)
+		}
+	}
+}
+
+func TestTokenVariable(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"registry.example-a.com": "TF_TOKEN_registry_example__a_com",
+		"bücher.example.com":     "TF_TOKEN_xn____bcher__kva_example_com",
+		"example.com:8443":       "",
+		"https://example.com":    "",
+	} {
+		if got := client.TokenVariable(host); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -13,6 +14,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +33,12 @@ const (
 	maxPackage = 4 << 30
 )
 
+// What a transport does not say itself.
+var (
+	errTooLong = errors.New("too long")
+	errIdle    = errors.New("idle")
+)
+
 // answer is what came back, whatever its status.
 type answer struct {
 	tried  string
@@ -41,18 +49,18 @@ type answer struct {
 	body   []byte
 	at     time.Time // this machine's, while it was answered
 	took   time.Duration
+	// credential is what was to be sent, and carried says whether who answered was sent it.
+	credential credential
+	carried    bool
 }
 
 // ask sends one GET. It is not repeated: what clients bear by repeating is something to see here.
-func (e *examination) ask(ctx context.Context, u *url.URL, token string) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (e *examination) ask(ctx context.Context, u *url.URL, c credential) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.patience)
 	defer cancel()
-	request, err := e.request(ctx, u)
+	request, err := e.request(ctx, u, c)
 	if err != nil {
 		return nil, err
-	}
-	if token != "" && u.Scheme == "https" {
-		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	begun, start := e.Now(), time.Now()
 	response, err := e.http.Do(request)
@@ -61,48 +69,61 @@ func (e *examination) ask(ctx context.Context, u *url.URL, token string) (*answe
 	}
 	defer response.Body.Close()
 	took := time.Since(start)
-	a := &answer{tried: "GET " + shown(u), status: response.StatusCode, header: response.Header, url: response.Request.URL, tls: response.TLS, at: begun.Add(took / 2)}
+	a := &answer{tried: "GET " + e.shown(u), status: response.StatusCode, header: response.Header, url: response.Request.URL, tls: response.TLS, at: begun.Add(took / 2),
+		credential: c, carried: response.Request.Header.Get("Authorization") != ""}
 	a.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	a.took = time.Since(start)
 	if err == nil && len(a.body) > maxAnswer {
-		err = errors.New("it is too long")
+		err = errTooLong
 	}
 	return a, err
 }
 
+// follow decides on a redirect. A credential goes along as clients send it: to the same name and those below it, as
+// net/http has decided before.
+func follow(request *http.Request, via []*http.Request) error {
+	sent := request.Header.Get("Authorization")
+	err := client.CheckRedirect(request, via)
+	if sent != "" && request.URL.Scheme == "https" {
+		request.Header.Set("Authorization", sent) //nolint:gosec // it is there by net/http's own rule
+	}
+	return err
+}
+
 // asked sends one GET with the credential, and tells of what is no 200 or other status that is wanted.
 func (e *examination) asked(ctx context.Context, name string, u *url.URL, scope string, want ...int) *answer {
-	return e.answered(name, u, scope, func() (*answer, error) { return e.ask(ctx, u, e.credential.Token) }, want...)
+	return e.askedAs(ctx, name, u, e.credential, scope, want...)
+}
+
+// askedAs is asked with the credential of another host.
+func (e *examination) askedAs(ctx context.Context, name string, u *url.URL, c credential, scope string, want ...int) *answer {
+	a, err := e.ask(ctx, u, c)
+	if err != nil {
+		seen, do := e.unreachable(u, err)
+		e.wrong(name, "GET "+e.shown(u), seen, do)
+		return nil
+	}
+	if slices.Contains(append(want, http.StatusOK), a.status) {
+		e.slow(name, a)
+		return a
+	}
+	seen, do := e.refused(a, scope)
+	e.wrong(name, a.tried, seen, do)
+	return nil
 }
 
 // fetched sends one GET as clients do for files: without a credential.
 func (e *examination) fetched(ctx context.Context, name string, u *url.URL) *answer {
-	a, err := e.ask(ctx, u, "")
+	a, err := e.ask(ctx, u, credential{})
 	switch {
 	case err != nil:
-		e.wrong(name, "GET "+shown(u), "no answer: "+client.Reason(err), "see that the machines of clients reach "+quote(u.Host))
+		seen, do := e.unreachable(u, err)
+		e.wrong(name, "GET "+e.shown(u), seen, do)
 	case a.status != http.StatusOK:
 		e.refusedFile(name, a.tried, u, a.status, a.header, a.body)
 	default:
 		return a
 	}
-	return nil
-}
-
-func (e *examination) answered(name string, u *url.URL, scope string, send func() (*answer, error), want ...int) *answer {
-	a, err := send()
-	if err != nil {
-		e.wrong(name, "GET "+shown(u), "no answer: "+client.Reason(err), "clients wait for ten seconds: see what the registry's log says")
-		return nil
-	}
-	for _, status := range append(want, http.StatusOK) {
-		if a.status == status {
-			e.slow(name, a)
-			return a
-		}
-	}
-	seen, do := e.refused(a, scope)
-	e.wrong(name, a.tried, seen, do)
 	return nil
 }
 
@@ -118,12 +139,16 @@ func (e *examination) refused(a *answer, scope string) (seen, do string) {
 	seen = status(a.status)
 	switch a.status {
 	case http.StatusUnauthorized:
-		return e.unauthenticated()
+		return e.unauthenticated(a)
 	case http.StatusForbidden:
-		if e.credential.Token == "" {
-			return seen + ": without a credential this is not to be read", e.getCredential()
+		if !a.carried {
+			return seen + ": without a credential this is not to be read", e.getCredential(a.credential.host) + "; see also what stands before the registry: a proxy, a firewall"
 		}
-		return fmt.Sprintf("%s: the token %s is taken, and its scope does not reach this", seen, e.credential.Place),
+		if !a.isRefusal() {
+			return fmt.Sprintf("%s, not as a registry answers it: the token %s does not reach this, or something before the registry refuses it", seen, a.credential.Place),
+				"see what stands before the registry: a proxy, a firewall; else ask its operator for a token with the scope read:" + scope
+		}
+		return fmt.Sprintf("%s: the token %s is taken, and its scope does not reach this", seen, a.credential.Place),
 			"ask the registry's operator for one with the scope read:" + scope
 	case http.StatusNotFound, http.StatusGone:
 		return seen + ": there is no such thing, or discovery names another path than it is served at", "check the address and its spelling, and that it has been published"
@@ -152,9 +177,9 @@ func (a *answer) isJSON() bool {
 }
 
 // contentType is what an answer says it is.
-func (a *answer) contentType() string {
-	if t := a.header.Get("Content-Type"); t != "" {
-		return quote(t)
+func (e *examination) contentType(header http.Header) string {
+	if t := header.Get("Content-Type"); t != "" {
+		return e.quote(t)
 	}
 	return "missing"
 }
@@ -163,12 +188,15 @@ func status(code int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
 }
 
-func (e *examination) request(ctx context.Context, u *url.URL) (*http.Request, error) {
+func (e *examination) request(ctx context.Context, u *url.URL, c credential) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", e.Agent)
+	if c.Token != "" && u.Scheme == "https" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	return request, nil
 }
 
@@ -178,59 +206,75 @@ type file struct {
 	header http.Header
 	size   int64
 	sha256 string
+	// unpacked says that it came with Content-Encoding: gzip, which clients undo as this did.
+	unpacked bool
 }
 
-// download reads a file to its last byte, without a credential, and tells where it cannot.
-func (e *examination) download(ctx context.Context, name string, u *url.URL, w io.Writer) *file {
-	f := &file{tried: "GET " + shown(u)}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch := time.AfterFunc(idle, cancel)
+// download reads a file to its last byte, and tells where it cannot.
+func (e *examination) download(ctx context.Context, name string, u *url.URL, l located, w io.Writer) *file {
+	f := &file{tried: "GET " + e.shown(u)}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(e.idle, func() { cancel(errIdle) })
 	defer watch.Stop()
-	request, err := e.request(ctx, u)
+	fail := func(err error) *file {
+		seen, do := e.unreachable(u, cmp.Or(context.Cause(ctx), err))
+		if f.header != nil {
+			seen, do = fmt.Sprintf("it ends after %d bytes: %s", f.size, seen), "try again; if it ends there again, see what stands between"
+		}
+		e.wrong(name, f.tried, seen, do)
+		return nil
+	}
+	request, err := e.request(ctx, u, l.credential)
 	if err != nil {
 		e.wrong(name, f.tried, "its URL is none", "publish it again")
 		return nil
 	}
-	// As clients do it, but that the transport must not unpack what is to be hashed.
-	request.Header.Set("Accept-Encoding", "gzip")
+	if l.direct {
+		request.Header.Set("Accept-Encoding", "identity, gzip, *;q=0.1") // as OpenTofu does, so that nothing is unpacked on its way
+	}
 	response, err := e.http.Do(request)
 	if err != nil {
-		e.wrong(name, f.tried, "no answer: "+client.Reason(err), "see that the machines of clients reach "+quote(u.Host))
-		return nil
+		return fail(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
+	switch sent := response.Request.Header.Get("Authorization") != ""; {
+	case response.StatusCode == http.StatusOK:
+	case sent && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
+		e.wrong(name, f.tried, status(response.StatusCode)+" to a request with the registry's credential, which use_registry_credentials has OpenTofu send along", "let it take that credential, or let the registry answer without use_registry_credentials")
+		return nil
+	default:
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // the status says enough
 		e.refusedFile(name, f.tried, u, response.StatusCode, response.Header, body)
 		return nil
 	}
 	hash := sha256.New()
-	f.header = response.Header
-	f.size, err = io.Copy(io.MultiWriter(w, hash), io.LimitReader(watched{response.Body, watch}, maxPackage))
-	if err == nil && response.ContentLength >= 0 && f.size != response.ContentLength {
-		err = io.ErrUnexpectedEOF
-	}
+	f.header, f.unpacked = response.Header, response.Uncompressed
+	f.size, err = io.Copy(io.MultiWriter(w, hash), io.LimitReader(watched{response.Body, watch, e.idle}, maxPackage))
 	if err != nil {
-		e.wrong(name, f.tried, fmt.Sprintf("it ends after %d bytes: %s", f.size, client.Reason(err)), "try again; if it ends there again, see what stands between")
-		return nil
+		return fail(err)
 	}
 	f.sha256 = hex.EncodeToString(hash.Sum(nil))
-	if encoding := f.header.Get("Content-Encoding"); encoding != "" {
-		e.wrong(name, f.tried, "it is served with Content-Encoding: "+quote(encoding)+", so that clients unpack it once too often", "take that header from the stored object")
-		return nil
-	}
 	return f
+}
+
+// encoded tells of a file that is not what it should be since it was unpacked on its way, if that is why.
+func (e *examination) encoded(name string, f *file) bool {
+	if f.unpacked {
+		e.wrong(name, f.tried, "it is served with Content-Encoding: gzip, so that clients unpack it once too often", "take that header from the stored object")
+	}
+	return f.unpacked
 }
 
 // watched puts off the end of a download while bytes come.
 type watched struct {
 	io.Reader
 	watch *time.Timer
+	idle  time.Duration
 }
 
 func (w watched) Read(b []byte) (int, error) {
-	w.watch.Reset(idle)
+	w.watch.Reset(w.idle)
 	return w.Reader.Read(b)
 }
 
@@ -243,7 +287,7 @@ func (e *examination) refusedFile(name, tried string, u *url.URL, code int, head
 	_ = xml.Unmarshal(body, &said) // another store says nothing, or something else
 	seen := "the store answers " + status(code)
 	if said.Code != "" {
-		seen += " " + quote(said.Code)
+		seen += " " + e.quote(said.Code)
 	}
 	if code == http.StatusNotFound {
 		e.wrong(name, tried, seen+": the file that the registry names is not in its store", "publish the version again, which puts back what is missing")

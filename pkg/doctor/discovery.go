@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -8,10 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,10 +43,10 @@ type document struct {
 func (e *examination) connect(ctx context.Context) *answer {
 	const name = "connection"
 	u := &url.URL{Scheme: "https", Host: e.Host, Path: "/.well-known/terraform.json"}
-	a, err := e.ask(ctx, u, "")
+	a, err := e.ask(ctx, u, credential{host: e.Host})
 	if err != nil {
-		seen, do := e.unreachable(err)
-		e.wrong(name, "GET "+shown(u), seen, do)
+		seen, do := e.unreachable(u, err)
+		e.wrong(name, "GET "+e.shown(u), seen, do)
 		return nil
 	}
 	if a.tls == nil || len(a.tls.PeerCertificates) == 0 {
@@ -54,12 +60,45 @@ func (e *examination) connect(ctx context.Context) *answer {
 		e.warn(name, a.tried, "its certificate ends soon, on "+until, "renew it, and see why that has not happened by itself")
 		return a
 	}
-	e.ok(name, a.tried, fmt.Sprintf("%s by %s, with a certificate that is trusted here, until %s", tls.VersionName(a.tls.Version), quote(e.Host), until))
+	e.ok(name, a.tried, fmt.Sprintf("%s by %s, with a certificate that is trusted here, until %s", tls.VersionName(a.tls.Version), e.quote(e.Host), until))
 	return a
 }
 
-// unreachable says why there is no connection.
-func (e *examination) unreachable(err error) (seen, do string) {
+// unreachable says why a request to a URL got no answer, or not all of one: where, if it is not where it was sent to, and
+// what is in the way.
+func (e *examination) unreachable(u *url.URL, err error) (seen, do string) {
+	at, where := u, ""
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		if hop, bad := url.Parse(failed.URL); bad == nil && hop.Host != "" && hop.Host != u.Host {
+			at, where = hop, "it redirects to "+e.shown(hop)+", and there: "
+		}
+	}
+	proxy := e.proxy(at)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
+		return where + "the proxy " + proxy + " does not answer: " + client.Reason(op.Err),
+			"see that the proxy runs; HTTPS_PROXY names it, and NO_PROXY the hosts that do without"
+	}
+	seen, do = e.noAnswer(at, err)
+	if proxy != "" {
+		seen += " (asked by way of the proxy " + proxy + ", which HTTPS_PROXY names)"
+	}
+	return where + seen, do
+}
+
+// proxy is the host of the one by which a URL is asked, or nothing.
+func (e *examination) proxy(u *url.URL) string {
+	t, ok := e.Transport.(*http.Transport)
+	if !ok || t.Proxy == nil {
+		return ""
+	}
+	by, err := t.Proxy(&http.Request{URL: u})
+	if err != nil || by == nil {
+		return ""
+	}
+	return e.quote(by.Host)
+}
+
+func (e *examination) noAnswer(u *url.URL, err error) (seen, do string) {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		now := e.Now().UTC()
 		check := "; this machine's clock says " + now.Format(time.DateTime) + " UTC, check that too"
@@ -73,21 +112,47 @@ func (e *examination) unreachable(err error) (seen, do string) {
 		for _, ip := range other.Certificate.IPAddresses {
 			names = append(names, ip.String())
 		}
-		return fmt.Sprintf("its certificate is for other names: %s, and not %s", quote(strings.Join(names, ", ")), quote(other.Host)),
-			"call the registry by one of these, or serve a certificate for " + quote(other.Host)
+		if len(names) == 0 {
+			return "its certificate is for no host name: its common name does not count", "serve a certificate for " + e.quote(other.Host)
+		}
+		return fmt.Sprintf("its certificate is for other names: %s, and not %s", e.several(names), e.quote(other.Host)),
+			"call the registry by one of these, or serve a certificate for " + e.quote(other.Host)
 	}
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		issuer := cmp.Or(unknown.Cert.Issuer.CommonName, unknown.Cert.Issuer.String())
-		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority %q", quote(issuer))
+		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority \"%s\"", e.quote(issuer)) + e.distrust()
 		return seen, "if that authority is yours, let this machine trust it: on Linux SSL_CERT_FILE names a file with it (of `larder serve` that is tls/ca.pem in its data), elsewhere it is added to those of the system. If it is a public one, the server leaves out the certificate between its own and the authority's"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return "the name " + quote(dns.Name) + " is in no DNS that this machine asks", "check the host name, and its record"
+		return "the name " + e.quote(dns.Name) + " is in no DNS that this machine asks", "check the host name, and its record"
+	}
+	if errors.Is(err, errIdle) {
+		return fmt.Sprintf("no byte came in %s", e.idle), "see what " + e.quote(u.Host) + " waits for, and what stands between"
+	}
+	if errors.Is(err, errTooLong) {
+		return fmt.Sprintf("its answer has more than %d bytes", maxAnswer), "see what stands before it: no list of versions is so long"
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return "no answer in ten seconds, after which clients give up", "see that nothing between keeps connections from it"
+		return fmt.Sprintf("no answer in %s, after which clients give up", e.patience), "see that nothing between keeps connections from " + e.quote(u.Host) + ", and what its log says"
 	}
-	return "no connection: " + client.Reason(err), "see that it runs there, and speaks https"
+	return client.Reason(err), "see that " + e.quote(u.Host) + " runs and speaks https, and that the machines of clients reach it"
+}
+
+// distrust says why the file that SSL_CERT_FILE names makes nothing trusted, if so it is.
+func (e *examination) distrust() string {
+	if e.Authorities == "" {
+		return ""
+	}
+	named := "; SSL_CERT_FILE names " + e.quote(e.Authorities)
+	switch text, err := os.ReadFile(e.Authorities); {
+	case errors.Is(err, fs.ErrNotExist):
+		return named + ", which is not there"
+	case err != nil:
+		return named + ", which cannot be read"
+	case !x509.NewCertPool().AppendCertsFromPEM(text):
+		return named + ", in which there is no certificate"
+	}
+	return named + ", in which that authority is not"
 }
 
 const (
@@ -102,6 +167,10 @@ func (e *examination) clock(a *answer) {
 	if err != nil {
 		e.skip(name, "the registry does not tell its time")
 		return
+	}
+	// What comes out of a cache was dated when it went in.
+	if age, err := strconv.ParseUint(a.header.Get("Age"), 10, 31); err == nil {
+		said = said.Add(time.Duration(age) * time.Second)
 	}
 	// The header has whole seconds.
 	skew := said.Add(time.Second / 2).Sub(a.at).Round(time.Second)
@@ -127,10 +196,16 @@ func (e *examination) clock(a *answer) {
 func (e *examination) discover(a *answer) {
 	const name = "discovery"
 	e.discovered = document{url: a.url, services: make(map[string]*url.URL)}
+	alone := e.Mirror != nil && e.Module == nil && e.Provider == nil
 	bar := func(seen, do string) {
-		e.wrong(name, a.tried, seen, do)
-		e.barred = "discovery does not say where it is"
+		if alone {
+			e.skip(name, seen+"; a mirror does without")
+		} else {
+			e.wrong(name, a.tried, seen, do)
+		}
+		e.lost = "discovery does not say where it is"
 	}
+	raw := &e.discovered.raw
 	switch {
 	case a.status == http.StatusNotFound:
 		bar(status(a.status)+": clients take this host for one without services", "check the host name; if it is right, serve the document there")
@@ -144,12 +219,25 @@ func (e *examination) discover(a *answer) {
 	case len(a.body) > 1<<20:
 		bar("it has more than 1 MiB, which clients do not read", "serve the document alone")
 		return
-	case json.Unmarshal(a.body, &e.discovered.raw) != nil || e.discovered.raw == nil:
-		bar("what comes, as "+a.contentType()+", is no JSON object", "see what stands before the registry: a proxy, a page to log in by")
+	case json.Unmarshal(a.body, raw) != nil || *raw == nil:
+		bar("what comes, as "+e.contentType(a.header)+", is no JSON object", "see what stands before the registry: a proxy, a page to log in by")
+		return
+	case (*raw)[modulesService] == nil && (*raw)[providersService] == nil:
+		seen := "it has neither " + modulesService + " nor " + providersService + ", so that clients find no service"
+		var near []string
+		for _, id := range slices.Sorted(maps.Keys(*raw)) {
+			if kind, _, _ := strings.Cut(strings.ToLower(id), "."); kind == "modules" || kind == "providers" {
+				near = append(near, id)
+			}
+		}
+		if near != nil {
+			seen += "; it has " + e.several(near) + ", which they do not look for"
+		}
+		bar(seen, "name the services "+modulesService+" and "+providersService+", in small letters, with their paths")
 		return
 	}
 	if !a.isJSON() {
-		e.wrong(name, a.tried, "its content type is "+a.contentType()+", and clients read application/json alone", "let the server send Content-Type: application/json for /.well-known/terraform.json")
+		e.wrong(name, a.tried, "its content type is "+e.contentType(a.header)+", and clients read application/json alone", "let the server send Content-Type: application/json for /.well-known/terraform.json")
 	} else {
 		e.ok(name, a.tried, "200 with application/json")
 	}
@@ -179,12 +267,16 @@ func (e *examination) service(id string) {
 	wrong := false
 	if u.Scheme == "" && u.Host == "" && !strings.HasPrefix(u.Path, "/") {
 		wrong = true
-		e.wrong(name, "", fmt.Sprintf("%s has no slash at its beginning, so that clients look for it below /.well-known/", quote(path)), "write it as "+usual(id))
+		e.wrong(name, "", fmt.Sprintf("%s has no slash at its beginning, so that clients look for it below /.well-known/", e.quote(path)), "write it as "+usual(id))
 		u.Path = "/" + u.Path
 	}
 	if !strings.HasSuffix(u.Path, "/") {
 		wrong = true
-		e.wrong(name, "", fmt.Sprintf("%s has no trailing slash, so that clients replace its last part instead of adding to it", quote(path)), "write it as "+quote(u.Path)+"/")
+		replaced := "%s has no trailing slash, so that clients replace its last part instead of adding to it"
+		if id == modulesService {
+			replaced = "%s has no trailing slash, which OpenTofu and Terraform add, and others, such as Dependabot and Infracost, do not"
+		}
+		e.wrong(name, "", fmt.Sprintf(replaced, e.quote(path)), "write it as "+e.quote(u.Path)+"/")
 		u.Path += "/"
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
@@ -195,15 +287,15 @@ func (e *examination) service(id string) {
 	base := e.discovered.url.ResolveReference(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path})
 	if base.Scheme != "https" {
 		wrong = true
-		e.wrong(name, "", "it leads to "+shown(base)+", without https: whoever is between reads the credential", "serve it with https")
+		e.wrong(name, "", "it leads to "+e.shown(base)+", without https: whoever is between reads the credential", "serve it with https")
 	}
 	e.discovered.services[id] = base
 	switch {
 	case wrong:
 	case base.Host != e.Host:
-		e.warn(name, "", "it leads to another host, "+shown(base)+", to which clients send the credential of "+e.Host, "see that this is meant")
+		e.warn(name, "", "it leads to another host, "+e.shown(base)+", to which clients send the credential of "+e.Host, "see that this is meant")
 	default:
-		e.ok(name, "", quote(path))
+		e.ok(name, "", e.quote(path))
 	}
 }
 
@@ -212,7 +304,11 @@ func usual(id string) string { return "/v1/" + strings.TrimSuffix(id, ".v1") + "
 
 // login looks at what describes logging in. Clients say nothing of what is wrong with it, but that they cannot log in.
 func (e *examination) login() {
-	const do = "see the README's section on logging in; people can still put a token in a credentials block"
+	const do = "see `login.v1` in the clients' manual, \"Server-side Login Protocol\"; people can still put a token in a credentials block"
+	if e.lost != "" {
+		e.skip(loginService, e.lost)
+		return
+	}
 	raw, found := e.discovered.raw[loginService]
 	if !found {
 		e.skip(loginService, "the registry has none: `tofu login` does not work there, and tokens are put in a credentials block")
@@ -261,7 +357,8 @@ func (e *examination) loginProblem(raw json.RawMessage) string {
 			return "its " + end.name + " is no URL that clients take"
 		}
 	}
-	if block.Ports != nil {
+	// What is no list counts as none, which means all ports.
+	if bytes.HasPrefix(block.Ports, []byte("[")) {
 		var ports []float64
 		if json.Unmarshal(block.Ports, &ports) != nil || len(ports) != 2 || ports[0] != math.Trunc(ports[0]) || ports[1] != math.Trunc(ports[1]) || ports[0] < 1024 || ports[1] > 65535 {
 			return "its ports are not two whole numbers from 1024 to 65535"
@@ -271,7 +368,7 @@ func (e *examination) loginProblem(raw json.RawMessage) string {
 			return "its ports hold none that clients take, since they leave out the last"
 		}
 	}
-	if block.Scopes != nil && json.Unmarshal(block.Scopes, new([]string)) != nil {
+	if bytes.HasPrefix(block.Scopes, []byte("[")) && json.Unmarshal(block.Scopes, new([]string)) != nil {
 		return "its scopes are no list of strings"
 	}
 	return ""

@@ -3,7 +3,8 @@
 //
 // It sees what clients act on and do not tell: content types, slashes, whose certificate it is, what a store says of a URL
 // that it refuses. What clients check it checks by the same rules, to the last byte and the verified signature. It changes
-// nothing, and sends a credential where clients do and nowhere else. No step holds a credential, or a URL's query.
+// nothing, and sends a credential where clients do and nowhere else, and never without https. No step holds a credential, or
+// a URL's query.
 //
 // Sources: the protocols' pages at https://opentofu.org/docs/internals/, and what the clients make of them.
 package doctor
@@ -48,7 +49,7 @@ type Step struct {
 type Report struct {
 	Host  string `json:"host"`
 	Steps []Step `json:"steps"`
-	// Configuration is what fits in ~/.tofurc or ~/.terraformrc.
+	// Configuration is what the CLIs' configuration lacks; empty: nothing that could be seen.
 	Configuration string `json:"configuration"`
 }
 
@@ -66,15 +67,16 @@ func (r Report) Count(o Outcome) (n int) {
 type Doctor struct {
 	// Host is the registry's, with its port if it has one.
 	Host string
-	// Config is what the CLIs are configured with; nil: nothing.
+	// Config is what the CLIs are configured with; nil: nothing. Unread is why it could not be read.
 	Config *client.Config
+	Unread error
 	// Token is sent to Host in place of what Config has, if it is not empty. TokenFrom says where it is from.
 	Token, TokenFrom string
 	// What to look at; nil: that kind of thing is left out.
 	Module   *registry.Module
 	Provider *registry.Provider
 	Mirror   *registry.MirrorProvider
-	// MirrorURL is where the mirror is; empty: where Config has one on Host, else where a Larder has it.
+	// MirrorURL is where the mirror is; empty: where Config has one, else where a Larder has it.
 	MirrorURL string
 	// Platform to install on; zero: this one.
 	Platform registry.Platform
@@ -82,8 +84,14 @@ type Doctor struct {
 	Agent string
 	// Transport may be nil for one like http.DefaultTransport.
 	Transport http.RoundTripper
+	// Authorities is the file that SSL_CERT_FILE names; empty: none.
+	Authorities string
 	// Now may be nil for this machine's clock.
 	Now func() time.Time
+	// Found is told each step as it is found; nil: nobody is.
+	Found func(Step)
+
+	patience, idle time.Duration // zero: those of clients
 }
 
 // examination is one under way.
@@ -92,15 +100,26 @@ type examination struct {
 	report Report
 	http   *http.Client
 
-	credential client.Credential
+	credential credential
+	unknown    error // why that cannot be told
+	wanted     bool  // the registry wants another
 	discovered document
-	mirrors    []*url.URL
-	// barred says why nothing can be read: what is looked at next would tell the same again.
-	barred string
+	mirrors    []*url.URL // that have what was asked for, and are not configured
+	ended      func() error
+	// secrets are what no step may show.
+	secrets []string
+	// barred says why the registry answers nothing, and lost why its services are not known: what is looked at next would
+	// tell the same again.
+	barred, lost string
 }
 
-// Examine looks at everything that it can reach. It fails only where there is nothing to look at: for a host that is none,
-// a configuration that does not tell its credential, and the end of ctx.
+// credential is what a host is sent.
+type credential struct {
+	client.Credential
+	host string
+}
+
+// Examine looks at everything that it can reach. It fails only for a host that is none, and at the end of ctx.
 func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	host, err := client.ParseHost(d.Host)
 	if err != nil {
@@ -116,23 +135,36 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	if d.Transport == nil {
 		d.Transport = http.DefaultTransport
 	}
-	d.Platform = registry.Platform{OS: cmp.Or(d.Platform.OS, runtime.GOOS), Arch: cmp.Or(d.Platform.Arch, runtime.GOARCH)}
-	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: client.CheckRedirect}}
-	e.report.Host = host
-	if e.credential = (client.Credential{Token: d.Token, Place: d.TokenFrom}); d.Token == "" {
-		if e.credential, err = d.Config.Credential(ctx, host); err != nil {
-			return Report{}, err
-		}
+	if d.Found == nil {
+		d.Found = func(Step) {}
 	}
+	d.patience, d.idle = cmp.Or(d.patience, patience), cmp.Or(d.idle, idle)
+	d.Platform = registry.Platform{OS: cmp.Or(d.Platform.OS, runtime.GOOS), Arch: cmp.Or(d.Platform.Arch, runtime.GOARCH)}
+	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: follow}, ended: ctx.Err}
+	e.report.Host = host
+	if d.Token == "" {
+		e.credential, e.unknown = e.credentialOf(ctx, host)
+	} else {
+		e.credential = credential{client.Credential{Token: d.Token, Place: d.TokenFrom}, host}
+	}
+	e.secrets = append(e.secrets, e.credential.Token)
 	e.examine(ctx)
-	e.report.Configuration = e.configuration()
+	e.report.Configuration = e.redact(e.configuration())
 	return e.report, ctx.Err()
 }
 
-func (e *examination) examine(ctx context.Context) {
-	if e.Config.Services(e.Host) {
-		e.warn("configuration", "", "a host block for "+e.Host+" in the CLIs' configuration stands in for discovery, which is what is examined here", "take the block out, unless it is meant")
+// credentialOf returns what the CLIs have for a host; nothing for one that they can have none for.
+func (e *examination) credentialOf(ctx context.Context, host string) (credential, error) {
+	name, err := client.ParseHost(host)
+	if err != nil {
+		return credential{host: host}, nil //nolint:nilerr // such as an IPv6 address
 	}
+	found, err := e.Config.Credential(ctx, name)
+	return credential{found, name}, err
+}
+
+func (e *examination) examine(ctx context.Context) {
+	e.configured()
 	found := e.connect(ctx)
 	if found == nil {
 		e.barred = "the registry cannot be reached"
@@ -142,49 +174,46 @@ func (e *examination) examine(ctx context.Context) {
 		e.login()
 		e.checkCredential(ctx)
 	}
+	// Without a registry's services there is no module and no provider.
+	why := cmp.Or(e.barred, e.lost)
 	switch {
 	case e.Module == nil:
 		e.skip("module", "no module was named")
-	case e.barred != "":
-		e.skip("module", e.barred)
+	case why != "":
+		e.skip("module", why)
 	default:
 		e.module(ctx)
 	}
 	switch {
 	case e.Provider == nil:
 		e.skip("provider", "no provider was named")
-	case e.barred != "":
-		e.skip("provider", e.barred)
+	case why != "":
+		e.skip("provider", why)
 	default:
 		e.provider(ctx)
 	}
 	// What the configuration says of it can be seen from here.
-	e.mirrors = e.mirrorURLs()
-	switch {
-	case e.Mirror == nil:
+	bases := e.mirrorURLs()
+	if e.Mirror == nil {
 		e.skip("mirror", "no mirrored provider was named")
-	case e.barred != "":
-		e.skip("mirror", e.barred)
-	case len(e.mirrors) == 0:
-		e.skip("mirror", "no URL of it can be asked")
-	default:
-		for _, base := range e.mirrors {
-			e.mirror(ctx, base)
+		return
+	}
+	for _, base := range bases {
+		if e.barred != "" && strings.EqualFold(base.Host, e.Host) {
+			e.skip("mirror", e.barred)
+			continue
 		}
+		e.mirror(ctx, base)
 	}
 }
 
 func (e *examination) add(o Outcome, name, tried, seen, do string) {
-	s := Step{Name: name, Outcome: o, Tried: e.fit(tried), Seen: e.fit(seen), Do: e.fit(do)}
-	e.report.Steps = append(e.report.Steps, s)
-}
-
-// fit takes the credential out of what a server may have quoted.
-func (e *examination) fit(s string) string {
-	if e.credential.Token != "" {
-		s = strings.ReplaceAll(s, e.credential.Token, "(token)")
+	if e.ended() != nil {
+		return // it tells of this end alone
 	}
-	return s
+	s := Step{Name: name, Outcome: o, Tried: e.redact(tried), Seen: e.redact(seen), Do: e.redact(do)}
+	e.report.Steps = append(e.report.Steps, s)
+	e.Found(s)
 }
 
 func (e *examination) ok(name, tried, seen string)        { e.add(OK, name, tried, seen, "") }
@@ -192,11 +221,41 @@ func (e *examination) warn(name, tried, seen, do string)  { e.add(Warning, name,
 func (e *examination) wrong(name, tried, seen, do string) { e.add(Wrong, name, tried, seen, do) }
 func (e *examination) skip(name, why string)              { e.add(Skipped, name, "", why, "") }
 
-// shown is a URL without what may be a secret.
-func shown(u *url.URL) string { return quote(u.Scheme + "://" + u.Host + u.EscapedPath()) }
+// redact takes credentials out of what a server may have quoted.
+func (e *examination) redact(s string) string {
+	for _, secret := range e.secrets {
+		if secret != "" {
+			s = strings.ReplaceAll(s, secret, "(token)")
+		}
+	}
+	return s
+}
 
-// quote makes of what others wrote something that can be printed, and bounds it.
-func quote(s string) string {
-	text := fmt.Sprintf("%.300q", s)
+// shown is a URL without what may be a secret.
+func (e *examination) shown(u *url.URL) string {
+	path := &url.URL{Path: e.redact(u.Path)}
+	return e.quote(u.Scheme + "://" + u.Host + path.EscapedPath())
+}
+
+// quote makes of what others wrote something that can be printed, and bounds it. A credential goes first: escaped, or cut,
+// it would be found no more.
+func (e *examination) quote(s string) string {
+	text := fmt.Sprintf("%.300q", e.redact(s))
 	return text[1 : len(text)-1]
+}
+
+// several quotes the first of many.
+func (e *examination) several(all []string) string {
+	const few = 3
+	var b strings.Builder
+	for i, s := range all[:min(len(all), few)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(e.quote(s))
+	}
+	if more := len(all) - few; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
 }

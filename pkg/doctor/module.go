@@ -2,12 +2,13 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,6 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-// archiveTypes are the ends of a path, and values of archive=, by which clients know an archive.
-var archiveTypes = []string{"zip", "tar.gz", "tgz", "tar.bz2", "tar.tbz2", "tar.xz", "txz", "bz2", "gz", "xz"}
 
 // shortLife is too short for a URL: one init uses it as long as it takes.
 const shortLife = 15 * time.Minute
@@ -40,10 +38,13 @@ func (e *examination) module(ctx context.Context) {
 		return
 	}
 	at := base.JoinPath(e.Module.String(), version.String(), "download")
-	if location, ok := e.moduleLocation(ctx, at, scope); ok {
-		e.moduleArchive(ctx, at, location)
+	for _, l := range e.moduleLocations(ctx, at, scope) {
+		e.moduleArchive(ctx, at, l)
 	}
 }
+
+// otherVersion is what clients of modules take besides: fewer or more than three numbers.
+var otherVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope string) (registry.Version, bool) {
 	const name = "module versions"
@@ -63,13 +64,23 @@ func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope strin
 		return registry.Version{}, false
 	}
 	var versions []registry.Version
+	var none, other []string
 	for _, listed := range body.Modules[0].Versions {
 		// Clients of modules take a leading v.
 		if v, err := registry.ParseVersion(strings.TrimPrefix(listed.Version, "v")); err == nil {
 			versions = append(versions, v)
+		} else if otherVersion.MatchString(listed.Version) {
+			other = append(other, listed.Version)
 		} else {
-			e.warn(name, a.tried, quote(listed.Version)+" is no version, and clients leave it out", "publish it under another version")
+			none = append(none, listed.Version)
 		}
+	}
+	if none != nil {
+		e.warn(name, a.tried, "what is listed as "+e.several(none)+" is no version, and clients leave it out", "publish it under another version")
+	}
+	if versions == nil && other != nil {
+		e.skip("module download", "clients take the version "+e.several(other)+", which is not of three numbers and not followed here")
+		return registry.Version{}, false
 	}
 	return e.newest(name, a, versions)
 }
@@ -93,59 +104,111 @@ func (e *examination) newest(name string, a *answer, versions []registry.Version
 	return newest, true
 }
 
-// moduleLocation returns where the archive is.
-func (e *examination) moduleLocation(ctx context.Context, u *url.URL, scope string) (string, bool) {
+// located is where some clients look for an archive.
+type located struct {
+	reference string
+	by        string // whose clients; empty: all
+	// direct says that OpenTofu fetches it by itself, as a plain URL and perhaps with a credential.
+	direct     bool
+	credential credential
+}
+
+// moduleLocations returns where clients look for the archive: all by a header, or OpenTofu by the body.
+func (e *examination) moduleLocations(ctx context.Context, u *url.URL, scope string) []located {
 	const name = "module download"
 	a := e.asked(ctx, name, u, scope, http.StatusNoContent)
 	if a == nil {
-		return "", false
+		return nil
 	}
-	location := a.header.Get("X-Terraform-Get")
-	if location == "" {
-		e.wrong(name, a.tried, status(a.status)+" without X-Terraform-Get, by which every client finds the archive", "answer with 204 and that header")
-		return "", false
+	header := located{reference: a.header.Get("X-Terraform-Get")}
+	var body struct {
+		Location string `json:"location"`
+		Direct   *bool  `json:"use_registry_credentials"`
 	}
-	if a.status == http.StatusOK && len(a.body) == 0 {
-		e.wrong(name, a.tried, "200 without a body, which OpenTofu refuses", "answer with 204")
-		return "", false
+	if a.status == http.StatusOK && json.Unmarshal(a.body, &body) != nil {
+		e.wrong(name, a.tried, "200 with a body that is not the JSON which OpenTofu reads, and refuses", "answer with 204, without a body")
+		return nil
 	}
-	e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get")
-	return location, true
+	if header.reference == "" {
+		e.wrong(name, a.tried, status(a.status)+" without X-Terraform-Get, by which Terraform finds the archive, and OpenTofu too unless 200 comes with a location in JSON", "answer with 204 and that header")
+		return nil
+	}
+	if body.Direct == nil && (body.Location == "" || body.Location == header.reference) {
+		e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get")
+		return []located{header}
+	}
+	header.by = " of Terraform"
+	own := located{reference: body.Location, by: " of OpenTofu", direct: body.Direct != nil}
+	if own.direct && *body.Direct {
+		own.credential = e.credential
+	}
+	e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get for Terraform, and a location in JSON for OpenTofu")
+	return []located{header, own}
 }
 
-// moduleArchive reads the archive as go-getter does, by which clients read it.
-func (e *examination) moduleArchive(ctx context.Context, at *url.URL, location string) {
-	const name = "module archive"
-	u, err := url.Parse(location)
+// elsewhere begins what clients take for something else than a URL: what another program gets, or a short form of that.
+var elsewhere = regexp.MustCompile(`^([a-z0-9]+::|git@|(github\.com|gitlab\.com|bitbucket\.org|www\.googleapis\.com|([0-9a-z.-]+\.)?amazonaws\.com)/)`)
+
+// pack is an archive and what clients read of it.
+type pack struct {
+	url               *url.URL
+	kind, sum, folder string
+}
+
+// resolve reads a location as clients do: as go-getter, or as a plain URL.
+func (e *examination) resolve(name string, at *url.URL, l located) *pack {
+	if elsewhere.MatchString(l.reference) {
+		e.skip(name, "it is not an archive behind https: clients use another program to get it")
+		return nil
+	}
+	u, err := url.Parse(l.reference)
 	if err != nil {
 		e.wrong(name, "", "its location is no URL", "publish the version again")
-		return
+		return nil
 	}
 	if u.Scheme == "" && u.Host == "" {
-		if !strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "./") && !strings.HasPrefix(location, "../") {
+		if !l.direct && !strings.HasPrefix(l.reference, "/") && !strings.HasPrefix(l.reference, "./") && !strings.HasPrefix(l.reference, "../") {
 			e.wrong(name, "", "its location is neither a URL nor begins with / or ./, so that clients take it for something else", "answer with a whole URL")
-			return
+			return nil
 		}
 		u = at.ResolveReference(u)
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
 		e.skip(name, "it is not an archive behind https: clients use another program to get it")
-		return
+		return nil
+	}
+	p := &pack{url: u}
+	if l.direct {
+		return p
 	}
 	// What follows // is a folder in the archive.
-	if before, _, found := strings.Cut(u.Path, "//"); found {
-		u.Path, u.RawPath = before, ""
+	if before, folder, found := strings.Cut(u.Path, "//"); found {
+		u.Path, u.RawPath, p.folder = before, "", folder
 	}
 	query := u.Query()
-	kind, sum := query.Get("archive"), query.Get("checksum")
+	p.kind, p.sum = query.Get("archive"), query.Get("checksum")
 	query.Del("archive")
 	query.Del("checksum")
 	u.RawQuery = query.Encode()
-	if kind == "" {
-		kind = archiveType(u.Path)
+	if p.kind == "" {
+		p.kind = archiveType(u.Path)
 	}
-	if !slices.Contains(archiveTypes, kind) {
-		e.wrong(name, "GET "+shown(u), "nothing says that it is an archive, so that clients ask with another query, and a presigned URL does not hold", "name the file .tar.gz, or add archive=tar.gz behind the signature")
+	switch {
+	case strings.ContainsAny(p.folder, "*?["):
+		e.wrong(name, "", "its location has the folder //"+e.quote(p.folder)+", in which clients do not expand a pattern here", "name the folder itself, or pack the module at the root")
+		return nil
+	case !slices.Contains(archiveTypes, p.kind):
+		e.wrong(name, "GET "+e.shown(u), "nothing says that it is an archive, so that clients ask with another query, and a presigned URL does not hold", "name the file .tar.gz, or add archive=tar.gz behind the signature")
+		return nil
+	}
+	return p
+}
+
+// moduleArchive reads the archive as clients do.
+func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located) {
+	name := "module archive" + l.by
+	p := e.resolve(name, at, l)
+	if p == nil {
 		return
 	}
 	kept, err := os.CreateTemp("", "larder-doctor-*")
@@ -155,37 +218,71 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, location s
 	}
 	defer func() { _ = os.Remove(kept.Name()) }()
 	defer kept.Close()
-	got := e.download(ctx, name, u, kept)
+	got := e.download(ctx, name, p.url, l, kept)
 	if got == nil {
 		return
 	}
-	algorithm, want, found := strings.Cut(sum, ":")
-	switch {
-	case found && algorithm != "sha256" || !found && sum != "" && len(sum) != 64:
-		e.warn(name, got.tried, fmt.Sprintf("%d bytes; its checksum is not a SHA-256, and was not compared", got.size), "let the location have checksum=sha256:…")
-		return
-	case !found:
-		want = sum
+	algorithm, want, found := strings.Cut(p.sum, ":")
+	compared := !found && (p.sum == "" || len(p.sum) == 64) || algorithm == "sha256"
+	if !found {
+		want = p.sum
 	}
-	if want != "" && !strings.EqualFold(want, got.sha256) {
-		e.wrong(name, got.tried, fmt.Sprintf("wrong checksum: the archive's SHA-256 is %s, and its location says checksum=sha256:%s", got.sha256, quote(want)), "the archive was changed after it was published: see who writes to the store, and restore it")
-		return
-	}
-	if kind == "tar.gz" || kind == "tgz" {
-		if _, err := kept.Seek(0, io.SeekStart); err == nil {
-			_, err = archive.ReadModule(kept)
-			if err != nil {
-				e.warn(name, got.tried, "it was not made as Larder makes them: "+quote(err.Error()), "publish the next version with `larder publish module`")
-				return
-			}
+	if compared && want != "" && !strings.EqualFold(want, got.sha256) {
+		if !e.encoded(name, got) {
+			e.wrong(name, got.tried, fmt.Sprintf("wrong checksum: the archive's SHA-256 is %s, and its location says checksum=sha256:%s", got.sha256, e.quote(want)), "the archive was changed after it was published: see who writes to the store, and restore it")
 		}
+		return
+	}
+	if l.direct {
+		p.kind = sniffed(kept)
+	}
+	if !e.unpacks(name, got, kept, p) {
+		return
 	}
 	seen := fmt.Sprintf("%d bytes, to the last one", got.size)
-	if want == "" {
+	switch {
+	case !compared:
+		e.warn(name, got.tried, seen+"; its checksum is not a SHA-256, and was not compared", "let the location have checksum=sha256:…")
+	case l.direct:
+		e.held(name, p.url, got, seen)
+	case want == "":
 		e.warn(name, got.tried, seen+"; its location has no checksum, so that clients do not notice a changed archive", "let the location have checksum=sha256:…")
-		return
+	default:
+		e.held(name, p.url, got, seen+", with the checksum that its location has")
 	}
-	e.held(name, u, got, seen+", with the checksum that its location has")
+}
+
+// unpacks tells of an archive that clients cannot unpack, that lacks the folder, or that is unlike Larder's.
+func (e *examination) unpacks(name string, got *file, kept *os.File, p *pack) bool {
+	in, err := unpack(p.kind, kept, got.size, p.folder)
+	switch {
+	case err != nil || p.kind == "":
+		if e.encoded(name, got) {
+			return false
+		}
+		why := ": it is no archive that clients know"
+		if err != nil {
+			why = " as " + p.kind + ": " + e.quote(err.Error())
+		}
+		e.wrong(name, got.tried, "what comes, as "+e.contentType(got.header)+", does not unpack"+why, "see what stands before the store; if nothing does, publish the next version")
+		return false
+	case in.unknown:
+		e.warn(name, got.tried, fmt.Sprintf("%d bytes; it is %s, which is not unpacked here", got.size, p.kind), "see that it unpacks")
+		return false
+	case !in.found:
+		e.wrong(name, got.tried, "its location leads to the folder //"+e.quote(p.folder)+", which is not in the archive", "let the location name a folder that is there, or none")
+		return false
+	}
+	if p.kind != "tar.gz" && p.kind != "tgz" {
+		return true
+	}
+	if _, err = kept.Seek(0, io.SeekStart); err == nil {
+		_, err = archive.ReadModule(kept)
+	}
+	if err != nil {
+		e.warn(name, got.tried, "it unpacks, and was not made as Larder makes them: "+e.quote(err.Error()), "publish the next version with `larder publish module`")
+	}
+	return err == nil
 }
 
 // held ends a download that was as it should be, but perhaps for how long its URL holds.
@@ -195,16 +292,6 @@ func (e *examination) held(name string, u *url.URL, got *file, seen string) {
 		return
 	}
 	e.ok(name, got.tried, seen)
-}
-
-// archiveType returns the longest end of a path that clients know an archive by.
-func archiveType(p string) (kind string) {
-	for _, t := range archiveTypes {
-		if strings.HasSuffix(path.Base(p), "."+t) && len(t) > len(kind) {
-			kind = t
-		}
-	}
-	return kind
 }
 
 // lifetime returns how long a presigned URL still holds: one of S3, or of a local registry.

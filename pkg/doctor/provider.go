@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -55,11 +56,11 @@ func (e *examination) provider(ctx context.Context) {
 	if a == nil || !e.decode(name, a, &found) {
 		return
 	}
-	if problem := found.problem(platform); problem != "" {
+	if problem := e.problem(found, platform); problem != "" {
 		e.wrong(name, a.tried, problem, "publish the version again, or see what stands before the registry")
 		return
 	}
-	e.ok(name, a.tried, quote(found.Filename)+" for "+platform.String())
+	e.ok(name, a.tried, e.quote(found.Filename)+" for "+platform.String())
 	if e.signature(ctx, a, found) {
 		e.providerPackage(ctx, a, found, platform)
 	}
@@ -79,14 +80,18 @@ func (e *examination) providerVersion(ctx context.Context, u *url.URL, scope str
 	}
 	platforms := make(map[string][]registry.Platform)
 	var versions []registry.Version
+	var none []string
 	for _, listed := range body.Versions {
 		v, err := registry.ParseVersion(listed.Version)
 		if err != nil {
-			e.wrong(name, a.tried, quote(listed.Version)+" is no version as clients of providers take them, and OpenTofu refuses all versions for it", "list it without a v, as 1.2.3, or not at all")
+			none = append(none, listed.Version)
 			continue
 		}
 		versions = append(versions, v)
 		platforms[v.String()] = listed.Platforms
+	}
+	if none != nil {
+		e.wrong(name, a.tried, "what is listed as "+e.several(none)+" is no version as clients of providers take them, and OpenTofu refuses all versions for it", "list it without a v, as 1.2.3, or not at all")
 	}
 	if v, ok = e.newest(name, a, versions); !ok {
 		return v, p, false
@@ -99,14 +104,14 @@ func (e *examination) platform(name string, a *answer, offered []registry.Platfo
 	if len(offered) == 0 || slices.Contains(offered, e.Platform) {
 		return e.Platform
 	}
-	e.warn(name, a.tried, "there is no package for "+e.Platform.String()+"; the one for "+quote(offered[0].String())+" is looked at", "publish the version with one, if clients run there")
+	e.warn(name, a.tried, "there is no package for "+e.Platform.String()+"; the one for "+e.quote(offered[0].String())+" is looked at", "publish the version with one, if clients run there")
 	return offered[0]
 }
 
 // problem says why clients refuse an offer before they follow it, or nothing.
-func (o offer) problem(platform registry.Platform) string {
+func (e *examination) problem(o offer, platform registry.Platform) string {
 	if o.OS != platform.OS || o.Arch != platform.Arch {
-		return "the answer is for another platform, " + quote(o.OS+"_"+o.Arch)
+		return "the answer is for another platform, " + e.quote(o.OS+"_"+o.Arch)
 	}
 	if sum, err := hex.DecodeString(o.SHA256); err != nil || len(sum) != 32 {
 		return "its shasum is no SHA-256 in hexadecimal"
@@ -118,7 +123,7 @@ func (o offer) problem(platform registry.Platform) string {
 	for _, protocol := range o.Protocols {
 		v, err := registry.ParseVersion(protocol)
 		if err != nil {
-			return quote(protocol) + " in its protocols is no version, such as 6.0"
+			return e.quote(protocol) + " in its protocols is no version, such as 6.0"
 		}
 		speaks = speaks || v.Major == 5 || v.Major == 6
 	}
@@ -128,6 +133,16 @@ func (o offer) problem(platform registry.Platform) string {
 	for _, key := range o.SigningKeys.GPG {
 		if key == nil {
 			return "one of its signing keys is null, over which clients crash"
+		}
+	}
+	// As text, a hash is of one platform.
+	of := make(map[string]string)
+	for _, p := range slices.Sorted(maps.Keys(o.Packages)) {
+		for _, hash := range o.Packages[p].Hashes {
+			if other, found := of[hash]; found && other != p {
+				return "its packages have one hash for two platforms, " + e.several([]string{other, p}) + ", over which OpenTofu crashes"
+			}
+			of[hash] = p
 		}
 	}
 	return ""
@@ -144,7 +159,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	for _, key := range o.SigningKeys.GPG {
 		keys = append(keys, key.ASCIIArmor)
 		if key.TrustSignature != "" {
-			e.warn(name, a.tried, "a key has a trust_signature, which Terraform refuses unless it is HashiCorp's", "leave it empty")
+			e.wrong(name, a.tried, "a key has a trust_signature, which Terraform refuses unless it is HashiCorp's", "leave it empty")
 		}
 	}
 	files := make(map[string]*answer)
@@ -167,21 +182,21 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	}
 	signer, err := signing.VerifyOrigin(keys, sums.body, signature.body, e.Now())
 	if err != nil {
-		e.wrong(name, signature.tried, "wrong signature: "+quote(err.Error()), "if the files are as they were published, add the key that signed them (`larder key add`); else somebody has changed them: see who writes to the store")
+		e.wrong(name, signature.tried, "wrong signature: "+e.quote(err.Error()), "if the files are as they were published, add the key that signed them (`larder key add`); else somebody has changed them: see who writes to the store")
 		return false
 	}
 	listed, err := signing.ParseSums(sums.body)
 	if err != nil {
-		e.wrong(name, sums.tried, quote(err.Error()), "publish under a new version")
+		e.wrong(name, sums.tried, e.quote(err.Error()), "publish under a new version")
 		return false
 	}
 	at := slices.IndexFunc(listed, func(s signing.Sum) bool { return s.Filename == o.Filename })
 	switch {
 	case at < 0:
-		e.wrong(name, sums.tried, "SHA256SUMS does not name "+quote(o.Filename), "publish under a new version, with the names that SHA256SUMS has")
+		e.wrong(name, sums.tried, "SHA256SUMS does not name "+e.quote(o.Filename), "publish under a new version, with the names that SHA256SUMS has")
 		return false
 	case listed[at].SHA256 != strings.ToLower(o.SHA256):
-		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+quote(o.Filename), "publish under a new version")
+		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+e.quote(o.Filename), "publish under a new version")
 		return false
 	}
 	seen := fmt.Sprintf("SHA256SUMS has a signature that holds, by key %s", signer.ID)
@@ -200,61 +215,61 @@ func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, p
 		e.wrong(name, a.tried, "its download_url is no URL", "publish the version again")
 		return
 	}
-	want := []string{"zh:" + strings.ToLower(o.SHA256)}
+	sum := "zh:" + strings.ToLower(o.SHA256)
 	listed, found := o.Packages[platform.String()]
-	if len(o.Packages) > 0 {
-		if !found || !slices.Contains(listed.Hashes, want[0]) {
-			e.wrong(name, a.tried, "its packages lack the platform or its hash "+want[0]+", and OpenTofu refuses that", "publish the version again")
-			return
-		}
-		want = append(want, listed.Hashes...)
-	}
-	got, seen, ok := e.zip(ctx, name, u, e.Provider.Type, want)
-	if !ok {
+	if len(o.Packages) > 0 && (!found || !slices.Contains(listed.Hashes, sum) || listed.Size <= 0) {
+		e.wrong(name, a.tried, "its packages lack the platform, or its size, or its hash "+sum+", and OpenTofu refuses that", "publish the version again")
 		return
 	}
-	if found && listed.Size != got.size {
-		e.wrong(name, got.tried, fmt.Sprintf("it has %d bytes, and its packages say %d, which OpenTofu refuses", got.size, listed.Size), "publish under a new version")
-		return
-	}
-	e.held(name, u, got, seen)
+	e.zip(ctx, name, u, e.Provider.Type, sum, listed.Hashes, listed.Size)
 }
 
-// zip downloads a provider and compares it with each of its hashes.
-func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType string, hashes []string) (got *file, seen string, ok bool) {
+// zip downloads a provider and compares it with its hashes as clients do: it must have the one that is signed, if there is
+// such a one, else any.
+// size is what it should have, in bytes; 0: that is not told.
+func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType, signed string, hashes []string, size int64) bool {
 	kept, err := os.CreateTemp("", "larder-doctor-*")
 	if err != nil {
 		e.wrong(name, "", "there is no place to keep it: "+err.Error(), "name a folder in TMPDIR")
-		return nil, "", false
+		return false
 	}
 	defer func() { _ = os.Remove(kept.Name()) }()
 	defer kept.Close()
-	if got = e.download(ctx, name, u, kept); got == nil {
-		return nil, "", false
+	got := e.download(ctx, name, u, located{}, kept)
+	if got == nil {
+		return false
 	}
-	const changed = "it was changed after it was published: see who writes to the store, and restore it, or publish under a new version"
-	// First the zip itself: what has been changed may be no zip any more.
+	// What has been changed may be no zip any more, and have no h1.
+	read, broken := archive.ReadProvider(ctx, kept, got.size, providerType)
+	sum := "zh:" + got.sha256
+	var others []string
+	matches := signed == sum
 	for _, hash := range hashes {
-		if zh, found := strings.CutPrefix(hash, "zh:"); found && zh != got.sha256 {
-			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's SHA-256 is %s, and the registry says %s", got.sha256, quote(zh)), changed)
-			return nil, "", false
+		switch {
+		case hash == sum, hash == read.H1:
+			matches = matches || signed == ""
+		case strings.HasPrefix(hash, "zh:"), strings.HasPrefix(hash, "h1:"):
+			others = append(others, hash)
 		}
 	}
-	read, err := archive.ReadProvider(ctx, kept, got.size, providerType)
-	if err != nil {
-		e.wrong(name, got.tried, "clients cannot use the zip, or not all of them: "+quote(err.Error()), "publish it, packed anew, under a new version")
-		return nil, "", false
+	told := []string{signed}
+	if signed == "" {
+		told = others
 	}
-	seen = fmt.Sprintf("%d bytes, to the last one, with the SHA-256 that is told", got.size)
-	for _, hash := range hashes {
-		if !strings.HasPrefix(hash, "h1:") {
-			continue
+	switch {
+	case !matches:
+		if !e.encoded(name, got) {
+			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's SHA-256 is %s, and the registry says %s", got.sha256, e.several(told)), "it was changed after it was published: see who writes to the store, and restore it, or publish under a new version")
 		}
-		if hash != read.H1 {
-			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's files have %s, and the registry says %s", read.H1, quote(hash)), changed)
-			return nil, "", false
-		}
-		seen = fmt.Sprintf("%d bytes, to the last one, with the hashes zh and h1 that are told", got.size)
+	case broken != nil:
+		e.wrong(name, got.tried, "clients cannot use the zip, or not all of them: "+e.quote(broken.Error()), "publish it, packed anew, under a new version")
+	case size != 0 && size != got.size:
+		e.wrong(name, got.tried, fmt.Sprintf("it has %d bytes, and its packages say %d, which OpenTofu refuses", got.size, size), "publish under a new version")
+	case others != nil:
+		e.warn(name, got.tried, fmt.Sprintf("it is the zip that was published, of whose files the hash is %s, and not %s, which is told too: clients install it, and whoever copies that to a lock file has a hash that does not hold", read.H1, e.several(others)), "publish under a new version")
+	default:
+		e.held(name, u, got, fmt.Sprintf("%d bytes, to the last one, with the hashes that are told", got.size))
+		return true
 	}
-	return got, seen, true
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -28,9 +29,9 @@ func (c *cli) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor URL",
 		Short: "Find out why clients cannot use a registry",
-		Long: `Examine a registry as a client uses it, step by step: the connection and its certificate, clocks, discovery, logging in, the
-credential, a module to the last byte of its archive, a provider to its verified signature and hashes, a mirrored provider. Of each
-step it tells what was tried, what was seen, and what to do. What is not named is left out. It changes nothing.
+		Long: `Examine a registry as a client uses it, step by step: how clients are configured, the connection and its certificate, clocks, discovery, logging
+in, the credential, a module to the last byte of its archive, a provider to its verified signature and hashes, a mirrored provider. Of
+each step it tells what was tried, what was seen, and what to do. What is not named is left out. It changes nothing.
 
 The credential is the one that the clients have for the registry: TF_TOKEN_… in the environment, what ` + "`tofu login`" + ` or
 ` + "`terraform login`" + ` has stored, a credentials block. To examine another one, put it in ` + tokenFromEnv + ` or hand it in by --token-stdin: the
@@ -61,14 +62,19 @@ It works with any registry. It exits with 1 where something is wrong, and with 0
 				d.Platform = *p
 			}
 			home, _ := os.UserHomeDir() // without one there is less to read
-			if d.Config, err = client.LoadConfig(os.Environ(), home); err != nil {
-				return err
-			}
-			if d.Token, d.TokenFrom = os.Getenv(tokenFromEnv), "in "+tokenFromEnv; fromStdin {
+			d.Config, d.Unread = client.LoadConfig(os.Environ(), home)
+			d.Authorities = os.Getenv("SSL_CERT_FILE")
+			if d.Token, d.TokenFrom = strings.TrimSpace(os.Getenv(tokenFromEnv)), "in "+tokenFromEnv; fromStdin {
 				if d.Token, err = readToken(cmd.InOrStdin()); err != nil {
 					return err
 				}
 				d.TokenFrom = "from standard input"
+			}
+			if strings.ContainsFunc(d.Token, unicode.IsControl) {
+				return usageError{fmt.Errorf("the token %s has a line break or another control character in it", d.TokenFrom)}
+			}
+			if !c.json {
+				d.Found = c.printStep
 			}
 			report, err := d.Examine(cmd.Context())
 			if err != nil {
@@ -80,7 +86,7 @@ It works with any registry. It exits with 1 where something is wrong, and with 0
 	cmd.Flags().StringVar(&module, "module", "", "a module to follow to its last byte: NAMESPACE/NAME/SYSTEM")
 	cmd.Flags().StringVar(&provider, "provider", "", "a provider to follow to its verified signature: NAMESPACE/TYPE")
 	cmd.Flags().StringVar(&mirror, "mirror", "", "a mirrored provider to follow to its hashes: HOSTNAME/NAMESPACE/TYPE")
-	cmd.Flags().StringVar(&d.MirrorURL, "mirror-url", "", "where the mirror is (default as a network_mirror of the clients' configuration has it, or https://HOST/v1/mirror/); one on another host is asked without a credential")
+	cmd.Flags().StringVar(&d.MirrorURL, "mirror-url", "", "where the mirror is (default as a network_mirror of the clients' configuration has it, or https://HOST/v1/mirror/); it is asked with the credential of its own host")
 	cmd.Flags().StringVar(&platform, "platform", "", "whose packages to look at, as OS_ARCH (default this machine's)")
 	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the credential from standard input, in place of the clients' own or that of "+tokenFromEnv)
 	return cmd
@@ -109,7 +115,7 @@ func readToken(from io.Reader) (string, error) {
 	return token, nil
 }
 
-// printReport prints what was found, and fails where something is wrong.
+// printReport prints what was found, but for the steps if they are printed already, and fails where something is wrong.
 func (c *cli) printReport(report doctor.Report) error {
 	wrong := report.Count(doctor.Wrong)
 	var failure error
@@ -125,25 +131,28 @@ func (c *cli) printReport(report doctor.Report) error {
 		}
 		return told{failure}
 	}
-	for _, step := range report.Steps {
-		c.printf("%-8s %s: %s\n", step.Outcome, step.Name, step.Seen)
-		// Of what went well the request says nothing new.
-		if step.Tried != "" && (step.Outcome == doctor.Wrong || step.Outcome == doctor.Warning) {
-			c.printf("         tried: %s\n", step.Tried)
-		}
-		if step.Do != "" {
-			c.printf("         to do: %s\n", step.Do)
+	if report.Configuration != "" {
+		c.printf("\nWhat the configuration of the clients lacks:\n\n")
+		for line := range strings.Lines(report.Configuration) {
+			c.printf("%s", strings.TrimRight("  "+line, " \n")+"\n")
 		}
 	}
-	c.printf("\nThe configuration of the clients that fits:\n\n")
-	for line := range strings.Lines(report.Configuration) {
-		c.printf("%s", strings.TrimRight("  "+line, " \n")+"\n")
-	}
-	c.printf("\n")
 	if failure == nil {
-		c.printf("Nothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
+		c.printf("\nNothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
 	}
 	return failure
+}
+
+// printStep prints one as it is found.
+func (c *cli) printStep(step doctor.Step) {
+	c.printf("%-8s %s: %s\n", step.Outcome, step.Name, step.Seen)
+	// Of what went well the request says nothing new.
+	if step.Tried != "" && (step.Outcome == doctor.Wrong || step.Outcome == doctor.Warning) {
+		c.printf("         tried: %s\n", step.Tried)
+	}
+	if step.Do != "" {
+		c.printf("         to do: %s\n", step.Do)
+	}
 }
 
 func counted(n int, one, more string) string {

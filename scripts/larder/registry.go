@@ -86,6 +86,9 @@ func errRegistry(where string) error {
 	if strings.ContainsAny(where, "@?#") {
 		shown = "" // there may be a password in it
 	}
+	if strings.HasPrefix(strings.ToLower(where), "http://") {
+		return usageError{fmt.Errorf("registry%s: clients do not speak http with a registry; it is https://HOST, such as https://registry.example.com", shown)}
+	}
 	return usageError{fmt.Errorf("registry%s: it is https://HOST, such as https://registry.example.com or https://127.0.0.1:8443", shown)}
 }
 
