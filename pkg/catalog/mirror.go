@@ -113,10 +113,8 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 			return before, merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
 		}
 	}
-	for _, v := range versions {
-		if v == record.Version {
-			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-		}
+	if slices.Contains(versions, record.Version) {
+		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	if err := checkVersion(ctx, c, mirrorForm(p), record.Version); err != nil {
 		return before, merged, nil, err
@@ -129,6 +127,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
 	if err != nil {
 		return before, merged, nil, err
+	}
+	if names(entry, record.Version) {
+		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})
 	return before, merged, []Change{versioned, put(listed), catalogued}, err

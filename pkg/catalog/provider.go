@@ -111,10 +111,8 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 			return nil, fmt.Errorf("provider %s: %w", p, err)
 		}
 	}
-	for _, v := range l.Versions {
-		if v.Version == record.Version {
-			return nil, fmt.Errorf("version %s came in between: %w", v.Version, registry.ErrConflict)
-		}
+	if slices.ContainsFunc(l.Versions, func(v providers.ListedVersion) bool { return v.Version == record.Version }) {
+		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	if err := c.CheckProviderVersion(ctx, p, record.Version); err != nil {
 		return nil, err
@@ -134,6 +132,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
+	}
+	if names(entry, record.Version) {
+		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	versions := make([]registry.Version, len(l.Versions))
 	for i, v := range l.Versions {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,17 +40,29 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 			return err
 		}
 		listed, entry := items[0], items[1]
-		item, err := c.table.Get(ctx, versionKey(f.partition, v))
+		item, err := c.getOrNew(ctx, versionKey(f.partition, v))
 		if err != nil {
 			return err
 		}
-		records, err := allVersions[T](ctx, c, f.partition)
+		records, broken, err := damaged(ctx, c, f, listed, entry)
 		if err != nil {
 			return err
 		}
 		at := slices.IndexFunc(records, func(r T) bool { return f.version(r) == v })
-		if at < 0 {
-			return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+		whole := at >= 0
+		if !whole {
+			// One whose record is lost, or cannot be read, is withdrawn so that nobody publishes something else under its number.
+			known := slices.Contains(broken, v.String())
+			if !known && item.Revision > 0 {
+				return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+			}
+			if !known {
+				if known, err = c.published(ctx, f.partition, v); err != nil || !known {
+					return cmp.Or(err, error(registry.ErrNotFound))
+				}
+			}
+			records, at = append(records, f.tombstone(v, nil)), len(records)
+			broken = slices.DeleteFunc(broken, func(other string) bool { return other == v.String() })
 		}
 		if before := f.withdrawn(records[at]); before != nil {
 			recorded = *before
@@ -59,6 +72,15 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		tombstone, err := change(item, records[at])
 		if err != nil {
 			return err
+		}
+		audited := registry.AuditEntry{By: w.By, Action: registry.AuditWithdraw, Subject: f.partition, Version: &v, Detail: w.Reason}
+		changed = true
+		// The listing and the entry may be all that knows of what else is damaged.
+		switch {
+		case len(broken) > 0 && whole:
+			return fmt.Errorf("%w: the record of version %s is lost, or cannot be read: restore it, or withdraw that version first", ErrDamaged, broken[0])
+		case len(broken) > 0:
+			return c.write(ctx, audited, tombstone)
 		}
 		rest := kept(f, records)
 		slices.SortFunc(rest, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
@@ -74,10 +96,24 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if listing != nil || listed.Revision > 0 {
 			changes = append(changes, relist(listed, listing))
 		}
-		changed = true
-		return c.write(ctx, registry.AuditEntry{By: w.By, Action: registry.AuditWithdraw, Subject: f.partition, Version: &v, Detail: w.Reason}, changes...)
+		return c.write(ctx, audited, changes...)
 	})
 	return recorded, changed, err
+}
+
+// damaged returns the records of an address that can be read, and the names of the versions of which none can.
+func damaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) (records []T, damaged []string, err error) {
+	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(name string, r T) error { return isNamed(f.version(r).String(), name) })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range unreadable {
+		damaged = append(damaged, u.Name)
+	}
+	for _, v := range f.lost(append(f.recorded(records), damaged...), listed, entry) {
+		damaged = append(damaged, v.String())
+	}
+	return records, damaged, nil
 }
 
 // relist returns the write after which a listing, as it was read, is another one, or, where that is nil, absent. It expires

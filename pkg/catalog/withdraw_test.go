@@ -50,7 +50,7 @@ type kind struct {
 	latest func(ctx context.Context, c *catalog.Catalog) (string, error)
 	stored func(ctx context.Context, c *catalog.Catalog) (mismatches []catalog.Mismatch, withdrawn []registry.Version, rebuildable bool, err error)
 	// rebuild mends what is derived.
-	rebuild func(ctx context.Context, c *catalog.Catalog) error
+	rebuild func(ctx context.Context, c *catalog.Catalog) (bool, error)
 }
 
 func kinds(t testing.TB) map[string]kind {
@@ -87,7 +87,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredModule(ctx, vpc)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildModule(ctx, vpc) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildModule(ctx, vpc) },
 		},
 		"provider": {
 			address: inventory,
@@ -123,7 +123,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredProvider(ctx, inventory)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildProvider(ctx, inventory) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildProvider(ctx, inventory) },
 		},
 		"mirror": {
 			address: random,
@@ -155,7 +155,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredMirror(ctx, random)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildMirror(ctx, random) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildMirror(ctx, random) },
 		},
 	}
 }
@@ -269,7 +269,7 @@ func TestWithdrawnRebuild(t *testing.T) {
 			if mismatches, _, rebuildable, err := k.stored(t.Context(), c); err != nil || len(mismatches) != 1 || mismatches[0].What != catalog.DerivedListing || !rebuildable {
 				t.Errorf("%v, %v, %v", mismatches, rebuildable, err)
 			}
-			if err := k.rebuild(t.Context(), c); err != nil {
+			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || !rebuilt {
 				t.Error(err)
 			}
 			k.has(t, c, "nothing", "", "[1.0.0]")
