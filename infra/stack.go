@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strconv"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
@@ -68,6 +69,8 @@ type stack struct {
 	dist         string
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
+	// requests are the log groups of the functions that clients read from.
+	requests []awslogs.LogGroup
 }
 
 // newStack adds the registry to an app. dist holds the functions' folders.
@@ -88,6 +91,9 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
 	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
+	st.output(settings.OutputWithdrawPolicy, st.newWithdrawPolicy().ManagedPolicyArn(), "Attach it, beside the operator's, to who withdraws a version, while that is needed")
+	st.output(settings.OutputRequestLogs, awscdk.Fn_Join(jsii.String(","), st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupName() })), "Where requests are logged")
+	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)), "For how many days that is kept")
 	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"), &map[string]*string{"Api": api.ApiId()})
 	if s.DomainName != "" {
 		host = &s.DomainName
@@ -251,6 +257,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			statements = append(statements, allow("ReadAllKeys", jsii.Strings("dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.keys...)))
 		}
 		told = st.told()
+		st.requests = append(st.requests, logs)
 	case f.login:
 		told = settings.LoginEnvironment(st.login())
 	}
@@ -428,6 +435,35 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
 			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*", "mirror/*"}}}),
+			allow("CountDownloads", jsii.Strings("logs:StartQuery"), *st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
+			// These name a query by its id, and IAM knows no resource for that.
+			allow("ReadWhatWasCounted", jsii.Strings("logs:GetQueryResults", "logs:StopQuery"), []*string{jsii.String("*")}, nil),
 		},
 	})
+}
+
+// newWithdrawPolicy holds what withdrawing a version needs beside the operator's policy: to remove its objects with all their
+// versions. Nobody has it until it is attached.
+func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
+	prefixes := []string{"modules/*", "providers/*", "mirror/*"}
+	var archives []*string
+	for _, prefix := range prefixes {
+		archives = append(archives, st.bucket.ArnForObjects(&prefix))
+	}
+	return awsiam.NewManagedPolicy(st.Stack, jsii.String("WithdrawPolicy"), &awsiam.ManagedPolicyProps{
+		Description: jsii.String(fmt.Sprintf("Removing what is withdrawn from the registry %s", st.settings.StackName)),
+		Statements: &[]awsiam.PolicyStatement{
+			allow("RemoveArchives", jsii.Strings("s3:DeleteObjectVersion"), archives, nil),
+			allow("SeeWhichVersionsOfArchivesThereAre", jsii.Strings("s3:ListBucketVersions"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
+		},
+	})
+}
+
+// requestLogs returns something of each log group of requests.
+func (st *stack) requestLogs(of func(awslogs.LogGroup) *string) *[]*string {
+	var all []*string
+	for _, group := range st.requests {
+		all = append(all, of(group))
+	}
+	return &all
 }

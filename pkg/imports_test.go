@@ -68,6 +68,7 @@ var rules = []rule{
 	{"pkg/doctor", []string{"pkg/registry", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/mirroring", []string{"pkg/registry", "pkg/httpapi", "pkg/mirror", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/verify", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/usage", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"}},
@@ -122,6 +123,16 @@ func TestLambdaHasOneDoor(t *testing.T) {
 			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != "pkg/rehearsal" {
 				t.Errorf("%s imports %s", name, i)
 			}
+		}
+	}
+}
+
+// The command line alone asks CloudWatch Logs.
+func TestLogsHaveOneReader(t *testing.T) {
+	t.Parallel()
+	for name, p := range list(t) {
+		if slices.Contains(p.Deps, "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs") && name != "pkg/usage" && name != "scripts/larder" {
+			t.Errorf("%s links the client of CloudWatch Logs", name)
 		}
 	}
 }

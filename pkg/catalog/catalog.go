@@ -2,7 +2,8 @@
 // versions request hands over without further work.
 //
 // It promises that a version becomes visible whole or not at all: its record, the listing and the catalogue's entry are
-// one write. A record, once written, is not replaced. Who made a change is recorded in the same write as the change.
+// one write. A record, once written, is not replaced, but by a tombstone when its version is withdrawn. Who made a change is
+// recorded in the same write as the change.
 package catalog
 
 import (

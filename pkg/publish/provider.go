@@ -95,14 +95,15 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 		// What is missing from the store is put back.
 		return result, p.uploadFiles(ctx, r.of(stored))
 	}
-	if err = registry.Taken(err); !errors.Is(err, registry.ErrNotFound) || m.DryRun {
-		if errors.Is(err, registry.ErrNotFound) {
-			err = nil
-		}
+	if err = registry.Taken(err); errors.Is(err, registry.ErrNotFound) {
+		// Before anything is stored.
+		err = p.Catalog.CheckProviderVersion(ctx, m.Address, r.record.Version)
+	}
+	if err != nil {
+		return ProviderResult{}, fmt.Errorf("provider %s: %w", m.Address, err)
+	}
+	if m.DryRun {
 		result.Shared = providers.SharedHashes(r.record.Packages)
-		if err != nil {
-			return ProviderResult{}, fmt.Errorf("provider %s: %w", m.Address, err)
-		}
 		return result, nil
 	}
 	if err := p.uploadFiles(ctx, r.files); err != nil {

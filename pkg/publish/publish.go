@@ -31,10 +31,14 @@ import (
 type Catalog interface {
 	// ModuleVersion returns the record of a version, or registry.ErrNotFound, with registry.ErrWithdrawn where it is withdrawn.
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+	// CheckModuleVersion refuses, by registry.ErrExists, a version that another stands in the way of, which differs from it in build
+	// metadata alone. PublishModule does so too.
+	CheckModuleVersion(context.Context, registry.Module, registry.Version) error
 	// PublishModule makes a version visible, unless it is already, and returns what is stored.
 	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
-	// ProviderVersion and PublishProvider do the same for providers.
+	// These do the same for providers.
 	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+	CheckProviderVersion(context.Context, registry.Provider, registry.Version) error
 	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
 	// SigningKeys returns the keys of a namespace; none is no error.
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
@@ -132,6 +136,10 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 			return settled, err
 		}
 		if err := registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
+			return Result{}, fmt.Errorf("module %s: %w", m.Address, err)
+		}
+		// Before anything is stored.
+		if err := p.Catalog.CheckModuleVersion(ctx, m.Address, m.Version); err != nil {
 			return Result{}, fmt.Errorf("module %s: %w", m.Address, err)
 		}
 	}

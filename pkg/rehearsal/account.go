@@ -34,6 +34,8 @@ type Account struct {
 	URL string
 	// ID and Region are those of the ARNs of what is in it.
 	ID, Region string
+	// Insights answers queries of logs, in place of the emulator. It is set before the first call.
+	Insights http.Handler
 
 	server *http.Server
 	// tags asks the emulator, as nobody in particular, for the tags of an object; there are none where it is missing.
@@ -44,9 +46,22 @@ type Account struct {
 	denied []string
 }
 
+// namedRole is a principal with the policies of several roles: what one of them allows, it may.
 type namedRole struct {
-	name string
-	role *iam.Role
+	name  string
+	roles []*iam.Role
+}
+
+func (r namedRole) judge(c iam.Call) error {
+	var denied error
+	for _, role := range r.roles {
+		err := role.Judge(c)
+		if err == nil {
+			return nil
+		}
+		denied = cmp.Or(denied, err)
+	}
+	return denied
 }
 
 // StartAccount starts it in front of the emulator at a URL.
@@ -74,6 +89,10 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 			deny(w, r)
 			return
 		}
+		if _, service := signer(r); service == "logs" && a.Insights != nil {
+			a.Insights.ServeHTTP(w, r)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	})}
 	go func() { _ = a.server.Serve(listener) }()
@@ -83,12 +102,13 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 // Close ends it, but not the emulator.
 func (a *Account) Close() { _ = a.server.Close() }
 
-// Add lets a principal in, and returns the access key by which it is known.
-func (a *Account) Add(name string, role *iam.Role) string {
+// Add lets a principal in, and returns the access key by which it is known. What one of its roles allows, none of the others may
+// deny.
+func (a *Account) Add(name string, roles ...*iam.Role) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := fmt.Sprintf("ASIAREHEARSAL%07d", len(a.roles)+1)
-	a.roles[key] = namedRole{name, role}
+	a.roles[key] = namedRole{name, roles}
 	return key
 }
 
@@ -105,8 +125,10 @@ func (a *Account) Unused() []string {
 	defer a.mu.Unlock()
 	var unused []string
 	for _, r := range a.roles {
-		for _, what := range r.role.Unused() {
-			unused = append(unused, r.name+": "+what)
+		for _, role := range r.roles {
+			for _, what := range role.Unused() {
+				unused = append(unused, r.name+": "+what)
+			}
 		}
 	}
 	slices.Sort(unused)
@@ -129,7 +151,7 @@ func (a *Account) judge(r *http.Request) (who string, err error) {
 	}
 	calls, err := a.calls(service, r)
 	for _, c := range calls {
-		err = errors.Join(err, caller.role.Judge(c))
+		err = errors.Join(err, caller.judge(c))
 	}
 	return caller.name, err
 }
@@ -150,6 +172,8 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.s3Calls(r)
 	case "dynamodb":
 		return a.dynamoDBCalls(r)
+	case "logs":
+		return a.logsCalls(r)
 	case "cloudformation", "sts":
 		body, err := drain(r)
 		if err != nil {
@@ -166,6 +190,33 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		}
 	}
 	return nil, fmt.Errorf("a call of %s that the rehearsal does not know: %s %s", service, r.Method, r.URL.Path)
+}
+
+// logsCalls returns a call for each log group of a query. What names a query by its id has no resource.
+func (a *Account) logsCalls(r *http.Request) ([]iam.Call, error) {
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	switch _, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); action {
+	case "GetQueryResults", "StopQuery":
+		return []iam.Call{{Action: "logs:" + action, Resource: "*"}}, nil
+	case "StartQuery":
+		var in struct{ LogGroupNames []string }
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, err
+		}
+		if len(in.LogGroupNames) == 0 {
+			return nil, errors.New("a query of no log group")
+		}
+		var calls []iam.Call
+		for _, group := range in.LogGroupNames {
+			calls = append(calls, iam.Call{Action: "logs:StartQuery", Resource: a.ARN("logs", "log-group:"+group+":log-stream:")})
+		}
+		return calls, nil
+	default:
+		return nil, fmt.Errorf("a call of CloudWatch Logs that the rehearsal does not know: %s", action)
+	}
 }
 
 // ARN names something of the account.
@@ -185,6 +236,7 @@ func drain(r *http.Request) ([]byte, error) {
 var inURL = []string{
 	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Content-Sha256", "X-Amz-Checksum-Mode",
 	"x-id", "list-type", "prefix", "start-after", "continuation-token", "max-keys", "encoding-type", "tagging",
+	"versions", "versionId", "key-marker", "version-id-marker",
 }
 
 func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
@@ -201,6 +253,9 @@ func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
 		}
 	}
+	if query.Has("versions") || query.Has("versionId") {
+		return versionCalls(r, bucket, key)
+	}
 	switch tagging := query.Has("tagging"); {
 	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2" && !tagging:
 		return []iam.Call{listing(bucket, query.Get("prefix"))}, nil
@@ -216,6 +271,18 @@ func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 		return putting(r, object)
 	}
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+}
+
+// versionCalls is what it takes to list and delete versions of objects.
+func versionCalls(r *http.Request, bucket, key string) ([]iam.Call, error) {
+	query := r.URL.Query()
+	switch {
+	case key == "" && r.Method == http.MethodGet && query.Has("versions") && !query.Has("versionId"):
+		return []iam.Call{{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + bucket, Keys: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}, nil
+	case key != "" && r.Method == http.MethodDelete && query.Get("versionId") != "" && !query.Has("tagging") && !query.Has("versions"):
+		return []iam.Call{{Action: "s3:DeleteObjectVersion", Resource: "arn:aws:s3:::" + bucket + "/" + key}}, nil
+	}
+	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s of versions", r.Method, r.URL.Path)
 }
 
 // putting is what a PUT of an object takes: the permission to tag it too, where it brings tags. S3 does not look at the
@@ -320,7 +387,7 @@ func (a *Account) hideMissing(response *http.Response) error {
 	a.mu.Lock()
 	caller := a.roles[who]
 	a.mu.Unlock()
-	if err := caller.role.Judge(listing(bucket, key)); err != nil {
+	if err := caller.judge(listing(bucket, key)); err != nil {
 		a.mu.Lock()
 		a.denied = append(a.denied, fmt.Sprintf("%s: asking for a missing object: %v", caller.name, err))
 		a.mu.Unlock()

@@ -40,6 +40,11 @@ func TestCalls(t *testing.T) {
 		r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+action)
 		return r
 	}
+	logs := func(action, body string) *http.Request {
+		r := request(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("X-Amz-Target", "Logs_20140328."+action)
+		return r
+	}
 	form := func(body string) *http.Request { return request(http.MethodPost, "/", strings.NewReader(body)) }
 	put := func(target string, headers ...string) *http.Request {
 		r := request(http.MethodPut, target, nil)
@@ -72,6 +77,17 @@ func TestCalls(t *testing.T) {
 		{"s3", request(http.MethodGet, "/b?list-type=2&prefix=modules/", nil), "s3:ListBucket of arn:aws:s3:::b (s3:prefix modules/)"},
 		{"s3", request(http.MethodDelete, "/b/key", nil), ""},
 		{"s3", request(http.MethodDelete, "/b", nil), ""},
+		{"s3", request(http.MethodGet, "/b?versions&prefix=modules/x/&key-marker=a&version-id-marker=1", nil), "s3:ListBucketVersions of arn:aws:s3:::b (s3:prefix modules/x/)"},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=1&x-id=DeleteObject", nil), "s3:DeleteObjectVersion of arn:aws:s3:::b/key"},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=", nil), ""},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=1&tagging", nil), ""},
+		{"s3", request(http.MethodGet, "/b/key?versionId=1", nil), ""},
+		{"s3", request(http.MethodPut, "/b?versions", nil), ""},
+		{"logs", logs("StartQuery", `{"logGroupNames": ["g", "h"], "queryString": "x"}`), "logs:StartQuery of arn:aws:logs:r:1:log-group:g:log-stream:; logs:StartQuery of arn:aws:logs:r:1:log-group:h:log-stream:"},
+		{"logs", logs("StartQuery", `{"queryString": "SOURCE logGroups() | fields @message"}`), ""},
+		{"logs", logs("GetQueryResults", `{"queryId": "1"}`), "logs:GetQueryResults of *"},
+		{"logs", logs("StopQuery", `{"queryId": "1"}`), "logs:StopQuery of *"},
+		{"logs", logs("DeleteLogGroup", `{}`), ""},
 		{"s3", put("/b/key", "X-Amz-Copy-Source", "b/other"), ""},
 		{"s3", put("/b/key", "X-Amz-Acl", "public-read"), ""},
 		{"s3", put("/b/key?acl"), ""},

@@ -22,7 +22,7 @@ import (
 // what was published in a rehearsal.
 func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	t.Helper()
-	roles, _, err := stack.Roles()
+	roles, _, _, err := stack.Roles()
 	if err != nil {
 		t.Fatal(err)
 	}

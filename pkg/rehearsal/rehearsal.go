@@ -368,6 +368,14 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
 		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
 	}
+	registry.Withdraw = func(ctx context.Context, args ...string) error {
+		who := env
+		if running != nil {
+			who = append(slices.Clone(env), "AWS_ACCESS_KEY_ID="+running.WithdrawKey)
+		}
+		_, err := d.run(ctx, d.scratch, who, filepath.Join(d.scratch, "larder"), append(append([]string{"withdraw"}, args...), "--yes", "--store", "stack:"+StackName)...)
+		return err
+	}
 	registry.Through = func(ctx context.Context, env []string, args ...string) (string, error) {
 		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
 			env = append(env, name+"=")

@@ -201,6 +201,7 @@ func TestChanges(t *testing.T) {
 		"function": func(s *Stack) { delete(s.Functions, "f") }, "code": func(s *Stack) { s.Functions["f"].Code = nil }, "policy": func(s *Stack) { s.Functions["f"].Policies = nil },
 		"environment": func(s *Stack) { s.Functions["f"].Environment = nil }, "log": func(s *Stack) { s.Functions["f"].LogGroup = "" },
 		"timeout": func(s *Stack) { s.Functions["f"].Timeout = 1 }, "memory": func(s *Stack) { s.Functions["f"].MemoryMiB = 1 }, "operator": func(s *Stack) { s.OperatorPolicy = "{}" },
+		"withdraw": func(s *Stack) { s.WithdrawPolicy = "{}" },
 	} {
 		if len(state(change).Changes(state(same))) == 0 {
 			t.Errorf("%s is not seen", name)

@@ -21,8 +21,8 @@ type Running struct {
 	Gateway *Gateway
 	// Account is where the functions' calls of AWS go.
 	Account *Account
-	// OperatorKey is the access key of who publishes with the operator's policy.
-	OperatorKey string
+	// OperatorKey is the access key of who publishes with the operator's policy, and WithdrawKey of who withdraws with both.
+	OperatorKey, WithdrawKey string
 
 	functions map[string]*Function
 	roles     map[string]*iam.Role
@@ -31,7 +31,7 @@ type Running struct {
 
 // Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked.
 func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error) {
-	roles, operator, err := s.Roles()
+	roles, operator, withdraw, err := s.Roles()
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,9 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error)
 		return nil, err
 	}
 	r := &Running{Account: account, functions: make(map[string]*Function), roles: roles, logGroups: make(map[string]string)}
+	account.Insights = &Insights{Lines: r.logged}
 	r.OperatorKey = account.Add("the operator's policy", operator)
+	r.WithdrawKey = account.Add("the policy for withdrawing", withdraw, operator)
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
 		r.logGroups[name] = f.LogGroup
@@ -62,6 +64,16 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error)
 	}
 	r.Gateway = StartGateway(routes)
 	return r, nil
+}
+
+// logged returns what a function has logged, by its log group.
+func (r *Running) logged(group string) ([]string, bool) {
+	for name, at := range r.logGroups {
+		if strings.HasSuffix(at, ":log-group:"+group) {
+			return strings.Split(r.functions[name].Log(), "\n"), true
+		}
+	}
+	return nil, false
 }
 
 func (r *Running) start(ctx context.Context, name string, f *StackFunction, env map[string]string, dir string) error {
@@ -136,7 +148,12 @@ func (r *Running) Unneeded() error {
 			}
 		}
 	}
-	wrong = append(wrong, r.Account.Unused()...)
+	for _, unused := range r.Account.Unused() {
+		// It takes an interrupt at the right moment.
+		if !strings.HasSuffix(unused, "no call needs action logs:StopQuery") {
+			wrong = append(wrong, unused)
+		}
+	}
 	for _, key := range r.Gateway.Unasked() {
 		wrong = append(wrong, fmt.Sprintf("route %s: no request needs it", key))
 	}

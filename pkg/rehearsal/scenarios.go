@@ -33,6 +33,7 @@ func Scenarios() []Scenario {
 		{"publishing by a token: a module, deprecate, init", publishModuleScenario},
 		{"a provider by a token: publish, deprecate, init, apply", publishProviderScenario},
 		{"publishing by a CI job's identity", trustScenario},
+		{"withdrawing: who downloads it, and that nobody does any more", withdrawScenario},
 	}
 }
 
@@ -48,6 +49,8 @@ type Registry struct {
 	CAFile string
 	// Larder runs the command line on the deployed stack, as who has the operator's policy, and returns what it prints.
 	Larder func(ctx context.Context, args ...string) (string, error)
+	// Withdraw withdraws, as who has the policy for that beside the operator's.
+	Withdraw func(ctx context.Context, args ...string) error
 	// Through runs it through the registry's own endpoint, as who has no credentials of AWS, with further variables as
 	// NAME=value.
 	Through func(ctx context.Context, env []string, args ...string) (string, error)

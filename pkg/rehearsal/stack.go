@@ -41,6 +41,8 @@ type Stack struct {
 	Routes map[string]string
 	// OperatorPolicy is the document of the policy for who publishes with AWS credentials.
 	OperatorPolicy string
+	// WithdrawPolicy is that of the policy for who withdraws versions.
+	WithdrawPolicy string
 
 	updated string
 }
@@ -117,8 +119,14 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		}
 	}
 	for logical, r := range t.Resources {
-		if r.Type == "AWS::IAM::ManagedPolicy" && t.physical[logical] == s.Outputs[settings.OutputOperatorPolicy] {
-			if s.OperatorPolicy, err = t.document(r.Properties["PolicyDocument"]); err != nil {
+		if r.Type != "AWS::IAM::ManagedPolicy" {
+			continue
+		}
+		for output, document := range map[string]*string{settings.OutputOperatorPolicy: &s.OperatorPolicy, settings.OutputWithdrawPolicy: &s.WithdrawPolicy} {
+			if t.physical[logical] != s.Outputs[output] {
+				continue
+			}
+			if *document, err = t.document(r.Properties["PolicyDocument"]); err != nil {
 				return nil, fmt.Errorf("policy %s: %w", logical, err)
 			}
 		}
@@ -379,18 +387,22 @@ func (t template) invocable(function, routeKey string) bool {
 	return false
 }
 
-// Roles returns the roles of the functions by their names, and of who publishes with the operator's policy.
-func (s *Stack) Roles() (functions map[string]*iam.Role, operator *iam.Role, err error) {
+// Roles returns the roles of the functions by their names, of who publishes with the operator's policy, and of the policy that
+// who withdraws has beside it.
+func (s *Stack) Roles() (functions map[string]*iam.Role, operator, withdraw *iam.Role, err error) {
 	functions = make(map[string]*iam.Role)
 	for name, f := range s.Functions {
 		if functions[name], err = iam.NewRole(f.Policies...); err != nil {
-			return nil, nil, fmt.Errorf("role of function %s: %w", name, err)
+			return nil, nil, nil, fmt.Errorf("role of function %s: %w", name, err)
 		}
 	}
 	if operator, err = iam.NewRole(s.OperatorPolicy); err != nil {
-		return nil, nil, fmt.Errorf("the operator's policy: %w", err)
+		return nil, nil, nil, fmt.Errorf("the operator's policy: %w", err)
 	}
-	return functions, operator, nil
+	if withdraw, err = iam.NewRole(s.WithdrawPolicy); err != nil {
+		return nil, nil, nil, fmt.Errorf("the policy for withdrawing: %w", err)
+	}
+	return functions, operator, withdraw, nil
 }
 
 // Changes says what differs from another state of the same stack.
@@ -402,7 +414,7 @@ func (s *Stack) Changes(other *Stack) []string {
 	if !maps.Equal(s.Outputs, other.Outputs) {
 		changes = append(changes, fmt.Sprintf("the outputs were %v and are %v", s.Outputs, other.Outputs))
 	}
-	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || len(s.Functions) != len(other.Functions) {
+	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || s.WithdrawPolicy != other.WithdrawPolicy || len(s.Functions) != len(other.Functions) {
 		changes = append(changes, "routes, functions or the operator's policy are others")
 	}
 	for name, f := range s.Functions {

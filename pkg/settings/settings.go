@@ -33,6 +33,11 @@ const (
 	OutputBucket         = "BucketName"
 	OutputOperatorPolicy = "OperatorPolicyArn"
 	OutputUserPool       = "UserPoolId"
+	OutputWithdrawPolicy = "WithdrawPolicyArn"
+	// OutputRequestLogs names the log groups of the functions that clients read from, joined by commas, and OutputRequestLogDays
+	// for how many days they keep what is logged.
+	OutputRequestLogs    = "RequestLogs"
+	OutputRequestLogDays = "RequestLogDays"
 )
 
 // TTLAttribute is the table's attribute by which it removes expired items.

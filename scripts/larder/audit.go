@@ -18,9 +18,9 @@ func (c *cli) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List who has changed what",
-		Long: `List who has changed what, the newest change first: each publish, mirrored package, deprecation, and each key and token that was
-added or taken away. An entry is written in one with the change that it speaks of. One that cannot be read, or is not as it was
-written, is listed as such.
+		Long: `List who has changed what, the newest change first: each publish, mirrored package, deprecation, withdrawal, and each key and token
+that was added or taken away. An entry is written in one with the change that it speaks of. One that cannot be read, or is not as
+it was written, is listed as such.
 
 With AWS credentials a change is recorded under their ARN, in a folder under the user of the machine, and through the registry's
 own endpoint under the name of the token or the identity.`,

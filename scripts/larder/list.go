@@ -21,7 +21,7 @@ func (c *cli) listCommand() *cobra.Command {
 		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE | HOSTNAME/NAMESPACE/TYPE]",
 		Short: "List what is published and mirrored",
 		Long: `List what is published and mirrored: all modules and providers, those of a namespace, or the versions of a module, a provider or a
-mirrored provider, with what is deprecated.`,
+mirrored provider, with what is deprecated and withdrawn.`,
 		Example: `  larder list
   larder list acme
   larder list acme/vpc/aws --json
@@ -166,6 +166,10 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tPROTOCOLS\tKEY\tPLATFORMS\t")
 	for _, v := range versions {
+		if v.Withdrawn != nil {
+			fmt.Fprintf(table, "%s\t%s\t%s\t\t\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			continue
+		}
 		platforms := make([]string, len(v.Packages))
 		for i, pkg := range v.Packages {
 			platforms[i] = pkg.String()
@@ -222,6 +226,10 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPLATFORM\tMIRRORED\tBY\tSIZE\tSIGNED BY")
 	for _, v := range versions {
+		if v.Withdrawn != nil {
+			fmt.Fprintf(table, "%s\t\t%s\t%s\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			continue
+		}
 		for _, pkg := range v.Packages {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), pkg.MirroredBy, humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
 		}
@@ -247,6 +255,10 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tSIZE\tARCHIVE")
 	for _, v := range versions {
+		if v.Withdrawn != nil {
+			fmt.Fprintf(table, "%s\t%s\t%s\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			continue
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), archived(v))
 	}
 	return table.Flush()

@@ -4,10 +4,11 @@
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
-//	1  something failed; nothing is half done, and running it again is safe; or verify has found a fault
+//	1  something failed; nothing is half done, and running it again is safe; or verify has found a fault, or withdraw has
+//	   withdrawn a version of which bytes remain
 //	2  the command line is wrong
 //	3  what was handed in is refused: an address, a version, a module, a provider, a key
-//	4  the version is published or mirrored already with other content
+//	4  the version is published or mirrored already with other content, or withdrawn
 //	5  what was asked for is not there
 package main
 
@@ -24,6 +25,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -72,6 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		if e, ok := errors.AsType[*publishclient.InterruptedError](err); ok {
 			err = e
+		} else if e, ok := errors.AsType[*publish.RemainsError](err); ok {
+			err = e
 		} else {
 			err = errors.New("interrupted: nothing is half done, and running it again is safe")
 		}
@@ -96,9 +100,12 @@ func (e usageError) Unwrap() error { return e.error }
 
 func exitCode(err error) int {
 	var usage usageError
+	var remains *publish.RemainsError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.As(err, &remains):
+		return exitFailed
 	case errors.Is(err, registry.ErrInvalid):
 		return exitRefused
 	case errors.Is(err, registry.ErrExists):
@@ -117,10 +124,11 @@ func (c *cli) command() *cobra.Command {
 
 Exit codes:
   0  done, also where the same content was published before
-  1  something failed; nothing is half done, and running it again is safe; or verify has found a fault
+  1  something failed; nothing is half done, and running it again is safe; or verify has found a fault, or withdraw has
+     withdrawn a version of which bytes remain
   2  the command line is wrong
   3  what was handed in is refused: an address, a version, a module, a provider, a key
-  4  the version is published or mirrored already with other content
+  4  the version is published or mirrored already with other content, or withdrawn
   5  what was asked for is not there`,
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0
@@ -136,7 +144,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.doctorCommand(), c.auditCommand(), c.verifyCommand())
+	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.withdrawCommand(), c.usageCommand(), c.doctorCommand(), c.auditCommand(), c.verifyCommand())
 	return root
 }
 

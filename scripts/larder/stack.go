@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -18,6 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
 // openStack opens the table and the bucket of a deployed registry, which it finds by the outputs of its stack, with the
@@ -41,10 +44,16 @@ func openStack(ctx context.Context, name string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
+	requests, noRequests := requestLog(configuration, name, outputs)
 	return &store{
-		host:    outputs[settings.OutputHost],
-		catalog: catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
-		objects: s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle}),
+		host:           outputs[settings.OutputHost],
+		catalog:        catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
+		objects:        archives,
+		remover:        archives,
+		requests:       requests,
+		noRequests:     noRequests,
+		withdrawPolicy: outputs[settings.OutputWithdrawPolicy],
 		by: func(ctx context.Context) (string, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
@@ -54,6 +63,16 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		},
 		close: func() error { return nil },
 	}, nil
+}
+
+// requestLog finds where a stack logs requests, or says why that is not known.
+func requestLog(configuration aws.Config, name string, outputs map[string]string) (log *downloads.Log, why string) {
+	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
+	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
+	if err != nil || groups[0] == "" {
+		return nil, fmt.Sprintf("stack %s does not say where it logs requests: deploy it anew with this release", name)
+	}
+	return downloads.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), ""
 }
 
 func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {

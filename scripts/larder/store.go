@@ -14,6 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
 const (
@@ -25,12 +27,21 @@ const (
 type store struct {
 	catalog *catalog.Catalog
 	objects objects.Store
+	remover publish.Remover
 	// host is what addresses begin with, where the store knows that.
 	host string
 	// by finds out under which name a publish is recorded.
 	by    func(context.Context) (string, error)
 	close func() error
+	// requests is where requests are logged, and nil where they are not, or that is not known, as noRequests says.
+	requests   *downloads.Log
+	noRequests string
+	// withdrawPolicy is the ARN of the policy by which one may withdraw, where there is one.
+	withdrawPolicy string
 }
+
+// localLog is why it is not known who downloads what from a registry on this machine.
+const localLog = "a registry on this machine keeps no log of its requests, and writes them to larder serve's standard error"
 
 // storeFlag gives a command the flag that says where the registry's data is.
 func (c *cli) storeFlag(cmd *cobra.Command) {
@@ -69,7 +80,7 @@ func (c *cli) openStore(ctx context.Context, create bool) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &store{catalog: data.Catalog, objects: data.Objects, by: whoami, close: data.Close}, nil
+	return &store{catalog: data.Catalog, objects: data.Objects, remover: data.Objects, noRequests: localLog, by: whoami, close: data.Close}, nil
 }
 
 // emptyStore is what a folder that is not there yet would begin as; of a stack that is not there, missing stays the answer.
@@ -85,7 +96,7 @@ func emptyStore(ctx context.Context, name string, missing error) (*store, error)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &store{catalog: data.Catalog, objects: data.Objects, by: whoami, close: func() error {
+	return &store{catalog: data.Catalog, objects: data.Objects, remover: data.Objects, noRequests: localLog, by: whoami, close: func() error {
 		return errors.Join(data.Close(), os.RemoveAll(dir))
 	}}, nil
 }

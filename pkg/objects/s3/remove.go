@@ -6,7 +6,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -22,40 +21,39 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 	if err := objects.CheckFolder(prefix); err != nil {
 		return 0, err
 	}
-	// Once more, as something may have come in between.
+	// How often each was deleted: an object without versions may be put once more meanwhile.
+	deleted := make(map[version]int)
 	for {
-		found, err := s.removeOnce(ctx, prefix)
-		removed += found
-		if found == 0 || err != nil {
-			return removed, err
-		}
-	}
-}
-
-// removeOnce goes through what is listed once. A page is listed after those before it are gone.
-func (s *Store) removeOnce(ctx context.Context, prefix string) (removed int, err error) {
-	pages := s3.NewListObjectVersionsPaginator(s.client, &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: &prefix})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		// Always the first page, of what is left: markers of what was deleted lead nowhere.
+		page, err := s.client.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: &prefix})
 		if err != nil {
 			return removed, s.refused(prefix, "s3:ListBucketVersions", err)
 		}
-		for _, v := range versionsOf(page) {
-			if _, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: v.Key, VersionId: v.VersionId}); err != nil {
-				return removed, s.refused(aws.ToString(v.Key), "s3:DeleteObjectVersion", err)
+		found := versionsOf(page)
+		if len(found) == 0 {
+			return removed, nil
+		}
+		for _, v := range found {
+			if _, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &v.key, VersionId: &v.id}); err != nil {
+				return removed, s.refused(v.key, "s3:DeleteObjectVersion", err)
 			}
 			removed++
+			if deleted[v]++; deleted[v] > 3 {
+				return removed, fmt.Errorf("bucket %s: object %s, version %s, was deleted and is still there", s.bucket, v.key, v.id)
+			}
 		}
 	}
-	return removed, nil
 }
 
-func versionsOf(page *s3.ListObjectVersionsOutput) (all []types.ObjectIdentifier) {
+// version is one of an object, or a delete marker.
+type version struct{ key, id string }
+
+func versionsOf(page *s3.ListObjectVersionsOutput) (all []version) {
 	for _, v := range page.Versions {
-		all = append(all, types.ObjectIdentifier{Key: v.Key, VersionId: v.VersionId})
+		all = append(all, version{aws.ToString(v.Key), aws.ToString(v.VersionId)})
 	}
 	for _, m := range page.DeleteMarkers {
-		all = append(all, types.ObjectIdentifier{Key: m.Key, VersionId: m.VersionId})
+		all = append(all, version{aws.ToString(m.Key), aws.ToString(m.VersionId)})
 	}
 	return all
 }

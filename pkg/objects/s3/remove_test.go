@@ -28,6 +28,16 @@ func (f refusing) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
+// lying is a client of a store that says that it deletes, and does not.
+type lying struct{}
+
+func (lying) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		return &http.Response{StatusCode: http.StatusNoContent, Status: "204 No Content", Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}
+	return http.DefaultClient.Do(r)
+}
+
 // In a bucket with versions nothing stays: neither what was deleted before, nor the markers of that. Who lacks a permission is
 // told which, and who has it goes on.
 func TestRemoveVersions(t *testing.T) {
@@ -83,6 +93,11 @@ func TestRemoveVersions(t *testing.T) {
 		if removed != 0 || !errors.Is(err, registry.ErrForbidden) || !strings.Contains(fmt.Sprint(err), test.permission) {
 			t.Errorf("without %s: %d, %v", test.permission, removed, err)
 		}
+	}
+	config := rehearsal.Config(server.URL)
+	config.HTTPClient = lying{}
+	if _, err := s3.New(config, bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below); err == nil || !strings.Contains(err.Error(), "is still there") {
+		t.Errorf("of a store that lies: %v", err)
 	}
 	if removed, err := s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below); removed != 5 || err != nil {
 		t.Errorf("Remove: %d, %v", removed, err)

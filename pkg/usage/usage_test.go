@@ -1,0 +1,279 @@
+package usage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/pkg/usage"
+)
+
+// everything is a catalogue that has each version, but for 9.9.9, and signs for all of it.
+type everything struct{}
+
+func (everything) ModuleListing(context.Context, registry.Module) ([]byte, error) {
+	return modules.EncodeListing(nil)
+}
+
+func (everything) ModuleVersion(_ context.Context, _ registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+	if v.Major == 9 {
+		return registry.ModuleVersion{}, registry.ErrNotFound
+	}
+	return registry.ModuleVersion{Version: v, Object: "x"}, nil
+}
+
+func (everything) ProviderListing(context.Context, registry.Provider) ([]byte, error) {
+	return providers.Listing{}.Encode()
+}
+
+func (everything) ProviderVersion(_ context.Context, _ registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
+	return registry.ProviderVersion{Version: v, Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}}}, nil
+}
+
+func (everything) SigningKeys(context.Context, string) ([]registry.SigningKey, error) {
+	return nil, nil
+}
+
+func (everything) MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error) {
+	return mirror.Listing{}.Encode()
+}
+
+func (everything) MirrorVersion(_ context.Context, _ registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+	return registry.MirrorVersion{Version: v}, nil
+}
+
+func (everything) SignGet(context.Context, string) (string, error) {
+	return "https://example.com/x", nil
+}
+
+// logged asks for paths as a caller each, and returns what functions log of that on Lambda.
+func logged(t *testing.T, requests ...string) []string {
+	t.Helper()
+	var out bytes.Buffer
+	served := httpapi.Join(
+		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(everything{}, everything{})},
+		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(everything{}, everything{})},
+		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(everything{}, everything{})},
+	)
+	h := httpapi.Wrap(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr})), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if caller := r.Header.Get("Caller"); caller != "" {
+			httpapi.LogCaller(w, caller)
+		}
+		served.ServeHTTP(w, r)
+	}))
+	for _, request := range requests {
+		caller, request, _ := strings.Cut(request, " ")
+		method, path, _ := strings.Cut(request, " ")
+		r := httptest.NewRequestWithContext(t.Context(), method, "/v1/"+path, nil)
+		r.Header.Set("Caller", caller)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// insights is a log of one group, as it is asked.
+func insights(t *testing.T, in *rehearsal.Insights, lines ...string) *usage.Log {
+	t.Helper()
+	in.Lines = func(group string) ([]string, bool) { return lines, group == "requests" }
+	server := httptest.NewServer(in)
+	t.Cleanup(server.Close)
+	return usage.NewLog(rehearsal.Config(server.URL), 30*24*time.Hour, "requests")
+}
+
+func told(downloads []usage.Download) string {
+	var all []string
+	for _, d := range downloads {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%d %s %s %s", d.Count, d.Address.Path(), d.Version, d.Caller)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func parse(t *testing.T, address string) registry.Address {
+	t.Helper()
+	a, err := registry.ParseAddress(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// What functions log is counted where it led to a package, and nothing else is.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	lines := logged(t,
+		"ci GET modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/1.2.0/download", "ada GET modules/acme/vpc/aws/1.2.0/download", "ada GET modules/acme/vpc/aws/1.2/download",
+		"ci GET modules/acme/vpc/aws/1.3.0/download",
+		" GET providers/acme/inventory/1.2.0/download/linux/amd64", "ci GET providers/acme/inventory/1.2.0-rc.1+b/download/linux/amd64",
+		"ci GET mirror/registry.example.com/acme/inventory/1.2.0.json",
+		// None of these is a download.
+		"ci GET modules/acme/vpc/aws/versions", "ci HEAD modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/9.9.9/download", "ci GET modules/acme/vpc/aws/x/download",
+		"ci GET providers/acme/inventory/versions", "ci GET providers/acme/inventory/1.2.0/download/linux/arm64",
+		"ci GET mirror/registry.example.com/acme/inventory/index.json", "ci GET mirror/registry.example.com/acme/inventory/x.json", "ci GET nowhere",
+	)
+	lines = append(lines, `{"time":"x"}`, "START RequestId", `{"message":"request"}`, "")
+	// What is older than the query asks for.
+	lines = append(lines, strings.Replace(lines[0], `"timestamp":"2`, `"timestamp":"1`, 1))
+	now := time.Now()
+	log := insights(t, &rehearsal.Insights{Statuses: []string{"Scheduled"}}, lines...)
+	two := registry.Version{Major: 1, Minor: 2}
+	for _, test := range []struct {
+		address string
+		version *registry.Version
+		want    string
+	}{
+		{"", nil, "4 modules/acme/vpc/aws 1.2.0, 1 mirror/registry.example.com/acme/inventory 1.2.0, 1 modules/acme/vpc/aws 1.3.0, 1 providers/acme/inventory 1.2.0, 1 providers/acme/inventory 1.2.0-rc.1+b"},
+		{"acme/vpc/aws", nil, "2 modules/acme/vpc/aws 1.2.0 ada, 2 modules/acme/vpc/aws 1.2.0 ci, 1 modules/acme/vpc/aws 1.3.0 ci"},
+		{"acme/vpc/aws", &two, "2 modules/acme/vpc/aws 1.2.0 ci, 1 modules/acme/vpc/aws 1.2.0 ada"},
+		{"acme/inventory", nil, "1 providers/acme/inventory 1.2.0, 1 providers/acme/inventory 1.2.0-rc.1+b ci"},
+		{"registry.example.com/acme/inventory", &two, "1 mirror/registry.example.com/acme/inventory 1.2.0 ci"},
+		{"acme/other/aws", nil, ""},
+	} {
+		q := usage.Query{Version: test.version, From: now.Add(-time.Hour), To: now.Add(time.Minute)}
+		if test.address != "" {
+			q.Address = parse(t, test.address)
+		}
+		report, err := log.Count(t.Context(), q)
+		if err != nil || told(report.Downloads) != test.want || report.Cut || !report.From.Equal(q.From) || !report.To.Equal(q.To) {
+			t.Errorf("%s %v: %s, %v; want %s", test.address, test.version, told(report.Downloads), err, test.want)
+		}
+		for _, d := range report.Downloads {
+			if d.Last.Before(now.Add(-time.Minute)) || d.Last.After(now.Add(time.Minute)) {
+				t.Errorf("%s: the last is of %s", test.address, d.Last)
+			}
+		}
+	}
+	// No more than the log keeps.
+	report, err := log.Count(t.Context(), usage.Query{From: now.AddDate(-1, 0, 0), To: now})
+	if err != nil || !report.From.Equal(now.Add(-30*24*time.Hour)) {
+		t.Errorf("from %s, %v", report.From, err)
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	v, err := registry.ParseVersion("1.2.0-rc.1+b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `filter message = "request" and method = "GET" and status in [200, 204] and ispresent(version)
+  and route in ["/v1/modules/{namespace}/{name}/{system}/{version}/download"] and address = "acme/vpc/aws" and version = "1.2.0-rc.1+b"
+| stats count(*) as downloads, max(@timestamp) as last by route, address, version, caller
+| sort downloads desc
+| limit 10000`
+	if got := (usage.Query{Address: parse(t, "acme/vpc/aws"), Version: &v}).Text(); got != want {
+		t.Error(got)
+	}
+	if got := (usage.Query{}).Text(); strings.Count(got, "/v1/") != 3 || strings.Contains(got, "caller") {
+		t.Error(got)
+	}
+}
+
+// Nothing that is accepted as an address or a version ends the text that it is in.
+func FuzzText(f *testing.F) {
+	f.Add("acme/vpc/aws", "1.0.0")
+	f.Add("registry.example.com/a/b", "1.0.0-a+b")
+	f.Add(`a"/b/c`, "1.0.0\"\n| limit 1")
+	f.Fuzz(func(t *testing.T, address, version string) {
+		a, err := registry.ParseAddress(address)
+		if err != nil {
+			return
+		}
+		v, err := registry.ParseVersion(version)
+		if err != nil {
+			return
+		}
+		text := usage.Query{Address: a, Version: &v}.Text()
+		if strings.Count(text, `"`) != 2*5 || strings.Count(text, "\n") != 4 || strings.Count(text, "|") != 3 || strings.Contains(text, `\`) {
+			t.Error(text)
+		}
+	})
+}
+
+// Whatever CloudWatch answers, the caller learns what to do, and no query is left running.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	q := usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()}
+	for _, test := range []struct {
+		what, action, code string
+		statuses           []string
+		want               error
+		words              string
+		stopped            int
+	}{
+		{what: "no permission to ask", action: "StartQuery", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:StartQuery"},
+		{what: "no permission to read", action: "GetQueryResults", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:GetQueryResults", stopped: 1},
+		{what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable, words: "try again"},
+		{what: "a group that is gone", action: "StartQuery", code: "ResourceNotFoundException", want: registry.ErrNotFound, words: "gone"},
+		{what: "a query that fails", statuses: []string{"Running", "Failed"}, words: "Failed"},
+		{what: "a query that somebody cancels", statuses: []string{"Cancelled"}, words: "Cancelled"},
+		{what: "a query that takes too long", statuses: []string{"Timeout"}, words: "Timeout"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			in := &rehearsal.Insights{Statuses: test.statuses, Refuse: func(action string) string {
+				if action == test.action {
+					return test.code
+				}
+				return ""
+			}}
+			_, err := insights(t, in).Count(t.Context(), q)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("%v", err)
+			}
+			if in.Stopped() != test.stopped {
+				t.Errorf("%d queries were stopped", in.Stopped())
+			}
+		})
+	}
+	// One that is asked too fast is asked again.
+	var asked atomic.Int64
+	in := &rehearsal.Insights{Refuse: func(action string) string {
+		if action == "StartQuery" && asked.Add(1) == 1 {
+			return "ThrottlingException"
+		}
+		return ""
+	}}
+	if report, err := insights(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 || report.Downloads == nil {
+		t.Errorf("throttled once: %+v, %v", report, err)
+	}
+	gone := usage.NewLog(rehearsal.Config("http://127.0.0.1:1"), 0, "requests")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := gone.Count(ctx, q); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted before: %v", err)
+	}
+}
+
+// A query that is interrupted is stopped.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	in := &rehearsal.Insights{Statuses: []string{"Running", "Running", "Running", "Running", "Running", "Running"}, Refuse: func(action string) string {
+		if action == "GetQueryResults" {
+			cancel()
+		}
+		return ""
+	}}
+	if _, err := insights(t, in).Count(ctx, usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if in.Stopped() != 1 {
+		t.Errorf("%d queries were stopped", in.Stopped())
+	}
+}

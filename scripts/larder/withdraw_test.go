@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/larder-registry/larder/pkg/rehearsal"
+)
+
+// installs is a configuration that has one version of a module.
+func installs(t *testing.T, host, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf("module \"vpc\" {\n  source  = %q\n  version = %q\n}\n", host+"/acme/vpc/aws", version)})
+	return dir
+}
+
+// Clients do not find what is withdrawn, whatever they had before, and find the rest; a URL that was handed out leads to nothing.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	store := []string{"--store", "dir:" + s.data}
+	run := func(args ...string) string { t.Helper(); return larder(t, append(args, store...)...) }
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		publishModule(t, s.data, "acme/vpc/aws", v, output(v))
+	}
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	run("publish", "provider", releaseOf(t, key), "acme/note")
+	folder := t.TempDir()
+	const mirrored = "registry.example.com/acme/note"
+	if err := rehearsal.WriteMirrorFolder(releaseOf(t, key), filepath.Join(folder, mirrored)); err != nil {
+		t.Fatal(err)
+	}
+	run("mirror", "import", folder)
+
+	clients := func(name string, use func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string)) {
+		t.Run(name, func(t *testing.T) {
+			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+				provider := note(t, s.Host+"/acme/note", "1.0.0", filepath.Join(t.TempDir(), "note.txt"))
+				use(t, session(t, c, s), installs(t, s.Host, "1.0.0"), installs(t, s.Host, "~> 1.0"), provider, need(t, mirrored+" 1.0.0"))
+			})
+		})
+	}
+	alone := func(c rehearsal.Session) rehearsal.Session {
+		c.Config = installation(s.mirrorURL(), "")
+		return c
+	}
+	clients("before", func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string) {
+		for _, dir := range []string{vpc10, vpc11, provider} {
+			inits(t, c, dir)
+		}
+		inits(t, alone(c), mirror)
+	})
+
+	run("withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key", "--yes")
+	run("withdraw", "acme/note", "1.0.0", "--reason", "it has a key", "--yes")
+	run("withdraw", mirrored, "1.0.0", "--reason", "it has a key", "--yes")
+	clients("after", func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string) {
+		refuses(t, c, vpc10, "There is no available version of module")
+		inits(t, c, vpc11)
+		refuses(t, c, provider, "acme/note")
+		refuses(t, alone(c), mirror, mirrored)
+	})
+	// The key that has signed it may go, as nothing needs it any more.
+	id := regexp.MustCompile(`(?m)^[0-9A-F]{16}`).FindString(run("key", "list", "acme"))
+	run("key", "remove", "acme", id)
+	var stderr bytes.Buffer
+	again := exec.CommandContext(t.Context(), "larder", append([]string{"mirror", "import", folder}, store...)...)
+	again.Stderr = &stderr
+	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") {
+		t.Errorf("%v\n%s", err, &stderr)
+	}
+	// Nor does anything come through the registry.
+	dir := t.TempDir()
+	writeFiles(t, dir, output("1.0.0"))
+	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
+	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: publish under a new version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
+	if _, out := verifies(t, s.data, 0); !strings.Contains(out, "0 faults, 0 repaired, 0 notes") {
+		t.Error(out)
+	}
+}
+
+// protected is S3 for who may not remove objects, until may says otherwise. Meanwhile stall has each attempt wait, which it tells.
+type protected struct {
+	URL        string
+	may, stall atomic.Bool
+	stalled    chan struct{}
+}
+
+func protect(t *testing.T, to string) *protected {
+	t.Helper()
+	p := &protected{stalled: make(chan struct{}, 1)}
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && p.stall.Load() {
+			p.stalled <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		if r.Method == http.MethodDelete && !p.may.Load() {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.URL = server.URL
+	return p
+}
+
+// On a stack a withdrawal says who downloads the version, asks, and takes it out of the registry although the bytes cannot be
+// removed; with the permission it goes on.
+func TestWithdrawOnStack(t *testing.T) {
+	t.Parallel()
+	s3 := rehearsal.S3ForTest(t, "larder-objects")
+	objects := protect(t, s3.URL)
+	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder-table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	now := time.Now().UTC()
+	request := func(ago time.Duration, version, caller string) string {
+		return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":%q,"caller":%q}`, now.Add(-ago).Format(time.RFC3339), version, caller)
+	}
+	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci")}
+	var forbidden atomic.Bool
+	insights := httptest.NewServer(&rehearsal.Insights{
+		Lines: func(group string) ([]string, bool) { return lines, group == "modules-log" },
+		Refuse: func(string) string {
+			if forbidden.Load() {
+				return "AccessDeniedException"
+			}
+			return ""
+		},
+	})
+	t.Cleanup(insights.Close)
+	cloud := account(t, map[string]string{
+		"TableName": "larder-table", "BucketName": "larder-objects", "RequestLogs": "modules-log", "RequestLogDays": "30", "WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
+	})
+	older := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects"})
+	env := func(cloud string) []string {
+		return []string{
+			"AWS_ACCESS_KEY_ID=" + rehearsal.AccessKey, "AWS_SECRET_ACCESS_KEY=" + rehearsal.SecretKey, "AWS_REGION=" + rehearsal.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0",
+			"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + objects.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + insights.URL,
+			"LARDER_S3_PATH_STYLE=true", "LARDER_STORE=stack:larder", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		}
+	}
+	larder := func(cloud string, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "larder", args...)
+		cmd.Env = env(cloud)
+		return cmd
+	}
+	run := func(cmd *exec.Cmd, code int, says ...string) string {
+		t.Helper()
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Errorf("%s: exit code %d, want %d\n%s", cmd, got, code, out)
+		}
+		for _, text := range says {
+			if !strings.Contains(string(out), text) {
+				t.Errorf("%s does not say %q:\n%s", cmd, text, out)
+			}
+		}
+		return string(out)
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, output("x"))
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", v), 0)
+	}
+
+	// Who downloads what.
+	run(larder(cloud, "usage"), 0, "acme/vpc/aws  1.0.0    3 ", "acme/vpc/aws  1.1.0    1 ", "The log keeps 30 days.")
+	run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--since", "90d"), 0, "1.0.0    ci      2 ", "1.0.0    ada     1 ", "What was before that is not known any more.")
+	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_keeps_days": 30`); strings.Contains(out, "1.1.0") {
+		t.Error(out)
+	}
+	run(larder(cloud, "usage", "acme/dns/aws"), 0, "There is no download.")
+	run(larder(older, "usage"), 1, "stack larder does not say where it logs requests")
+
+	// On a terminal it is said, and asked.
+	ask := func(cloud, answer string, code int, says ...string) {
+		t.Helper()
+		out, got := onTerminal(t, larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key"), answer)
+		if got != code {
+			t.Errorf("%q: exit code %d, want %d\n%s", answer, got, code, out)
+		}
+		for _, text := range append(says, "Withdraw acme/vpc/aws 1.0.0 for good?") {
+			if !strings.Contains(out, text) {
+				t.Errorf("%q: it does not say %q:\n%s", answer, text, out)
+			}
+		}
+	}
+	ask(cloud, "n\n", exitFailed, "  ci, 2 times, the last time on ", "  ada, 1 time, ", "nothing was done")
+	ask(older, "\n", exitFailed, "Who still downloads it is not known: stack larder", "nothing was done")
+	forbidden.Store(true)
+	ask(cloud, "\x04", exitFailed, "could not be found out", "logs:StartQuery", "nothing was done")
+	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.0.0", "sha256:")
+
+	ask(cloud, "y\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
+	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.0.0"), exitExists, "it has a key")
+	run(larder(cloud, "verify"), exitFailed, "object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: ")
+	objects.may.Store(true)
+	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
+	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
+	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn: it has a key")
+
+	// One that is killed before anything is removed has withdrawn the version, and the next removes it.
+	objects.stall.Store(true)
+	killed := larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "it has another", "--yes")
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-objects.stalled:
+	case <-time.After(time.Minute):
+		t.Error("nothing is removed")
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = killed.Wait()
+	objects.stall.Store(false)
+	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.1.0"), exitExists, "it has another")
+	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "x", "--yes", "--json"), 0, `"status": "unchanged"`, `"removed": 1`)
+	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
+}
+
+// onTerminal runs a command whose standard input and error are a terminal, on which somebody answers once he is asked.
+func onTerminal(t *testing.T, cmd *exec.Cmd, answer string) (shown string, code int) {
+	t.Helper()
+	terminal, slave, err := pty.Open()
+	if err != nil {
+		t.Skip("LEFT OUT: no pseudo-terminal:", err)
+	}
+	defer terminal.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	hung := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer hung.Stop()
+	var out bytes.Buffer
+	b := make([]byte, 1024)
+	for answered := false; ; {
+		n, err := terminal.Read(b)
+		out.Write(b[:n])
+		if !answered && strings.Contains(out.String(), "[y/N]") {
+			answered = true
+			if _, err := io.WriteString(terminal, answer); err != nil {
+				t.Error(err)
+			}
+		}
+		if err != nil { // when nobody has the terminal open any more
+			break
+		}
+	}
+	_ = cmd.Wait()
+	return strings.ReplaceAll(out.String(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
+}
