@@ -124,6 +124,11 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 		return nil, err
 	}
 
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
+	if err != nil {
+		return nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
 	if err != nil {
 		return nil, err
@@ -148,10 +153,6 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	listed.Data = rendered
 
-	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
-	if err != nil {
-		return nil, err
-	}
 	summary := registry.ModuleSummary{Address: m.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {

@@ -442,7 +442,7 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 		for _, u := range unreadable {
 			recorded = append(recorded, u.Name)
 		}
-		s.Lost = f.lost(recorded, before[0], before[1])
+		s.Lost = f.lost(recorded, before[1], before[0])
 		return f.compare(&s, before)
 	})
 	if err != nil {
@@ -451,9 +451,10 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 	return s, nil
 }
 
-// items returns the listing, the entry and, where it must be, the namespace, of revision 0 what is not there.
+// items returns the entry, the listing and, where it must be, the namespace, in the order in which it reads them, of revision 0
+// what is not there.
 func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
-	keys := []Key{{f.partition, listing}, f.entry}
+	keys := []Key{f.entry, {f.partition, listing}}
 	if f.namespace != "" {
 		keys = append(keys, Key{namespaces, f.namespace})
 	}
@@ -469,7 +470,7 @@ func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
 
 // compare finds what is not as it would be made of the records.
 func (f form[T]) compare(s *Stored[T], items []Item) error {
-	listed, entry := items[0], items[1]
+	entry, listed := items[0], items[1]
 	mismatch := func(what Derived, format string, args ...any) {
 		s.Mismatches = append(s.Mismatches, Mismatch{What: what, Detail: fmt.Sprintf(format, args...)})
 	}

@@ -103,6 +103,11 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 		return before, merged, []Change{versioned}, err
 	}
 
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
+	if err != nil {
+		return before, merged, nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
 		return before, merged, nil, err
@@ -122,10 +127,6 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	if listed.Data, err = versions.Encode(); err != nil {
-		return before, merged, nil, err
-	}
-	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
-	if err != nil {
 		return before, merged, nil, err
 	}
 	if names(entry, record.Version) {

@@ -101,6 +101,11 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
+	if err != nil {
+		return nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
 		return nil, err
@@ -123,10 +128,6 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		return nil, err
 	}
 
-	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
-	if err != nil {
-		return nil, err
-	}
 	summary := registry.ProviderSummary{Address: p.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
@@ -182,11 +183,11 @@ func (c *Catalog) withNamespace(ctx context.Context, changes []Change, name stri
 // message takes that back. Clients print it as a warning.
 func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error {
 	err := retry(ctx, func() error {
-		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
+		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
 		if err != nil {
 			return err
 		}
-		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
+		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,7 +40,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if err != nil {
 			return err
 		}
-		listed, entry := items[0], items[1]
+		entry, listed := items[0], items[1]
 		item, err := c.getOrNew(ctx, versionKey(f.partition, v))
 		if err != nil {
 			return err
@@ -147,16 +148,47 @@ func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 	return record, err
 }
 
-// Withdrawal says whether a version is withdrawn, and how it was. A version that never was is registry.ErrNotFound.
+// Withdrawal says whether a version is withdrawn, and how it was. A version that never was is registry.ErrNotFound; one of which
+// the record is lost, or cannot be read, is not withdrawn.
 func (c *Catalog) Withdrawal(ctx context.Context, a registry.Address, v registry.Version) (w registry.Withdrawal, withdrawn bool, err error) {
 	var record struct {
 		Withdrawn *registry.Withdrawal `json:"withdrawn"`
 	}
-	if err := c.get(ctx, versionKey(a.Path(), v), &record); err != nil {
-		return w, false, fmt.Errorf("%s %s: %w", a, v, err)
-	}
-	if record.Withdrawn == nil {
+	err = c.get(ctx, versionKey(a.Path(), v), &record)
+	switch {
+	case errors.Is(err, ErrDamaged):
 		return w, false, nil
+	case errors.Is(err, registry.ErrNotFound):
+		var known bool
+		switch a := a.(type) {
+		case registry.Module:
+			known, err = lost(ctx, c, moduleForm(a), v)
+		case registry.Provider:
+			known, err = lost(ctx, c, providerForm(a), v)
+		case registry.MirrorProvider:
+			known, err = lost(ctx, c, mirrorForm(a), v)
+		}
+		if known {
+			return w, false, nil
+		}
+		err = cmp.Or(err, error(registry.ErrNotFound))
+	case err == nil && record.Withdrawn != nil:
+		return *record.Withdrawn, true, nil
 	}
-	return *record.Withdrawn, true, nil
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", a, v, err)
+	}
+	return w, false, err
+}
+
+// lost says whether a version has lost its record: whether the listing, the entry or the trail has it.
+func lost[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (bool, error) {
+	items, err := f.items(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(f.lost(nil, items[1], items[0]), v) {
+		return true, nil
+	}
+	return c.published(ctx, f.partition, v)
 }
