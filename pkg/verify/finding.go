@@ -28,25 +28,25 @@ const (
 )
 
 // restoreRecord is what there is to do where the objects are as they were published, and the record is not.
-const restoreRecord = "restore the version's record, the item of this path and version/VERSION, from a backup of the table; where there is none, withdraw the version by `larder withdraw`, and publish it under a new one"
+const restoreRecord = "restore the version's record, the item of this path and version/VERSION, from a backup of the table; where there is none, take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
 
 // remedy is what there is to do about findings of a kind, where they do not say it themselves.
 func (k Kind) remedy() string {
 	switch k {
 	case VersionWithoutRecord:
-		return "restore the version's record, the item of this path and version/VERSION, from a backup of the table; where there is none, withdraw the version by `larder withdraw`, which keeps its number from other content, and publish it under a new one"
+		return restoreRecord + ": its number is kept from other content then"
 	case VersionWithoutObject:
 		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
 	case ObjectWithoutVersion:
 		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
 	case WithdrawnObject:
-		return "run `larder withdraw` of that version again, which removes what remains"
+		return "run `larder withdraw ADDRESS VERSION --reason WHY` again, which removes what remains"
 	case Size, SHA256:
 		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts it back; or restore the object from a backup, or by its former version in the bucket"
 	case Content, H1, Sums:
 		return restoreRecord
 	case Signature:
-		return "add the key that signed it by `larder key add`, or withdraw the version by `larder withdraw`, and publish it under a new one"
+		return "add the key that signed it by `larder key add NAMESPACE FILE`, or take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
 	case Listing, CatalogueEntry, Namespace:
 		return "run it again with --repair"
 	case Record:

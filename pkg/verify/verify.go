@@ -540,7 +540,7 @@ func (r *run) keys(ctx context.Context, namespace string) error {
 		}
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Do: "add the key again by `larder key add`, which writes over what is there, or restore the item from a backup of the table"})
+		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Do: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})
 	}
 	return err
 }

@@ -172,13 +172,20 @@ func TestDamaged(t *testing.T) {
 		t.Error(out)
 	}
 	report, _ := verifies(t, data, 1, "--repair", "--json")
-	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" || !strings.Contains(report.Findings[1].Do, "`larder withdraw`") {
+	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" || !strings.Contains(report.Findings[1].Do, "`larder withdraw ") {
 		t.Errorf("%+v", report)
 	}
 	items(t, data, catalog.Change{Key: catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.1.0"}, Revision: 1, Data: []byte("\x00")})
 	if out := fails(t, exitFailed, "list", "acme/vpc/aws", "--store", "dir:"+data); !strings.Contains(out, "`larder verify`") {
 		t.Error(out)
 	}
+	// As it says, of a record that is lost and of one that cannot be read.
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		larder(t, "withdraw", "acme/vpc/aws", version, "--reason", "its record is lost", "--yes", "--store", "dir:"+data)
+		fails(t, exitExists, "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+	}
+	fails(t, exitNotFound, "withdraw", "acme/vpc/aws", "9.0.0", "--reason", "it never was", "--yes", "--store", "dir:"+data)
+	verifies(t, data, 0)
 	if err := os.WriteFile(filepath.Join(data, "larder.db"), []byte("no database, and longer than the header of one: "+strings.Repeat("x", 8192)), 0o600); err != nil {
 		t.Fatal(err)
 	}
