@@ -418,7 +418,16 @@ func TestWithdrawDamaged(t *testing.T) {
 				}
 			}
 			item := func(v string) catalog.Key { return catalog.Key{Partition: k.address.Path(), Sort: "version/" + v} }
-			if err := table.Write(t.Context(), catalog.Change{Key: item("1.0.0"), Revision: 1, Delete: true}, catalog.Change{Key: item("1.1.0"), Revision: 1, Data: []byte("?")}); err != nil {
+			if err := table.Write(t.Context(), catalog.Change{Key: item("1.0.0"), Revision: 1, Delete: true}); err != nil {
+				t.Fatal(err)
+			}
+			if m, ok := k.address.(registry.Module); ok {
+				hidden := parseVersion(t, "1.2.0")
+				if _, err := c.DeprecateModule(t.Context(), m, &hidden, "old", false, "ada"); !errors.Is(err, catalog.ErrDamaged) {
+					t.Errorf("deprecating: %v", err)
+				}
+			}
+			if err := table.Write(t.Context(), catalog.Change{Key: item("1.1.0"), Revision: 1, Data: []byte("?")}); err != nil {
 				t.Fatal(err)
 			}
 			again := func(v string) error {
@@ -437,12 +446,6 @@ func TestWithdrawDamaged(t *testing.T) {
 			}
 			if err := again("9.0.0"); !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("a version that never was: %v", err)
-			}
-			if m, ok := k.address.(registry.Module); ok {
-				hidden := parseVersion(t, "1.2.0")
-				if _, err := c.DeprecateModule(t.Context(), m, &hidden, "old", false, "ada"); !errors.Is(err, catalog.ErrDamaged) {
-					t.Errorf("deprecating: %v", err)
-				}
 			}
 			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
 				t.Errorf("publishing what is lost: %v", err)
@@ -483,6 +486,32 @@ func TestRebuildNothing(t *testing.T) {
 			}
 			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || rebuilt {
 				t.Errorf("without a record: %v, %v", rebuilt, err)
+			}
+		})
+	}
+}
+
+// The entry, too, keeps the number of a version of which nothing else is left.
+func TestPublishWhatTheEntryHas(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+			for _, sort := range []string{"version/1.0.0", "listing"} {
+				if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: k.address.Path(), Sort: sort}, Revision: 1, Delete: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
+				t.Error(err)
+			}
+			if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -1049,18 +1049,27 @@ func TestVersionThatGoes(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
-	v := verify.Verifier{Catalog: d.catalog, Objects: broken{d.store}}
-	if report, err := v.Run(t.Context()); !errors.Is(err, errDead) {
-		t.Errorf("%+v, %v", report, err)
+	for _, kind := range []string{"modules/", "providers/", "mirror/"} {
+		v := verify.Verifier{Catalog: d.catalog, Objects: broken{d.store, kind}}
+		if report, err := v.Run(t.Context()); !errors.Is(err, errDead) {
+			t.Errorf("%s: %+v, %v", kind, report, err)
+		}
 	}
 }
 
 var errDead = errors.New("the line went dead")
 
-type broken struct{ objects.Store }
+// broken is a store of which what has a prefix breaks off.
+type broken struct {
+	objects.Store
+	prefix string
+}
 
 func (b broken) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	in, err := b.Store.Open(ctx, key, offset, length)
+	if !strings.HasPrefix(key, b.prefix) {
+		return in, err
+	}
 	return struct {
 		io.Reader
 		io.Closer
