@@ -551,7 +551,7 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 // that is left of an address.
 func ofNothing(what Derived, k Key) Mismatch {
 	return Mismatch{what, "it is there, and there is no version",
-		fmt.Sprintf("restore the records of its versions from a backup of the table, or, where nothing was ever published there, remove the item %s %s from the table", k.Partition, k.Sort)}
+		fmt.Sprintf("restore the records of its versions from a backup of the table, or, where nothing was ever published there, remove the item %s %s from the table, as the README has it", k.Partition, k.Sort)}
 }
 
 // differ says how a listing differs from the one there should be.

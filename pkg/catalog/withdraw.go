@@ -59,7 +59,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 			}
 			if !known {
 				if known, err = c.published(ctx, f.partition, v); err != nil || !known {
-					return cmp.Or(err, error(registry.ErrNotFound))
+					return cmp.Or(err, registry.ErrNotFound)
 				}
 			}
 			records, at = append(records, f.tombstone(v, nil)), len(records)
@@ -171,7 +171,7 @@ func (c *Catalog) Withdrawal(ctx context.Context, a registry.Address, v registry
 		if known {
 			return w, false, nil
 		}
-		err = cmp.Or(err, error(registry.ErrNotFound))
+		err = cmp.Or(err, registry.ErrNotFound)
 	case err == nil && record.Withdrawn != nil:
 		return *record.Withdrawn, true, nil
 	}

@@ -106,7 +106,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it: nobody gets in by its token as it is"})
+		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it, as the README has it: nobody gets in by its token as it is"})
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil
@@ -233,7 +233,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	for _, path := range entries {
 		if !p.has(path) {
 			r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is in the catalogue of " + p.what + ", and not of that",
-				Do: "remove the item from the table: no release has written it there, and `larder list` shows it"})
+				Do: "remove the item from the table, as the README has it, of that catalogue alone: no release has written it there, and `larder list` shows it"})
 			continue
 		}
 		if _, there := stored[path]; !there {
@@ -305,7 +305,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrorSubject(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table: nothing can be published there"})
+		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
