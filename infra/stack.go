@@ -420,7 +420,7 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing and making tokens with AWS credentials needs. It deletes nothing but
+// newOperatorPolicy holds exactly what publishing, making tokens and counting downloads with AWS credentials needs. It deletes nothing but
 // tokens and keys, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
 // rests on the publisher's conditions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {

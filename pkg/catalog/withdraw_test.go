@@ -2,8 +2,11 @@ package catalog_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -92,7 +96,9 @@ func kinds(t testing.TB) map[string]kind {
 		"provider": {
 			address: inventory,
 			publish: func(ctx context.Context, c *catalog.Catalog, version string) error {
-				_, _, err := c.PublishProvider(ctx, inventory, providerRecord(t, version, "A"))
+				r := providerRecord(t, version, "A")
+				r.Sums.Object, r.Signature.Object, r.Packages[0].Object = "x/sums", "x/signature", "x/zip"
+				_, _, err := c.PublishProvider(ctx, inventory, r)
 				return err
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
@@ -400,6 +406,85 @@ func TestDeprecateWithdrawn(t *testing.T) {
 	withdraw(t, c, inventory, "1.0.0")
 	if signed, err := c.Signed(ctx, "acme"); err != nil || len(signed) > 0 {
 		t.Errorf("%v, %v", signed, err)
+	}
+}
+
+// older reads records as releases do that know of no withdrawal.
+type older struct{ table catalog.Table }
+
+func (o older) read(ctx context.Context, a registry.Address, v registry.Version, record any) error {
+	item, err := o.table.Get(ctx, catalog.Key{Partition: a.Path(), Sort: "version/" + v.String()})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(item.Data, record)
+}
+
+func (o older) ModuleListing(context.Context, registry.Module) ([]byte, error) {
+	return nil, registry.ErrNotFound
+}
+
+func (o older) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (r registry.ModuleVersion, err error) {
+	err = o.read(ctx, m, v, &r)
+	return r, err
+}
+
+func (o older) ProviderListing(context.Context, registry.Provider) ([]byte, error) {
+	return nil, registry.ErrNotFound
+}
+
+func (o older) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (r registry.ProviderVersion, err error) {
+	err = o.read(ctx, p, v, &r)
+	return r, err
+}
+
+func (o older) SigningKeys(context.Context, string) ([]registry.SigningKey, error) { return nil, nil }
+
+func (o older) MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error) {
+	return nil, registry.ErrNotFound
+}
+
+func (o older) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (r registry.MirrorVersion, err error) {
+	err = o.read(ctx, p, v, &r)
+	return r, err
+}
+
+// A function of an older release, which takes a tombstone for a record, finds nothing in it to serve.
+func TestOlderReaders(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := withKey(t, table)
+	store, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	const objects = "https://objects.example.com"
+	store.BaseURL = objects
+	for name, test := range map[string]struct {
+		handler http.Handler
+		path    string
+		status  int
+	}{
+		"module":   {modules.New(older{table}, store), modules.Path + "acme/vpc/aws/1.0.0/download", http.StatusBadRequest},
+		"provider": {providers.New(older{table}, store), providers.Path + inventory.String() + "/1.0.0/download/linux/amd64", http.StatusNotFound},
+		"mirror":   {mirror.New(older{table}, store), mirror.Path + random.String() + "/1.0.0.json", http.StatusOK},
+	} {
+		k := kinds(t)[name]
+		if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		for _, withdrawn := range []bool{false, true} {
+			if withdrawn {
+				withdraw(t, c, k.address, "1.0.0")
+			}
+			w := httptest.NewRecorder()
+			test.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
+			serves := strings.Contains(w.Body.String()+w.Header().Get("X-Terraform-Get"), objects)
+			if serves == withdrawn || withdrawn && w.Code != test.status {
+				t.Errorf("%s, withdrawn %v: %d %s", name, withdrawn, w.Code, w.Body)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,8 @@
 // between two steps has left nothing that anyone can see, and running it again finishes it. One thing is inspected late:
 // what a provider's zips unpack to, on their way to the store, which gets none whole that is damaged.
 //
+// Withdrawing a version goes the other way round: the catalogue first, then the bytes.
+//
 // Who cannot reach table and bucket prepares a publish here, and sends it through the registry's own endpoint: see
 // pkg/publishclient.
 package publish

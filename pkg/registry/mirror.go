@@ -87,7 +87,7 @@ type MirrorPackage struct {
 type MirrorVersion struct {
 	Version Version `json:"version"`
 	// Packages in the order of their platforms.
-	Packages []MirrorPackage `json:"packages"`
+	Packages []MirrorPackage `json:"packages,omitzero"`
 	// Withdrawn says that it was taken out of the mirror for good. The record has nothing else then but the version.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }

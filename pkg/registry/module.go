@@ -46,16 +46,16 @@ func (m Module) ArchiveKey(v Version, sha256 string) string {
 type ModuleVersion struct {
 	Version Version `json:"version"`
 	// Object is the key of the archive in the object store.
-	Object string `json:"object"`
+	Object string `json:"object,omitzero"`
 	// SHA256 is that of the archive as stored, in lower-case hexadecimal; clients verify it.
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitzero"`
 	// ContentSHA256 is that of the uncompressed tar. Two archives are the same content when it is equal, whatever
 	// release of a compressor wrote them.
-	ContentSHA256 string `json:"content_sha256"`
+	ContentSHA256 string `json:"content_sha256,omitzero"`
 	// Size is that of the archive in bytes.
-	Size        int64     `json:"size"`
-	PublishedAt time.Time `json:"published_at"`
-	PublishedBy string    `json:"published_by"`
+	Size        int64     `json:"size,omitzero"`
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	PublishedBy string    `json:"published_by,omitzero"`
 	Description string    `json:"description,omitempty"`
 	// Deprecated says why it should not be used any more; empty if it may be.
 	Deprecated string `json:"deprecated,omitempty"`

@@ -90,16 +90,16 @@ type ProviderPackage struct {
 type ProviderVersion struct {
 	Version Version `json:"version"`
 	// Protocols of plugins that it speaks, such as 6.0.
-	Protocols []string `json:"protocols"`
+	Protocols []string `json:"protocols,omitzero"`
 	// Packages in the order of their platforms.
-	Packages []ProviderPackage `json:"packages"`
+	Packages []ProviderPackage `json:"packages,omitzero"`
 	// Sums is SHA256SUMS, byte for byte as it was signed, and Signature the detached signature.
-	Sums      StoredFile `json:"sums"`
-	Signature StoredFile `json:"signature"`
+	Sums      StoredFile `json:"sums,omitzero"`
+	Signature StoredFile `json:"signature,omitzero"`
 	// SigningKey is the id of the key that signed.
-	SigningKey  string    `json:"signing_key"`
-	PublishedAt time.Time `json:"published_at"`
-	PublishedBy string    `json:"published_by"`
+	SigningKey  string    `json:"signing_key,omitzero"`
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	PublishedBy string    `json:"published_by,omitzero"`
 	// Deprecated says why it should not be used any more; empty if it may be.
 	Deprecated string `json:"deprecated,omitempty"`
 	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.
