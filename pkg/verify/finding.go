@@ -40,7 +40,7 @@ func (k Kind) remedy() string {
 	case ObjectWithoutVersion:
 		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
 	case WithdrawnObject:
-		return "run `larder withdraw ADDRESS VERSION --reason WHY` again, which removes what remains"
+		return "run `larder withdraw` of that version again, which removes what remains"
 	case Size, SHA256:
 		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts it back; or restore the object from a backup, or by its former version in the bucket"
 	case Content, H1, Sums:
