@@ -285,7 +285,7 @@ var ErrDamaged = errors.New("the registry's table is damaged, `larder verify` sa
 
 func decode(item Item, v any) error {
 	if err := read(item, v); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", err, ErrDamaged)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (c *Catalog) inBetween(ctx context.Context, partition string, v registry.Ve
 	_, err := c.table.Get(ctx, versionKey(partition, v))
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return fmt.Errorf("%w: version %s is listed, and its record is lost", ErrDamaged, v)
+		return fmt.Errorf("version %s is listed, and its record is lost: %w", v, ErrDamaged)
 	case err != nil:
 		return err
 	}

@@ -64,7 +64,7 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	// The listing is made anew of the records, and may be all that knows of one that is lost.
 	f := moduleForm(m)
 	if lost := f.lost(f.recorded(records), listed, entry); len(lost) > 0 {
-		return nil, fmt.Errorf("%w: version %s is listed, and its record is lost", ErrDamaged, lost[0])
+		return nil, fmt.Errorf("version %s is listed, and its record is lost: %w", lost[0], ErrDamaged)
 	}
 	var shown []registry.Version
 	var changes []Change

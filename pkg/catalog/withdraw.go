@@ -79,7 +79,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		// The listing and the entry may be all that knows of what else is damaged.
 		switch {
 		case len(broken) > 0 && whole:
-			return fmt.Errorf("%w: the record of version %s is lost, or cannot be read: restore it, or withdraw that version first", ErrDamaged, broken[0])
+			return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version first: %w", broken[0], ErrDamaged)
 		case len(broken) > 0:
 			return c.write(ctx, audited, tombstone)
 		}

@@ -52,7 +52,7 @@ func (k Kind) remedy() string {
 	case Record:
 		return "restore the item from a backup of the table"
 	case Audit:
-		return "compare the item with a backup of the table: somebody has written it there"
+		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as the README has it"
 	}
 	return ""
 }

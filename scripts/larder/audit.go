@@ -76,9 +76,9 @@ func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
 		if e.Problem != "" {
 			detail = strings.TrimSpace(detail + " NOT AS IT WAS WRITTEN: " + e.Problem)
 		}
-		row := []string{at, e.By, string(e.Action), what, detail}
+		row := []string{at, cmp.Or(e.By, "-"), string(e.Action), what, detail}
 		for i := range row {
-			row[i] = printable(cmp.Or(row[i], "-"))
+			row[i] = printable(row[i])
 		}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
