@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,58 @@ func TestAuditOfMonths(t *testing.T) {
 	}
 	for range c.Audit(t.Context(), time.Time{}) {
 		break // who has seen enough may stop
+	}
+}
+
+// What somebody adds to the trail, or writes over in it, hides nothing of the rest, and is told for what it is.
+func TestAuditForged(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := catalog.New(table)
+	began := time.Now()
+	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
+	month := time.Now().UTC().Format("2006-01")
+	next := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).AddDate(0, 1, 0).Format("2006-01")
+	for sort, data := range map[string]string{
+		month + "-99": `{}`,
+		"zz":          `{"at":"1970-01-01T00:00:00Z"}`,
+		"zzz":         `no JSON`,
+		// In the part of this month, an entry of the next.
+		next + "-01T00:00:00.000000000Z#a": `{"at":"` + next + `-01T00:00:00Z","problem":""}`,
+	} {
+		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "audit/" + month, Sort: sort}, Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As one whose clock is ahead would write them; of the second the time was written over.
+	for sort, data := range map[string]string{
+		next + "-01T00:00:00.000000000Z#b": `{"at":"` + next + `-01T00:00:00Z","problem":"made up","by":"early"}`,
+		next + "-01T00:00:00.000000000Z#c": `{"at":"1970-01-01T00:00:00Z"}`,
+	} {
+		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "audit/" + next, Sort: sort}, Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for e, err := range c.Audit(t.Context(), began) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		problem := e.Problem[strings.LastIndex(e.Problem, ": ")+1:]
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%v %s:%s", e.At.IsZero(), e.By, problem)))
+		if path, v, ok := e.Published(); ok != (e.By == "somebody") || ok && (path != "modules/acme/vpc/aws" || v.String() != "1.0.0") {
+			t.Errorf("%+v is published as %s %s", e, path, v)
+		}
+	}
+	want := []string{
+		"false : it says that it is of 1970-01-01T00:00:00Z", "false early:",
+		"true : invalid character 'o' in literal null (expecting 'u')", "true : its key has no time",
+		"true : its key has no time", "false : it is in another month's part of the trail", "false somebody:",
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

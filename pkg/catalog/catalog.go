@@ -124,6 +124,11 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 		return nil, err
 	}
 
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
+	if err != nil {
+		return nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
 	if err != nil {
 		return nil, err
@@ -137,10 +142,8 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 			return nil, fmt.Errorf("module %s: %w", m, err)
 		}
 	}
-	for _, v := range versions {
-		if v == record.Version {
-			return nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-		}
+	if slices.Contains(versions, record.Version) {
+		return nil, c.inBetween(ctx, m.Path(), record.Version)
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
@@ -150,10 +153,6 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	listed.Data = rendered
 
-	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
-	if err != nil {
-		return nil, err
-	}
 	if err := c.whole(ctx, listed, entry); err != nil {
 		return nil, err
 	}
@@ -162,6 +161,9 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
+	}
+	if names(entry, record.Version) {
+		return nil, c.inBetween(ctx, m.Path(), record.Version)
 	}
 	summary.Latest, summary.Unlisted = latest(versions), false
 	if summary.Latest == record.Version {
@@ -254,10 +256,14 @@ func (c *Catalog) getOrNew(ctx context.Context, k Key) (Item, error) {
 	return item, err
 }
 
-// all returns a whole query, page after page.
+// all returns what a partition has under a prefix, page after page.
 func (c *Catalog) all(ctx context.Context, partition, prefix string) iter.Seq2[Item, error] {
+	return c.query(ctx, Query{Partition: partition, Prefix: prefix})
+}
+
+// query returns all that a query has, page after page.
+func (c *Catalog) query(ctx context.Context, q Query) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		q := Query{Partition: partition, Prefix: prefix}
 		for {
 			page, err := c.table.Query(ctx, q)
 			if err != nil {
@@ -277,12 +283,50 @@ func (c *Catalog) all(ctx context.Context, partition, prefix string) iter.Seq2[I
 	}
 }
 
+// ErrDamaged says that the table does not hold what the catalogue has written.
+var ErrDamaged = errors.New("the registry's table is damaged, `larder verify` says where and what to do")
+
 func decode(item Item, v any) error {
+	if err := read(item, v); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrDamaged)
+	}
+	return nil
+}
+
+// read is decode for who looks for damage.
+func read(item Item, v any) error {
 	if err := json.Unmarshal(item.Data, v); err != nil {
 		// Not wrapped: what is stored wrongly is no caller's fault, as the registry.ErrInvalid of a version would be.
 		return fmt.Errorf("item %s %s: %s", item.Partition, item.Sort, err.Error())
 	}
 	return nil
+}
+
+// names says whether an entry of the catalogue has a version as the latest one.
+func names(entry Item, v registry.Version) bool {
+	latest, ok := latestIn(entry)
+	return ok && latest == v
+}
+
+// latestIn returns the version that an entry of the catalogue has as the latest one, if it has one.
+func latestIn(entry Item) (registry.Version, bool) {
+	var summary struct {
+		Latest   *registry.Version `json:"latest"`
+		Unlisted bool              `json:"unlisted"`
+	}
+	if read(entry, &summary) != nil || summary.Latest == nil || summary.Unlisted {
+		return registry.Version{}, false
+	}
+	return *summary.Latest, true
+}
+
+// inBetween is why a version is not published that the listing or the entry has: who was faster has written its record with
+// them. Where there is no record it was lost, and nobody can tell whether the same content is published again.
+func (c *Catalog) inBetween(ctx context.Context, partition string, v registry.Version) error {
+	if _, err := c.listed(ctx, versionKey(partition, v)); err != nil {
+		return err
+	}
+	return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
 }
 
 // change returns the change that gives an item, as it was read, the value v.

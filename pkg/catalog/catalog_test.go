@@ -47,7 +47,7 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 		t.Fatal(err)
 	}
 	return registry.ModuleVersion{
-		Version: v, Object: module(t, "acme/vpc/aws").ArchiveKey(v, content), SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
+		Version: v, Object: "modules/acme/vpc/aws/" + version + "/archive-of-" + content, SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
 		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: "somebody", Description: "of " + version,
 	}
 }

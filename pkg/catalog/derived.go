@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ const (
 type Mismatch struct {
 	What   Derived
 	Detail string
+	// Do says what there is to do, where that is not to rebuild it.
+	Do string
 }
 
 // Unreadable is an item that does not hold what its key says.
@@ -45,9 +48,12 @@ type Stored[T any] struct {
 	// Withdrawn are the versions that are, of which nothing is derived.
 	Withdrawn  []registry.Version
 	Unreadable []Unreadable
+	// Lost are versions that the listing or the catalogue's entry has, and of which there is no record. One write makes all
+	// three, and none deletes a record.
+	Lost       []registry.Version
 	Mismatches []Mismatch
-	// Rebuildable says that the mismatches can be mended by what the records say. Where there is none at all, or one that
-	// cannot be read, they stay: they may be all that is left of it.
+	// Rebuildable says that the mismatches can be mended by what the records say. Where there is none at all, or one is lost or
+	// cannot be read, they stay: they may be all that is left of it. They also stay where they contradict one another.
 	Rebuildable bool
 
 	changes []Change
@@ -68,18 +74,19 @@ func (c *Catalog) StoredMirror(ctx context.Context, p registry.MirrorProvider) (
 	return stored(ctx, c, mirrorForm(p))
 }
 
-// RebuildModule mends what is derived of a module's versions, which it leaves as they are. Publishing goes on meanwhile.
-func (c *Catalog) RebuildModule(ctx context.Context, m registry.Module) error {
+// RebuildModule mends what is derived of a module's versions, which it leaves as they are, and says whether there was anything
+// that it could mend. Publishing goes on meanwhile.
+func (c *Catalog) RebuildModule(ctx context.Context, m registry.Module) (rebuilt bool, err error) {
 	return rebuild(ctx, c, moduleForm(m))
 }
 
 // RebuildProvider does the same for a provider.
-func (c *Catalog) RebuildProvider(ctx context.Context, p registry.Provider) error {
+func (c *Catalog) RebuildProvider(ctx context.Context, p registry.Provider) (rebuilt bool, err error) {
 	return rebuild(ctx, c, providerForm(p))
 }
 
 // RebuildMirror does the same for a mirrored provider.
-func (c *Catalog) RebuildMirror(ctx context.Context, p registry.MirrorProvider) error {
+func (c *Catalog) RebuildMirror(ctx context.Context, p registry.MirrorProvider) (rebuilt bool, err error) {
 	return rebuild(ctx, c, mirrorForm(p))
 }
 
@@ -127,30 +134,38 @@ func (c *Catalog) entries(ctx context.Context, namespace, kind string) ([]string
 
 // ReadableKeys is SigningKeys that goes on where a record cannot be read.
 func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registry.SigningKey, []Unreadable, error) {
-	return readable(ctx, c, keysOf(namespace), "", func(k registry.SigningKey) string { return k.ID })
+	return readable(ctx, c, keysOf(namespace), "", func(name string, k registry.SigningKey) error {
+		return cmp.Or(isNamed(k.ID, name), sound(k, ""))
+	})
 }
 
 // UnreadableTokens returns which tokens' records cannot be read.
 func (c *Catalog) UnreadableTokens(ctx context.Context) ([]Unreadable, error) {
-	_, unreadable, err := readable(ctx, c, tokens, "", func(registry.Token) string { return "" })
+	_, unreadable, err := readable(ctx, c, tokens, "", func(string, registry.Token) error { return nil })
 	return unreadable, err
 }
 
-// readable returns the records of a partition that can be read, and those that cannot, or that name themselves otherwise
-// than their keys do.
-func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, name func(T) string) (records []T, unreadable []Unreadable, err error) {
+// isNamed says whether a record names itself as its key does.
+func isNamed(says, name string) error {
+	if says != name {
+		return fmt.Errorf("it is the record of %s", says)
+	}
+	return nil
+}
+
+// readable returns the records of a partition that can be read, and those that cannot, or that are not what their keys' names
+// say.
+func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, is func(name string, record T) error) (records []T, unreadable []Unreadable, err error) {
 	for item, err := range c.all(ctx, partition, prefix) {
 		if err != nil {
 			return nil, nil, err
 		}
 		var record T
-		is := strings.TrimPrefix(item.Sort, prefix)
-		if err := decode(item, &record); err != nil {
-			unreadable = append(unreadable, Unreadable{is, err})
-		} else if says := name(record); says != "" && says != is {
-			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: it is the record of %s", item.Partition, item.Sort, says)})
-		} else if err := sound(record, partition); err != nil {
-			unreadable = append(unreadable, Unreadable{is, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)})
+		name := strings.TrimPrefix(item.Sort, prefix)
+		if err := read(item, &record); err != nil {
+			unreadable = append(unreadable, Unreadable{name, err})
+		} else if err := is(name, record); err != nil {
+			unreadable = append(unreadable, Unreadable{name, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)})
 		} else {
 			records = append(records, record)
 		}
@@ -166,6 +181,7 @@ type form[T any] struct {
 	namespace string
 	version   func(T) registry.Version
 	withdrawn func(T) *registry.Withdrawal
+	files     func(T) []registry.StoredFile
 	// tombstone is the record of a withdrawn version.
 	tombstone func(registry.Version, *registry.Withdrawal) T
 	// derive returns what there must be, by the records of versions that are not withdrawn and what else only the items hold as
@@ -175,6 +191,9 @@ type form[T any] struct {
 	listing func([]byte) ([]registry.Version, []byte, error)
 	// summary reads an entry.
 	summary func(Item) (any, error)
+	// contradiction says how the listing and the entry contradict one another in what the records do not say, and what there is to
+	// do. It may be nil.
+	contradiction func(listed, entry Item) (detail, do string)
 }
 
 func moduleForm(m registry.Module) form[registry.ModuleVersion] {
@@ -182,6 +201,7 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 		partition: m.Path(), entry: entryKey(m.Namespace, m.Path()), namespace: m.Namespace,
 		version:   func(r registry.ModuleVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.ModuleVersion) *registry.Withdrawal { return r.Withdrawn },
+		files:     registry.ModuleVersion.Files,
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ModuleVersion {
 			return registry.ModuleVersion{Version: v, Withdrawn: w}
 		},
@@ -203,7 +223,7 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 			}
 			// That the whole is deprecated is written nowhere else.
 			var is registry.ModuleSummary
-			if decode(entry, &is) == nil {
+			if read(entry, &is) == nil {
 				summary.Deprecated = is.Deprecated
 			}
 			if summary.Unlisted {
@@ -229,6 +249,7 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 		partition: p.Path(), entry: entryKey(p.Namespace, p.Path()), namespace: p.Namespace,
 		version:   func(r registry.ProviderVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.ProviderVersion) *registry.Withdrawal { return r.Withdrawn },
+		files:     registry.ProviderVersion.Files,
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ProviderVersion {
 			return registry.ProviderVersion{Version: v, Withdrawn: w}
 		},
@@ -256,28 +277,52 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 			return l.All(), again, err
 		},
 		summary: readSummary[registry.ProviderSummary],
+		contradiction: func(listed, entry Item) (detail, do string) {
+			says, its := ofEntry(p, entry)
+			warns, readable := ofListing(p, listed)
+			if !its || !readable || says == warns {
+				return "", ""
+			}
+			return fmt.Sprintf("it has the provider deprecated by %q, and the listing by %q", says, warns),
+				"say it again, which writes both: `larder deprecate provider " + p.String() + " --message WHY`, or with --undo in place of a message"
+		},
 	}
 }
 
 // deprecatedProvider returns why the whole of a provider is deprecated, which its entry says, and, where that is lost, a
 // warning of its listing.
 func deprecatedProvider(p registry.Provider, listed, entry Item) string {
-	var is registry.ProviderSummary
-	if decode(entry, &is) == nil {
-		return is.Deprecated
+	message, its := ofEntry(p, entry)
+	if !its {
+		message, _ = ofListing(p, listed)
 	}
+	return message
+}
+
+// ofEntry returns why a provider is deprecated by its entry, and whether it is its entry: one that holds something else says
+// nothing.
+func ofEntry(p registry.Provider, entry Item) (message string, its bool) {
+	var is registry.ProviderSummary
+	if read(entry, &is) != nil || is.Address != p.String() {
+		return "", false
+	}
+	return is.Deprecated, true
+}
+
+// ofListing returns why a provider is deprecated by its listing, and whether that can be read.
+func ofListing(p registry.Provider, listed Item) (message string, readable bool) {
 	l, err := providers.DecodeListing(listed.Data)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	const mark = "\x00"
 	prefix, _, _ := strings.Cut(warnings(p, registry.ProviderSummary{Deprecated: mark}, nil)[0], mark)
 	for _, w := range l.Warnings {
 		if message, ok := strings.CutPrefix(w, prefix); ok {
-			return message
+			return message, true
 		}
 	}
-	return ""
+	return "", true
 }
 
 func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
@@ -291,6 +336,7 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 		partition: p.Path(), entry: entryKey(mirrored, p.Path()),
 		version:   func(r registry.MirrorVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.MirrorVersion) *registry.Withdrawal { return r.Withdrawn },
+		files:     registry.MirrorVersion.Files,
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.MirrorVersion {
 			return registry.MirrorVersion{Version: v, Withdrawn: w}
 		},
@@ -318,8 +364,48 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 
 func readSummary[T any](item Item) (any, error) {
 	var summary T
-	err := decode(item, &summary)
+	err := read(item, &summary)
 	return summary, err
+}
+
+// is says whether a record is that of a version of this address, by the version and the files that it names. The key of a file
+// has both, and its SHA-256.
+func (f form[T]) is(name string, record T) error {
+	if err := isNamed(f.version(record).String(), name); err != nil || f.withdrawn(record) != nil {
+		return err
+	}
+	files := f.files(record)
+	if len(files) == 0 {
+		return errors.New("it has no package")
+	}
+	for _, file := range files {
+		rest, below := strings.CutPrefix(file.Object, f.partition+"/"+name+"/")
+		if !below || file.SHA256 == "" || !strings.Contains(rest, file.SHA256) {
+			return fmt.Errorf("object %q with sha256:%s is none of this version", file.Object, file.SHA256)
+		}
+	}
+	return sound(record, f.partition)
+}
+
+// lost returns the versions that the listing or the entry has, and that are none of those that are recorded.
+func (f form[T]) lost(recorded []string, listed, entry Item) []registry.Version {
+	named, _, err := f.listing(listed.Data)
+	if err != nil {
+		named = nil
+	}
+	if v, ok := latestIn(entry); ok && !slices.Contains(named, v) {
+		named = append(named, v)
+	}
+	return slices.DeleteFunc(named, func(v registry.Version) bool { return slices.Contains(recorded, v.String()) })
+}
+
+// recorded returns the names of versions.
+func (f form[T]) recorded(records []T) []string {
+	var recorded []string
+	for _, r := range records {
+		recorded = append(recorded, f.version(r).String())
+	}
+	return recorded
 }
 
 // stored reads what there is of an address. A publish, and all else that changes what is derived, changes the revision of
@@ -331,7 +417,7 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 			return err
 		}
 		s = Stored[T]{}
-		all, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(r T) string { return f.version(r).String() })
+		all, unreadable, err := readable(ctx, c, f.partition, versionsSort, f.is)
 		if err != nil {
 			return err
 		}
@@ -351,6 +437,11 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 			}
 		}
 		slices.SortFunc(s.Records, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
+		recorded := f.recorded(all)
+		for _, u := range unreadable {
+			recorded = append(recorded, u.Name)
+		}
+		s.Lost = f.lost(recorded, before[1], before[0])
 		return f.compare(&s, before)
 	})
 	if err != nil {
@@ -359,9 +450,10 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 	return s, nil
 }
 
-// items returns the listing, the entry and, where it must be, the namespace, of revision 0 what is not there.
+// items returns the entry, the listing and, where it must be, the namespace, in the order in which it reads them, of revision 0
+// what is not there.
 func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
-	keys := []Key{{f.partition, listing}, f.entry}
+	keys := []Key{f.entry, {f.partition, listing}}
 	if f.namespace != "" {
 		keys = append(keys, Key{namespaces, f.namespace})
 	}
@@ -377,21 +469,28 @@ func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
 
 // compare finds what is not as it would be made of the records.
 func (f form[T]) compare(s *Stored[T], items []Item) error {
-	listed, entry := items[0], items[1]
+	entry, listed := items[0], items[1]
 	mismatch := func(what Derived, format string, args ...any) {
-		s.Mismatches = append(s.Mismatches, Mismatch{what, fmt.Sprintf(format, args...)})
+		s.Mismatches = append(s.Mismatches, Mismatch{What: what, Detail: fmt.Sprintf(format, args...)})
 	}
 	if len(s.Records)+len(s.Withdrawn)+len(s.Unreadable) == 0 {
-		if listed.Revision > 0 {
-			mismatch(DerivedListing, "it is there, and there is no version")
+		// That of which versions are lost is told by these.
+		if listed.Revision > 0 && len(s.Lost) == 0 {
+			s.Mismatches = append(s.Mismatches, ofNothing(DerivedListing, listed.Key))
 		}
-		if entry.Revision > 0 {
-			mismatch(DerivedEntry, "it is there, and there is no version")
+		if entry.Revision > 0 && len(s.Lost) == 0 {
+			s.Mismatches = append(s.Mismatches, ofNothing(DerivedEntry, entry.Key))
 		}
 		return nil
 	}
+	if f.contradiction != nil {
+		if detail, do := f.contradiction(listed, entry); detail != "" {
+			s.Mismatches = append(s.Mismatches, Mismatch{DerivedEntry, detail, do})
+			return nil
+		}
+	}
 	wantListing, wantSummary, err := f.derive(s.Records, listed, entry)
-	whole := len(s.Unreadable) == 0 && err == nil
+	whole := len(s.Unreadable)+len(s.Lost) == 0 && err == nil
 	if err != nil && len(s.Unreadable) == 0 {
 		mismatch(DerivedListing, "it cannot be made: %s", err)
 	}
@@ -447,6 +546,13 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 	return nil
 }
 
+// ofNothing is the mismatch of what is there without any version. It names none either, and goes by hand alone: it may be all
+// that is left of an address.
+func ofNothing(what Derived, k Key) Mismatch {
+	return Mismatch{what, "it is there, and there is no version",
+		fmt.Sprintf("restore the records of its versions from a backup of the table, or, where nothing was ever published there, remove the item %s %s from the table, as the README has it", k.Partition, k.Sort)}
+}
+
 // differ says how a listing differs from the one there should be.
 func differ(is, want []registry.Version) string {
 	var out []string
@@ -471,16 +577,16 @@ func differ(is, want []registry.Version) string {
 
 // rebuild writes what is not as it would be made of the records, on the condition that it is as it was read: a publish that
 // comes in between has it begin again.
-func rebuild[T any](ctx context.Context, c *Catalog, f form[T]) error {
-	err := retry(ctx, func() error {
+func rebuild[T any](ctx context.Context, c *Catalog, f form[T]) (rebuilt bool, err error) {
+	err = retry(ctx, func() error {
 		s, err := stored(ctx, c, f)
-		if err != nil || !s.Rebuildable {
+		if rebuilt = s.Rebuildable; err != nil || !rebuilt {
 			return err
 		}
 		return c.table.Write(ctx, s.changes...)
 	})
 	if err != nil {
-		return fmt.Errorf("rebuilding what is made of versions: %w", err)
+		return false, fmt.Errorf("rebuilding what is made of versions: %w", err)
 	}
-	return nil
+	return rebuilt, nil
 }

@@ -103,6 +103,11 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 		return before, merged, []Change{versioned}, err
 	}
 
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
+	if err != nil {
+		return before, merged, nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
 		return before, merged, nil, err
@@ -113,13 +118,8 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 			return before, merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
 		}
 	}
-	for _, v := range versions {
-		if v == record.Version {
-			if _, err := c.listed(ctx, version.Key); err != nil {
-				return before, merged, nil, err
-			}
-			return before, merged, nil, fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-		}
+	if slices.Contains(versions, record.Version) {
+		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	if err := checkVersion(ctx, c, mirrorForm(p), record.Version); err != nil {
 		return before, merged, nil, err
@@ -129,9 +129,8 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if listed.Data, err = versions.Encode(); err != nil {
 		return before, merged, nil, err
 	}
-	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
-	if err != nil {
-		return before, merged, nil, err
+	if names(entry, record.Version) {
+		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	if err := c.whole(ctx, listed, entry); err != nil {
 		return before, merged, nil, err

@@ -29,7 +29,7 @@ func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, versio
 		case version == nil:
 			summary.Deprecated = message
 		default:
-			changes, err = c.deprecateVersion(ctx, m, *version, message, hide, &summary)
+			changes, err = c.deprecateVersion(ctx, m, *version, message, hide, entry, &summary)
 		}
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, versio
 }
 
 // deprecateVersion returns the changes of a version's record and of the listing, and changes the summary with them.
-func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, version registry.Version, message string, hide bool, summary *registry.ModuleSummary) ([]Change, error) {
+func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, version registry.Version, message string, hide bool, entry Item, summary *registry.ModuleSummary) ([]Change, error) {
 	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
 	if err != nil {
 		return nil, err
@@ -60,6 +60,11 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	records, err := c.ModuleVersions(ctx, m)
 	if err != nil {
 		return nil, err
+	}
+	// The listing is made anew of the records, and may be all that knows of one that is lost.
+	f := moduleForm(m)
+	if lost := f.lost(f.recorded(records), listed, entry); len(lost) > 0 {
+		return nil, fmt.Errorf("version %s is listed, and its record is lost: %w", lost[0], ErrDamaged)
 	}
 	var shown []registry.Version
 	var changes []Change

@@ -101,6 +101,11 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
+	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
+	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
+	if err != nil {
+		return nil, err
+	}
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
 		return nil, err
@@ -111,10 +116,8 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 			return nil, fmt.Errorf("provider %s: %w", p, err)
 		}
 	}
-	for _, v := range l.Versions {
-		if v.Version == record.Version {
-			return nil, fmt.Errorf("version %s came in between: %w", v.Version, registry.ErrConflict)
-		}
+	if slices.ContainsFunc(l.Versions, func(v providers.ListedVersion) bool { return v.Version == record.Version }) {
+		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	if err := c.CheckProviderVersion(ctx, p, record.Version); err != nil {
 		return nil, err
@@ -125,10 +128,6 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		return nil, err
 	}
 
-	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
-	if err != nil {
-		return nil, err
-	}
 	if err := c.whole(ctx, listed, entry); err != nil {
 		return nil, err
 	}
@@ -137,6 +136,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
+	}
+	if names(entry, record.Version) {
+		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
 	summary.Latest, summary.Unlisted = latest(l.All()), false
 	catalogued, err := change(entry, summary)
@@ -180,11 +182,11 @@ func (c *Catalog) withNamespace(ctx context.Context, changes []Change, name stri
 // message takes that back. Clients print it as a warning.
 func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error {
 	err := retry(ctx, func() error {
-		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
+		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
 		if err != nil {
 			return err
 		}
-		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
+		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,8 @@ func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 	if w := f.withdrawn(record); w != nil {
 		return record, w.Gone(v)
 	}
-	err = sound(record, f.partition)
-	if is := f.version(record); is != v {
-		err = fmt.Errorf("it is the record of %s", is)
-	}
-	if err != nil {
-		return record, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+	if err := cmp.Or(isNamed(f.version(record).String(), v.String()), sound(record, f.partition)); err != nil {
+		return record, fmt.Errorf("item %s %s: %w: %w", item.Partition, item.Sort, err, ErrDamaged)
 	}
 	return record, nil
 }
@@ -62,7 +59,7 @@ func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
 	item, err := c.table.Get(ctx, key)
 	if errors.Is(err, registry.ErrNotFound) {
-		return Item{}, fmt.Errorf("item %s %s: it is missing, and the version is listed: `larder verify` tells more", key.Partition, key.Sort)
+		return Item{}, fmt.Errorf("item %s %s: the version is listed, and its record is lost: %w", key.Partition, key.Sort, ErrDamaged)
 	}
 	return item, err
 }
@@ -70,14 +67,8 @@ func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
 // whole returns an error where an entry in the catalogue says that versions are listed, and there is no listing: one that is
 // begun anew would lack them.
 func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
-	if listed.Revision > 0 || entry.Revision == 0 {
+	if _, has := latestIn(entry); listed.Revision > 0 || !has {
 		return nil
-	}
-	var summary struct {
-		Unlisted bool `json:"unlisted"`
-	}
-	if err := decode(entry, &summary); err != nil || summary.Unlisted {
-		return err
 	}
 	again, err := c.getOrNew(ctx, listed.Key)
 	switch {
@@ -86,7 +77,7 @@ func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
 	case again.Revision > 0:
 		return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
 	}
-	return fmt.Errorf("item %s %s: it is missing, and there are versions: `larder verify --repair` makes it again", listed.Partition, listed.Sort)
+	return fmt.Errorf("item %s %s: it is missing, and versions are listed: %w", listed.Partition, listed.Sort, ErrDamaged)
 }
 
 // sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn

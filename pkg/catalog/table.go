@@ -57,7 +57,8 @@ type Query struct {
 	Partition string
 	// Prefix is what sort keys begin with; all of them do with the empty one.
 	Prefix string
-	// After is the Next of the page before, or empty.
+	// After is a sort key, which need not be there: what is up to it is left out. It is the Next of the page before, or where to
+	// begin, or empty.
 	After string
 	// Limit is the most items of a page, from 1; 0 leaves it to the table. A page may have fewer.
 	Limit int

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,18 +40,30 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if err != nil {
 			return err
 		}
-		listed, entry := items[0], items[1]
-		item, err := c.table.Get(ctx, versionKey(f.partition, v))
+		entry, listed := items[0], items[1]
+		item, err := c.getOrNew(ctx, versionKey(f.partition, v))
 		if err != nil {
 			return err
 		}
-		records, err := allVersions[T](ctx, c, f.partition)
+		records, broken, err := damaged(ctx, c, f, listed, entry)
 		if err != nil {
 			return err
 		}
 		at := slices.IndexFunc(records, func(r T) bool { return f.version(r) == v })
-		if at < 0 {
-			return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+		whole := at >= 0
+		if !whole {
+			// One whose record is lost, or cannot be read, is withdrawn so that nobody publishes something else under its number.
+			known := slices.Contains(broken, v.String())
+			if !known && item.Revision > 0 {
+				return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
+			}
+			if !known {
+				if known, err = c.published(ctx, f.partition, v); err != nil || !known {
+					return cmp.Or(err, registry.ErrNotFound)
+				}
+			}
+			records, at = append(records, f.tombstone(v, nil)), len(records)
+			broken = slices.DeleteFunc(broken, func(other string) bool { return other == v.String() })
 		}
 		if before := f.withdrawn(records[at]); before != nil {
 			recorded = *before
@@ -59,6 +73,15 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		tombstone, err := change(item, records[at])
 		if err != nil {
 			return err
+		}
+		audited := registry.AuditEntry{By: w.By, Action: registry.AuditWithdraw, Subject: f.partition, Version: &v, Detail: w.Reason}
+		changed = true
+		// The listing and the entry may be all that knows of what else is damaged.
+		switch {
+		case len(broken) > 0 && whole:
+			return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version first: %w", broken[0], ErrDamaged)
+		case len(broken) > 0:
+			return c.write(ctx, audited, tombstone)
 		}
 		rest := kept(f, records)
 		slices.SortFunc(rest, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
@@ -74,10 +97,24 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if listing != nil || listed.Revision > 0 {
 			changes = append(changes, relist(listed, listing))
 		}
-		changed = true
-		return c.write(ctx, registry.AuditEntry{By: w.By, Action: registry.AuditWithdraw, Subject: f.partition, Version: &v, Detail: w.Reason}, changes...)
+		return c.write(ctx, audited, changes...)
 	})
 	return recorded, changed, err
+}
+
+// damaged returns the records of an address that can be read, and the names of the versions of which none can.
+func damaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) (records []T, damaged []string, err error) {
+	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(name string, r T) error { return isNamed(f.version(r).String(), name) })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range unreadable {
+		damaged = append(damaged, u.Name)
+	}
+	for _, v := range f.lost(append(f.recorded(records), damaged...), listed, entry) {
+		damaged = append(damaged, v.String())
+	}
+	return records, damaged, nil
 }
 
 // relist returns the write after which a listing, as it was read, is another one, or, where that is nil, absent. It expires
@@ -101,16 +138,47 @@ func kept[T any](f form[T], records []T) (rest []T) {
 	return rest
 }
 
-// Withdrawal says whether a version is withdrawn, and how it was. A version that never was is registry.ErrNotFound.
+// Withdrawal says whether a version is withdrawn, and how it was. A version that never was is registry.ErrNotFound; one of which
+// the record is lost, or cannot be read, is not withdrawn.
 func (c *Catalog) Withdrawal(ctx context.Context, a registry.Address, v registry.Version) (w registry.Withdrawal, withdrawn bool, err error) {
 	var record struct {
 		Withdrawn *registry.Withdrawal `json:"withdrawn"`
 	}
-	if err := c.get(ctx, versionKey(a.Path(), v), &record); err != nil {
-		return w, false, fmt.Errorf("%s %s: %w", a, v, err)
-	}
-	if record.Withdrawn == nil {
+	err = c.get(ctx, versionKey(a.Path(), v), &record)
+	switch {
+	case errors.Is(err, ErrDamaged):
 		return w, false, nil
+	case errors.Is(err, registry.ErrNotFound):
+		var known bool
+		switch a := a.(type) {
+		case registry.Module:
+			known, err = lost(ctx, c, moduleForm(a), v)
+		case registry.Provider:
+			known, err = lost(ctx, c, providerForm(a), v)
+		case registry.MirrorProvider:
+			known, err = lost(ctx, c, mirrorForm(a), v)
+		}
+		if known {
+			return w, false, nil
+		}
+		err = cmp.Or(err, registry.ErrNotFound)
+	case err == nil && record.Withdrawn != nil:
+		return *record.Withdrawn, true, nil
 	}
-	return *record.Withdrawn, true, nil
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", a, v, err)
+	}
+	return w, false, err
+}
+
+// lost says whether a version has lost its record: whether the listing, the entry or the trail has it.
+func lost[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (bool, error) {
+	items, err := f.items(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(f.lost(nil, items[1], items[0]), v) {
+		return true, nil
+	}
+	return c.published(ctx, f.partition, v)
 }

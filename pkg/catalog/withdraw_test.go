@@ -54,7 +54,7 @@ type kind struct {
 	latest func(ctx context.Context, c *catalog.Catalog) (string, error)
 	stored func(ctx context.Context, c *catalog.Catalog) (mismatches []catalog.Mismatch, withdrawn []registry.Version, rebuildable bool, err error)
 	// rebuild mends what is derived.
-	rebuild func(ctx context.Context, c *catalog.Catalog) error
+	rebuild func(ctx context.Context, c *catalog.Catalog) (bool, error)
 }
 
 func kinds(t testing.TB) map[string]kind {
@@ -91,7 +91,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredModule(ctx, vpc)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildModule(ctx, vpc) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildModule(ctx, vpc) },
 		},
 		"provider": {
 			address: inventory,
@@ -128,7 +128,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredProvider(ctx, inventory)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildProvider(ctx, inventory) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildProvider(ctx, inventory) },
 		},
 		"mirror": {
 			address: random,
@@ -160,7 +160,7 @@ func kinds(t testing.TB) map[string]kind {
 				s, err := c.StoredMirror(ctx, random)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) error { return c.RebuildMirror(ctx, random) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildMirror(ctx, random) },
 		},
 	}
 }
@@ -274,7 +274,7 @@ func TestWithdrawnRebuild(t *testing.T) {
 			if mismatches, _, rebuildable, err := k.stored(t.Context(), c); err != nil || len(mismatches) != 1 || mismatches[0].What != catalog.DerivedListing || !rebuildable {
 				t.Errorf("%v, %v, %v", mismatches, rebuildable, err)
 			}
-			if err := k.rebuild(t.Context(), c); err != nil {
+			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || !rebuilt {
 				t.Error(err)
 			}
 			k.has(t, c, "nothing", "", "[1.0.0]")
@@ -484,5 +484,120 @@ func TestOlderReaders(t *testing.T) {
 				t.Errorf("%s, withdrawn %v: %d %s", name, withdrawn, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// A version of which the record is lost or cannot be read is withdrawn all the same, without what else is damaged losing its place in
+// the listing; until it is, nothing that makes the listing anew of the records goes on.
+func TestWithdrawDamaged(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+				if err := k.publish(t.Context(), c, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			item := func(v string) catalog.Key { return catalog.Key{Partition: k.address.Path(), Sort: "version/" + v} }
+			if err := table.Write(t.Context(), catalog.Change{Key: item("1.0.0"), Revision: 1, Delete: true}); err != nil {
+				t.Fatal(err)
+			}
+			if m, ok := k.address.(registry.Module); ok {
+				hidden := parseVersion(t, "1.2.0")
+				if _, err := c.DeprecateModule(t.Context(), m, &hidden, "old", false, "ada"); !errors.Is(err, catalog.ErrDamaged) {
+					t.Errorf("deprecating: %v", err)
+				}
+			}
+			if err := table.Write(t.Context(), catalog.Change{Key: item("1.1.0"), Revision: 1, Data: []byte("?")}); err != nil {
+				t.Fatal(err)
+			}
+			again := func(v string) error {
+				_, withdrawn, err := c.Withdrawal(t.Context(), k.address, parseVersion(t, v))
+				if err == nil && withdrawn {
+					t.Error(v, "is withdrawn")
+				}
+				if err != nil {
+					return err
+				}
+				_, _, err = c.Withdraw(t.Context(), k.address, parseVersion(t, v), leaked())
+				return err
+			}
+			if err := again("1.2.0"); !errors.Is(err, catalog.ErrDamaged) {
+				t.Errorf("a version beside others that are lost: %v", err)
+			}
+			if err := again("9.0.0"); !errors.Is(err, registry.ErrNotFound) {
+				t.Errorf("a version that never was: %v", err)
+			}
+			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
+				t.Errorf("publishing what is lost: %v", err)
+			}
+			if err := again("1.0.0"); err != nil {
+				t.Error(err)
+			}
+			if versions, err := k.listed(t.Context(), c); err != nil || len(versions) != 3 {
+				t.Errorf("listed %v, %v", versions, err)
+			}
+			for _, v := range []string{"1.1.0", "1.2.0"} {
+				if err := again(v); err != nil {
+					t.Error(err)
+				}
+			}
+			k.has(t, c, "nothing", "", "[1.0.0 1.1.0 1.2.0]")
+		})
+	}
+}
+
+// A rebuild that finds nothing it could mend says so.
+func TestRebuildNothing(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || rebuilt {
+				t.Errorf("%v, %v", rebuilt, err)
+			}
+			path := k.address.Path()
+			if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: path, Sort: "version/1.0.0"}, Revision: 1, Data: []byte("?")}, catalog.Change{Key: catalog.Key{Partition: path, Sort: "listing"}, Revision: 1, Delete: true}); err != nil {
+				t.Fatal(err)
+			}
+			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || rebuilt {
+				t.Errorf("without a record: %v, %v", rebuilt, err)
+			}
+		})
+	}
+}
+
+// The entry, too, keeps the number of a version of which nothing else is left.
+func TestPublishWhatTheEntryHas(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+			for _, sort := range []string{"version/1.0.0", "listing"} {
+				if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: k.address.Path(), Sort: sort}, Revision: 1, Delete: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
+				t.Error(err)
+			}
+			// A listing that is begun anew would lack the first.
+			if err := k.publish(t.Context(), c, "1.1.0"); !errors.Is(err, catalog.ErrDamaged) {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -186,9 +186,18 @@ func firstEnd(keys []registry.SigningKey, now time.Time) time.Time {
 	return last
 }
 
-// publicKeys returns the keys that clients try, in this order: the signer's, and the others that hold.
+// publicKeys returns the keys that clients try, in this order.
 func publicKeys(keys []registry.SigningKey, signer string, now time.Time) []publicKey {
 	out := []publicKey{} // null makes clients crash
+	for _, k := range Keys(keys, signer, now) {
+		out = append(out, publicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
+	}
+	return out
+}
+
+// Keys returns those of a namespace's keys that clients are given for what a key has signed, in the order in which they try
+// them: the signer's, and the others that hold.
+func Keys(keys []registry.SigningKey, signer string, now time.Time) []registry.SigningKey {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k registry.SigningKey) bool {
 		return k.ID != signer && !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
 	})
@@ -196,10 +205,7 @@ func publicKeys(keys []registry.SigningKey, signer string, now time.Time) []publ
 		first := keys[at]
 		keys = slices.Insert(slices.Delete(keys, at, at+1), 0, first)
 	}
-	for _, k := range keys {
-		out = append(out, publicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
-	}
-	return out
+	return keys
 }
 
 // packages returns the hashes of all platforms, or nothing where two share one, since OpenTofu crashes on that.

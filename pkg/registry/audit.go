@@ -16,6 +16,17 @@ type AuditEntry struct {
 	Version *Version `json:"version,omitempty"`
 	// Detail is what else there is to say: platforms, a message, a key's owner, a token's name and scopes.
 	Detail string `json:"detail,omitempty"`
+	// Problem says why the entry cannot be relied on, and is empty of one that is as it was written. At is the zero time where
+	// nothing says when that was. No entry is stored with it.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Published returns the path and the version that an entry has as published or mirrored.
+func (e AuditEntry) Published() (path string, v Version, ok bool) {
+	if e.Problem != "" || e.Version == nil || e.Action != AuditPublish && e.Action != AuditMirror {
+		return "", Version{}, false
+	}
+	return e.Subject, *e.Version, true
 }
 
 // AuditAction is what was done.

@@ -92,6 +92,15 @@ type MirrorVersion struct {
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
+// Files are those that the version has in the object store.
+func (v MirrorVersion) Files() []StoredFile {
+	files := make([]StoredFile, len(v.Packages))
+	for i, pkg := range v.Packages {
+		files[i] = pkg.StoredFile
+	}
+	return files
+}
+
 // MirrorSummary is what the catalogue says of a mirrored provider without reading its versions.
 type MirrorSummary struct {
 	// Address is HOSTNAME/NAMESPACE/TYPE.

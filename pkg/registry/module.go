@@ -65,6 +65,11 @@ type ModuleVersion struct {
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
+// Files are those that the version has in the object store.
+func (v ModuleVersion) Files() []StoredFile {
+	return []StoredFile{{Object: v.Object, SHA256: v.SHA256, Size: v.Size}}
+}
+
 // ModuleSummary is what the catalogue says of a module without reading its versions.
 type ModuleSummary struct {
 	// Address is NAMESPACE/NAME/SYSTEM.

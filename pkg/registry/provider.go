@@ -106,6 +106,15 @@ type ProviderVersion struct {
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
+// Files are those that the version has in the object store.
+func (v ProviderVersion) Files() []StoredFile {
+	files := []StoredFile{v.Sums, v.Signature}
+	for _, pkg := range v.Packages {
+		files = append(files, pkg.StoredFile)
+	}
+	return files
+}
+
 // ProviderSummary is what the catalogue says of a provider without reading its versions.
 type ProviderSummary struct {
 	// Address is NAMESPACE/TYPE.

@@ -21,6 +21,12 @@ type Signer struct {
 	Expired bool
 }
 
+// CheckKey says whether clients can read an armored key, which may have expired.
+func CheckKey(armored string) error {
+	_, err := readPublic([]byte(armored))
+	return err
+}
+
 // VerifyOrigin returns who made the signature of another registry's release, by the keys that this registry names. It
 // accepts what both clients accept, and so more than Verify: also a key that has expired, and several in one block.
 func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Signer, error) {

@@ -13,29 +13,28 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 func (r *run) moduleSubject(m registry.Module) subject[registry.ModuleVersion] {
-	file := func(v registry.ModuleVersion) registry.StoredFile {
-		return registry.StoredFile{Object: v.Object, SHA256: v.SHA256, Size: v.Size}
-	}
 	return subject[registry.ModuleVersion]{
 		path: m.Path(),
 		stored: func(ctx context.Context) (catalog.Stored[registry.ModuleVersion], error) {
 			return r.Catalog.StoredModule(ctx, m)
 		},
-		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildModule(ctx, m) },
+		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildModule(ctx, m) },
+		count:   func(r *Report) *int { return &r.Modules },
 		version: func(v registry.ModuleVersion) registry.Version { return v.Version },
 		again: func(ctx context.Context, v registry.Version) (registry.ModuleVersion, error) {
 			return r.Catalog.ModuleVersion(ctx, m, v)
 		},
-		files: func(v registry.ModuleVersion) []registry.StoredFile { return []registry.StoredFile{file(v)} },
+		files: registry.ModuleVersion.Files,
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
 			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int)) ([]Finding, error) {
-				return r.archive(ctx, file(v), v.ContentSHA256, read)
+				return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
 			}}
 		},
 	}
@@ -47,18 +46,13 @@ func (r *run) providerSubject(p registry.Provider) subject[registry.ProviderVers
 		stored: func(ctx context.Context) (catalog.Stored[registry.ProviderVersion], error) {
 			return r.Catalog.StoredProvider(ctx, p)
 		},
-		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildProvider(ctx, p) },
+		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildProvider(ctx, p) },
+		count:   func(r *Report) *int { return &r.Providers },
 		version: func(v registry.ProviderVersion) registry.Version { return v.Version },
 		again: func(ctx context.Context, v registry.Version) (registry.ProviderVersion, error) {
 			return r.Catalog.ProviderVersion(ctx, p, v)
 		},
-		files: func(v registry.ProviderVersion) []registry.StoredFile {
-			files := []registry.StoredFile{v.Sums, v.Signature}
-			for _, pkg := range v.Packages {
-				files = append(files, pkg.StoredFile)
-			}
-			return files
-		},
+		files: registry.ProviderVersion.Files,
 		checks: func(v registry.ProviderVersion) []check[registry.ProviderVersion] {
 			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
 				return r.signed(ctx, p, v, read)
@@ -86,18 +80,13 @@ func (r *run) mirrorSubject(p registry.MirrorProvider) subject[registry.MirrorVe
 		stored: func(ctx context.Context) (catalog.Stored[registry.MirrorVersion], error) {
 			return r.Catalog.StoredMirror(ctx, p)
 		},
-		rebuild: func(ctx context.Context) error { return r.Catalog.RebuildMirror(ctx, p) },
+		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildMirror(ctx, p) },
+		count:   func(r *Report) *int { return &r.Mirrored },
 		version: func(v registry.MirrorVersion) registry.Version { return v.Version },
 		again: func(ctx context.Context, v registry.Version) (registry.MirrorVersion, error) {
 			return r.Catalog.MirrorVersion(ctx, p, v)
 		},
-		files: func(v registry.MirrorVersion) []registry.StoredFile {
-			var files []registry.StoredFile
-			for _, pkg := range v.Packages {
-				files = append(files, pkg.StoredFile)
-			}
-			return files
-		},
+		files: registry.MirrorVersion.Files,
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
 			for _, pkg := range v.Packages {
@@ -117,11 +106,21 @@ func (r *run) stands(ctx context.Context, f registry.StoredFile) ([]Finding, err
 	case errors.Is(err, registry.ErrNotFound):
 		return []Finding{{Kind: VersionWithoutObject, Object: f.Object, Detail: "the object is missing"}}, nil
 	case errors.Is(err, registry.ErrInvalid):
-		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err)}}, nil
-	case err == nil && info.Size != f.Size:
-		return []Finding{{Kind: Size, Object: f.Object, Detail: fmt.Sprintf("it has %d bytes, and %d are recorded", info.Size, f.Size)}}, nil
+		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err), Do: restoreRecord}}, nil
+	case err != nil || info.Size == f.Size:
+		return nil, err
 	}
-	return nil, err
+	finding := Finding{Kind: Size, Object: f.Object, Detail: fmt.Sprintf("it has %d bytes, and %d are recorded", info.Size, f.Size)}
+	if !r.Quick {
+		sum, err := r.sum(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if sum == f.SHA256 {
+			finding.Detail, finding.Do = finding.Detail+", though its sha256 is the recorded one", restoreRecord
+		}
+	}
+	return []Finding{finding}, nil
 }
 
 // otherBytes is the finding of an object that has its size, and not its bytes.
@@ -203,7 +202,7 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if err != nil {
 		return nil, err
 	}
-	signature, more, err := r.small(ctx, v.Signature, signing.MaxSignature, read)
+	sig, more, err := r.small(ctx, v.Signature, signing.MaxSignature, read)
 	if err != nil {
 		return nil, err
 	}
@@ -218,18 +217,37 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if err != nil {
 		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
 	}
+	signature, err := r.signer(ctx, p, v, sums, sig)
+	return append(found, signature...), err
+}
+
+// signer verifies a signature as clients do, with the keys that they are given today.
+func (r *run) signer(ctx context.Context, p registry.Provider, v registry.ProviderVersion, sums, signature []byte) ([]Finding, error) {
 	keys, _, err := r.Catalog.ReadableKeys(ctx, p.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	signer, err := signing.Verify(keys, sums, signature, r.Now())
-	if err == nil && signer.ID != v.SigningKey {
-		err = fmt.Errorf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey)
+	f := Finding{Kind: Signature, Object: v.Signature.Object}
+	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == v.SigningKey }) {
+		f.Detail = fmt.Sprintf("key %s, which signed it, is no key of the namespace", v.SigningKey)
+		return []Finding{f}, nil
 	}
-	if err != nil {
-		found = append(found, Finding{Kind: Signature, Object: v.Signature.Object, Detail: err.Error()})
+	var armored []string
+	for _, k := range providers.Keys(keys, v.SigningKey, r.Now()) {
+		armored = append(armored, k.ASCIIArmor)
 	}
-	return found, nil
+	signer, err := signing.VerifyOrigin(armored, sums, signature, r.Now())
+	switch {
+	case err != nil:
+		f.Detail = "clients do not take it: " + err.Error()
+	case signer.ID != v.SigningKey:
+		f.Detail, f.Do = fmt.Sprintf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey), restoreRecord
+	case signer.Expired:
+		f.Note, f.Detail = true, fmt.Sprintf("key %s, which signed it, has expired, which clients accept", signer.ID)
+	default:
+		return nil, nil
+	}
+	return []Finding{f}, nil
 }
 
 // small reads an object of a bounded size, and verifies it.

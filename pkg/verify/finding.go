@@ -10,6 +10,7 @@ type Kind string
 
 // The kinds of findings.
 const (
+	VersionWithoutRecord Kind = "version-without-record"
 	VersionWithoutObject Kind = "version-without-object"
 	ObjectWithoutVersion Kind = "object-without-version"
 	WithdrawnObject      Kind = "object-of-withdrawn-version"
@@ -23,27 +24,35 @@ const (
 	CatalogueEntry       Kind = "catalogue-entry"
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
+	Audit                Kind = "audit"
 )
 
-// Remedy says what there is to do about findings of a kind.
-func (k Kind) Remedy() string {
+// restoreRecord is what there is to do where the objects are as they were published, and the record is not.
+const restoreRecord = "restore the version's record, the item of this path and version/VERSION, from a backup of the table; where there is none, take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
+
+// remedy is what there is to do about findings of a kind, where they do not say it themselves.
+func (k Kind) remedy() string {
 	switch k {
+	case VersionWithoutRecord:
+		return restoreRecord + ": its number is kept from other content then"
 	case VersionWithoutObject:
-		return "publish the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
+		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
 	case ObjectWithoutVersion:
 		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
 	case WithdrawnObject:
 		return "run `larder withdraw` of that version again, which removes what remains"
-	case Size, SHA256, H1, Content:
-		return "clients refuse it: restore the object from a backup or by its former version in the bucket, or take the version out of use"
-	case Sums:
-		return "restore SHA256SUMS and the version's record from a backup, or publish under a new version"
+	case Size, SHA256:
+		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts it back; or restore the object from a backup, or by its former version in the bucket"
+	case Content, H1, Sums:
+		return restoreRecord
 	case Signature:
-		return "add the key that signed it by `larder key add`, prolonged where it has expired, or publish under a new version"
+		return "add the key that signed it by `larder key add NAMESPACE FILE`, or take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
 	case Listing, CatalogueEntry, Namespace:
-		return "run it again with --repair; what that leaves waits for the records it is made of"
+		return "run it again with --repair"
 	case Record:
 		return "restore the item from a backup of the table"
+	case Audit:
+		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as the README has it"
 	}
 	return ""
 }
@@ -58,6 +67,8 @@ type Finding struct {
 	// Object is the key of the object that it is about.
 	Object string `json:"object,omitempty"`
 	Detail string `json:"detail"`
+	// Do says what there is to do about a fault.
+	Do string `json:"do,omitempty"`
 	// Note says that it is no fault: no client meets it, and it may pass by itself.
 	Note bool `json:"note,omitempty"`
 	// Repaired says that it held no more, and does again.
@@ -66,11 +77,12 @@ type Finding struct {
 
 // Report is what there is to say of a registry.
 type Report struct {
+	// Modules, Providers and Mirrored are those that have a version.
 	Modules   int `json:"modules"`
 	Providers int `json:"providers"`
 	Mirrored  int `json:"mirrored"`
 	Versions  int `json:"versions"`
-	// Objects that versions have, and Bytes that were read of them.
+	// Objects are those that versions have and that are there, and Bytes that were read of them.
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 	// Findings are in the order of path, version, kind, object and detail.
@@ -88,8 +100,17 @@ func (r Report) Faults() int {
 	return n
 }
 
-// sort gives findings their order. What several addresses have told, such as of their namespace, stays once.
+// sort gives findings their order, and faults what there is to do. What several addresses have told, such as of their
+// namespace, stays once.
 func sort(findings []Finding) []Finding {
+	for i := range findings {
+		switch f := &findings[i]; {
+		case f.Note || f.Repaired:
+			f.Do = ""
+		case f.Do == "":
+			f.Do = f.Kind.remedy()
+		}
+	}
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Detail, b.Detail))

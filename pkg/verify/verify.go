@@ -1,13 +1,14 @@
-// Package verify reads a whole registry and reports everything that does not hold: versions without objects and objects
-// without versions, bytes that are not those that were recorded, signatures that no longer verify, and listings and entries of
-// the catalogue that are not what the versions make of them.
+// Package verify reads a whole registry and reports everything that does not hold: versions that have lost their records,
+// versions without objects and objects without versions, bytes that are not those that were recorded, signatures that no longer
+// verify, and listings and entries of the catalogue that are not what the versions make of them.
 //
-// It goes namespace by namespace, so that its memory does not grow with the registry. While it reads, others publish: what
-// it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds what is made of other
-// things, and neither deletes nor changes an object, a version or a key.
+// It goes namespace by namespace: of the whole it keeps in memory no more than which versions the audit trail has. While it
+// reads, others publish: what it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds
+// what is made of other things. It deletes nothing, changes neither an object nor a version nor a key, and leaves alone what may
+// be the last that knows of a version, so that its number stays taken.
 //
-// What nothing points to cannot be found: a table cannot be listed as a whole. An address is found by its namespace's entries in the
-// catalogue or by its objects, and one that has lost both is not.
+// What nothing points to cannot be found: a table cannot be listed as a whole. An address is found by its namespace's entries in
+// the catalogue, by its objects or by the audit trail, and one that has lost all three is not.
 package verify
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // Objects is what is read of the object store.
@@ -51,6 +53,8 @@ type Verifier struct {
 	Quick bool
 	// Repair rebuilds listings, entries of the catalogue and namespaces that do not hold.
 	Repair bool
+	// AtRest says that nothing is being published, so that an object without a version is a fault however young it is.
+	AtRest bool
 	// Progress may be nil.
 	Progress Progress
 	// Now tells the time; time.Now where it is nil.
@@ -68,6 +72,8 @@ const (
 type run struct {
 	Verifier
 	read func(int)
+	// published are the versions that the audit trail has, by path.
+	published map[string][]registry.Version
 
 	mu     sync.Mutex
 	report Report
@@ -78,6 +84,9 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	r := &run{Verifier: v, report: Report{Findings: []Finding{}}}
 	if r.Now == nil {
 		r.Now = time.Now
+	}
+	if err := r.trail(ctx); err != nil {
+		return Report{}, err
 	}
 	names, err := r.namespaces(ctx)
 	if err != nil {
@@ -97,7 +106,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error()})
+		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it, as the README has it: nobody gets in by its token as it is"})
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil
@@ -115,21 +124,58 @@ func (r *run) count(change func(*Report)) {
 	change(&r.report)
 }
 
-// namespaces returns those that are recorded, and those that objects tell of.
+// trail reads which versions were published, and reports what of the audit trail cannot be relied on.
+func (r *run) trail(ctx context.Context) error {
+	r.published = make(map[string][]registry.Version)
+	for entry, err := range r.Catalog.Audit(ctx, time.Time{}) {
+		if err != nil {
+			return err
+		}
+		if entry.Problem != "" {
+			r.add(Finding{Kind: Audit, Path: "audit", Detail: entry.Problem})
+			continue
+		}
+		path, v, ok := entry.Published()
+		switch {
+		case !ok || slices.Contains(r.published[path], v):
+		case addressOf(path) == nil:
+			r.add(Finding{Kind: Audit, Path: "audit", Detail: fmt.Sprintf("an entry of %s has %q as published, which is no address", entry.At.Format(time.RFC3339), path)})
+		default:
+			r.published[path] = append(r.published[path], v)
+		}
+	}
+	return nil
+}
+
+// namespaces returns those that are recorded, and those that objects and the audit trail tell of.
 func (r *run) namespaces(ctx context.Context) ([]string, error) {
 	recorded, err := r.Catalog.Namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
+	mirrored, err := r.Catalog.MirrorEntries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A catalogue without anything is one that was lost, or into which nobody has published yet.
+	if len(recorded)+len(mirrored)+len(r.published) == 0 {
+		r.AtRest = true
+	}
 	names := make(map[string]bool)
 	for _, name := range recorded {
 		names[name] = true
+	}
+	for path := range r.published {
+		if kind, rest, _ := strings.Cut(path, "/"); kind != "mirror" {
+			name, _, _ := strings.Cut(rest, "/")
+			names[name] = true
+		}
 	}
 	for _, kind := range []string{"modules/", "providers/"} {
 		if err := r.Objects.Walk(ctx, kind, func(info objects.Info) error {
 			name, rest, _ := strings.Cut(strings.TrimPrefix(info.Key, kind), "/")
 			if rest == "" {
-				r.add(orphan(strings.TrimSuffix(kind, "/"), info, false))
+				r.add(orphan(strings.TrimSuffix(kind, "/"), info))
 				return nil
 			}
 			names[name] = true
@@ -161,6 +207,11 @@ type part struct {
 	entries func(context.Context) ([]string, error)
 }
 
+// has says whether a path is one of it.
+func (p part) has(path string) bool {
+	return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+}
+
 func (r *run) part(ctx context.Context, p part) error {
 	stored := make(map[string][]objects.Info) // by path
 	var size int64
@@ -180,7 +231,17 @@ func (r *run) part(ctx context.Context, p part) error {
 		return err
 	}
 	for _, path := range entries {
+		if !p.has(path) {
+			r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is in the catalogue of " + p.what + ", and not of that",
+				Do: "remove the item from the table, as the README has it, of that catalogue alone: no release has written it there, and `larder list` shows it"})
+			continue
+		}
 		if _, there := stored[path]; !there {
+			stored[path] = nil
+		}
+	}
+	for path := range r.published {
+		if _, there := stored[path]; !there && p.has(path) {
 			stored[path] = nil
 		}
 	}
@@ -215,31 +276,39 @@ func pathOf(key string) string {
 	return strings.Join(parts[:min(n, len(parts)-1)], "/")
 }
 
+// addressOf returns the address that has a path, or nil where none has it.
+func addressOf(path string) registry.Address {
+	var a registry.Address
+	var err error
+	switch kind, address, _ := strings.Cut(path, "/"); kind {
+	case "modules":
+		a, err = registry.ParseModule(address)
+	case "providers":
+		a, err = registry.ParseProvider(address)
+	case "mirror":
+		a, err = registry.ParseMirrorProvider(address)
+	}
+	if err != nil || a == nil || a.Path() != path {
+		return nil
+	}
+	return a
+}
+
 // address verifies what is published or mirrored under a path, and its objects.
 func (r *run) address(ctx context.Context, group *errgroup.Group, path string, infos []objects.Info) error {
-	kind, address, _ := strings.Cut(path, "/")
-	switch kind {
-	case "modules":
-		if m, err := registry.ParseModule(address); err == nil {
-			r.count(func(r *Report) { r.Modules++ })
-			return verifyAddress(ctx, r, group, r.moduleSubject(m), infos)
-		}
-	case "providers":
-		if p, err := registry.ParseProvider(address); err == nil {
-			r.count(func(r *Report) { r.Providers++ })
-			return verifyAddress(ctx, r, group, r.providerSubject(p), infos)
-		}
-	case "mirror":
-		if p, err := registry.ParseMirrorProvider(address); err == nil && p.String() == address {
-			r.count(func(r *Report) { r.Mirrored++ })
-			return verifyAddress(ctx, r, group, r.mirrorSubject(p), infos)
-		}
+	switch a := addressOf(path).(type) {
+	case registry.Module:
+		return verifyAddress(ctx, r, group, r.moduleSubject(a), infos)
+	case registry.Provider:
+		return verifyAddress(ctx, r, group, r.providerSubject(a), infos)
+	case registry.MirrorProvider:
+		return verifyAddress(ctx, r, group, r.mirrorSubject(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address"})
+		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
 	}
 	for _, info := range infos {
-		r.add(orphan(path, info, false))
+		r.add(orphan(path, info))
 	}
 	return nil
 }
@@ -248,8 +317,10 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 type subject[T any] struct {
 	path    string
 	stored  func(context.Context) (catalog.Stored[T], error)
-	rebuild func(context.Context) error
+	rebuild func(context.Context) (rebuilt bool, err error)
 	version func(T) registry.Version
+	// count is where such addresses are counted.
+	count func(*Report) *int
 	// again reads a record anew.
 	again func(context.Context, registry.Version) (T, error)
 	// files are those that a version has in the object store.
@@ -266,11 +337,26 @@ func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s 
 	if err != nil {
 		return err
 	}
+	if len(stored.Records)+len(stored.Withdrawn)+len(stored.Unreadable) > 0 {
+		r.count(func(r *Report) { *s.count(r)++ })
+	}
 	if err := derived(ctx, r, s, stored); err != nil {
 		return err
 	}
+	lost := lost(r, s, stored)
+	there := make(map[string]bool, len(infos))
+	for _, info := range infos {
+		there[info.Key] = true
+	}
 	for _, record := range stored.Records {
-		r.count(func(r *Report) { r.Versions++; r.Objects += len(s.files(record)) })
+		r.count(func(r *Report) {
+			r.Versions++
+			for _, f := range s.files(record) {
+				if there[f.Object] {
+					r.Objects++
+				}
+			}
+		})
 		for _, look := range s.checks(record) {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -288,7 +374,34 @@ func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s 
 			})
 		}
 	}
-	return orphans(ctx, r, s, stored, infos)
+	return orphans(ctx, r, s, stored, lost, infos)
+}
+
+// lost reports the versions that have no record any more, and returns their names.
+func lost[T any](r *run, s subject[T], stored catalog.Stored[T]) (names []string) {
+	report := func(v registry.Version, why string) {
+		names = append(names, v.String())
+		r.add(Finding{Kind: VersionWithoutRecord, Path: s.path, Version: v.String(), Detail: why + ", and its record is lost"})
+	}
+	for _, v := range stored.Lost {
+		report(v, "the listing or the catalogue's entry has it")
+	}
+	recorded := make(map[string]bool)
+	for _, record := range stored.Records {
+		recorded[s.version(record).String()] = true
+	}
+	for _, v := range stored.Withdrawn {
+		recorded[v.String()] = true
+	}
+	for _, u := range stored.Unreadable {
+		recorded[u.Name] = true
+	}
+	for _, v := range r.published[s.path] {
+		if !recorded[v.String()] && !slices.Contains(stored.Lost, v) {
+			report(v, "the audit trail has it as published")
+		}
+	}
+	return names
 }
 
 // twice looks at a version again where something is found, with its record as it is then: it may have been taken out of the
@@ -316,20 +429,23 @@ func twice[T any](ctx context.Context, r *run, s subject[T], record T, look chec
 // derived reports what is not as the versions make it, and mends it if that is wanted.
 func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T]) error {
 	for _, u := range stored.Unreadable {
-		r.add(Finding{Kind: Record, Path: s.path, Version: u.Name, Detail: u.Err.Error()})
+		r.add(Finding{Kind: Record, Path: s.path, Version: u.Name, Detail: u.Err.Error(), Do: restoreRecord})
 	}
 	if len(stored.Mismatches) == 0 {
 		return nil
 	}
 	repaired := false
 	if r.Repair && stored.Rebuildable {
-		if err := s.rebuild(ctx); err != nil {
+		var err error
+		if repaired, err = s.rebuild(ctx); err != nil {
 			return err
 		}
-		repaired = true
 	}
 	for _, m := range stored.Mismatches {
-		f := Finding{Kind: Kind(m.What), Path: s.path, Detail: m.Detail, Repaired: repaired}
+		f := Finding{Kind: Kind(m.What), Path: s.path, Detail: m.Detail, Do: m.Do, Repaired: repaired}
+		if f.Do == "" && !stored.Rebuildable {
+			f.Do = "mend the versions of this address first, and run it again with --repair then"
+		}
 		if f.Kind == Namespace {
 			f.Path = "namespaces/" + strings.Split(s.path, "/")[1]
 		}
@@ -339,7 +455,7 @@ func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 }
 
 // orphans reports objects that no version has.
-func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T], infos []objects.Info) error {
+func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T], lost []string, infos []objects.Info) error {
 	left := unused(s, stored, infos)
 	if len(left) == 0 {
 		return nil
@@ -360,7 +476,16 @@ func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 			r.add(Finding{Kind: WithdrawnObject, Path: s.path, Version: v, Object: info.Key, Detail: fmt.Sprintf("the version is withdrawn, and %d bytes of it are still stored", now.Size)})
 			continue
 		}
-		r.add(orphan(s.path, now, r.Now().Sub(now.Modified) < settled))
+		f := orphan(s.path, now)
+		switch {
+		case slices.Contains(lost, f.Version):
+			f.Do = "keep it, and mend its version first, which has lost its record"
+		case doorKey(s.path, info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record T) bool { return s.version(record).String() == f.Version })):
+			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
+		case !r.AtRest && r.Now().Sub(now.Modified) < settled:
+			f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
+		}
+		r.add(f)
 	}
 	return nil
 }
@@ -391,28 +516,31 @@ func withdrawn[T any](s subject[T], stored catalog.Stored[T], info objects.Info)
 	return ""
 }
 
-// orphan is the finding of an object that no version has. What came by the publishers' door may be staged, and the manifest
-// of a provider stays there.
-func orphan(path string, info objects.Info, recent bool) Finding {
+// orphan is the finding of an object that no version has.
+func orphan(path string, info objects.Info) Finding {
 	f := Finding{Kind: ObjectWithoutVersion, Path: path, Object: info.Key, Detail: fmt.Sprintf("no version has it, %d bytes", info.Size)}
-	if version, rest, ok := strings.Cut(strings.TrimPrefix(info.Key, path+"/"), "/"); ok {
+	if version, _, ok := strings.Cut(strings.TrimPrefix(info.Key, path+"/"), "/"); ok {
 		f.Version = version
-		if strings.HasPrefix(rest, "door/") {
-			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
-			return f
-		}
-	}
-	if recent {
-		f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
 	}
 	return f
 }
 
-// keys reports keys of a namespace that cannot be read.
+// doorKey says whether an object came by the publishers' door. It may be staged, and the manifest of a provider stays there.
+func doorKey(path, key string) bool {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(key, path+"/"), "/")
+	return strings.HasPrefix(rest, "door/")
+}
+
+// keys reports keys of a namespace that cannot be read, by us or by clients.
 func (r *run) keys(ctx context.Context, namespace string) error {
-	_, unreadable, err := r.Catalog.ReadableKeys(ctx, namespace)
+	keys, unreadable, err := r.Catalog.ReadableKeys(ctx, namespace)
+	for _, k := range keys {
+		if err := signing.CheckKey(k.ASCIIArmor); err != nil {
+			unreadable = append(unreadable, catalog.Unreadable{Name: k.ID, Err: fmt.Errorf("key %s: %w", k.ID, err)})
+		}
+	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error()})
+		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Do: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,7 +19,8 @@ func (c *cli) auditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "List who has changed what",
 		Long: `List who has changed what, the newest change first: each publish, mirrored package, deprecation, withdrawal, and each key and token
-that was added or taken away. An entry is written in one with the change that it speaks of.
+that was added or taken away. An entry is written in one with the change that it speaks of. One that cannot be read, or is not as
+it was written, is listed as such.
 
 With AWS credentials a change is recorded under their ARN, in a folder under the user of the machine, and through the registry's
 own endpoint under the name of the token or the identity.`,
@@ -67,7 +69,18 @@ func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
 		if e.Version != nil {
 			what += " " + e.Version.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.At.Format("2006-01-02 15:04:05 MST"), cmp.Or(e.By, "-"), e.Action, what, e.Detail)
+		at, detail := e.At.Format("2006-01-02 15:04:05 MST"), e.Detail
+		if e.At.IsZero() {
+			at = "-"
+		}
+		if e.Problem != "" {
+			detail = strings.TrimSpace(detail + " NOT AS IT WAS WRITTEN: " + e.Problem)
+		}
+		row := []string{at, cmp.Or(e.By, "-"), string(e.Action), what, detail}
+		for i := range row {
+			row[i] = printable(row[i])
+		}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	return table.Flush()
 }

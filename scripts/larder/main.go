@@ -81,9 +81,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stderr, "larder: %v\n", err)
-	if errors.Is(err, errFaults) {
-		return code // it has printed its result
-	}
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "Usage: %s\nMore with --help.\n", cmd.UseLine())
 	}

@@ -69,6 +69,7 @@ func (s *steps) Download(name string, size int64) (received func(int), end func(
 
 // Verify implements verify.Progress.
 func (s *steps) Verify(what string, size int64) func(int) {
+	what = printable(what)
 	if s.bars == nil || size == 0 {
 		s.Step(fmt.Sprintf("verifying %s, %s", what, humanize.IBytes(uint64(size))))
 		return func(int) {}

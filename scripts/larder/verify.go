@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -12,25 +15,24 @@ import (
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
-// errFaults says that a registry was read to its end, and that not all of it holds.
-var errFaults = errors.New("the registry does not hold")
-
 func (c *cli) verifyCommand() *cobra.Command {
 	var v verify.Verifier
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read the whole registry, and report everything that does not hold",
-		Long: `Read the whole registry, and report everything that does not hold: versions without their objects and objects without a version,
-sizes, SHA-256 sums, hashes and contents of what is stored, signatures that no longer verify with the keys of the namespace, and
-listings and entries of the catalogue that are not what the versions make of them. Publishing can go on meanwhile.
+		Long: `Read the whole registry, and report everything that does not hold: versions that have lost their records, versions without their
+objects and objects without a version, sizes, SHA-256 sums, hashes and contents of what is stored, signatures that clients do not
+take, listings and entries of the catalogue that are not what the versions make of them, and what of the audit trail cannot be
+relied on. Publishing can go on meanwhile.
 
-With --repair it rebuilds listings, entries of the catalogue and namespaces. It deletes and changes no object, no version and no
-key: what else it finds stays for you to mend, and it says how.
+With --repair it rebuilds listings, entries of the catalogue and namespaces. It deletes nothing, changes no object, no version and
+no key, and leaves alone what may be the last that knows of a version. What it leaves is for you to mend, and it says how.
 
 It exits with 0 where all holds, or does after the repair, and with 1 where a fault remains. Notes are no faults: an object that
-no version has may be of a publish that is under way.`,
+no version has may be of a publish that is under way. After a restore nothing is, and --at-rest has such an object a fault.`,
 		Example: `  larder verify
-  larder verify --quick --store stack:larder
+  larder verify --at-rest --store stack:larder
+  larder verify --quick
   larder verify --repair --json`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -42,37 +44,44 @@ no version has may be of a publish that is under way.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
-			progress := newProgress(c)
-			v.Catalog, v.Objects, v.Progress = data.catalog, data.objects, progress
+			v.Catalog, v.Objects = data.catalog, data.objects
+			stop := func() {}
+			if !c.json {
+				progress := newProgress(c)
+				v.Progress, stop = progress, progress.stop
+			}
 			report, err := v.Run(cmd.Context())
-			progress.stop()
+			stop()
 			if err != nil {
 				return err
 			}
-			if err := c.printFindings(report); err != nil {
-				return err
-			}
-			if n := report.Faults(); n > 0 {
-				return fmt.Errorf("%w: %s", errFaults, plural(n, "fault"))
-			}
-			return nil
+			return c.printFindings(report)
 		},
 	}
 	c.storeFlag(cmd)
 	cmd.Flags().BoolVar(&v.Repair, "repair", false, "rebuild listings, entries of the catalogue and namespaces; no object, version or key is changed")
+	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false, "nothing is being published: an object that no version has is a fault, however young it is")
 	cmd.Flags().BoolVar(&v.Quick, "quick", false, "do not read packages and archives: see that they are there, with their sizes")
 	return cmd
 }
 
+// printFindings prints what was found, and fails where a fault remains.
 func (c *cli) printFindings(r verify.Report) error {
-	if c.json {
-		return c.printJSON(struct {
-			// Holds says that no fault remains.
-			Holds bool `json:"holds"`
-			verify.Report
-		}{r.Faults() == 0, r})
+	var failure error
+	if n := r.Faults(); n > 0 {
+		failure = fmt.Errorf("the registry does not hold: %s", plural(n, "fault"))
 	}
-	remedies := make(map[verify.Kind]bool)
+	if c.json {
+		if err := c.printJSON(struct {
+			// OK says that no fault remains.
+			OK bool `json:"ok"`
+			verify.Report
+		}{failure == nil, r}); err != nil || failure == nil {
+			return err
+		}
+		return told{failure}
+	}
+	var remedies []string
 	notes, repaired := 0, 0
 	for _, f := range r.Findings {
 		state := ""
@@ -84,22 +93,20 @@ func (c *cli) printFindings(r verify.Report) error {
 			notes++
 			state = "note: "
 		default:
-			remedies[f.Kind] = true
+			if remedy := fmt.Sprintf("%s: %s", f.Kind, f.Do); !slices.Contains(remedies, remedy) {
+				remedies = append(remedies, remedy)
+			}
 		}
 		where := strings.TrimSpace(f.Path + " " + f.Version)
 		if f.Object != "" {
 			where += ": " + f.Object
 		}
-		c.printf("%s%s: %s: %s\n", state, f.Kind, where, f.Detail)
+		c.printf("%s%s: %s: %s\n", state, f.Kind, printable(where), printable(f.Detail))
 	}
 	if len(remedies) > 0 {
 		c.printf("\nWhat to do:\n")
-		told := make(map[verify.Kind]bool)
-		for _, f := range r.Findings {
-			if remedies[f.Kind] && !told[f.Kind] {
-				told[f.Kind] = true
-				c.printf("  %s: %s\n", f.Kind, f.Kind.Remedy())
-			}
+		for _, remedy := range remedies {
+			c.printf("  %s\n", printable(remedy))
 		}
 	}
 	if len(r.Findings) > 0 {
@@ -108,7 +115,20 @@ func (c *cli) printFindings(r verify.Report) error {
 	c.printf("Verified %s, %s, %s: %s, %s, %s read.\n", plural(r.Modules, "module"), plural(r.Providers, "provider"),
 		plural(r.Mirrored, "mirrored provider"), plural(r.Versions, "version"), plural(r.Objects, "object"), humanize.IBytes(uint64(r.Bytes)))
 	c.printf("%s, %d repaired, %s.\n", plural(r.Faults(), "fault"), repaired, plural(notes, "note"))
-	return nil
+	return failure
+}
+
+// printable writes what a terminal would act upon, or take for another line or column, as Go does in a string.
+func printable(s string) string {
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			out.WriteRune(r)
+		} else {
+			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return out.String()
 }
 
 // plural counts things.

@@ -3,22 +3,26 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // verifies runs `larder verify`, and returns its report and what it printed.
 func verifies(t *testing.T, data string, code int, args ...string) (report struct {
-	Holds    bool
+	OK       bool
 	Findings []struct {
-		Kind, Path, Version string
-		Repaired            bool
+		Kind, Path, Version, Do string
+		Repaired                bool
 	}
 }, printed string) {
 	t.Helper()
@@ -33,6 +37,9 @@ func verifies(t *testing.T, data string, code int, args ...string) (report struc
 		// One document, also where something is found.
 		if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
 			t.Fatalf("%v\n%s", err, &stdout)
+		}
+		if stderr.Len() > 0 {
+			t.Errorf("the document says it all, and yet: %s", &stderr)
 		}
 	}
 	return report, stdout.String() + stderr.String()
@@ -54,7 +61,7 @@ func TestRestore(t *testing.T) {
 	if err := os.RemoveAll(data); err != nil {
 		t.Fatal(err)
 	}
-	if report, out := verifies(t, copied, 0, "--json"); !report.Holds || len(report.Findings) > 0 {
+	if report, out := verifies(t, copied, 0, "--at-rest", "--json"); !report.OK || len(report.Findings) > 0 {
 		t.Errorf("%+v\n%s", report, out)
 	}
 	s := serve(t, copied)
@@ -90,15 +97,102 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{}, {"--quick"}, {"--repair"}} {
-		if _, out := verifies(t, data, 1, args...); !strings.Contains(out, "version-without-object: modules/acme/vpc/aws 1.0.0: ") || !strings.Contains(out, "publish the same again") || !strings.Contains(out, "1 fault") {
+		if _, out := verifies(t, data, 1, args...); !strings.Contains(out, "version-without-object: modules/acme/vpc/aws 1.0.0: ") || !strings.Contains(out, "publish or mirror the same again") || !strings.Contains(out, "1 fault") {
 			t.Error(out)
 		}
 	}
-	if report, out := verifies(t, data, 1, "--json"); report.Holds || len(report.Findings) != 1 || report.Findings[0].Kind != "version-without-object" {
+	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 1 || report.Findings[0].Kind != "version-without-object" || !strings.Contains(report.Findings[0].Do, "publish or mirror the same again") {
 		t.Error(out)
 	}
 	// As it says.
 	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
 	verifies(t, data, 0)
 	verifies(t, filepath.Join(data, "none"), 5)
+}
+
+// items opens the table of a folder, to write there what no command does.
+func items(t *testing.T, data string, changes ...catalog.Change) {
+	t.Helper()
+	table, err := sqlite.Open(t.Context(), filepath.Join(data, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(table.Write(t.Context(), changes...), table.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fails runs a command that has to fail so, and returns what it printed.
+func fails(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out)
+	}
+	return string(out)
+}
+
+// What the table holds is printed as text, whoever has written it there: it moves no cursor and makes no line of its own.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	const forged = `\u001b[2Kx\n0 faults, 0 repaired, 0 notes.\t\u009b`
+	month := time.Now().UTC().Format("2006-01")
+	items(t, data,
+		catalog.Change{Key: catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/2.0.0"}, Data: []byte(`{"version":"2.0.0","object":"modules/acme/vpc/aws/2.0.0/` + forged + `","sha256":"` + forged + `"}`)},
+		catalog.Change{Key: catalog.Key{Partition: "namespaces", Sort: "\x1b]0;x\a\n"}, Data: []byte("{}")},
+		catalog.Change{Key: catalog.Key{Partition: "catalog/\x1b]0;x\a\n", Sort: "modules/\x1b[2K\n"}, Data: []byte("{}")},
+		catalog.Change{Key: catalog.Key{Partition: "audit/" + month, Sort: month + "-01T00:00:00.000000000Z#\x1b[2K"}, Data: []byte(`{"by":"` + forged + `","action":"` + forged + `","subject":"` + forged + `","detail":"` + forged + `"}`)},
+	)
+	_, verified := verifies(t, data, 1)
+	audited := larder(t, "audit", "--since", "40d", "--store", "dir:"+data)
+	for what, out := range map[string]string{"verify": verified, "audit": audited} {
+		if strings.ContainsAny(out, "\x1b\a\t\u009b") || strings.Contains(out, "\n0 faults") || !strings.Contains(out, `\x1b[2K`) {
+			t.Errorf("%s: %q", what, out)
+		}
+	}
+	if !strings.Contains(audited, "NOT AS IT WAS WRITTEN") || strings.Count(audited, "\n") != 3 {
+		t.Error(audited)
+	}
+}
+
+// Where the table is damaged, commands say who finds the rest, and what that says works.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		publishModule(t, data, "acme/vpc/aws", version, output(version))
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, output("1.0.0"))
+	items(t, data, catalog.Change{Key: catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.0.0"}, Revision: 1, Delete: true})
+	if out := fails(t, exitFailed, "publish", "module", dir, "acme/vpc/aws", "1.0.0", "--store", "dir:"+data); !strings.Contains(out, "`larder verify`") {
+		t.Error(out)
+	}
+	report, _ := verifies(t, data, 1, "--repair", "--json")
+	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" || !strings.Contains(report.Findings[1].Do, "`larder withdraw ") {
+		t.Errorf("%+v", report)
+	}
+	items(t, data, catalog.Change{Key: catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.1.0"}, Revision: 1, Data: []byte("\x00")})
+	if out := fails(t, exitFailed, "list", "acme/vpc/aws", "--store", "dir:"+data); !strings.Contains(out, "`larder verify`") {
+		t.Error(out)
+	}
+	// As it says, of a record that is lost and of one that cannot be read.
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		larder(t, "withdraw", "acme/vpc/aws", version, "--reason", "its record is lost", "--yes", "--store", "dir:"+data)
+		fails(t, exitExists, "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+	}
+	fails(t, exitNotFound, "withdraw", "acme/vpc/aws", "9.0.0", "--reason", "it never was", "--yes", "--store", "dir:"+data)
+	verifies(t, data, 0)
+	if err := os.WriteFile(filepath.Join(data, "larder.db"), []byte("no database, and longer than the header of one: "+strings.Repeat("x", 8192)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, ending := range []string{"-wal", "-shm"} {
+		_ = os.Remove(filepath.Join(data, "larder.db"+ending))
+	}
+	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(out, "restore the folder from a backup") {
+		t.Error(out)
+	}
 }

@@ -71,7 +71,7 @@ func Open(ctx context.Context, path string) (*Table, error) {
 		if err == nil {
 			return &Table{db: db, now: time.Now}, nil
 		}
-		if attempt == 50 || ctx.Err() != nil || !errors.Is(translate(err), registry.ErrUnavailable) {
+		if err = translate(err); attempt == 50 || ctx.Err() != nil || !errors.Is(err, registry.ErrUnavailable) {
 			return nil, errors.Join(fmt.Errorf("opening the catalogue %s: %w", path, err), db.Close())
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -94,13 +94,15 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return item, translate(err)
 }
 
-// translate says that a file which another process holds for too long is unavailable.
+// translate says that a file which another process holds for too long is unavailable, and of a damaged one what there is to do.
 func translate(err error) error {
 	var failed *sqlite.Error
 	if errors.As(err, &failed) {
 		switch failed.Code() & 0xff { // what is above it says more
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 			return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			return fmt.Errorf("the database file is damaged, restore the folder from a backup: %w", err)
 		}
 	}
 	return err
