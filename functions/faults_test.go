@@ -653,6 +653,7 @@ func damagedItems(t *testing.T) {
 		{"no revision", func(a attributes) { delete(a, "revision") }, "revision is missing"},
 	}
 	listings := append(slices.Clone(anyItem), []damage{
+		{"gone", nil, "versions are listed"},
 		{"no gzip", data(`{"modules":[{"versions":[]}],"versions":[]}`), "gzip: invalid header"},
 		{"next to nothing", func(a attributes) { a["data"] = &types.AttributeValueMemberB{Value: []byte{0xff}} }, "stored body"},
 		{"half of it", func(a attributes) {

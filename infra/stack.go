@@ -54,9 +54,9 @@ type function struct {
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
-		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
-		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "catalog/*", "tokens"}, objects: "modules/*"},
+		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "catalog/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
+		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "catalog/mirror", "tokens"}, objects: "mirror/*"},
 		{name: "publish", routes: publishapi.Routes(), publishes: true},
 	}
 }

@@ -349,8 +349,8 @@ func TestRoles(t *testing.T) {
 	}
 	byFunction := rolesByFunction(t, tm)
 	want := map[string]struct{ keys, all, objects string }{
-		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*", "/providers/*"},
-		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
+		"modules": {"modules/*,catalog/*,tokens", "", "/modules/*"}, "providers": {"providers/*,catalog/*,tokens", "keys/*", "/providers/*"},
+		"mirror": {"mirror/*,catalog/mirror,tokens", "", "/mirror/*"},
 	}
 	for name, role := range byFunction {
 		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") || strings.Count(trust, "Service") != 1 {

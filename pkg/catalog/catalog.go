@@ -49,8 +49,7 @@ func entryKey(namespace, path string) Key { return Key{"catalog/" + namespace, p
 
 // ModuleListing returns the versions response of a module, as modules.EncodeListing wrote it.
 func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte, error) {
-	item, err := c.table.Get(ctx, Key{m.Path(), listing})
-	return item.Data, err
+	return c.listing(ctx, m.Path(), entryKey(m.Namespace, m.Path()))
 }
 
 // ModuleVersion returns the record of one version of a module. One that is withdrawn is registry.ErrNotFound, as one that never

@@ -17,8 +17,7 @@ const mirrored = "mirror"
 
 // MirrorListing returns the index.json of a mirrored provider, as mirror.Listing.Encode wrote it.
 func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) ([]byte, error) {
-	item, err := c.table.Get(ctx, Key{p.Path(), listing})
-	return item.Data, err
+	return c.listing(ctx, p.Path(), entryKey(mirrored, p.Path()))
 }
 
 // MirrorVersion returns the record of one mirrored version of a provider. One that is withdrawn is as with ModuleVersion.

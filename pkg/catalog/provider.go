@@ -14,8 +14,7 @@ import (
 
 // ProviderListing returns the versions response of a provider, as providers.Listing.Encode wrote it.
 func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]byte, error) {
-	item, err := c.table.Get(ctx, Key{p.Path(), listing})
-	return item.Data, err
+	return c.listing(ctx, p.Path(), entryKey(p.Namespace, p.Path()))
 }
 
 // ProviderVersion returns the record of one version of a provider. One that is withdrawn is as with ModuleVersion.

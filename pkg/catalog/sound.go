@@ -37,21 +37,48 @@ func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 
 // missing says what it means that a version's item was not found.
 func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, notFound error) (Item, error) {
-	l, err := c.getOrNew(ctx, Key{f.partition, listing})
+	data, err := c.listing(ctx, f.partition, f.entry)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{}, notFound
+	}
 	if err != nil {
 		return Item{}, err
 	}
-	if l.Revision == 0 {
-		return Item{}, notFound
-	}
-	versions, _, err := f.listing(l.Data)
+	versions, _, err := f.listing(data)
 	if err != nil {
-		return Item{}, fmt.Errorf("item %s %s: %w", l.Partition, l.Sort, err)
+		return Item{}, fmt.Errorf("item %s %s: %w", f.partition, listing, err)
 	}
 	if !slices.Contains(versions, v) {
 		return Item{}, notFound
 	}
 	return c.listed(ctx, versionKey(f.partition, v))
+}
+
+// listing returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
+// lost, and no registry.ErrNotFound, by which clients would take all of them for what never was.
+func (c *Catalog) listing(ctx context.Context, partition string, entry Key) ([]byte, error) {
+	listed, err := c.table.Get(ctx, Key{partition, listing})
+	if !errors.Is(err, registry.ErrNotFound) {
+		return listed.Data, err
+	}
+	entered, failed := c.getOrNew(ctx, entry)
+	if failed != nil {
+		return nil, failed
+	}
+	if _, has := latestIn(entered); !has {
+		return nil, err
+	}
+	listed, err = c.relisted(ctx, Key{partition, listing})
+	return listed.Data, err
+}
+
+// relisted returns a listing that was not there a moment ago: a publish came in between, or it is lost.
+func (c *Catalog) relisted(ctx context.Context, key Key) (Item, error) {
+	item, err := c.table.Get(ctx, key)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{}, fmt.Errorf("item %s %s: it is missing, and versions are listed: %w", key.Partition, key.Sort, ErrDamaged)
+	}
+	return item, err
 }
 
 // listed returns the item of a version that is listed, which was not there a moment ago: a publish came in between, or it is
@@ -70,14 +97,10 @@ func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
 	if _, has := latestIn(entry); listed.Revision > 0 || !has {
 		return nil
 	}
-	again, err := c.getOrNew(ctx, listed.Key)
-	switch {
-	case err != nil:
+	if _, err := c.relisted(ctx, listed.Key); err != nil {
 		return err
-	case again.Revision > 0:
-		return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
 	}
-	return fmt.Errorf("item %s %s: it is missing, and versions are listed: %w", listed.Partition, listed.Sort, ErrDamaged)
+	return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
 }
 
 // sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn

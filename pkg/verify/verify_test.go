@@ -1037,8 +1037,9 @@ func TestVersionThatGoes(t *testing.T) {
 	store := taken{d.store, key, func() {
 		once.Do(func() {
 			d.object(t, key, nil)
-			d.item(t, vpc.Path(), "version/1.0.0", nil)
-			d.item(t, vpc.Path(), "listing", nil)
+			if _, _, err := d.catalog.Withdraw(t.Context(), vpc, version("1.0.0"), registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}); err != nil {
+				t.Error(err)
+			}
 		})
 	}}
 	if report := d.verified(t, func(v *verify.Verifier) { v.Objects = store }); len(report.Findings) > 0 {

@@ -308,6 +308,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 	}
 	var found []objects.Info
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name != "." {
+			return nil // it was removed meanwhile
+		}
 		if err != nil {
 			return err
 		}
@@ -324,6 +327,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 			return nil
 		}
 		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
