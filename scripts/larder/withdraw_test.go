@@ -146,7 +146,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	t.Cleanup(dynamo.Close)
 	now := time.Now().UTC()
 	request := func(ago time.Duration, version, caller string) string {
-		return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":%q,"caller":%q}`, now.Add(-ago).Format(time.RFC3339), version, caller)
+		return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":%q,"download":"module","caller":%q}`, now.Add(-ago).Format(time.RFC3339), version, caller)
 	}
 	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci")}
 	var forbidden atomic.Bool
