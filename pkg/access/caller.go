@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Caller is who publishes, as the gate has verified him.
@@ -61,15 +62,11 @@ func (c caller) publishes() bool {
 	})
 }
 
-const (
-	// shownDigest is how much of a token's digest lists show as its id.
-	shownDigest = 12
-	// maxPart bounds each part of a caller's name, in bytes.
-	maxPart = 256
-)
+// maxPart bounds each part of a caller's name, in bytes.
+const maxPart = 256
 
 func tokenCaller(digest, name string, scopes [][]Scope) *Caller {
-	return &Caller{ID: "token-" + digest[:shownDigest], Name: httpapi.Printable("token "+name, maxPart), scopes: scopes}
+	return &Caller{ID: "token-" + registry.TokenID(digest), Name: httpapi.Printable("token "+name, maxPart), scopes: scopes}
 }
 
 // jobClaims say which job of a CI service a token is of: GitHub's, Forgejo's and Gitea's by repository, GitLab's by

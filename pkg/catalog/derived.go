@@ -139,12 +139,6 @@ func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registr
 	})
 }
 
-// UnreadableTokens returns which tokens' records cannot be read.
-func (c *Catalog) UnreadableTokens(ctx context.Context) ([]Unreadable, error) {
-	_, unreadable, err := readable(ctx, c, tokens, "", func(string, registry.Token) error { return nil })
-	return unreadable, err
-}
-
 // isNamed says whether a record names itself as its key does.
 func isNamed(says, name string) error {
 	if says != name {

@@ -249,7 +249,8 @@ func TestSigningKeys(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(open(t))
+	table := open(t)
+	c := catalog.New(table)
 	ctx := t.Context()
 	now := time.Now().UTC().Truncate(time.Second)
 	for i, name := range []string{"ci", "ada", "ada", "id-of-ci"} {
@@ -274,9 +275,12 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	names := func() string {
-		all, err := c.Tokens(ctx)
+		all, unreadable, err := c.Tokens(ctx)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, u := range unreadable {
+			all = append(all, registry.Token{Name: "damaged " + u.Name})
 		}
 		var names []string
 		for _, one := range all {
@@ -299,6 +303,25 @@ func TestTokens(t *testing.T) {
 		t.Error(names())
 	}
 	if _, err := c.RevokeToken(ctx, "nobody", "ada"); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+
+	// One that is damaged keeps no other from being revoked, and is revoked itself by its id.
+	if err := table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")}); err != nil {
+		t.Fatal(err)
+	}
+	if names() != "[id-0 damaged 0123456789ab]" {
+		t.Error(names())
+	}
+	for _, which := range []string{"id-0", "0123456789ab"} {
+		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
+			t.Errorf("%s: %v", which, err)
+		}
+	}
+	if names() != "[]" {
+		t.Error(names())
+	}
+	if _, err := c.RevokeToken(ctx, "", "ada"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }

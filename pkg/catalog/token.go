@@ -31,25 +31,19 @@ func ofToken(t registry.Token, action registry.AuditAction, by string) registry.
 	return registry.AuditEntry{By: by, Action: action, Subject: tokens + "/" + t.ID, Detail: t.Name + ": " + strings.Join(t.Scopes, " ")}
 }
 
-// Tokens returns the records of all tokens that hold, the oldest first.
-func (c *Catalog) Tokens(ctx context.Context) ([]registry.Token, error) {
-	found := []registry.Token{}
-	for item, err := range c.all(ctx, tokens, "") {
-		if err != nil {
-			return nil, err
-		}
-		var record registry.Token
-		if err := decode(item, &record); err != nil {
-			return nil, err
-		}
-		found = append(found, record)
+// Tokens returns the records of all tokens that hold, the oldest first, and those that cannot be read, by their ids: by these
+// nobody gets in.
+func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadable []Unreadable, err error) {
+	found, unreadable, err = readable(ctx, c, tokens, "", func(string, registry.Token) error { return nil })
+	for i := range unreadable {
+		unreadable[i].Name = registry.TokenID(unreadable[i].Name)
 	}
 	slices.SortStableFunc(found, func(a, b registry.Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	return found, nil
+	return found, unreadable, err
 }
 
-// RevokeToken deletes the token of a name or an id and returns its record. One that is not there is registry.ErrNotFound;
-// a name that several have is registry.ErrInvalid.
+// RevokeToken deletes the token of a name or an id and returns its record, which has nothing but the id where it cannot be
+// read. One that is not there is registry.ErrNotFound; a name that several have is registry.ErrInvalid.
 func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
@@ -60,14 +54,14 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 				return err
 			}
 			var record registry.Token
-			if err := decode(item, &record); err != nil {
-				return err
+			if read(item, &record) != nil {
+				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
 			if record.ID == nameOrID { // whatever others are named
 				named, ids, revoked = []Item{item}, nil, record
 				break
 			}
-			if record.Name == nameOrID {
+			if record.Name == nameOrID && nameOrID != "" {
 				named, ids, revoked = append(named, item), append(ids, record.ID), record
 			}
 		}

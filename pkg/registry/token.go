@@ -2,9 +2,12 @@ package registry
 
 import "time"
 
+// TokenID returns what the token of a digest is called, in lists and wherever somebody is to be told of one.
+func TokenID(digest string) string { return digest[:min(len(digest), 12)] }
+
 // Token is the record of a token: all that is known of it but the token itself.
 type Token struct {
-	// ID is how the token is called where its name is not enough: the beginning of its digest.
+	// ID is how the token is called where its name is not enough, as TokenID has it.
 	ID string `json:"id"`
 	// Name says whose it is, or what for.
 	Name string `json:"name"`

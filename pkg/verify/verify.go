@@ -101,12 +101,12 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	if err := r.part(ctx, part); err != nil {
 		return Report{}, err
 	}
-	unreadable, err := r.Catalog.UnreadableTokens(ctx)
+	_, unreadable, err := r.Catalog.Tokens(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it, as the README has it: nobody gets in by its token as it is"})
+		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil

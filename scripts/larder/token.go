@@ -118,7 +118,7 @@ func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime t
 		record.ExpiresAt = record.CreatedAt.Add(lifetime)
 	}
 	token, digest := access.NewToken()
-	record.ID = digest[:12]
+	record.ID = registry.TokenID(digest)
 	if err := data.catalog.AddToken(ctx, digest, record); err != nil {
 		return err
 	}
@@ -170,15 +170,21 @@ func (c *cli) tokenListCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
-			found, err := data.catalog.Tokens(cmd.Context())
-			switch {
-			case err != nil:
+			found, unreadable, err := data.catalog.Tokens(cmd.Context())
+			if err != nil {
 				return err
+			}
+			damaged := make([]string, len(unreadable))
+			for i, u := range unreadable {
+				damaged[i] = u.Name
+			}
+			switch {
 			case c.json:
 				return c.printJSON(struct {
-					Tokens []registry.Token `json:"tokens"`
-				}{found})
-			case len(found) == 0:
+					Tokens  []registry.Token `json:"tokens"`
+					Damaged []string         `json:"damaged,omitempty"`
+				}{append([]registry.Token{}, found...), damaged})
+			case len(found)+len(damaged) == 0:
 				c.printf("There are no tokens.\n")
 				return nil
 			}
@@ -186,6 +192,9 @@ func (c *cli) tokenListCommand() *cobra.Command {
 			fmt.Fprintln(table, "ID\tNAME\tHOLDS\tSCOPES\tMADE\tBY")
 			for _, t := range found {
 				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, holds(t), strings.Join(t.Scopes, " "), t.CreatedAt.Format("2006-01-02"), t.CreatedBy)
+			}
+			for _, id := range damaged {
+				fmt.Fprintf(table, "%s\tdamaged: it lets nobody in; revoke it by its id\n", id)
 			}
 			return table.Flush()
 		},
@@ -219,7 +228,7 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 			case c.json:
 				return c.printJSON(revoked)
 			}
-			c.printf("Token %s (%s) is revoked; it is refused within a minute.\n", revoked.Name, revoked.ID)
+			c.printf("Token %s (%s) is revoked; it is refused within a minute.\n", cmp.Or(revoked.Name, "with a damaged record"), revoked.ID)
 			return nil
 		},
 	}
