@@ -100,7 +100,8 @@ func CountDownload(w http.ResponseWriter, kind Download) {
 	}
 }
 
-// CountKeys has it counted how long the signing keys hold that were read for an answer: when the first of them ends.
+// CountKeys has it counted how long the signing keys of a namespace hold that were read for an answer: when the
+// last of them ends.
 func CountKeys(w http.ResponseWriter, end time.Time) {
 	if l, ok := w.(*responseLog); ok {
 		l.keysEnd = end
