@@ -15,7 +15,7 @@ import (
 // once, and nothing is counted.
 func Meter(log *slog.Logger, w io.Writer, namespace string) func(httpapi.Served) {
 	if _, err := (metrics.Request{}).Line(namespace, time.Now()); err != nil {
-		log.Error("no request is counted", "error", err)
+		log.Error("no request is counted", slog.String("error", err.Error()))
 		return func(httpapi.Served) {}
 	}
 	var warm atomic.Bool
