@@ -160,7 +160,7 @@ func TestMetrics(t *testing.T) {
 	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
 	check(err)
 	names := fieldsOf(string(queries))
-	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e) by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "n"}) {
+	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e), latest(f) as g by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "f", "n"}) {
 		t.Errorf("of a query that is known it says %q", got)
 	}
 	for _, name := range names {
@@ -186,7 +186,7 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/i?`)
 	renamed  = regexp.MustCompile(`as (\w+)`)
 	word     = regexp.MustCompile(`@?[A-Za-z_]\w*`)
-	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum ispresent bin")
+	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum latest ispresent bin")
 )
 
 // fieldsOf returns the names of fields that queries ask for.

@@ -21,9 +21,11 @@ import (
 
 // The bounds of the alarms.
 const (
-	// lasting is for how many periods of five minutes in a row something must be wrong that clients' own retries may ride out.
+	// lasting is for how many periods of five minutes something must be wrong that clients' own retries may ride out.
 	// A publish whose files take longer than the gateway waits is answered with some 503 too, but hardly for so long.
 	lasting = 3
+	// watched is one period more, of which lasting must be wrong. What AWS counts late is zero in a metric of several until then.
+	watched = lasting + 1
 	// slow is a third of the ten seconds that clients wait, and more than a call of the table takes that is given up once and
 	// sent again. A cold start does not count, since Lambda's Duration begins after it.
 	slow = 3000 // milliseconds
@@ -41,6 +43,8 @@ type alarm struct {
 	threshold     float64
 	below         bool // the threshold, and not at it or above
 	periods       float64
+	of            float64 // these, or as many as periods where it is none
+	keeps         bool    // its state where nothing was measured, which otherwise ends it
 }
 
 // signals are the metrics that alarms and the dashboard refer to.
@@ -60,6 +64,10 @@ func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
 			if a.below {
 				comparison = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
 			}
+			missing := awscloudwatch.TreatMissingData_NOT_BREACHING // nobody asks an idle registry for anything
+			if a.keeps {
+				missing = awscloudwatch.TreatMissingData_IGNORE
+			}
 			name := st.settings.StackName + "-" + a.name
 			made := awscloudwatch.NewAlarm(st.Stack, jsii.String("alarm-"+a.name), &awscloudwatch.AlarmProps{
 				AlarmName:          &name,
@@ -67,9 +75,9 @@ func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
 				Metric:             a.metric,
 				Threshold:          &a.threshold,
 				ComparisonOperator: comparison,
-				EvaluationPeriods:  &a.periods,
-				// Nobody asks an idle registry for anything.
-				TreatMissingData: awscloudwatch.TreatMissingData_NOT_BREACHING,
+				DatapointsToAlarm:  &a.periods,
+				EvaluationPeriods:  jsii.Number(max(a.periods, a.of)),
+				TreatMissingData:   missing,
 			})
 			made.AddAlarmAction(action)
 			made.AddOkAction(action)
@@ -121,15 +129,15 @@ func (s signals) alarms() []alarm {
 	}
 	return []alarm{
 		{name: "functions-fail", meaning: "A function crashed, ran out of memory, or took longer than it may.", metric: s.total("Errors"), threshold: 1, periods: 1},
-		{name: "functions-throttled", meaning: "Lambda has refused to run functions for 15 minutes: the account's concurrency is used up.", metric: s.total("Throttles"), threshold: 1, periods: lasting},
-		{name: "gateway-5xx", meaning: "Clients have been answered with 5xx for 15 minutes.", metric: s.gateway("5xx", "Sum"), threshold: 1, periods: lasting},
-		{name: "slow", meaning: fmt.Sprintf("For 15 minutes the slowest of a hundred requests has taken %d seconds or more. Clients give up after ten.", slow/1000), metric: s.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow, periods: lasting},
-		{name: "table-throttled", meaning: "DynamoDB has refused reads or writes of the table for 15 minutes.", metric: combined("Throttles", "SUM", map[string]awscloudwatch.IMetric{
+		{name: "functions-throttled", meaning: "Lambda has refused to run functions in 15 of 20 minutes: the account's concurrency is used up.", metric: s.total("Throttles"), threshold: 1, periods: lasting, of: watched},
+		{name: "gateway-5xx", meaning: "Clients have been answered with 5xx in 15 of 20 minutes.", metric: s.gateway("5xx", "Sum"), threshold: 1, periods: lasting, of: watched},
+		{name: "slow", meaning: fmt.Sprintf("In 15 of 20 minutes the slowest of a hundred requests has taken %d seconds or more. Clients give up after ten.", slow/1000), metric: s.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow, periods: lasting, of: watched},
+		{name: "table-throttled", meaning: "DynamoDB has refused reads or writes of the table in 15 of 20 minutes.", metric: combined("Throttles", "SUM", map[string]awscloudwatch.IMetric{
 			"reads": s.ofTable("ReadThrottleEvents"), "writes": s.ofTable("WriteThrottleEvents"),
-		}), threshold: 1, periods: lasting},
+		}), threshold: 1, periods: lasting, of: watched},
 		{
-			name: "key-ends", meaning: fmt.Sprintf("A signing key of a namespace ends in less than %d days, and signs nothing from then on.", keyNotice),
-			metric: s.own(metrics.Series{Name: metrics.SigningKeyDays}, "Minimum", awscdk.Duration_Days(jsii.Number(1))), threshold: keyNotice, below: true, periods: 1,
+			name: "key-ends", meaning: fmt.Sprintf("The last signing key of a namespace ends in less than %d days, or has ended. Nobody can publish there from then on.", keyNotice),
+			metric: s.own(metrics.Series{Name: metrics.SigningKeyDays}, "Minimum", awscdk.Duration_Days(jsii.Number(1))), threshold: keyNotice, below: true, periods: 1, keeps: true,
 		},
 	}
 }

@@ -396,8 +396,8 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	return api
 }
 
-// accessLogFormat names what is logged of a request. The path has no query, and no header is there, so that neither
-// tokens nor signatures are.
+// accessLogFormat names what is logged of a request. The path has no query, and no header is there but the User-Agent, so that
+// neither tokens nor signatures are.
 func accessLogFormat() string {
 	format, err := json.Marshal(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTime", "ip": "$context.identity.sourceIp", "method": "$context.httpMethod",

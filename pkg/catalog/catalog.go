@@ -296,7 +296,7 @@ func decode(item Item, v any) error {
 func read(item Item, v any) error {
 	if err := json.Unmarshal(item.Data, v); err != nil {
 		// Not wrapped: what is stored wrongly is no caller's fault, as the registry.ErrInvalid of a version would be.
-		return fmt.Errorf("item %s %s: %s", item.Partition, item.Sort, err.Error())
+		return fmt.Errorf("item %s: %s", item.Shown(), err.Error())
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (c *Catalog) inBetween(ctx context.Context, partition string, v registry.Ve
 func change(item Item, v any) (Change, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return Change{}, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+		return Change{}, fmt.Errorf("item %s: %w", item.Shown(), err)
 	}
 	item.Data = data
 	return put(item), nil

@@ -159,7 +159,7 @@ func readable[T any](ctx context.Context, c *Catalog, partition, prefix string, 
 		if err := read(item, &record); err != nil {
 			unreadable = append(unreadable, Unreadable{name, err})
 		} else if err := is(name, record); err != nil {
-			unreadable = append(unreadable, Unreadable{name, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)})
+			unreadable = append(unreadable, Unreadable{name, fmt.Errorf("item %s: %w", item.Shown(), err)})
 		} else {
 			records = append(records, record)
 		}

@@ -29,6 +29,14 @@ type Key struct {
 	Sort      string
 }
 
+// Shown returns what errors, and so logs, call the item: of a token's digest no more than the id by which it is revoked.
+func (k Key) Shown() string {
+	if k.Partition == tokens && len(k.Sort) > tokenID {
+		return k.Partition + " " + k.Sort[:tokenID]
+	}
+	return k.Partition + " " + k.Sort
+}
+
 // Item is what is stored under a key.
 type Item struct {
 	Key
@@ -95,13 +103,13 @@ func CheckChanges(changes []Change) error {
 		total += size
 		switch {
 		case c.Partition == "" || len(c.Partition) > maxPartition || c.Sort == "" || len(c.Sort) > maxSort:
-			return fmt.Errorf("%w: key %q: its parts have 1 to %d and 1 to %d bytes", ErrBadWrite, c.Key, maxPartition, maxSort)
+			return fmt.Errorf("%w: key %q: its parts have 1 to %d and 1 to %d bytes", ErrBadWrite, c.Shown(), maxPartition, maxSort)
 		case seen[c.Key]:
-			return fmt.Errorf("%w: it changes %q twice", ErrBadWrite, c.Key)
+			return fmt.Errorf("%w: it changes %q twice", ErrBadWrite, c.Shown())
 		case c.Revision < 0 || (c.Delete || c.Check) && c.Revision == 0 || c.Delete && c.Check:
-			return fmt.Errorf("%w: %q: revision %d cannot be expected", ErrBadWrite, c.Key, c.Revision)
+			return fmt.Errorf("%w: %q: revision %d cannot be expected", ErrBadWrite, c.Shown(), c.Revision)
 		case size > maxItem-1<<10: // room for the names of attributes
-			return fmt.Errorf("%w: %q is too large: %d bytes", ErrBadWrite, c.Key, size)
+			return fmt.Errorf("%w: %q is too large: %d bytes", ErrBadWrite, c.Shown(), size)
 		}
 		seen[c.Key] = true
 	}

@@ -11,6 +11,9 @@ import (
 
 const tokens = "tokens"
 
+// tokenID is how many digits of its digest are the id of a token.
+const tokenID = 12
+
 // Token returns the record of the token of a digest.
 func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, error) {
 	var record registry.Token

@@ -360,7 +360,9 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkRequest(b *testing.B) { benchmarkRequest(b) }
 
 // BenchmarkMetered is the same where requests are counted.
-func BenchmarkMetered(b *testing.B) { benchmarkRequest(b, lambdahttp.Meter(io.Discard, "larder")) }
+func BenchmarkMetered(b *testing.B) {
+	benchmarkRequest(b, lambdahttp.Meter(slog.New(slog.DiscardHandler), io.Discard, "larder"))
+}
 
 func benchmarkRequest(b *testing.B, served ...func(httpapi.Served)) {
 	b.Helper()

@@ -117,6 +117,35 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// A request that its handler aborts is logged and counted once, as what a function answers then, and the server gets to know of it.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]bool{"before it answered": false, "amid its answer": true} {
+		var log bytes.Buffer
+		var served []httpapi.Served
+		h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if begun {
+				_, _ = io.WriteString(w, "{")
+			}
+			panic(http.ErrAbortHandler)
+		}), func(s httpapi.Served) { served = append(served, s) })
+		func() {
+			defer func() {
+				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+					t.Errorf("%s: %v goes on", name, p)
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
+		}()
+		if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR msg=request method=GET path=/x status=500") || !strings.Contains(lines, "abort Handler") {
+			t.Errorf("%s: logged %s", name, lines)
+		}
+		if len(served) != 1 || served[0].Status != 500 {
+			t.Errorf("%s: counted %+v", name, served)
+		}
+	}
+}
+
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Mux(get("/x/{y}", func(w http.ResponseWriter, _ *http.Request) error {

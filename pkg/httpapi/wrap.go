@@ -21,7 +21,8 @@ const maxPath = 1024
 
 // Wrap is the outermost handler of a server or function. It answers a path that is not in its plain form (dot segments,
 // doubled slashes, characters that no endpoint's path has) before a mux can redirect it, turns a panic into a 500,
-// keeps the body out of answers to HEAD, and writes one line to log for each request. What is called with each request that
+// keeps the body out of answers to HEAD, and writes one line to log for each request, also for one that a handler aborts, which
+// is a 500 there and goes on as http.ErrAbortHandler. What is called with each request that
 // was served may count them.
 func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,10 +36,10 @@ func Wrap(log *slog.Logger, next http.Handler, served ...func(Served)) http.Hand
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(p)
-				}
-				l.stack = debug.Stack()
-				if l.status == 0 {
+					// A server cuts the connection, a function answers 500, whatever was written before.
+					defer panic(p)
+					l.status, l.err = http.StatusInternalServerError, err
+				} else if l.stack = debug.Stack(); l.status == 0 {
 					clear(w.Header())
 					Error(l, fmt.Errorf("panic: %v", p))
 				} else {
@@ -99,7 +100,8 @@ func CountDownload(w http.ResponseWriter, kind Download) {
 	}
 }
 
-// CountKeys has it counted how long the signing keys hold that were read for an answer: when the first of them ends.
+// CountKeys has it counted how long the signing keys of a namespace hold that were read for an answer: when the
+// last of them ends.
 func CountKeys(w http.ResponseWriter, end time.Time) {
 	if l, ok := w.(*responseLog); ok {
 		l.keysEnd = end

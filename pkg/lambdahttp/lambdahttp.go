@@ -39,11 +39,12 @@ import (
 // Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured, and counted
 // where it has a namespace for that.
 func Start(h http.Handler) {
+	log := lambdacontext.NewLogger()
 	var served []func(httpapi.Served)
 	if namespace := settings.MetricsNamespace(os.Getenv); namespace != "" {
-		served = append(served, Meter(os.Stdout, namespace))
+		served = append(served, Meter(log, os.Stdout, namespace))
 	}
-	lambda.Start(Handler(lambdacontext.NewLogger(), h, served...))
+	lambda.Start(Handler(log, h, served...))
 }
 
 // Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It never returns an error.

@@ -256,7 +256,8 @@ func TestMeter(t *testing.T) {
 		httpapi.WriteNoContent(w, httpapi.NoStore)
 		return nil
 	}})
-	handle := lambdahttp.Handler(slog.New(slog.NewJSONHandler(&log, nil)), h, lambdahttp.Meter(&counted, "larder"))
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	handle := lambdahttp.Handler(logger, h, lambdahttp.Meter(logger, &counted, "larder"))
 	for _, path := range []string{"/x/1", "/x/2", "/nowhere"} {
 		e := event(http.MethodGet, path)
 		e.RequestContext.RequestID = "id of " + path
@@ -285,6 +286,19 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// A namespace that CloudWatch does not take is told once, and not with each request.
+func TestBadNamespace(t *testing.T) {
+	t.Parallel()
+	var log, counted bytes.Buffer
+	count := lambdahttp.Meter(slog.New(slog.NewTextHandler(&log, nil)), &counted, ":larder")
+	for range 3 {
+		count(httpapi.Served{Status: 200})
+	}
+	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, ":larder") || counted.Len() > 0 {
+		t.Errorf("logged %s, counted %s", lines, &counted)
+	}
+}
+
 // Whatever is served, CloudWatch has no more metrics to bill than those of metrics.All.
 func TestSeries(t *testing.T) {
 	t.Parallel()
@@ -293,7 +307,7 @@ func TestSeries(t *testing.T) {
 		paths = append(paths, httpapi.Paths(routes)...)
 	}
 	var out bytes.Buffer
-	count := lambdahttp.Meter(&out, "larder")
+	count := lambdahttp.Meter(slog.New(slog.DiscardHandler), &out, "larder")
 	for _, path := range paths {
 		for _, status := range []int{0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000} {
 			s := httpapi.Served{Route: path, ID: fmt.Sprint(path, status), Status: status, Store: []time.Duration{time.Second, 2 * time.Second}, KeysEnd: time.Now().Add(time.Hour)}

@@ -30,7 +30,8 @@ const (
 	StoreLatency = "StoreLatency"
 	// ColdStarts counts requests for which a function had to start.
 	ColdStarts = "ColdStarts"
-	// SigningKeyDays is how many whole days are left until the first signing key of a namespace ends, of the keys that were read.
+	// SigningKeyDays is how many whole days are left until the last signing key of a namespace ends whose keys were read. A
+	// namespace whose keys need nobody's care counts about a year.
 	SigningKeyDays = "SigningKeyDays"
 
 	// StatusClass is 2xx, 4xx or 5xx.
@@ -83,7 +84,7 @@ type Request struct {
 	Download string
 	// Store has how long each call of the table and the bucket took.
 	Store []time.Duration
-	// KeysEnd is when the first signing key ends; the zero time where nobody has looked, or none does.
+	// KeysEnd is when the last signing key of a namespace ends; the zero time where nobody has looked.
 	KeysEnd time.Time
 	// Cold says that it was the first of its function.
 	Cold bool

@@ -57,22 +57,31 @@ func TestKeptKeys(t *testing.T) {
 	})
 }
 
-// What is counted of keys that are read is when the first of those that hold ends.
+// What is counted of keys that are read is when the last of them ends, as far as that is anybody's concern.
 func TestKeysEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const day = 24 * time.Hour
+		const day, never = 24 * time.Hour, 365 * 24 * time.Hour
 		begin := time.Now()
 		for _, test := range []struct {
 			ends []time.Duration // none: never
 			want time.Duration   // none: nothing is counted
 		}{
 			{nil, 0},
-			{[]time.Duration{0}, 0},
-			{[]time.Duration{40 * day, 0, 20 * day, 30 * day}, 20 * day},
+			{[]time.Duration{20 * day}, 20 * day},
+			{[]time.Duration{0}, never},
+			// It has a successor.
+			{[]time.Duration{20 * day, 730 * day}, 730 * day},
+			{[]time.Duration{40 * day, 20 * day, 30 * day}, 40 * day},
+			{[]time.Duration{20 * day, 0}, never},
 			{[]time.Duration{-day, 40 * day}, 40 * day},
-			{[]time.Duration{-day, 0}, 0},
-			{[]time.Duration{-2 * day, -day, -3 * day}, -day},
+			{[]time.Duration{-day, 0}, never},
+			// Nobody can publish, and somebody may want to.
+			{[]time.Duration{-2 * day, -day, -300 * day}, -day},
+			{[]time.Duration{-30*day + time.Second}, -30*day + time.Second},
+			// Nobody seems to.
+			{[]time.Duration{-30 * day}, never},
+			{[]time.Duration{-300 * day, -200 * day}, never},
 		} {
 			f := newFake(t)
 			f.keys = nil

@@ -143,7 +143,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	}
 	now := time.Now()
 	if read {
-		httpapi.CountKeys(w, firstEnd(keys, now))
+		httpapi.CountKeys(w, lastEnd(keys, now))
 	}
 	pkg := record.Packages[at]
 	answer := download{
@@ -163,25 +163,30 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// firstEnd returns when the first of the keys that hold ends, which is zero where none of them does. One that has ended stays
-// for what it has signed, and is no concern while another holds; where none holds, the end is that of the last.
-func firstEnd(keys []registry.SigningKey, now time.Time) time.Time {
-	var first, last time.Time
-	holds := false
+const day = 24 * time.Hour
+
+const (
+	// farOff is the end that is told of keys that need nobody's care.
+	farOff = 365 * day
+	// retired is for how long keys have ended when nobody is thought to publish in their namespace any more.
+	retired = 30 * day
+)
+
+// lastEnd returns when the last of a namespace's keys ends, from when on nobody can publish in it; a key that has a successor is
+// no concern. Where one never ends it is far off, and also where all have ended long ago: whoever waits for the end to move away
+// must be told so, and would wait forever if nothing were told. It is zero where there is no key.
+func lastEnd(keys []registry.SigningKey, now time.Time) time.Time {
+	var last time.Time
 	for _, k := range keys {
-		if end := k.ExpiresAt; !end.IsZero() && !now.Before(end) {
-			if end.After(last) {
-				last = end
-			}
-			continue
+		if k.ExpiresAt.IsZero() {
+			return now.Add(farOff)
 		}
-		holds = true
-		if !k.ExpiresAt.IsZero() && (first.IsZero() || k.ExpiresAt.Before(first)) {
-			first = k.ExpiresAt
+		if k.ExpiresAt.After(last) {
+			last = k.ExpiresAt
 		}
 	}
-	if holds {
-		return first
+	if !last.IsZero() && now.Sub(last) >= retired {
+		return now.Add(farOff)
 	}
 	return last
 }

@@ -66,7 +66,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 		TableName: &t.name, Key: primaryKey(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return catalog.Item{}, fmt.Errorf("table %s: reading %s %s: %w", t.name, k.Partition, k.Sort, translate(err))
+		return catalog.Item{}, fmt.Errorf("table %s: reading %s: %w", t.name, k.Shown(), translate(err))
 	}
 	if out.Item != nil {
 		item, err := decode(out.Item)
@@ -74,7 +74,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 			return item, err
 		}
 	}
-	return catalog.Item{}, fmt.Errorf("item %s %s: %w", k.Partition, k.Sort, registry.ErrNotFound)
+	return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 }
 
 // expired says whether an item is absent although the table has not removed it yet, which may take days.
@@ -134,7 +134,7 @@ func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	item.Key = catalog.Key{Partition: pk.Value, Sort: sk.Value}
 	var err error
 	if item.Revision, err = strconv.ParseInt(revision.Value, 10, 64); err != nil {
-		return catalog.Item{}, fmt.Errorf("decoding item %s %s: %w", pk.Value, sk.Value, err)
+		return catalog.Item{}, fmt.Errorf("decoding item %s: %w", item.Shown(), err)
 	}
 	switch data := attributes[attrData].(type) {
 	case *types.AttributeValueMemberS:
@@ -142,12 +142,12 @@ func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	case *types.AttributeValueMemberB:
 		item.Data = data.Value
 	default:
-		return catalog.Item{}, fmt.Errorf("decoding item %s %s: it has no data", pk.Value, sk.Value)
+		return catalog.Item{}, fmt.Errorf("decoding item %s: it has no data", item.Shown())
 	}
 	if expires, ok := attributes[attrExpires].(*types.AttributeValueMemberN); ok {
 		seconds, err := strconv.ParseInt(expires.Value, 10, 64)
 		if err != nil {
-			return catalog.Item{}, fmt.Errorf("decoding item %s %s: %w", pk.Value, sk.Value, err)
+			return catalog.Item{}, fmt.Errorf("decoding item %s: %w", item.Shown(), err)
 		}
 		item.Expires = time.Unix(seconds, 0).UTC()
 	}
@@ -165,7 +165,7 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	}
 	// The SDK adds a token, by which a repeated request is the same write.
 	if _, err := t.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
-		return fmt.Errorf("table %s: writing %s %s and %d more: %w", t.name, changes[0].Partition, changes[0].Sort, len(changes)-1, translate(err))
+		return fmt.Errorf("table %s: writing %s and %d more: %w", t.name, changes[0].Shown(), len(changes)-1, translate(err))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +68,8 @@ func TestStoredForm(t *testing.T) {
 // A table that cannot answer is unavailable, which clients retry; what will not get better is not.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
+	digest := strings.Repeat("0123456789abcdef", 4)
+	change := catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: digest}, Data: []byte("x")}
 	for body, test := range map[string]struct {
 		status int
 		want   error
@@ -96,6 +98,9 @@ func TestErrors(t *testing.T) {
 		_, err = table.Query(t.Context(), catalog.Query{Partition: "p"})
 		errs = append(errs, err)
 		for _, err := range errs {
+			if err != nil && strings.Contains(err.Error(), digest[:13]) {
+				t.Errorf("it names all of a token's digest: %v", err)
+			}
 			for _, sentinel := range []error{registry.ErrUnavailable, registry.ErrConflict, registry.ErrNotFound, registry.ErrInvalid} {
 				wanted := test.want != nil && errors.Is(test.want, sentinel)
 				if err == nil || errors.Is(err, sentinel) != wanted {

@@ -89,7 +89,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 		k.Partition, k.Sort, t.now().Unix())
 	item, err := scan(row, k.Partition)
 	if errors.Is(err, sql.ErrNoRows) {
-		return catalog.Item{}, fmt.Errorf("item %s %s: %w", k.Partition, k.Sort, registry.ErrNotFound)
+		return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 	}
 	return item, translate(err)
 }
@@ -177,10 +177,10 @@ func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 	var revision int64
 	err := tx.QueryRowContext(ctx, `SELECT revision FROM items WHERE pk = ? AND sk = ?`+live, c.Partition, c.Sort, now).Scan(&revision)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("reading %s %s: %w", c.Partition, c.Sort, err)
+		return fmt.Errorf("reading %s: %w", c.Shown(), err)
 	}
 	if revision != c.Revision {
-		return fmt.Errorf("item %s %s has revision %d, not %d: %w", c.Partition, c.Sort, revision, c.Revision, registry.ErrConflict)
+		return fmt.Errorf("item %s has revision %d, not %d: %w", c.Shown(), revision, c.Revision, registry.ErrConflict)
 	}
 	if c.Check {
 		return nil
@@ -200,7 +200,7 @@ func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 			c.Partition, c.Sort, revision+1, data, expires)
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s %s: %w", c.Partition, c.Sort, err)
+		return fmt.Errorf("writing %s: %w", c.Shown(), err)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(*testing.T) catalog.Table) {
 	}{
 		{"GetWhatWasPut", getWhatWasPut},
 		{"GetUnknown", getUnknown},
+		{"TokensAreNotShown", tokensAreNotShown},
 		{"KeysAreExact", keysAreExact},
 		{"Conditions", conditions},
 		{"AllOrNone", allOrNone},
@@ -117,6 +118,25 @@ func getUnknown(t *testing.T, table catalog.Table) {
 	write(t, table, newItem("p", "s", "x"))
 	absent(t, table, "p", "t")
 	absent(t, table, "q", "s")
+}
+
+// Errors come into logs. A token is named there as by who revokes it, and not by all of its digest.
+func tokensAreNotShown(t *testing.T, table catalog.Table) {
+	k := key("tokens", strings.Repeat("0123456789abcdef", 4))
+	_, unknown := table.Get(t.Context(), k)
+	write(t, table, newItem(k.Partition, k.Sort, "x"))
+	for _, err := range []error{
+		unknown,
+		table.Write(t.Context(), catalog.Change{Key: k, Revision: 2, Data: []byte("y")}),
+		table.Write(t.Context(), catalog.Change{Key: k, Revision: -1}),
+	} {
+		if err == nil || strings.Contains(err.Error(), k.Sort[:13]) {
+			t.Errorf("%v", err)
+		}
+	}
+	if !strings.HasSuffix(k.Shown(), " "+k.Sort[:12]) {
+		t.Error(k.Shown())
+	}
 }
 
 // Upper and lower case, and keys that extend one another, are different keys.
