@@ -82,8 +82,12 @@ func before(t *testing.T, service string) *faulty {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
+	// It has a loopback address to itself: while it is down, its port could be given to whoever asks for one at 127.0.0.1.
+	own := make(net.IP, 4)
+	_, _ = rand.Read(own)
+	own[0], own[3] = 127, own[3]&^1|2 // neither a network's first address or last one, nor 127.0.0.1
 	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	listener, err := config.Listen(t.Context(), "tcp4", own.String()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

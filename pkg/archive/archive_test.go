@@ -16,7 +16,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -214,7 +213,7 @@ func TestPackRefuses(t *testing.T) {
 	t.Run("a pipe", func(t *testing.T) {
 		t.Parallel()
 		dir := tree{"main.tf": config}.write(t)
-		if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		if err := mkfifo(filepath.Join(dir, "pipe")); err != nil {
 			t.Skip(err)
 		}
 		if _, _, err := pack(t, dir, archive.Options{}); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "pipe") {

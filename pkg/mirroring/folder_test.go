@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -254,7 +253,7 @@ func TestImportRefuses(t *testing.T) {
 			}
 		}
 	}
-	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	pipe := mkfifo
 	dir := func(path string) error { return os.Mkdir(path, 0o700) }
 	link := func(to string) func(string) error { return func(path string) error { return os.Symlink(to, path) } }
 	for _, test := range []struct {
@@ -619,7 +618,7 @@ func TestExportRepairs(t *testing.T) {
 		"cut short":         func(path string) error { return os.Truncate(path, 7) },
 		"empty":             func(path string) error { return os.Truncate(path, 0) },
 		"gone":              os.Remove,
-		"a pipe":            func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"a pipe":            func(path string) error { return errors.Join(os.Remove(path), mkfifo(path)) },
 		"a link to nowhere": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("nowhere", path)) },
 		// What the link leads to is not touched.
 		"a link to something else": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("index.json", path)) },
@@ -687,7 +686,7 @@ func TestExportRefuses(t *testing.T) {
 		}, registry.ErrInvalid, []string{"1.0.0.json", "beside"}},
 		{"a pipe for an index", func(t *testing.T, _ *store, f folder) {
 			t.Helper()
-			if err := errors.Join(os.MkdirAll(f.at(""), 0o755), syscall.Mkfifo(f.at("index.json"), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(f.at(""), 0o755), mkfifo(f.at("index.json"))); err != nil {
 				t.Fatal(err)
 			}
 		}, registry.ErrInvalid, []string{"no regular file"}},
