@@ -211,7 +211,7 @@ func TestWithdrawOnStack(t *testing.T) {
 		if got != code {
 			t.Errorf("%q: exit code %d, want %d\n%s", answer, got, code, out)
 		}
-		for _, text := range append(says, "Withdraw acme/vpc/aws 1.0.0 for good?") {
+		for _, text := range append(says, "Withdraw acme/vpc/aws 1.0.0 from stack:larder for good?") {
 			if !strings.Contains(out, text) {
 				t.Errorf("%q: it does not say %q:\n%s", answer, text, out)
 			}
@@ -223,11 +223,11 @@ func TestWithdrawOnStack(t *testing.T) {
 	ask(cloud, "\x04", exitFailed, "could not be found out", "logs:StartQuery", "nothing was done")
 	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.0.0", "sha256:")
 
-	ask(cloud, "y\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
+	ask(cloud, "Yes\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
 	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.0.0"), exitExists, "it has a key")
 	run(larder(cloud, "verify"), exitFailed, "object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: ")
 	objects.may.Store(true)
-	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
+	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn from stack:larder on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
 	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
 	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn: it has a key")
 
