@@ -201,7 +201,13 @@ func TestWithdrawOnStack(t *testing.T) {
 	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_keeps_days": 30`); strings.Contains(out, "1.1.0") {
 		t.Error(out)
 	}
+	run(larder(cloud, "publish", "module", dir, "acme/dns/aws", "1.0.0"), 0)
 	run(larder(cloud, "usage", "acme/dns/aws"), 0, "There is no download.")
+	run(larder(cloud, "usage", "acme/dns/aws", "1.0.0"), 0, "There is no download.")
+	run(larder(cloud, "usage", "acme/dns/aws", "1.1.0"), exitNotFound, "acme/dns/aws 1.1.0: not found")
+	for _, never := range []string{"acme/dns/azure", "acme/dns", "localhost/acme/dns", "registry.example.com/acme/dns"} {
+		run(larder(cloud, "usage", never), exitNotFound, never+": not found")
+	}
 	run(larder(older, "usage"), 1, "stack larder does not say where it logs requests")
 
 	// On a terminal it is said, and asked.
