@@ -235,7 +235,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	objects.may.Store(true)
 	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn from stack:larder on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
 	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
-	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn: it has a key")
+	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn on ", " by arn:aws:iam::000000000000:user/operator: it has a key")
 
 	// One that is killed before anything is removed has withdrawn the version, and the next removes it.
 	objects.stall.Store(true)
