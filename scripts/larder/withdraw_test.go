@@ -83,14 +83,17 @@ func TestWithdraw(t *testing.T) {
 	var stderr bytes.Buffer
 	again := exec.CommandContext(t.Context(), "larder", append([]string{"mirror", "import", folder}, store...)...)
 	again.Stderr = &stderr
-	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") {
+	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") || !strings.Contains(stderr.String(), "take another version") {
 		t.Errorf("%v\n%s", err, &stderr)
+	}
+	if out := fails(t, exitNotFound, append([]string{"deprecate", "provider", "acme/note", "--message", "x"}, store...)...); !strings.Contains(out, "acme/note: not found: no version of that is published") {
+		t.Error(out)
 	}
 	// Nor does anything come through the registry.
 	dir := t.TempDir()
 	writeFiles(t, dir, output("1.0.0"))
 	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
-	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: publish under a new version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
+	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: take another version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
 	if _, out := verifies(t, s.data, 0); !strings.Contains(out, "0 faults, 0 repaired, 0 notes") {
 		t.Error(out)
 	}
