@@ -151,7 +151,8 @@ func TestWithdrawOnStack(t *testing.T) {
 	request := func(ago time.Duration, version, caller string) string {
 		return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":%q,"download":"module","caller":%q}`, now.Add(-ago).Format(time.RFC3339), version, caller)
 	}
-	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci")}
+	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci"),
+		fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":200,"route":"/v1/mirror/{hostname}/{namespace}/{type}/{document}","address":"localhost/acme/note","version":"1.0.0","download":"mirror","caller":"ada"}`, now.Format(time.RFC3339))}
 	var forbidden atomic.Bool
 	insights := httptest.NewServer(&rehearsal.Insights{
 		Lines: func(group string) ([]string, bool) { return lines, group == "modules-log" },
@@ -199,7 +200,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	}
 
 	// Who downloads what.
-	run(larder(cloud, "usage"), 0, "acme/vpc/aws  1.0.0    3 ", "acme/vpc/aws  1.1.0    1 ", "The log keeps 30 days.")
+	run(larder(cloud, "usage"), 0, "acme/vpc/aws         1.0.0    3 ", "acme/vpc/aws         1.1.0    1 ", "The log keeps 30 days.")
 	run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--since", "90d"), 0, "1.0.0    ci      2 ", "1.0.0    ada     1 ", "What was before that is not known any more.")
 	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_keeps_days": 30`); strings.Contains(out, "1.1.0") {
 		t.Error(out)
@@ -211,6 +212,15 @@ func TestWithdrawOnStack(t *testing.T) {
 	for _, never := range []string{"acme/dns/azure", "acme/dns", "localhost/acme/dns", "registry.example.com/acme/dns"} {
 		run(larder(cloud, "usage", never), exitNotFound, never+": not found")
 	}
+	// A hostname need not have a dot, and what was logged is read as what it was.
+	folder := t.TempDir()
+	if err := rehearsal.WriteMirrorFolder(releaseOf(t, signingKey(t, "Ed25519")), filepath.Join(folder, "localhost/acme/note")); err != nil {
+		t.Fatal(err)
+	}
+	run(larder(cloud, "mirror", "import", folder), 0)
+	run(larder(cloud, "usage", "localhost/acme/note"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "localhost/acme/note", "1.0.0"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "localhost/acme/note", "1.1.0"), exitNotFound)
 	run(larder(older, "usage"), 1, "stack larder does not say where it logs requests")
 
 	// On a terminal it is said, and asked.
