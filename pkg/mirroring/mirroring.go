@@ -29,6 +29,8 @@ type Catalog interface {
 	// MirrorVersions returns those of all versions, withdrawn ones among them, the newest first, or registry.ErrNotFound where
 	// there is none.
 	MirrorVersions(context.Context, registry.MirrorProvider) ([]registry.MirrorVersion, error)
+	// MirrorListing returns what clients are told that is mirrored of a provider, or registry.ErrNotFound.
+	MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error)
 	// Mirrored returns the providers that are mirrored.
 	Mirrored(context.Context) iter.Seq2[registry.MirrorSummary, error]
 }
@@ -94,23 +96,40 @@ func (r Result) Changed() bool {
 	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
 }
 
-// taken refuses a version that is withdrawn, before anything of it is stored, or that differs from one in build metadata alone.
+// taken refuses, before anything of it is stored, a version that is withdrawn, or that differs from one that is, or that is mirrored, in
+// build metadata alone. Clients take either of the two where one is asked for.
 func taken(records []registry.MirrorVersion, v registry.Version) error {
 	for _, r := range records {
 		if r.Withdrawn != nil && r.Version.Same(v) {
 			return r.Withdrawn.Taken(r.Version)
 		}
+		if r.Version != v && r.Version.Same(v) {
+			return fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either for the other", registry.ErrExists, v, r.Version)
+		}
 	}
 	return nil
 }
 
-// stored returns what is mirrored of a version; nothing is no error.
+// records returns those of all versions that are mirrored of a provider, or withdrawn; none is no error.
+func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) ([]registry.MirrorVersion, error) {
+	records, err := m.Catalog.MirrorVersions(ctx, address)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, nil
+	}
+	return records, err
+}
+
+// stored returns what is mirrored of a version that may be; nothing is no error.
 func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
 	record, err := m.Catalog.MirrorVersion(ctx, address, v)
-	if err = registry.Taken(err); errors.Is(err, registry.ErrNotFound) {
-		return registry.MirrorVersion{Version: v}, nil
+	if err = registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
+		return record, err
 	}
-	return record, err
+	records, err := m.records(ctx, address)
+	if err == nil {
+		err = taken(records, v)
+	}
+	return registry.MirrorVersion{Version: v}, err
 }
 
 // find returns the stored package of a platform that has these bytes: nil where there is none as yet, and

@@ -42,7 +42,7 @@ type Wanted struct {
 	// exact is the version that lock files name, and locked what each of them has of it; all must be satisfied.
 	exact  *registry.Version
 	locked []Locked
-	// lenient leaves out what is withdrawn, which is an error otherwise where one version is asked for.
+	// lenient leaves out what is taken, which is an error otherwise where one version is asked for.
 	lenient bool
 }
 
@@ -73,10 +73,15 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	selected, err := w.choose(offered)
+	records, err := m.records(ctx, w.Address)
 	if err != nil {
 		return nil, err
 	}
+	selected, err := w.choose(offered, records)
+	if err != nil {
+		return nil, err
+	}
+	w.lenient = w.lenient || len(selected) > 1
 	var results []Result
 	var failed []error
 	for _, v := range selected {
@@ -108,8 +113,9 @@ func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) 
 	return m.Client.Service(ctx, at.Host, providers.Service)
 }
 
-// choose selects versions as clients do: a pre-release by its own number alone.
-func (w Wanted) choose(offered []client.ProviderVersion) ([]client.ProviderVersion, error) {
+// choose selects versions as clients do: a pre-release by its own number alone. Where the newest is wanted and is withdrawn, it
+// selects those down to one that is not.
+func (w Wanted) choose(offered []client.ProviderVersion, records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
 	acceptable, err := parseConstraint(w.Constraint)
 	if err != nil {
 		return nil, err
@@ -128,11 +134,18 @@ func (w Wanted) choose(offered []client.ProviderVersion) ([]client.ProviderVersi
 		return nil, fmt.Errorf("the origin has no version %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	if !w.All {
+	// Clients take either of two that differ in build metadata alone.
+	met = slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) })
+	if w.All {
+		return met, nil
+	}
+	top := slices.IndexFunc(met, func(v client.ProviderVersion) bool {
+		return !errors.Is(taken(records, v.Version), registry.ErrWithdrawn)
+	})
+	if top < 0 { // whoever asks is told so
 		return met[:1], nil
 	}
-	// Clients take either of two that differ in build metadata alone.
-	return slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) }), nil
+	return met[:top+1], nil
 }
 
 // parseConstraint reads a constraint in the syntax of required_providers. Errors are registry.ErrInvalid.
@@ -213,8 +226,8 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	if len(platforms) == 0 {
 		return result, nil
 	}
-	records, err := m.Catalog.MirrorVersions(ctx, w.Address)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+	records, err := m.records(ctx, w.Address)
+	if err != nil {
 		return Result{}, err
 	}
 	if err := taken(records, v.Version); err != nil {

@@ -45,14 +45,37 @@ func TestWithdrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	results, err := m.Sync(t.Context(), list)
-	if err != nil || told(results) != "1.1.0 []" || !strings.Contains(notes(results), why) {
+	if err != nil || told(results) != "1.1.0 [], 1.0.0 [darwin_arm64 added, linux_amd64 added]" || !strings.Contains(notes(results), why) {
 		t.Errorf("sync: %s, %q, %v", told(results), notes(results), err)
 	}
 	results, err = m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: ">= 1.0.0", All: true})
-	if err != nil || told(results) != "1.1.0 [], 1.0.0 [darwin_arm64 added, linux_amd64 added]" || !strings.Contains(notes(results), why) {
+	if err != nil || told(results) != "1.1.0 [], 1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]" || !strings.Contains(notes(results), why) {
 		t.Errorf("all: %s, %q, %v", told(results), notes(results), err)
 	}
 	if results, err := m.Export(t.Context(), t.TempDir(), nil); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
 		t.Errorf("export: %s, %v", told(results), err)
+	}
+}
+
+// A version that differs from a mirrored one in build metadata alone is refused before anything of it is stored, and the mirrored one
+// is not.
+func TestTwin(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	first := release{"3.0.0", []string{"linux_amd64"}, ours, ""}
+	twin := release{"3.0.0+b", []string{"linux_amd64"}, ours, "another"}
+	if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, first))); err != nil {
+		t.Fatal(err)
+	}
+	before := s.count(t)
+	_, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, twin)))
+	failed(t, "import", err, registry.ErrExists, "3.0.0+b differs from 3.0.0, which is mirrored, in build metadata alone")
+	_, err = s.mirror(newOrigin(t, twin)).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: ">= 1.0.0"})
+	failed(t, "add", err, registry.ErrExists, "3.0.0+b differs from 3.0.0, which is mirrored, in build metadata alone")
+	if n := s.count(t); n != before {
+		t.Errorf("%d objects, and %d before", n, before)
+	}
+	if results, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, first))); err != nil || told(results) != "3.0.0 [linux_amd64 unchanged]" {
+		t.Errorf("%s, %v", told(results), err)
 	}
 }

@@ -29,7 +29,7 @@ func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider,
 		})
 		files = append(files, file{name: pkg.Filename, stored: pkg.StoredFile, path: pkg.Path})
 	}
-	if err := p.uploadFiles(ctx, files); err != nil {
+	if _, err := p.uploadFiles(ctx, files); err != nil {
 		return stored, false, err
 	}
 	p.step(fmt.Sprintf("mirroring %s %s", address, v))

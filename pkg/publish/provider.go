@@ -42,8 +42,9 @@ type Provider struct {
 type ProviderResult struct {
 	// Record is the stored one, or, of a dry run, the one that would be.
 	Record registry.ProviderVersion
-	// Unchanged says that the same content had been published before.
-	Unchanged bool
+	// Unchanged says that the same content had been published before, and Restored that some of it was missing from the store, and
+	// was put back.
+	Unchanged, Restored bool
 	// Shared are platforms whose packages are the same as another's, so that OpenTofu gets no hashes of the others.
 	Shared []registry.Platform
 }
@@ -93,7 +94,8 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 			return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: add that key again, or publish under a new version", registry.ErrExists, m.Address, stored.Version, stored.SigningKey)
 		}
 		// What is missing from the store is put back.
-		return result, p.uploadFiles(ctx, r.of(stored))
+		result.Restored, err = p.uploadFiles(ctx, r.of(stored))
+		return result, err
 	}
 	if err = registry.Taken(err); errors.Is(err, registry.ErrNotFound) {
 		// Before anything is stored.
@@ -106,7 +108,7 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 		result.Shared = providers.SharedHashes(r.record.Packages)
 		return result, nil
 	}
-	if err := p.uploadFiles(ctx, r.files); err != nil {
+	if _, err := p.uploadFiles(ctx, r.files); err != nil {
 		return ProviderResult{}, err
 	}
 	p.step(fmt.Sprintf("publishing %s %s", m.Address, r.record.Version))
@@ -496,16 +498,16 @@ func (r *release) makeSums(names releaseFiles) ([]byte, error) {
 
 // uploadFiles puts files where their records say, several at once. Keys name their content, so one that is there is the
 // right one, and is not sent again.
-func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
+func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, err error) {
 	var missing, unknown []file
 	var size int64
 	for _, f := range files {
 		info, err := p.Objects.Stat(ctx, f.stored.Object)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
-			return err
+			return false, err
 		}
 		if err == nil && info.Size != f.stored.Size {
-			return fmt.Errorf("object %s is stored with %d bytes, and must have %d: it was damaged, and the registry's owner must delete it before this can be published", f.stored.Object, info.Size, f.stored.Size)
+			return false, damagedObject(f.stored.Object, info.Size, f.stored.Size)
 		}
 		switch {
 		case err != nil:
@@ -541,7 +543,7 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	return len(missing) > 0, group.Wait()
 }
 
 func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) error {

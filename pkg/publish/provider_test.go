@@ -496,6 +496,29 @@ func TestProviderInterrupted(t *testing.T) {
 	}
 }
 
+// Files that somebody removed come back when the same is published again, and that is told.
+func TestProviderRestore(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addKey(t, key)
+	p := b.publisher()
+	r := newRelease(t, "1.0.0", "linux_amd64")
+	if _, err := p.Provider(t.Context(), r.provider()); err != nil {
+		t.Fatal(err)
+	}
+	emptied := embedded(t)
+	p.Objects = emptied.store
+	for _, restored := range []bool{true, false} {
+		if got, err := p.Provider(t.Context(), r.provider()); err != nil || !got.Unchanged || got.Restored != restored || emptied.objects(t) != 3 {
+			t.Errorf("%+v, %d objects, %v; want restored %t", got, emptied.objects(t), err, restored)
+		}
+	}
+}
+
 // Platforms whose packages are the same are told, since OpenTofu must not be told of their hashes.
 func TestSharedHashes(t *testing.T) {
 	t.Parallel()

@@ -94,10 +94,12 @@ type Module struct {
 type Result struct {
 	// Record is the stored one, or, of a dry run, the one that would be.
 	Record registry.ModuleVersion
-	// Unchanged says that the same content had been published before.
-	Unchanged bool
-	Files     []archive.File
-	LeftOut   []archive.LeftOut
+	// Unchanged says that the same content had been published before, and Restored that its archive was missing from the store, and
+	// was put back.
+	Unchanged, Restored bool
+
+	Files   []archive.File
+	LeftOut []archive.LeftOut
 }
 
 // DifferentContentError says that a version is published with other content.
@@ -133,7 +135,7 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 		if err == nil {
 			settled, err := result.settle(m.Address, stored, true)
 			if err == nil && !m.DryRun {
-				err = p.restore(ctx, m, packed, stored, result.Record.SHA256)
+				settled.Restored, err = p.restore(ctx, m, packed, stored, result.Record.SHA256)
 			}
 			return settled, err
 		}
@@ -229,17 +231,26 @@ func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File
 	}, nil
 }
 
-// restore puts an archive back that is missing from the store, if this one, of a sum, is that archive byte for byte.
-func (p *Publisher) restore(ctx context.Context, m Module, packed *os.File, record registry.ModuleVersion, sha256 string) error {
-	_, err := p.Objects.Stat(ctx, record.Object)
+// restore puts an archive back that is missing from the store, if this one, of a sum, is that archive byte for byte. It says whether
+// it did.
+func (p *Publisher) restore(ctx context.Context, m Module, packed *os.File, record registry.ModuleVersion, sha256 string) (bool, error) {
+	info, err := p.Objects.Stat(ctx, record.Object)
+	if err == nil && info.Size != record.Size {
+		return false, damagedObject(record.Object, info.Size, record.Size)
+	}
 	if !errors.Is(err, registry.ErrNotFound) {
-		return err
+		return false, err
 	}
 	if sha256 != record.SHA256 {
-		return fmt.Errorf("the archive %s is missing from the store, and cannot be made again here: the same files were compressed by another release then", record.Object)
+		return false, fmt.Errorf("the archive %s is missing from the store, and cannot be made again here: the same files were compressed by another release then", record.Object)
 	}
 	p.step("restoring the archive, which is missing from the store")
-	return p.upload(ctx, m, packed, record)
+	return true, p.upload(ctx, m, packed, record)
+}
+
+// damagedObject is what is wrong with an object that has another size than it must have.
+func damagedObject(key string, size, want int64) error {
+	return fmt.Errorf("object %s is stored with %d bytes, and must have %d: it was damaged, and the registry's owner must delete it, as `larder verify` says, before this can be published", key, size, want)
 }
 
 // upload puts an archive where its record says. Keys name their content, so an object that is there is the right one.

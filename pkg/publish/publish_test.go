@@ -206,6 +206,7 @@ func TestOtherCompression(t *testing.T) {
 	m.DryRun = false
 	older := dry.Record
 	older.SHA256, older.Object = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "modules/acme/vpc/aws/1.0.0/older.tar.gz"
+	older.Size = 0
 	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
 		t.Fatal(err)
 	}
@@ -237,11 +238,29 @@ func TestRestore(t *testing.T) {
 	emptied := embedded(t)
 	p.Objects = emptied.store
 	again, err := p.Module(t.Context(), m)
-	if err != nil || !again.Unchanged {
+	if err != nil || !again.Unchanged || !again.Restored {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if again, err = p.Module(t.Context(), m); err != nil || !again.Unchanged || again.Restored {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if info, err := emptied.store.Stat(t.Context(), first.Record.Object); err != nil || info.Size != first.Record.Size {
 		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// An archive that has another size than its record says was damaged, and publishing the same does not say that all is well.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	p := b.publisher()
+	m := module(t, "1.0.0", "a")
+	if _, err := p.Module(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	p.Objects = &shrunkStore{b.store}
+	if _, err := p.Module(t.Context(), m); err == nil || !strings.Contains(err.Error(), "it was damaged") {
+		t.Error(err)
 	}
 }
 

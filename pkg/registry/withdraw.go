@@ -39,7 +39,7 @@ type withdrawnError struct {
 func (e *withdrawnError) Error() string {
 	text := fmt.Sprintf("version %s was withdrawn on %s: %s", e.version, e.At.Format("2006-01-02 15:04 MST"), e.Reason)
 	if e.as == ErrExists { //nolint:errorlint // it is one of two
-		text += "; its number is not used again: publish under a new version"
+		text += "; its number is not used again: take another version"
 	}
 	return text
 }

@@ -67,7 +67,7 @@ type Report struct {
 	From, To time.Time
 	// Downloads have the most frequent first.
 	Downloads []Download
-	// Cut says that there are more than the 10,000 rows that a query gives: those that are missing are the rarest.
+	// Cut says that there are more than the 10,000 rows that a query gives, those of all versions: what is missing is the rarest.
 	Cut bool
 }
 
@@ -91,7 +91,8 @@ func parse(kind, address string) (registry.Address, error) {
 	return nil, fmt.Errorf("%w kind of download", registry.ErrInvalid)
 }
 
-func kind(a registry.Address) httpapi.Download {
+// Kind is how the log calls a download of an address.
+func Kind(a registry.Address) httpapi.Download {
 	switch a.(type) {
 	case registry.Module:
 		return httpapi.ModuleDownload
@@ -102,16 +103,14 @@ func kind(a registry.Address) httpapi.Download {
 	}
 }
 
-// Text is the query in the language of Logs Insights. Addresses and versions have been parsed, so that none holds a quote.
+// Text is the query in the language of Logs Insights. An address has been parsed, so that it holds no quote. The log has a version
+// as it was asked for, such as 1.0 for 1.0.0, so that those of one are told from others in what comes back.
 func (q Query) Text() string {
 	which, by := "ispresent(download)", "download, address, version"
 	if q.Address != nil {
 		// A module may be called as a mirrored provider is.
-		which = fmt.Sprintf("download = %q and address = %q", kind(q.Address), q.Address)
+		which = fmt.Sprintf("download = %q and address = %q", Kind(q.Address), q.Address)
 		by += ", caller"
-		if q.Version != nil {
-			which += fmt.Sprintf(" and version = %q", q.Version)
-		}
 	}
 	return fmt.Sprintf(`filter message = "request" and %s
 | stats count(*) as downloads, max(@timestamp) as last by %s
@@ -133,6 +132,9 @@ func (l *Log) Count(ctx context.Context, q Query) (Report, error) {
 	}
 	report.Cut = len(rows) >= maxRows
 	report.Downloads = collect(rows)
+	if q.Version != nil {
+		report.Downloads = slices.DeleteFunc(report.Downloads, func(d Download) bool { return d.Version != *q.Version })
+	}
 	return report, nil
 }
 

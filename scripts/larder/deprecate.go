@@ -162,7 +162,12 @@ func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d depre
 			if err != nil {
 				return err
 			}
-			return onStore(cmd.Context(), data, by)
+			err = onStore(cmd.Context(), data, by)
+			if errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrWithdrawn) {
+				// What the catalogue misses are items of its table.
+				return fmt.Errorf("%s: %w: no version of that is published", strings.Join(args, " "), registry.ErrNotFound)
+			}
+			return err
 		})
 	}
 	if err != nil {

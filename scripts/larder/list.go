@@ -21,7 +21,7 @@ func (c *cli) listCommand() *cobra.Command {
 		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE | HOSTNAME/NAMESPACE/TYPE]",
 		Short: "List what is published and mirrored",
 		Long: `List what is published and mirrored: all modules and providers, those of a namespace, or the versions of a module, a provider or a
-mirrored provider, with what is deprecated and withdrawn.`,
+mirrored provider, with what is deprecated and withdrawn, and what has lost its record.`,
 		Example: `  larder list
   larder list acme
   larder list acme/vpc/aws --json
@@ -140,8 +140,12 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
+	stored, err := data.catalog.StoredProvider(cmd.Context(), p)
 	if err != nil {
+		return err
+	}
+	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
+	if err = unlessLost(err, stored.Lost); err != nil {
 		return err
 	}
 	whole := ""
@@ -158,7 +162,8 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 			Address    string                     `json:"address"`
 			Deprecated string                     `json:"deprecated,omitempty"`
 			Versions   []registry.ProviderVersion `json:"versions"`
-		}{p.String(), whole, versions})
+			Lost       []registry.Version         `json:"lost,omitempty"`
+		}{p.String(), whole, versions, stored.Lost})
 	}
 	if whole != "" {
 		c.printf("%s is deprecated: %s\n", p, whole)
@@ -167,7 +172,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tPROTOCOLS\tKEY\tPLATFORMS\t")
 	for _, v := range versions {
 		if v.Withdrawn != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t\t\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t%s\n", v.Version, withdrawal(*v.Withdrawn))
 			continue
 		}
 		platforms := make([]string, len(v.Packages))
@@ -176,6 +181,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
 	}
+	printLost(table, stored.Lost, 5)
 	return table.Flush()
 }
 
@@ -213,27 +219,33 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
+	stored, err := data.catalog.StoredMirror(cmd.Context(), p)
 	if err != nil {
+		return err
+	}
+	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
+	if err = unlessLost(err, stored.Lost); err != nil {
 		return err
 	}
 	if c.json {
 		return c.printJSON(struct {
 			Address  string                   `json:"address"`
 			Versions []registry.MirrorVersion `json:"versions"`
-		}{p.String(), versions})
+			Lost     []registry.Version       `json:"lost,omitempty"`
+		}{p.String(), versions, stored.Lost})
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPLATFORM\tMIRRORED\tBY\tSIZE\tSIGNED BY")
 	for _, v := range versions {
 		if v.Withdrawn != nil {
-			fmt.Fprintf(table, "%s\t\t%s\t%s\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t%s\n", v.Version, withdrawal(*v.Withdrawn))
 			continue
 		}
 		for _, pkg := range v.Packages {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), pkg.MirroredBy, humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
 		}
 	}
+	printLost(table, stored.Lost, 4)
 	return table.Flush()
 }
 
@@ -242,26 +254,52 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
+	stored, err := data.catalog.StoredModule(cmd.Context(), m)
 	if err != nil {
+		return err
+	}
+	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
+	if err = unlessLost(err, stored.Lost); err != nil {
 		return err
 	}
 	if c.json {
 		return c.printJSON(struct {
 			Address  string                   `json:"address"`
 			Versions []registry.ModuleVersion `json:"versions"`
-		}{m.String(), versions})
+			Lost     []registry.Version       `json:"lost,omitempty"`
+		}{m.String(), versions, stored.Lost})
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tSIZE\tARCHIVE")
 	for _, v := range versions {
 		if v.Withdrawn != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t\t%s\n", v.Version, minute(v.Withdrawn.At), v.Withdrawn.By, "withdrawn: "+v.Withdrawn.Reason)
+			fmt.Fprintf(table, "%s\t-\t-\t-\t%s\n", v.Version, withdrawal(*v.Withdrawn))
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), archived(v))
 	}
+	printLost(table, stored.Lost, 3)
 	return table.Flush()
+}
+
+// withdrawal says what there is to know of a version that is withdrawn.
+func withdrawal(w registry.Withdrawal) string {
+	return fmt.Sprintf("withdrawn on %s by %s: %s", minute(w.At), w.By, w.Reason)
+}
+
+// unlessLost is no error where an address has no records because they are lost.
+func unlessLost(err error, lost []registry.Version) error {
+	if errors.Is(err, registry.ErrNotFound) && len(lost) > 0 {
+		return nil
+	}
+	return err
+}
+
+// printLost prints the versions of which the record is lost, with as many columns of which nothing is known.
+func printLost(w io.Writer, lost []registry.Version, unknown int) {
+	for _, v := range lost {
+		fmt.Fprintf(w, "%s\t%sits record is lost: see larder verify\n", v, strings.Repeat("-\t", unknown))
+	}
 }
 
 // archived says what there is to know of a version's archive.

@@ -4,8 +4,8 @@
 //
 // It exits with 0 when it did what was asked, which includes publishing what is published already, and otherwise with
 //
-//	1  something failed; nothing is half done, and running it again is safe; or verify has found a fault, or withdraw has
-//	   withdrawn a version of which bytes remain
+//	1  something failed, or is not permitted; nothing is half done, and running it again is safe; or doctor has found something
+//	   wrong, or verify a fault, or withdraw has withdrawn a version of which bytes remain, or was answered no
 //	2  the command line is wrong
 //	3  what was handed in is refused: an address, a version, a module, a provider, a key
 //	4  the version is published or mirrored already with other content, or withdrawn
@@ -124,8 +124,8 @@ func (c *cli) command() *cobra.Command {
 
 Exit codes:
   0  done, also where the same content was published before
-  1  something failed; nothing is half done, and running it again is safe; or verify has found a fault, or withdraw has
-     withdrawn a version of which bytes remain
+  1  something failed, or is not permitted; nothing is half done, and running it again is safe; or doctor has found something
+     wrong, or verify a fault, or withdraw has withdrawn a version of which bytes remain, or was answered no
   2  the command line is wrong
   3  what was handed in is refused: an address, a version, a module, a provider, a key
   4  the version is published or mirrored already with other content, or withdrawn

@@ -171,7 +171,7 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 }
 
 func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, to place) error {
-	status := publishStatus(m.DryRun, result.Unchanged)
+	status := publishStatus(m.DryRun, result.Unchanged, result.Restored)
 	record := result.Record
 	if c.json {
 		return c.printJSON(struct {
@@ -192,6 +192,8 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, 
 	switch status {
 	case "dry run":
 		c.printf("Would publish %s %s for %s, %s\n", m.Address, record.Version, platforms, humanize.IBytes(uint64(size)))
+	case "restored":
+		c.printf("Restored %s %s to %s: what was missing from the store is there again\n", m.Address, record.Version, to.name)
 	case "unchanged":
 		c.printf("Unchanged: %s %s is published already with these sums, since %s\n", m.Address, record.Version, record.PublishedAt.Format("2006-01-02 15:04 MST"))
 	default:

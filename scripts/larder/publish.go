@@ -128,8 +128,10 @@ func (c *cli) publishModuleThrough(ctx context.Context, host string, m publish.M
 }
 
 // publishStatus says what became of a publish.
-func publishStatus(dryRun, unchanged bool) string {
+func publishStatus(dryRun, unchanged, restored bool) string {
 	switch {
+	case restored:
+		return "restored"
 	case unchanged:
 		return "unchanged"
 	case dryRun:
@@ -139,7 +141,7 @@ func publishStatus(dryRun, unchanged bool) string {
 }
 
 func (c *cli) reportModule(m publish.Module, result publish.Result, to place) error {
-	status := publishStatus(m.DryRun, result.Unchanged)
+	status := publishStatus(m.DryRun, result.Unchanged, result.Restored)
 	if c.json {
 		return c.printJSON(struct {
 			Status  string `json:"status"`
@@ -164,6 +166,8 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 	switch status {
 	case "dry run":
 		c.printf("Would publish %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
+	case "restored":
+		c.printf("Restored %s %s to %s: its archive was missing from the store, and is there again, %s\n", m.Address, m.Version, to.name, size)
 	case "unchanged":
 		c.printf("Unchanged: %s %s is published already with this content, since %s\n", m.Address, m.Version, result.Record.PublishedAt.Format("2006-01-02 15:04 MST"))
 	default:

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
@@ -23,8 +24,8 @@ func (c *cli) usageCommand() *cobra.Command {
 of tokens and identities. This is counted from the log of the functions' requests, by a query of CloudWatch Logs Insights, which AWS
 bills by what it reads. It goes no further back than the log does, and ends with the 10,000 most frequent rows.
 
-Each answer that leads a client to a package counts. Clients keep what they have: who has installed a version once may use it
-without another download. Of a mirrored provider a version that the mirror lacks counts too where clients ask for it.`,
+Each answer that leads a client to a package counts, of a mirrored provider each that leads to the packages of a version. Clients keep
+what they have: who has installed a version once may use it without another download.`,
 		Example: `  larder usage --store stack:larder
   larder usage acme/vpc/aws --since 90d --store stack:larder
   larder usage acme/vpc/aws 1.2.0 --json --store stack:larder`,
@@ -49,7 +50,7 @@ without another download. Of a mirrored provider a version that the mirror lacks
 			}
 			if dir, _, err := parseStore(c.store); err != nil || dir != "" {
 				if err == nil {
-					err = usageError{fmt.Errorf("%s keeps no log: larder serve writes a line for each request to its standard error: keep these, and count those with route=…/download, or, of a mirrored provider, …/{document}, and address=%s version=%s", c.store, orAny(q.Address), orAny(q.Version))}
+					err = usageError{fmt.Errorf("%s keeps no log: larder serve writes a line for each request to its standard error: keep these, and count those with download=%s address=%s version=%s", c.store, kindOf(q.Address), orAny(q.Address), orAny(q.Version))}
 				}
 				return err
 			}
@@ -74,6 +75,52 @@ func orAny(v any) string {
 	return "…"
 }
 
+// kindOf is how the log calls downloads of an address, or of any.
+func kindOf(a registry.Address) string {
+	if a == nil {
+		return "…"
+	}
+	return string(downloads.Kind(a))
+}
+
+// known fails where an address, or a version of it, never was. It returns the address as that of a mirrored provider where it is
+// one whose hostname has no dot.
+func known(ctx context.Context, data *store, address registry.Address, v *registry.Version) (registry.Address, error) {
+	if v != nil {
+		found, _, err := withdrawn(ctx, data, address, *v)
+		return found, err
+	}
+	err := hasVersions(ctx, data, address)
+	if _, isModule := address.(registry.Module); isModule && errors.Is(err, registry.ErrNotFound) {
+		if p, bad := registry.ParseMirrorProvider(address.String()); bad == nil && hasVersions(ctx, data, p) == nil {
+			return p, nil
+		}
+	}
+	return address, err
+}
+
+// hasVersions fails with registry.ErrNotFound where an address has no version, not even one that is withdrawn or damaged.
+func hasVersions(ctx context.Context, data *store, address registry.Address) error {
+	n := 0
+	var err error
+	switch a := address.(type) {
+	case registry.Module:
+		n, err = countStored(data.catalog.StoredModule(ctx, a))
+	case registry.Provider:
+		n, err = countStored(data.catalog.StoredProvider(ctx, a))
+	case registry.MirrorProvider:
+		n, err = countStored(data.catalog.StoredMirror(ctx, a))
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%s: %w", address, registry.ErrNotFound)
+	}
+	return err
+}
+
+func countStored[T any](s catalog.Stored[T], err error) (int, error) {
+	return len(s.Records) + len(s.Withdrawn) + len(s.Unreadable) + len(s.Lost), err
+}
+
 func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query, age time.Duration) error {
 	if data.requests == nil {
 		return errors.New(data.noRequests)
@@ -83,6 +130,19 @@ func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query
 	report, err := data.requests.Count(ctx, q)
 	if err != nil {
 		return err
+	}
+	// What is not there any more may have been downloaded; what was not need not be there.
+	if len(report.Downloads) == 0 && q.Address != nil {
+		address, err := known(ctx, data, q.Address, q.Version)
+		if err != nil {
+			return err
+		}
+		if address != q.Address {
+			q.Address = address
+			if report, err = data.requests.Count(ctx, q); err != nil {
+				return err
+			}
+		}
 	}
 	if c.json {
 		type download struct {

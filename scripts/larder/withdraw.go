@@ -29,6 +29,8 @@ Clients find it no more and cannot download it, and no publish, import or sync t
 in build metadata alone. Then its bytes are removed, in a bucket with versions all of these. Until they are, presigned URLs that were handed out still
 lead to them. Configurations that have the version fail to init. There is no way back.
 
+LARDER_REGISTRY does not count here: --store, or LARDER_STORE, says which registry it is.
+
 On a deployed registry this needs the stack's policy for withdrawing, beside the operator's: attach it for as long as it is needed.
 Where the removal fails the version is withdrawn all the same: run the same again, and it goes on. It asks first, and says before
 that who has downloaded the version; --yes answers, and has nothing counted.`,
@@ -50,6 +52,9 @@ that who has downloaded the version; --yes answers, and has nothing counted.`,
 			}
 			if err := publish.CheckReason(reason); err != nil {
 				return usageError{err}
+			}
+			if os.Getenv(registryFromEnv) != "" && !cmd.Flags().Changed("store") && os.Getenv(storeFromEnv) == "" {
+				return usageError{fmt.Errorf("the environment has %s, and this does not go through a registry: say with --store where it keeps its data", registryFromEnv)}
 			}
 			if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return usageError{errors.New("this asks before it goes on, and there is no terminal to ask on: answer with --yes")}
@@ -73,7 +78,7 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 	// What remains of one that is withdrawn nobody downloads.
 	if !before && !yes {
 		c.sayUsers(ctx, data, address, v)
-		question := fmt.Sprintf("Withdraw %s %s for good? Configurations that have it fail to init, and its number is never used again.", address, v)
+		question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, and its number is never used again.", address, v, c.store)
 		if err := c.ask(ctx, question); err != nil {
 			return err
 		}
@@ -92,7 +97,7 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 	if err != nil {
 		return err
 	}
-	return c.reportWithdrawn(address, v, result)
+	return c.reportWithdrawn(data, address, v, result)
 }
 
 // withdrawn says whether a version is withdrawn already, which must be there. A hostname need not have a dot: what is no module
@@ -161,7 +166,8 @@ func (c *cli) ask(ctx context.Context, question string) error {
 	}()
 	select {
 	case line := <-answer:
-		if strings.EqualFold(strings.TrimSpace(line), "y") {
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
 			return nil
 		}
 		return errors.New("nothing was done")
@@ -170,7 +176,7 @@ func (c *cli) ask(ctx context.Context, question string) error {
 	}
 }
 
-func (c *cli) reportWithdrawn(address registry.Address, v registry.Version, result publish.Withdrawn) error {
+func (c *cli) reportWithdrawn(data *store, address registry.Address, v registry.Version, result publish.Withdrawn) error {
 	status := "withdrawn"
 	if result.Before {
 		status = "unchanged"
@@ -187,9 +193,13 @@ func (c *cli) reportWithdrawn(address registry.Address, v registry.Version, resu
 	}
 	removed := plural(result.Removed, "stored object") + " removed"
 	if result.Before {
-		c.printf("%s %s was withdrawn on %s by %s: %s; %s\n", address, v, minute(result.At), result.By, result.Reason, removed)
+		c.printf("%s %s was withdrawn from %s on %s by %s: %s; %s\n", address, v, c.store, minute(result.At), result.By, result.Reason, removed)
 		return nil
 	}
-	c.printf("Withdrew %s %s: %s\nWhoever has downloaded it still has it: make what leaked worthless, and see with larder usage who that is\n", address, v, removed)
+	c.printf("Withdrew %s %s from %s: %s\nWhoever has downloaded it still has it: make what leaked worthless", address, v, c.store, removed)
+	if data.requests != nil {
+		c.printf(", and see with `larder usage %s %s --store %s` who that is", address, v, c.store)
+	}
+	c.printf("\n")
 	return nil
 }

@@ -83,14 +83,17 @@ func TestWithdraw(t *testing.T) {
 	var stderr bytes.Buffer
 	again := exec.CommandContext(t.Context(), "larder", append([]string{"mirror", "import", folder}, store...)...)
 	again.Stderr = &stderr
-	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") {
+	if err := again.Run(); err == nil || again.ProcessState.ExitCode() != exitExists || !strings.Contains(stderr.String(), "withdrawn on") || !strings.Contains(stderr.String(), "take another version") {
 		t.Errorf("%v\n%s", err, &stderr)
+	}
+	if out := fails(t, exitNotFound, append([]string{"deprecate", "provider", "acme/note", "--message", "x"}, store...)...); !strings.Contains(out, "acme/note: not found: no version of that is published") {
+		t.Error(out)
 	}
 	// Nor does anything come through the registry.
 	dir := t.TempDir()
 	writeFiles(t, dir, output("1.0.0"))
 	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
-	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: publish under a new version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
+	p.run(t, exitExists, []string{"version 1.0.0 was withdrawn on ", "it has a key; its number is not used again: take another version"}, "publish", "module", dir, "acme/vpc/aws", "1.0.0")
 	if _, out := verifies(t, s.data, 0); !strings.Contains(out, "0 faults, 0 repaired, 0 notes") {
 		t.Error(out)
 	}
@@ -148,7 +151,8 @@ func TestWithdrawOnStack(t *testing.T) {
 	request := func(ago time.Duration, version, caller string) string {
 		return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":%q,"download":"module","caller":%q}`, now.Add(-ago).Format(time.RFC3339), version, caller)
 	}
-	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci")}
+	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci"),
+		fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":200,"route":"/v1/mirror/{hostname}/{namespace}/{type}/{document}","address":"localhost/acme/note","version":"1.0.0","download":"mirror","caller":"ada"}`, now.Format(time.RFC3339))}
 	var forbidden atomic.Bool
 	insights := httptest.NewServer(&rehearsal.Insights{
 		Lines: func(group string) ([]string, bool) { return lines, group == "modules-log" },
@@ -196,12 +200,27 @@ func TestWithdrawOnStack(t *testing.T) {
 	}
 
 	// Who downloads what.
-	run(larder(cloud, "usage"), 0, "acme/vpc/aws  1.0.0    3 ", "acme/vpc/aws  1.1.0    1 ", "The log keeps 30 days.")
+	run(larder(cloud, "usage"), 0, "acme/vpc/aws         1.0.0    3 ", "acme/vpc/aws         1.1.0    1 ", "The log keeps 30 days.")
 	run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--since", "90d"), 0, "1.0.0    ci      2 ", "1.0.0    ada     1 ", "What was before that is not known any more.")
 	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_keeps_days": 30`); strings.Contains(out, "1.1.0") {
 		t.Error(out)
 	}
+	run(larder(cloud, "publish", "module", dir, "acme/dns/aws", "1.0.0"), 0)
 	run(larder(cloud, "usage", "acme/dns/aws"), 0, "There is no download.")
+	run(larder(cloud, "usage", "acme/dns/aws", "1.0.0"), 0, "There is no download.")
+	run(larder(cloud, "usage", "acme/dns/aws", "1.1.0"), exitNotFound, "acme/dns/aws 1.1.0: not found")
+	for _, never := range []string{"acme/dns/azure", "acme/dns", "localhost/acme/dns", "registry.example.com/acme/dns"} {
+		run(larder(cloud, "usage", never), exitNotFound, never+": not found")
+	}
+	// A hostname need not have a dot, and what was logged is read as what it was.
+	folder := t.TempDir()
+	if err := rehearsal.WriteMirrorFolder(releaseOf(t, signingKey(t, "Ed25519")), filepath.Join(folder, "localhost/acme/note")); err != nil {
+		t.Fatal(err)
+	}
+	run(larder(cloud, "mirror", "import", folder), 0)
+	run(larder(cloud, "usage", "localhost/acme/note"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "localhost/acme/note", "1.0.0"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "localhost/acme/note", "1.1.0"), exitNotFound)
 	run(larder(older, "usage"), 1, "stack larder does not say where it logs requests")
 
 	// On a terminal it is said, and asked.
@@ -211,7 +230,7 @@ func TestWithdrawOnStack(t *testing.T) {
 		if got != code {
 			t.Errorf("%q: exit code %d, want %d\n%s", answer, got, code, out)
 		}
-		for _, text := range append(says, "Withdraw acme/vpc/aws 1.0.0 for good?") {
+		for _, text := range append(says, "Withdraw acme/vpc/aws 1.0.0 from stack:larder for good?") {
 			if !strings.Contains(out, text) {
 				t.Errorf("%q: it does not say %q:\n%s", answer, text, out)
 			}
@@ -223,13 +242,13 @@ func TestWithdrawOnStack(t *testing.T) {
 	ask(cloud, "\x04", exitFailed, "could not be found out", "logs:StartQuery", "nothing was done")
 	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.0.0", "sha256:")
 
-	ask(cloud, "y\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
+	ask(cloud, "Yes\n", exitFailed, "acme/vpc/aws 1.0.0 is withdrawn", "nothing of it is removed", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
 	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.0.0"), exitExists, "it has a key")
 	run(larder(cloud, "verify"), exitFailed, "object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: ")
 	objects.may.Store(true)
-	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
+	run(larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"), 0, "was withdrawn from stack:larder on ", "by arn:aws:iam::000000000000:user/operator: it has a key; 1 stored object removed")
 	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
-	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn: it has a key")
+	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.1.0", "withdrawn on ", " by arn:aws:iam::000000000000:user/operator: it has a key")
 
 	// One that is killed before anything is removed has withdrawn the version, and the next removes it.
 	objects.stall.Store(true)

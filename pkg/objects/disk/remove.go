@@ -17,8 +17,12 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 		return 0, err
 	}
 	err = s.Walk(ctx, prefix, func(info objects.Info) error {
-		if err := s.remove(info.Key); err != nil {
-			return fmt.Errorf("object %s: %w", info.Key, err)
+		err := s.remove(info.Key)
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			err = at.Err // what it calls the file, and what it did with it, says less than the key
+		}
+		if err != nil {
+			return fmt.Errorf("removing object %s: %w", info.Key, err)
 		}
 		removed++
 		return nil
