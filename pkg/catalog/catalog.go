@@ -132,17 +132,19 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
-	if err := c.CheckModuleVersion(ctx, m, record.Version); err != nil {
+	f := moduleForm(m)
+	if err := whole(ctx, c, f, listed, entry); err != nil {
 		return nil, err
 	}
-	var versions []registry.Version
-	if listed.Revision > 0 {
-		if versions, err = modules.DecodeListing(listed.Data); err != nil {
-			return nil, fmt.Errorf("module %s: %w", m, err)
-		}
+	versions, err := f.named(listed, entry)
+	if err != nil {
+		return nil, err
 	}
 	if slices.Contains(versions, record.Version) {
 		return nil, c.inBetween(ctx, m.Path(), record.Version)
+	}
+	if err := checkVersion(ctx, c, f, record.Version, versions); err != nil {
+		return nil, err
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
@@ -152,17 +154,11 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	listed.Data = rendered
 
-	if err := c.whole(ctx, listed, entry); err != nil {
-		return nil, err
-	}
 	summary := registry.ModuleSummary{Address: m.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
-	}
-	if names(entry, record.Version) {
-		return nil, c.inBetween(ctx, m.Path(), record.Version)
 	}
 	summary.Latest, summary.Unlisted = latest(versions), false
 	if summary.Latest == record.Version {
@@ -181,10 +177,34 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 // hidden or withdrawn one in build metadata alone. Clients take either where one is asked for, so that a second one would
 // change what the first means.
 func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v registry.Version) error {
-	return checkVersion(ctx, c, moduleForm(m), v)
+	return checkNumber(ctx, c, moduleForm(m), v)
 }
 
-func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
+func checkNumber[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
+	entry, listed, err := f.both(ctx, c)
+	if err != nil {
+		return err
+	}
+	named, err := f.named(listed, entry)
+	if err != nil {
+		return err
+	}
+	return checkVersion(ctx, c, f, v, named)
+}
+
+// checkVersion is that, where the listing and the entry have named versions: of one whose record is lost they alone know.
+func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, named []registry.Version) error {
+	taken := func(other registry.Version) error {
+		if other == v || !other.Same(v) {
+			return nil
+		}
+		return fmt.Errorf("%w: version %s differs from %s, which is %s, in build metadata alone: %s", registry.ErrExists, v, other, f.taken, f.instead)
+	}
+	for _, other := range named {
+		if err := taken(other); err != nil {
+			return err
+		}
+	}
 	same := v
 	same.Metadata = ""
 	for item, err := range c.all(ctx, f.partition, versionsSort+same.String()) {
@@ -199,8 +219,8 @@ func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.
 		if w := f.withdrawn(record); w != nil && stored.Same(v) {
 			return (*w).Taken(stored)
 		}
-		if stored != v && stored.Same(v) {
-			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored)
+		if err := taken(stored); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -299,12 +319,6 @@ func read(item Item, v any) error {
 		return fmt.Errorf("item %s %s: %s", item.Partition, item.Sort, err.Error())
 	}
 	return nil
-}
-
-// names says whether an entry of the catalogue has a version as the latest one.
-func names(entry Item, v registry.Version) bool {
-	latest, ok := latestIn(entry)
-	return ok && latest == v
 }
 
 // latestIn returns the version that an entry of the catalogue has as the latest one, if it has one.

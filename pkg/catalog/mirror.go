@@ -77,6 +77,7 @@ func differing(before, after registry.MirrorVersion) string {
 // mirrorChanges returns what is stored before and after the write that adds a version or platforms, and that write, which is
 // empty if there is nothing to add.
 func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (before, merged registry.MirrorVersion, changes []Change, err error) {
+	f := mirrorForm(p)
 	version, err := c.getOrNew(ctx, versionKey(p.Path(), record.Version))
 	if err != nil {
 		return before, merged, nil, err
@@ -111,27 +112,23 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if err != nil {
 		return before, merged, nil, err
 	}
-	var versions mirror.Listing
-	if listed.Revision > 0 {
-		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
-			return before, merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
-		}
+	if err := whole(ctx, c, f, listed, entry); err != nil {
+		return before, merged, nil, err
 	}
+	named, err := f.named(listed, entry)
+	if err != nil {
+		return before, merged, nil, err
+	}
+	versions := mirror.Listing(named)
 	if slices.Contains(versions, record.Version) {
 		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
-	if err := checkVersion(ctx, c, mirrorForm(p), record.Version); err != nil {
+	if err := checkVersion(ctx, c, f, record.Version, versions); err != nil {
 		return before, merged, nil, err
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	if listed.Data, err = versions.Encode(); err != nil {
-		return before, merged, nil, err
-	}
-	if names(entry, record.Version) {
-		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
-	}
-	if err := c.whole(ctx, listed, entry); err != nil {
 		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})

@@ -16,10 +16,7 @@ import (
 // its record is missing is no registry.ErrNotFound, by which clients would take it for one that never was.
 func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (T, error) {
 	var record T
-	item, err := c.table.Get(ctx, versionKey(f.partition, v))
-	if errors.Is(err, registry.ErrNotFound) {
-		item, err = missing(ctx, c, f, v, err)
-	}
+	item, err := recordItem(ctx, c, f, v)
 	if err != nil {
 		return record, err
 	}
@@ -35,23 +32,59 @@ func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 	return record, nil
 }
 
-// missing says what it means that a version's item was not found.
-func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, notFound error) (Item, error) {
-	data, err := c.listing(ctx, f.partition, f.entry)
-	if errors.Is(err, registry.ErrNotFound) {
-		return Item{}, notFound
+// recordItem returns the item of a version. One that the listing or the catalogue's entry has, and which is missing, is lost.
+func recordItem[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (Item, error) {
+	item, notFound := c.table.Get(ctx, versionKey(f.partition, v))
+	if !errors.Is(notFound, registry.ErrNotFound) {
+		return item, notFound
 	}
+	entry, listed, err := f.both(ctx, c)
 	if err != nil {
 		return Item{}, err
 	}
-	versions, _, err := f.listing(data)
-	if err != nil {
-		return Item{}, fmt.Errorf("item %s %s: %w", f.partition, listing, err)
+	named, err := f.named(listed, entry)
+	if err == nil && listed.Revision == 0 && len(named) > 0 {
+		_, err = c.relisted(ctx, listed.Key) // it may have had this one too
 	}
-	if !slices.Contains(versions, v) {
-		return Item{}, notFound
+	if slices.Contains(named, v) {
+		return c.listed(ctx, versionKey(f.partition, v))
 	}
-	return c.listed(ctx, versionKey(f.partition, v))
+	return Item{}, cmp.Or(err, notFound)
+}
+
+// named returns the versions that the listing and the entry have: those of the entry also where the listing cannot be read.
+func (f form[T]) named(listed, entry Item) (named []registry.Version, err error) {
+	if listed.Revision > 0 {
+		if named, _, err = f.listing(listed.Data); err != nil {
+			named, err = nil, damage(listed.Key, err)
+		}
+	}
+	if v, ok := latestIn(entry); ok && !slices.Contains(named, v) {
+		named = append(named, v)
+	}
+	return named, err
+}
+
+// damage says that an item is not as it was written. The error is not wrapped: that is no caller's fault, as the
+// registry.ErrInvalid of a version would be.
+func damage(k Key, err error) error {
+	return fmt.Errorf("item %s %s: %s: %w", k.Partition, k.Sort, err.Error(), ErrDamaged)
+}
+
+// entered returns the catalogue's entry of an address. One that is missing where there is a listing is lost.
+func (c *Catalog) entered(ctx context.Context, partition string, key Key) (Item, error) {
+	entry, err := c.table.Get(ctx, key)
+	if !errors.Is(err, registry.ErrNotFound) {
+		return entry, err
+	}
+	listed, failed := c.getOrNew(ctx, Key{partition, listing})
+	if failed != nil || listed.Revision == 0 {
+		return Item{}, cmp.Or(failed, err)
+	}
+	if entry, err = c.table.Get(ctx, key); errors.Is(err, registry.ErrNotFound) {
+		return Item{}, damage(key, errors.New("it is missing, and versions are listed"))
+	}
+	return entry, err
 }
 
 // listing returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
@@ -91,16 +124,31 @@ func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
 	return item, err
 }
 
-// whole returns an error where an entry in the catalogue says that versions are listed, and there is no listing: one that is
-// begun anew would lack them.
-func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
-	if _, has := latestIn(entry); listed.Revision > 0 || !has {
+// whole returns an error where the listing, which was read after the entry, lacks the version that the entry has as the latest
+// one: the listing is lost, or was put back from before, and what is made of it would not have what the entry alone still knows.
+func whole[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) error {
+	latest, has := latestIn(entry)
+	if !has {
 		return nil
 	}
-	if _, err := c.relisted(ctx, listed.Key); err != nil {
-		return err
+	var versions []registry.Version
+	if listed.Revision > 0 {
+		var err error
+		if versions, _, err = f.listing(listed.Data); err != nil {
+			return damage(listed.Key, err)
+		}
 	}
-	return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
+	if slices.Contains(versions, latest) {
+		return nil
+	}
+	now, err := c.getOrNew(ctx, entry.Key)
+	switch {
+	case err != nil:
+		return err
+	case now.Revision != entry.Revision:
+		return fmt.Errorf("a change of %s came in between: %w", f.partition, registry.ErrConflict)
+	}
+	return damage(listed.Key, fmt.Errorf("it lacks version %s, which is listed", latest))
 }
 
 // sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn
