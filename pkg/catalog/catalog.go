@@ -49,7 +49,7 @@ func entryKey(namespace, path string) Key { return Key{"catalog/" + namespace, p
 
 // ModuleListing returns the versions response of a module, as modules.EncodeListing wrote it.
 func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte, error) {
-	return c.listing(ctx, m.Path(), entryKey(m.Namespace, m.Path()))
+	return listingOf(ctx, c, moduleForm(m))
 }
 
 // ModuleVersion returns the record of one version of a module. One that is withdrawn is registry.ErrNotFound, as one that never
@@ -181,7 +181,7 @@ func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v r
 }
 
 func checkNumber[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
-	entry, listed, err := f.both(ctx, c)
+	entry, listed, err := settled(ctx, c, f)
 	if err != nil {
 		return err
 	}

@@ -373,11 +373,7 @@ func (f form[T]) is(name string, record T) error {
 	if err := isNamed(f.version(record).String(), name); err != nil || f.withdrawn(record) != nil {
 		return err
 	}
-	files := f.files(record)
-	if len(files) == 0 {
-		return errors.New("it has no package")
-	}
-	for _, file := range files {
+	for _, file := range f.files(record) {
 		rest, below := strings.CutPrefix(file.Object, f.partition+"/"+name+"/")
 		if !below || file.SHA256 == "" || !strings.Contains(rest, file.SHA256) {
 			return fmt.Errorf("object %q with sha256:%s is none of this version", file.Object, file.SHA256)

@@ -17,7 +17,7 @@ const mirrored = "mirror"
 
 // MirrorListing returns the index.json of a mirrored provider, as mirror.Listing.Encode wrote it.
 func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) ([]byte, error) {
-	return c.listing(ctx, p.Path(), entryKey(mirrored, p.Path()))
+	return listingOf(ctx, c, mirrorForm(p))
 }
 
 // MirrorVersion returns the record of one mirrored version of a provider. One that is withdrawn is as with ModuleVersion.
@@ -86,6 +86,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if version.Revision > 0 {
 		if err := decode(version, &before); err != nil {
 			return before, merged, nil, err
+		}
+		if err := f.is(record.Version.String(), before); err != nil {
+			return before, merged, nil, damage(version.Key, err)
 		}
 		if before.Withdrawn != nil {
 			return before, merged, nil, before.Withdrawn.Taken(record.Version)

@@ -183,7 +183,7 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	again := mirrorRecord(t, "1.0.0", "linux_amd64 l K", "linux_386 3")
 	for i := range again.Packages {
 		pkg := &again.Packages[i]
-		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", random.FileKey(again.Version, "other", "other.zip")
+		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", random.FileKey(again.Version, pkg.SHA256, "other.zip")
 	}
 	given := slices.Clone(again.Packages)
 	for _, r := range []registry.MirrorVersion{first, again} {

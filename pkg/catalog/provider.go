@@ -14,7 +14,7 @@ import (
 
 // ProviderListing returns the versions response of a provider, as providers.Listing.Encode wrote it.
 func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]byte, error) {
-	return c.listing(ctx, p.Path(), entryKey(p.Namespace, p.Path()))
+	return listingOf(ctx, c, providerForm(p))
 }
 
 // ProviderVersion returns the record of one version of a provider. One that is withdrawn is as with ModuleVersion.

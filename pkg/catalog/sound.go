@@ -23,11 +23,11 @@ func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Versi
 	if err := decode(item, &record); err != nil {
 		return record, err
 	}
+	if err := f.is(v.String(), record); err != nil {
+		return record, damage(item.Key, err)
+	}
 	if w := f.withdrawn(record); w != nil {
 		return record, w.Gone(v)
-	}
-	if err := cmp.Or(isNamed(f.version(record).String(), v.String()), sound(record, f.partition)); err != nil {
-		return record, fmt.Errorf("item %s %s: %w: %w", item.Partition, item.Sort, err, ErrDamaged)
 	}
 	return record, nil
 }
@@ -38,18 +38,12 @@ func recordItem[T any](ctx context.Context, c *Catalog, f form[T], v registry.Ve
 	if !errors.Is(notFound, registry.ErrNotFound) {
 		return item, notFound
 	}
-	entry, listed, err := f.both(ctx, c)
-	if err != nil {
-		return Item{}, err
-	}
-	named, err := f.named(listed, entry)
-	if err == nil && listed.Revision == 0 && len(named) > 0 {
-		_, err = c.relisted(ctx, listed.Key) // it may have had this one too
-	}
+	entry, listed, err := settled(ctx, c, f)
+	named, _ := f.named(listed, entry)
 	if slices.Contains(named, v) {
 		return c.listed(ctx, versionKey(f.partition, v))
 	}
-	return Item{}, cmp.Or(err, notFound)
+	return Item{}, cmp.Or(err, notFound) // what of the listing is lost may have had this one too
 }
 
 // named returns the versions that the listing and the entry have: those of the entry also where the listing cannot be read.
@@ -87,31 +81,31 @@ func (c *Catalog) entered(ctx context.Context, partition string, key Key) (Item,
 	return entry, err
 }
 
-// listing returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
+// listingOf returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
 // lost, and no registry.ErrNotFound, by which clients would take all of them for what never was.
-func (c *Catalog) listing(ctx context.Context, partition string, entry Key) ([]byte, error) {
-	listed, err := c.table.Get(ctx, Key{partition, listing})
+func listingOf[T any](ctx context.Context, c *Catalog, f form[T]) ([]byte, error) {
+	listed, err := c.table.Get(ctx, Key{f.partition, listing})
 	if !errors.Is(err, registry.ErrNotFound) {
 		return listed.Data, err
 	}
-	entered, failed := c.getOrNew(ctx, entry)
-	if failed != nil {
-		return nil, failed
+	_, listed, lost := settled(ctx, c, f)
+	if lost != nil || listed.Revision == 0 {
+		return nil, cmp.Or(lost, err)
 	}
-	if _, has := latestIn(entered); !has {
-		return nil, err
-	}
-	listed, err = c.relisted(ctx, Key{partition, listing})
-	return listed.Data, err
+	return listed.Data, nil
 }
 
-// relisted returns a listing that was not there a moment ago: a publish came in between, or it is lost.
-func (c *Catalog) relisted(ctx context.Context, key Key) (Item, error) {
-	item, err := c.table.Get(ctx, key)
-	if errors.Is(err, registry.ErrNotFound) {
-		return Item{}, fmt.Errorf("item %s %s: it is missing, and versions are listed: %w", key.Partition, key.Sort, ErrDamaged)
-	}
-	return item, err
+// settled returns the entry and the listing, no change having come in between, and with them an error where the listing lacks
+// what the entry has.
+func settled[T any](ctx context.Context, c *Catalog, f form[T]) (entry, listed Item, err error) {
+	err = retry(ctx, func() error {
+		var err error
+		if entry, listed, err = f.both(ctx, c); err != nil {
+			return err
+		}
+		return whole(ctx, c, f, listed, entry)
+	})
+	return entry, listed, err
 }
 
 // listed returns the item of a version that is listed, which was not there a moment ago: a publish came in between, or it is
@@ -151,26 +145,27 @@ func whole[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item
 	return damage(listed.Key, fmt.Errorf("it lacks version %s, which is listed", latest))
 }
 
-// sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn
-// has no files.
+var errNoPackage = errors.New("it has no package")
+
+// sound says what is wrong with a record that can be read and is not withdrawn, if anything, so that it cannot be handed out.
 func sound(record any, partition string) error {
 	switch r := record.(type) {
 	case registry.ModuleVersion:
-		if r.Withdrawn != nil {
-			return nil
-		}
 		return soundFile(registry.StoredFile{Object: r.Object, SHA256: r.SHA256, Size: r.Size}, partition)
 	case registry.ProviderVersion:
-		if r.Withdrawn != nil {
-			return nil
-		}
 		err := errors.Join(soundFile(r.Sums, partition), soundFile(r.Signature, partition))
+		if len(r.Packages) == 0 {
+			err = errNoPackage
+		}
 		for _, p := range r.Packages {
 			err = errors.Join(err, soundPackage(p, partition))
 		}
 		return err
 	case registry.MirrorVersion:
 		var err error
+		if len(r.Packages) == 0 {
+			err = errNoPackage
+		}
 		for _, p := range r.Packages {
 			err = errors.Join(err, soundPackage(p.ProviderPackage, partition))
 		}

@@ -103,7 +103,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 
 // damaged returns the records of an address that can be read, and the names of the versions of which none can.
 func damaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) (records []T, damaged []string, err error) {
-	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(name string, r T) error { return isNamed(f.version(r).String(), name) })
+	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, f.is)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -205,7 +205,8 @@ func TestOtherCompression(t *testing.T) {
 	}
 	m.DryRun = false
 	older := dry.Record
-	older.SHA256, older.Object = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "modules/acme/vpc/aws/1.0.0/older.tar.gz"
+	older.SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	older.Object = m.Address.ArchiveKey(m.Version, older.SHA256)
 	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
 		t.Fatal(err)
 	}
