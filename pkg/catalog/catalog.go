@@ -59,33 +59,28 @@ func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v regist
 }
 
 // ModuleVersions returns the records of all versions of a module, withdrawn ones among them, the newest version first, and
-// registry.ErrNotFound where there is none.
+// registry.ErrNotFound where there is none. Where the record of one is lost, or cannot be read, it returns the others with
+// ErrDamaged.
 func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]registry.ModuleVersion, error) {
-	records, err := allVersions[registry.ModuleVersion](ctx, c, m.Path())
-	if err != nil {
-		return nil, fmt.Errorf("module %s: %w", m, err)
-	}
-	slices.SortFunc(records, func(a, b registry.ModuleVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, moduleForm(m))
 }
 
-// allVersions returns the records of all versions in a partition, of which there is at least one.
-func allVersions[T any](ctx context.Context, c *Catalog, partition string) ([]T, error) {
-	var records []T
-	for item, err := range c.all(ctx, partition, versionsSort) {
-		if err != nil {
-			return nil, err
-		}
-		var record T
-		if err := decode(item, &record); err != nil {
-			return nil, err
-		}
-		records = append(records, record)
+// allVersions does that for an address of any kind.
+func allVersions[T any](ctx context.Context, c *Catalog, f form[T]) ([]T, error) {
+	// These first: of a version that either has there is a record.
+	entry, listed, err := f.both(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	if len(records) == 0 {
-		return nil, registry.ErrNotFound
+	records, err := undamaged(ctx, c, f, listed, entry)
+	if err == nil && len(records) == 0 {
+		err = registry.ErrNotFound
 	}
-	return records, nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.partition, err)
+	}
+	slices.SortFunc(records, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
+	return records, err
 }
 
 // Modules returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.

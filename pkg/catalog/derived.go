@@ -368,7 +368,7 @@ func readSummary[T any](item Item) (any, error) {
 }
 
 // is says whether a record is that of a version of this address, by the version and the files that it names. The key of a file
-// has both, and its SHA-256.
+// has both, and its SHA-256, which is so as plain as the key: it becomes a part of a URL.
 func (f form[T]) is(name string, record T) error {
 	if err := isNamed(f.version(record).String(), name); err != nil || f.withdrawn(record) != nil {
 		return err

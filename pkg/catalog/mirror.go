@@ -25,15 +25,9 @@ func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, 
 	return version(ctx, c, mirrorForm(p), v)
 }
 
-// MirrorVersions returns the records of all mirrored versions of a provider, withdrawn ones among them, the newest version
-// first, and registry.ErrNotFound where there is none.
+// MirrorVersions is ModuleVersions for a mirrored provider.
 func (c *Catalog) MirrorVersions(ctx context.Context, p registry.MirrorProvider) ([]registry.MirrorVersion, error) {
-	records, err := allVersions[registry.MirrorVersion](ctx, c, p.Path())
-	if err != nil {
-		return nil, fmt.Errorf("mirrored provider %s: %w", p, err)
-	}
-	slices.SortFunc(records, func(a, b registry.MirrorVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, mirrorForm(p))
 }
 
 // Mirrored returns the providers that are mirrored, in the order of addresses.

@@ -22,15 +22,9 @@ func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v re
 	return version(ctx, c, providerForm(p), v)
 }
 
-// ProviderVersions returns the records of all versions of a provider, withdrawn ones among them, the newest version first, and
-// registry.ErrNotFound where there is none.
+// ProviderVersions is ModuleVersions for a provider.
 func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]registry.ProviderVersion, error) {
-	records, err := allVersions[registry.ProviderVersion](ctx, c, p.Path())
-	if err != nil {
-		return nil, fmt.Errorf("provider %s: %w", p, err)
-	}
-	slices.SortFunc(records, func(a, b registry.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, providerForm(p))
 }
 
 // Providers returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
@@ -330,22 +324,27 @@ func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string
 }
 
 // Signed returns which versions of a namespace's providers each of its keys has signed, as NAMESPACE/TYPE VERSION by the
-// key's id. Withdrawn ones need no key any more.
+// key's id. Withdrawn ones need no key any more. Where the record of one is lost, or cannot be read, it returns what the others
+// say with ErrDamaged.
 func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]string, error) {
 	signed := make(map[string][]string)
+	var damaged error
 	for summary, err := range c.Providers(ctx, namespace) {
 		if err != nil {
-			return nil, err
+			return signed, err
 		}
 		ns, kind, _ := strings.Cut(summary.Address, "/")
 		p := registry.Provider{Namespace: ns, Type: kind}
 		records, err := c.ProviderVersions(ctx, p)
-		if err != nil {
-			return nil, err
+		switch {
+		case errors.Is(err, ErrDamaged):
+			damaged = errors.Join(damaged, err)
+		case err != nil:
+			return signed, err
 		}
 		for _, r := range kept(providerForm(p), records) {
 			signed[r.SigningKey] = append(signed[r.SigningKey], fmt.Sprintf("%s %s", summary.Address, r.Version))
 		}
 	}
-	return signed, nil
+	return signed, damaged
 }

@@ -126,7 +126,7 @@ func undamaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry 
 }
 
 func isBroken(version string) error {
-	return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version first: %w", version, ErrDamaged)
+	return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version: %w", version, ErrDamaged)
 }
 
 // relist returns the write after which a listing, as it was read, is another one, or, where that is nil, absent. It expires
