@@ -141,10 +141,13 @@ func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registr
 
 // isNamed says whether a record names itself as its key does.
 func isNamed(says, name string) error {
-	if says != name {
-		return fmt.Errorf("it is the record of %s", says)
+	switch says {
+	case name:
+		return nil
+	case "":
+		return errors.New("it does not say whose record it is")
 	}
-	return nil
+	return fmt.Errorf("it is the record of %s", says)
 }
 
 // readable returns the records of a partition that can be read, and those that cannot, or that are not what their keys' names

@@ -53,9 +53,6 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if !whole {
 			// One whose record is lost, or cannot be read, is withdrawn so that nobody publishes something else under its number.
 			known := slices.Contains(broken, v.String())
-			if !known && item.Revision > 0 {
-				return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-			}
 			if !known {
 				if known, err = c.published(ctx, f.partition, v); err != nil || !known {
 					return cmp.Or(err, registry.ErrNotFound)

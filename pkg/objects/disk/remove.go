@@ -18,7 +18,10 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 	}
 	err = s.Walk(ctx, prefix, func(info objects.Info) error {
 		if err := s.remove(info.Key); err != nil {
-			return fmt.Errorf("object %s: %w", info.Key, err)
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				err = e.Err // the rest names the file in the store's folder
+			}
+			return fmt.Errorf("removing object %s: %w", info.Key, err)
 		}
 		removed++
 		return nil
