@@ -260,6 +260,9 @@ func TestBuildMetadata(t *testing.T) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
+	if n := b.objects(t); n != 2 {
+		t.Errorf("%d objects: what is refused was uploaded", n)
+	}
 }
 
 func TestDescription(t *testing.T) {
