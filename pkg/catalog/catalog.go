@@ -111,7 +111,8 @@ func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record r
 	return stored, created, nil
 }
 
-// moduleChanges returns the write that publishes a version: each of its conditions is what was just read.
+// moduleChanges returns the write that publishes a version, which ModuleVersion has not found: each of its conditions is what was
+// just read.
 func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record registry.ModuleVersion) ([]Change, error) {
 	version, err := change(Item{Key: versionKey(m.Path(), record.Version)}, record)
 	if err != nil {
@@ -128,9 +129,6 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 		return nil, err
 	}
 	f := moduleForm(m)
-	if err := whole(ctx, c, f, listed, entry); err != nil {
-		return nil, err
-	}
 	versions, err := f.named(listed, entry)
 	if err != nil {
 		return nil, err
@@ -170,13 +168,13 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 
 // CheckModuleVersion refuses, by registry.ErrExists, a version that is withdrawn, and one that differs from a published,
 // hidden or withdrawn one in build metadata alone. Clients take either where one is asked for, so that a second one would
-// change what the first means.
+// change what the first means. Where nobody can tell which there are, it is ErrDamaged.
 func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v registry.Version) error {
 	return checkNumber(ctx, c, moduleForm(m), v)
 }
 
 func checkNumber[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
-	entry, listed, err := settled(ctx, c, f)
+	entry, listed, err := f.both(ctx, c)
 	if err != nil {
 		return err
 	}

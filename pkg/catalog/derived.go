@@ -376,13 +376,16 @@ func (f form[T]) is(name string, record T) error {
 	if err := isNamed(f.version(record).String(), name); err != nil || f.withdrawn(record) != nil {
 		return err
 	}
+	if err := sound(record, f.partition); err != nil {
+		return err
+	}
 	for _, file := range f.files(record) {
 		rest, below := strings.CutPrefix(file.Object, f.partition+"/"+name+"/")
 		if !below || file.SHA256 == "" || !strings.Contains(rest, file.SHA256) {
 			return fmt.Errorf("object %q with sha256:%s is none of this version", file.Object, file.SHA256)
 		}
 	}
-	return sound(record, f.partition)
+	return nil
 }
 
 // lost returns the versions that the listing or the entry has, and that are none of those that are recorded.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,8 @@ func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, reco
 	return stored, created, nil
 }
 
-// providerChanges returns the write that publishes a version: each of its conditions is what was just read.
+// providerChanges returns the write that publishes a version, which ProviderVersion has not found: each of its conditions is
+// what was just read.
 func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, record registry.ProviderVersion) ([]Change, error) {
 	version, err := change(Item{Key: versionKey(p.Path(), record.Version)}, record)
 	if err != nil {
@@ -101,10 +103,6 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	}
 	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 	if err != nil {
-		return nil, err
-	}
-	f := providerForm(p)
-	if err := whole(ctx, c, f, listed, entry); err != nil {
 		return nil, err
 	}
 	summary := registry.ProviderSummary{Address: p.String()}
@@ -123,7 +121,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if slices.Contains(l.All(), record.Version) {
 		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
-	if err := checkVersion(ctx, c, f, record.Version, l.All()); err != nil {
+	if err := checkVersion(ctx, c, providerForm(p), record.Version, l.All()); err != nil {
 		return nil, err
 	}
 	l.Versions = append(l.Versions, providers.Listed(record))
@@ -269,12 +267,8 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 		if err := decode(item, &key); err != nil {
 			return nil, err
 		}
-		err = sound(key, item.Partition)
-		if key.ID != item.Sort {
-			err = fmt.Errorf("it is the record of %s", key.ID)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+		if err := cmp.Or(isNamed(key.ID, item.Sort), sound(key, item.Partition)); err != nil {
+			return nil, damage(item.Key, err)
 		}
 		keys = append(keys, key)
 	}

@@ -39,11 +39,11 @@ func recordItem[T any](ctx context.Context, c *Catalog, f form[T], v registry.Ve
 		return item, notFound
 	}
 	entry, listed, err := settled(ctx, c, f)
-	named, _ := f.named(listed, entry)
+	named, unread := f.named(listed, entry)
 	if slices.Contains(named, v) {
 		return c.listed(ctx, versionKey(f.partition, v))
 	}
-	return Item{}, cmp.Or(err, notFound) // what of the listing is lost may have had this one too
+	return Item{}, cmp.Or(err, unread, notFound) // what of the listing is lost may have had this one too
 }
 
 // named returns the versions that the listing and the entry have: those of the entry also where the listing cannot be read.
@@ -141,6 +141,9 @@ func whole[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item
 		return err
 	case now.Revision != entry.Revision:
 		return fmt.Errorf("a change of %s came in between: %w", f.partition, registry.ErrConflict)
+	}
+	if listed.Revision == 0 {
+		return damage(listed.Key, errors.New("it is missing, and versions are listed"))
 	}
 	return damage(listed.Key, fmt.Errorf("it lacks version %s, which is listed", latest))
 }

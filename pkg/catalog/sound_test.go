@@ -61,6 +61,7 @@ func TestLost(t *testing.T) {
 		listing, first, second = "listing", "version/1.0.0", "version/1.1.0"
 		older                  = "listing without 1.1.0"
 		bad                    = "listing with a bad version"
+		entry                  = "entry in the catalogue"
 	)
 	badListings := map[string]any{
 		"module":   map[string]any{"modules": []any{map[string]any{"versions": []any{map[string]any{"version": "x.y"}}}}},
@@ -81,6 +82,8 @@ func TestLost(t *testing.T) {
 		{[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
 		{[]string{older, second}, []string{"read 1.1.0", "records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "withdraw 1.1.0", "publish 1.2.0"}},
 		{[]string{bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
+		{[]string{entry}, []string{"deprecate 1.0.0", "deprecate"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "records", "publish 1.2.0", "deprecate 1.0.0"}},
+		{[]string{entry, bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0"}},
 		{nil, nil, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
 	}
 	for name, k := range kinds(t) {
@@ -106,6 +109,12 @@ func TestLost(t *testing.T) {
 				}
 				for _, lost := range test.lost {
 					switch lost {
+					case entry:
+						catalogue := "catalog/acme"
+						if name == "mirror" {
+							catalogue = "catalog/mirror"
+						}
+						remove(t, table, catalogue, path)
 					case older:
 						replace(t, table, path, listing, before.Data)
 					case bad:
