@@ -98,9 +98,9 @@ func TestRemoveStaged(t *testing.T) {
 
 // meanwhile is a context that does something as it is asked for the nth time whether it is over.
 type meanwhile struct {
-	context.Context
-	n  *int
-	do func()
+	context.Context //nolint:containedctx // it is one
+	n               *int
+	do              func()
 }
 
 func (m meanwhile) Err() error {
