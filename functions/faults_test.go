@@ -684,12 +684,12 @@ func damagedItems(t *testing.T) {
 		{"a version that is none", field("version", "latest"), "invalid specification"},
 		{"an object of another address", field("object", "modules/secret/vpc/aws/1.0.0/"+digest+".tar.gz"), "is not of this address"},
 		{"an object of an address above", field("object", "modules/acme/../secret/x"), "is not of this address"},
-		{"no hash", field("sha256", ""), `has the SHA-256 ""`},
-		{"a hash that is none", field("sha256", "x&y"), `has the SHA-256 "x&y"`},
+		{"no hash", field("sha256", ""), "is none of this version"},
+		{"a hash that is none", field("sha256", "x&y"), "is none of this version"},
 		{"a negative size", field("size", -1), "has -1 bytes"},
 		{"a size that is none", field("size", "1"), "cannot unmarshal string"},
 	}...)
-	keys := append(slices.Clone(anyItem), damage{"half of it", data(`{"id":"01`), "unexpected end of JSON"}, damage{"nothing in it", data(`{}`), "it is the record of"}, damage{"no key in it", field("ascii_armor", "x"), "it has no key"})
+	keys := append(slices.Clone(anyItem), damage{"half of it", data(`{"id":"01`), "unexpected end of JSON"}, damage{"nothing in it", data(`{}`), "whose record it is"}, damage{"no key in it", field("ascii_armor", "x"), "it has no key"})
 	tokens := append(slices.Clone(anyItem), damage{"half of it", data(`{"name":"t`), "unexpected end of JSON"}, damage{"a scope that is none", field("scopes", []string{"all"}), "its record cannot be read"})
 
 	p := publishAll(t)

@@ -49,7 +49,7 @@ func entryKey(namespace, path string) Key { return Key{"catalog/" + namespace, p
 
 // ModuleListing returns the versions response of a module, as modules.EncodeListing wrote it.
 func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte, error) {
-	return c.listing(ctx, m.Path(), entryKey(m.Namespace, m.Path()))
+	return listingOf(ctx, c, moduleForm(m))
 }
 
 // ModuleVersion returns the record of one version of a module. One that is withdrawn is registry.ErrNotFound, as one that never
@@ -59,33 +59,28 @@ func (c *Catalog) ModuleVersion(ctx context.Context, m registry.Module, v regist
 }
 
 // ModuleVersions returns the records of all versions of a module, withdrawn ones among them, the newest version first, and
-// registry.ErrNotFound where there is none.
+// registry.ErrNotFound where there is none. Where the record of one is lost, or cannot be read, it returns the others with
+// ErrDamaged.
 func (c *Catalog) ModuleVersions(ctx context.Context, m registry.Module) ([]registry.ModuleVersion, error) {
-	records, err := allVersions[registry.ModuleVersion](ctx, c, m.Path())
-	if err != nil {
-		return nil, fmt.Errorf("module %s: %w", m, err)
-	}
-	slices.SortFunc(records, func(a, b registry.ModuleVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, moduleForm(m))
 }
 
-// allVersions returns the records of all versions in a partition, of which there is at least one.
-func allVersions[T any](ctx context.Context, c *Catalog, partition string) ([]T, error) {
-	var records []T
-	for item, err := range c.all(ctx, partition, versionsSort) {
-		if err != nil {
-			return nil, err
-		}
-		var record T
-		if err := decode(item, &record); err != nil {
-			return nil, err
-		}
-		records = append(records, record)
+// allVersions does that for an address of any kind.
+func allVersions[T any](ctx context.Context, c *Catalog, f form[T]) ([]T, error) {
+	// These first: of a version that either has there is a record.
+	entry, listed, err := f.both(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	if len(records) == 0 {
-		return nil, registry.ErrNotFound
+	records, err := undamaged(ctx, c, f, listed, entry)
+	if err == nil && len(records) == 0 {
+		err = registry.ErrNotFound
 	}
-	return records, nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.partition, err)
+	}
+	slices.SortFunc(records, func(a, b T) int { return registry.CompareVersions(f.version(b), f.version(a)) })
+	return records, err
 }
 
 // Modules returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
@@ -116,7 +111,8 @@ func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record r
 	return stored, created, nil
 }
 
-// moduleChanges returns the write that publishes a version: each of its conditions is what was just read.
+// moduleChanges returns the write that publishes a version, which ModuleVersion has not found: each of its conditions is what was
+// just read.
 func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record registry.ModuleVersion) ([]Change, error) {
 	version, err := change(Item{Key: versionKey(m.Path(), record.Version)}, record)
 	if err != nil {
@@ -132,17 +128,16 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	if err != nil {
 		return nil, err
 	}
-	if err := c.CheckModuleVersion(ctx, m, record.Version); err != nil {
+	f := moduleForm(m)
+	versions, err := f.named(listed, entry)
+	if err != nil {
 		return nil, err
-	}
-	var versions []registry.Version
-	if listed.Revision > 0 {
-		if versions, err = modules.DecodeListing(listed.Data); err != nil {
-			return nil, fmt.Errorf("module %s: %w", m, err)
-		}
 	}
 	if slices.Contains(versions, record.Version) {
 		return nil, c.inBetween(ctx, m.Path(), record.Version)
+	}
+	if err := checkVersion(ctx, c, f, record.Version, versions); err != nil {
+		return nil, err
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
@@ -152,17 +147,11 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	listed.Data = rendered
 
-	if err := c.whole(ctx, listed, entry); err != nil {
-		return nil, err
-	}
 	summary := registry.ModuleSummary{Address: m.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
-	}
-	if names(entry, record.Version) {
-		return nil, c.inBetween(ctx, m.Path(), record.Version)
 	}
 	summary.Latest, summary.Unlisted = latest(versions), false
 	if summary.Latest == record.Version {
@@ -179,12 +168,36 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 
 // CheckModuleVersion refuses, by registry.ErrExists, a version that is withdrawn, and one that differs from a published,
 // hidden or withdrawn one in build metadata alone. Clients take either where one is asked for, so that a second one would
-// change what the first means.
+// change what the first means. Where nobody can tell which there are, it is ErrDamaged.
 func (c *Catalog) CheckModuleVersion(ctx context.Context, m registry.Module, v registry.Version) error {
-	return checkVersion(ctx, c, moduleForm(m), v)
+	return checkNumber(ctx, c, moduleForm(m), v)
 }
 
-func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
+func checkNumber[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) error {
+	entry, listed, err := f.both(ctx, c)
+	if err != nil {
+		return err
+	}
+	named, err := f.named(listed, entry)
+	if err != nil {
+		return err
+	}
+	return checkVersion(ctx, c, f, v, named)
+}
+
+// checkVersion is that, where the listing and the entry have named versions: of one whose record is lost they alone know.
+func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, named []registry.Version) error {
+	taken := func(other registry.Version) error {
+		if other == v || !other.Same(v) {
+			return nil
+		}
+		return fmt.Errorf("%w: version %s differs from %s, which is %s, in build metadata alone: %s", registry.ErrExists, v, other, f.taken, f.instead)
+	}
+	for _, other := range named {
+		if err := taken(other); err != nil {
+			return err
+		}
+	}
 	same := v
 	same.Metadata = ""
 	for item, err := range c.all(ctx, f.partition, versionsSort+same.String()) {
@@ -199,8 +212,8 @@ func checkVersion[T any](ctx context.Context, c *Catalog, f form[T], v registry.
 		if w := f.withdrawn(record); w != nil && stored.Same(v) {
 			return (*w).Taken(stored)
 		}
-		if stored != v && stored.Same(v) {
-			return fmt.Errorf("%w: version %s differs from %s, which is published, in build metadata alone: publish under a new version", registry.ErrExists, v, stored)
+		if err := taken(stored); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -299,12 +312,6 @@ func read(item Item, v any) error {
 		return fmt.Errorf("item %s: %s", item.Shown(), err.Error())
 	}
 	return nil
-}
-
-// names says whether an entry of the catalogue has a version as the latest one.
-func names(entry Item, v registry.Version) bool {
-	latest, ok := latestIn(entry)
-	return ok && latest == v
 }
 
 // latestIn returns the version that an entry of the catalogue has as the latest one, if it has one.

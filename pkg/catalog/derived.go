@@ -141,10 +141,13 @@ func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registr
 
 // isNamed says whether a record names itself as its key does.
 func isNamed(says, name string) error {
-	if says != name {
-		return fmt.Errorf("it is the record of %s", says)
+	switch says {
+	case name:
+		return nil
+	case "":
+		return errors.New("it does not say whose record it is")
 	}
-	return nil
+	return fmt.Errorf("it is the record of %s", says)
 }
 
 // readable returns the records of a partition that can be read, and those that cannot, or that are not what their keys' names
@@ -176,6 +179,8 @@ type form[T any] struct {
 	version   func(T) registry.Version
 	withdrawn func(T) *registry.Withdrawal
 	files     func(T) []registry.StoredFile
+	// taken is what a version is said to be whose number another one cannot have, and instead what to do.
+	taken, instead string
 	// tombstone is the record of a withdrawn version.
 	tombstone func(registry.Version, *registry.Withdrawal) T
 	// derive returns what there must be, by the records of versions that are not withdrawn and what else only the items hold as
@@ -196,6 +201,7 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 		version:   func(r registry.ModuleVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.ModuleVersion) *registry.Withdrawal { return r.Withdrawn },
 		files:     registry.ModuleVersion.Files,
+		taken:     "published", instead: "publish under a new version",
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ModuleVersion {
 			return registry.ModuleVersion{Version: v, Withdrawn: w}
 		},
@@ -244,6 +250,7 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 		version:   func(r registry.ProviderVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.ProviderVersion) *registry.Withdrawal { return r.Withdrawn },
 		files:     registry.ProviderVersion.Files,
+		taken:     "published", instead: "publish under a new version",
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.ProviderVersion {
 			return registry.ProviderVersion{Version: v, Withdrawn: w}
 		},
@@ -331,6 +338,7 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 		version:   func(r registry.MirrorVersion) registry.Version { return r.Version },
 		withdrawn: func(r registry.MirrorVersion) *registry.Withdrawal { return r.Withdrawn },
 		files:     registry.MirrorVersion.Files,
+		taken:     "mirrored", instead: "clients take either where one is asked for, so that a mirror has one of them",
 		tombstone: func(v registry.Version, w *registry.Withdrawal) registry.MirrorVersion {
 			return registry.MirrorVersion{Version: v, Withdrawn: w}
 		},
@@ -363,33 +371,26 @@ func readSummary[T any](item Item) (any, error) {
 }
 
 // is says whether a record is that of a version of this address, by the version and the files that it names. The key of a file
-// has both, and its SHA-256.
+// has both, and its SHA-256, which is so as plain as the key: it becomes a part of a URL.
 func (f form[T]) is(name string, record T) error {
 	if err := isNamed(f.version(record).String(), name); err != nil || f.withdrawn(record) != nil {
 		return err
 	}
-	files := f.files(record)
-	if len(files) == 0 {
-		return errors.New("it has no package")
+	if err := sound(record, f.partition); err != nil {
+		return err
 	}
-	for _, file := range files {
+	for _, file := range f.files(record) {
 		rest, below := strings.CutPrefix(file.Object, f.partition+"/"+name+"/")
 		if !below || file.SHA256 == "" || !strings.Contains(rest, file.SHA256) {
 			return fmt.Errorf("object %q with sha256:%s is none of this version", file.Object, file.SHA256)
 		}
 	}
-	return sound(record, f.partition)
+	return nil
 }
 
 // lost returns the versions that the listing or the entry has, and that are none of those that are recorded.
 func (f form[T]) lost(recorded []string, listed, entry Item) []registry.Version {
-	named, _, err := f.listing(listed.Data)
-	if err != nil {
-		named = nil
-	}
-	if v, ok := latestIn(entry); ok && !slices.Contains(named, v) {
-		named = append(named, v)
-	}
+	named, _ := f.named(listed, entry)
 	return slices.DeleteFunc(named, func(v registry.Version) bool { return slices.Contains(recorded, v.String()) })
 }
 
@@ -447,18 +448,20 @@ func stored[T any](ctx context.Context, c *Catalog, f form[T]) (s Stored[T], err
 // items returns the entry, the listing and, where it must be, the namespace, in the order in which it reads them, of revision 0
 // what is not there.
 func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
-	keys := []Key{f.entry, {f.partition, listing}}
-	if f.namespace != "" {
-		keys = append(keys, Key{namespaces, f.namespace})
+	entry, listed, err := f.both(ctx, c)
+	if err != nil || f.namespace == "" {
+		return []Item{entry, listed}, err
 	}
-	items := make([]Item, len(keys))
-	for i, k := range keys {
-		var err error
-		if items[i], err = c.getOrNew(ctx, k); err != nil {
-			return nil, err
-		}
+	namespace, err := c.getOrNew(ctx, Key{namespaces, f.namespace})
+	return []Item{entry, listed, namespace}, err
+}
+
+// both returns the entry and the listing, in the order in which it reads them, of revision 0 what is not there.
+func (f form[T]) both(ctx context.Context, c *Catalog) (entry, listed Item, err error) {
+	if entry, err = c.getOrNew(ctx, f.entry); err == nil {
+		listed, err = c.getOrNew(ctx, Key{f.partition, listing})
 	}
-	return items, nil
+	return entry, listed, err
 }
 
 // compare finds what is not as it would be made of the records.
@@ -505,8 +508,7 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 		}
 		mismatch(DerivedListing, "%s", differ(versions, expected))
 	}
-	broken := len(s.Mismatches)
-	if broken > 0 && whole {
+	if len(s.Mismatches) > 0 && whole {
 		s.changes = append(s.changes, relist(listed, wantListing))
 	}
 
@@ -524,7 +526,9 @@ func (f form[T]) compare(s *Stored[T], items []Item) error {
 	case whole && !bytes.Equal(is, want):
 		mismatch(DerivedEntry, "it is %s, and the versions make it %s", is, want)
 	}
-	if len(s.Mismatches) > broken && whole {
+	// Whoever writes the listing writes the entry, so that a withdrawal in between conflicts: the listing of one that has expired
+	// looks like one that is missing.
+	if len(s.Mismatches) > 0 && whole {
 		entry.Data = want
 		s.changes = append(s.changes, put(entry))
 	}

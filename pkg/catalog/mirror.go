@@ -17,7 +17,7 @@ const mirrored = "mirror"
 
 // MirrorListing returns the index.json of a mirrored provider, as mirror.Listing.Encode wrote it.
 func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) ([]byte, error) {
-	return c.listing(ctx, p.Path(), entryKey(mirrored, p.Path()))
+	return listingOf(ctx, c, mirrorForm(p))
 }
 
 // MirrorVersion returns the record of one mirrored version of a provider. One that is withdrawn is as with ModuleVersion.
@@ -25,15 +25,9 @@ func (c *Catalog) MirrorVersion(ctx context.Context, p registry.MirrorProvider, 
 	return version(ctx, c, mirrorForm(p), v)
 }
 
-// MirrorVersions returns the records of all mirrored versions of a provider, withdrawn ones among them, the newest version
-// first, and registry.ErrNotFound where there is none.
+// MirrorVersions is ModuleVersions for a mirrored provider.
 func (c *Catalog) MirrorVersions(ctx context.Context, p registry.MirrorProvider) ([]registry.MirrorVersion, error) {
-	records, err := allVersions[registry.MirrorVersion](ctx, c, p.Path())
-	if err != nil {
-		return nil, fmt.Errorf("mirrored provider %s: %w", p, err)
-	}
-	slices.SortFunc(records, func(a, b registry.MirrorVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, mirrorForm(p))
 }
 
 // Mirrored returns the providers that are mirrored, in the order of addresses.
@@ -77,6 +71,7 @@ func differing(before, after registry.MirrorVersion) string {
 // mirrorChanges returns what is stored before and after the write that adds a version or platforms, and that write, which is
 // empty if there is nothing to add.
 func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (before, merged registry.MirrorVersion, changes []Change, err error) {
+	f := mirrorForm(p)
 	version, err := c.getOrNew(ctx, versionKey(p.Path(), record.Version))
 	if err != nil {
 		return before, merged, nil, err
@@ -85,6 +80,9 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if version.Revision > 0 {
 		if err := decode(version, &before); err != nil {
 			return before, merged, nil, err
+		}
+		if err := f.is(record.Version.String(), before); err != nil {
+			return before, merged, nil, damage(version.Key, err)
 		}
 		if before.Withdrawn != nil {
 			return before, merged, nil, before.Withdrawn.Taken(record.Version)
@@ -111,27 +109,23 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if err != nil {
 		return before, merged, nil, err
 	}
-	var versions mirror.Listing
-	if listed.Revision > 0 {
-		if versions, err = mirror.DecodeListing(listed.Data); err != nil {
-			return before, merged, nil, fmt.Errorf("mirrored provider %s: %w", p, err)
-		}
+	if err := whole(ctx, c, f, listed, entry); err != nil {
+		return before, merged, nil, err
 	}
+	named, err := f.named(listed, entry)
+	if err != nil {
+		return before, merged, nil, err
+	}
+	versions := mirror.Listing(named)
 	if slices.Contains(versions, record.Version) {
 		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
-	if err := checkVersion(ctx, c, mirrorForm(p), record.Version); err != nil {
+	if err := checkVersion(ctx, c, f, record.Version, versions); err != nil {
 		return before, merged, nil, err
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	if listed.Data, err = versions.Encode(); err != nil {
-		return before, merged, nil, err
-	}
-	if names(entry, record.Version) {
-		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
-	}
-	if err := c.whole(ctx, listed, entry); err != nil {
 		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})

@@ -183,7 +183,7 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	again := mirrorRecord(t, "1.0.0", "linux_amd64 l K", "linux_386 3")
 	for i := range again.Packages {
 		pkg := &again.Packages[i]
-		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", random.FileKey(again.Version, "other", "other.zip")
+		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", random.FileKey(again.Version, pkg.SHA256, "other.zip")
 	}
 	given := slices.Clone(again.Packages)
 	for _, r := range []registry.MirrorVersion{first, again} {
@@ -427,7 +427,7 @@ func TestMirrorCorruptItems(t *testing.T) {
 	}
 }
 
-// Each request of the protocol takes one read of the table, and one for a version that is not there another, to tell it from
+// Each request of the protocol takes one read of the table, and one for a version that is not there two more, to tell it from
 // one that is lost. A table that fails gives no empty answer.
 func TestMirrorReads(t *testing.T) {
 	t.Parallel()
@@ -435,7 +435,7 @@ func TestMirrorReads(t *testing.T) {
 	if _, _, err := catalog.New(table).Mirror(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "ada"); err != nil {
 		t.Fatal(err)
 	}
-	for document, reads := range map[string]int64{"index.json": 1, "1.0.0.json": 1, "1.1.0.json": 2} {
+	for document, reads := range map[string]int64{"index.json": 1, "1.0.0.json": 1, "1.1.0.json": 3} {
 		for failAt := range reads + 1 {
 			counted := &tabletest.Faulty{Table: table, FailAt: failAt}
 			w := httptest.NewRecorder()

@@ -14,7 +14,7 @@ import (
 // then.
 func (c *Catalog) DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool, by string) (listedLatest registry.Version, err error) {
 	err = retry(ctx, func() error {
-		entry, err := c.table.Get(ctx, entryKey(m.Namespace, m.Path()))
+		entry, err := c.entered(ctx, m.Path(), entryKey(m.Namespace, m.Path()))
 		if err != nil {
 			return err
 		}
@@ -53,18 +53,17 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 	if err != nil {
 		return nil, err
 	}
-	item, err := c.table.Get(ctx, versionKey(m.Path(), version))
-	if err != nil {
-		return nil, err
-	}
-	records, err := c.ModuleVersions(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	// The listing is made anew of the records, and may be all that knows of one that is lost.
 	f := moduleForm(m)
-	if lost := f.lost(f.recorded(records), listed, entry); len(lost) > 0 {
-		return nil, fmt.Errorf("version %s is listed, and its record is lost: %w", lost[0], ErrDamaged)
+	if err := whole(ctx, c, f, listed, entry); err != nil {
+		return nil, err
+	}
+	item, err := recordItem(ctx, c, f, version)
+	if err != nil {
+		return nil, err
+	}
+	records, err := undamaged(ctx, c, f, listed, entry)
+	if err != nil {
+		return nil, err
 	}
 	var shown []registry.Version
 	var changes []Change

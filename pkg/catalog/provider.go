@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 
 // ProviderListing returns the versions response of a provider, as providers.Listing.Encode wrote it.
 func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]byte, error) {
-	return c.listing(ctx, p.Path(), entryKey(p.Namespace, p.Path()))
+	return listingOf(ctx, c, providerForm(p))
 }
 
 // ProviderVersion returns the record of one version of a provider. One that is withdrawn is as with ModuleVersion.
@@ -22,15 +23,9 @@ func (c *Catalog) ProviderVersion(ctx context.Context, p registry.Provider, v re
 	return version(ctx, c, providerForm(p), v)
 }
 
-// ProviderVersions returns the records of all versions of a provider, withdrawn ones among them, the newest version first, and
-// registry.ErrNotFound where there is none.
+// ProviderVersions is ModuleVersions for a provider.
 func (c *Catalog) ProviderVersions(ctx context.Context, p registry.Provider) ([]registry.ProviderVersion, error) {
-	records, err := allVersions[registry.ProviderVersion](ctx, c, p.Path())
-	if err != nil {
-		return nil, fmt.Errorf("provider %s: %w", p, err)
-	}
-	slices.SortFunc(records, func(a, b registry.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return records, nil
+	return allVersions(ctx, c, providerForm(p))
 }
 
 // Providers returns what has been published, in the order of addresses: of one namespace, or of all if it is empty.
@@ -94,7 +89,8 @@ func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, reco
 	return stored, created, nil
 }
 
-// providerChanges returns the write that publishes a version: each of its conditions is what was just read.
+// providerChanges returns the write that publishes a version, which ProviderVersion has not found: each of its conditions is
+// what was just read.
 func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, record registry.ProviderVersion) ([]Change, error) {
 	version, err := change(Item{Key: versionKey(p.Path(), record.Version)}, record)
 	if err != nil {
@@ -109,35 +105,29 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	var l providers.Listing
-	if listed.Revision > 0 {
-		if l, err = providers.DecodeListing(listed.Data); err != nil {
-			return nil, fmt.Errorf("provider %s: %w", p, err)
-		}
-	}
-	if slices.ContainsFunc(l.Versions, func(v providers.ListedVersion) bool { return v.Version == record.Version }) {
-		return nil, c.inBetween(ctx, p.Path(), record.Version)
-	}
-	if err := c.CheckProviderVersion(ctx, p, record.Version); err != nil {
-		return nil, err
-	}
-	l.Versions = append(l.Versions, providers.Listed(record))
-	slices.SortFunc(l.Versions, func(a, b providers.ListedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	if listed.Data, err = l.Encode(); err != nil {
-		return nil, err
-	}
-
-	if err := c.whole(ctx, listed, entry); err != nil {
-		return nil, err
-	}
 	summary := registry.ProviderSummary{Address: p.String()}
 	if entry.Revision > 0 {
 		if err := decode(entry, &summary); err != nil {
 			return nil, err
 		}
 	}
-	if names(entry, record.Version) {
+	// A listing that begins anew, after all versions were withdrawn, warns of what the entry still says of the whole.
+	l := providers.Listing{Warnings: warnings(p, summary, nil)}
+	if listed.Revision > 0 {
+		if l, err = providers.DecodeListing(listed.Data); err != nil {
+			return nil, damage(listed.Key, err)
+		}
+	}
+	if slices.Contains(l.All(), record.Version) {
 		return nil, c.inBetween(ctx, p.Path(), record.Version)
+	}
+	if err := checkVersion(ctx, c, providerForm(p), record.Version, l.All()); err != nil {
+		return nil, err
+	}
+	l.Versions = append(l.Versions, providers.Listed(record))
+	slices.SortFunc(l.Versions, func(a, b providers.ListedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	if listed.Data, err = l.Encode(); err != nil {
+		return nil, err
 	}
 	summary.Latest, summary.Unlisted = latest(l.All()), false
 	catalogued, err := change(entry, summary)
@@ -161,7 +151,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 
 // CheckProviderVersion does the same for a provider.
 func (c *Catalog) CheckProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) error {
-	return checkVersion(ctx, c, providerForm(p), v)
+	return checkNumber(ctx, c, providerForm(p), v)
 }
 
 // withNamespace adds to a write that a namespace exists, where that is not known yet.
@@ -180,31 +170,38 @@ func (c *Catalog) withNamespace(ctx context.Context, changes []Change, name stri
 // DeprecateProvider records why a version should not be used any more, or none of them if version is nil; an empty
 // message takes that back. Clients print it as a warning.
 func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error {
+	f := providerForm(p)
 	err := retry(ctx, func() error {
-		entry, err := c.table.Get(ctx, entryKey(p.Namespace, p.Path()))
+		// The entry first, and it is always written: a listing that was begun anew has the revisions of the one before it.
+		entry, err := c.entered(ctx, f.partition, f.entry)
 		if err != nil {
 			return err
 		}
-		listed, err := c.table.Get(ctx, Key{p.Path(), listing})
+		listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
 		if err != nil {
+			return err
+		}
+		if err := whole(ctx, c, f, listed, entry); err != nil {
 			return err
 		}
 		var summary registry.ProviderSummary
 		if err := decode(entry, &summary); err != nil {
 			return err
 		}
-		records, err := c.ProviderVersions(ctx, p)
+		// The version before the records: of what is read of it there, this must be the revision, or one before it.
+		var versioned Item
+		if version != nil {
+			if versioned, err = recordItem(ctx, c, f, *version); err != nil {
+				return err
+			}
+		}
+		records, err := undamaged(ctx, c, f, listed, entry)
 		if err != nil {
 			return err
 		}
 		var changes []Change
 		if version == nil {
 			summary.Deprecated = message
-			changed, err := change(entry, summary)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, changed)
 		} else {
 			at := slices.IndexFunc(records, func(r registry.ProviderVersion) bool { return r.Version == *version })
 			if at < 0 {
@@ -213,26 +210,29 @@ func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, ve
 			if w := records[at].Withdrawn; w != nil {
 				return w.Gone(*version)
 			}
-			item, err := c.table.Get(ctx, versionKey(p.Path(), *version))
-			if err != nil {
-				return err
-			}
 			records[at].Deprecated = message
-			changed, err := change(item, records[at])
+			changed, err := change(versioned, records[at])
 			if err != nil {
 				return err
 			}
 			changes = append(changes, changed)
 		}
+		if listed.Revision == 0 {
+			return fmt.Errorf("no version is listed: %w", registry.ErrNotFound)
+		}
 		l, err := providers.DecodeListing(listed.Data)
 		if err != nil {
-			return err
+			return damage(listed.Key, err)
 		}
 		l.Warnings = warnings(p, summary, records)
 		if listed.Data, err = l.Encode(); err != nil {
 			return err
 		}
-		return c.write(ctx, deprecated(p.Path(), version, message, false, by), append(changes, put(listed))...)
+		catalogued, err := change(entry, summary)
+		if err != nil {
+			return err
+		}
+		return c.write(ctx, deprecated(p.Path(), version, message, false, by), append(changes, put(listed), catalogued)...)
 	})
 	if err != nil {
 		return fmt.Errorf("provider %s: %w", p, err)
@@ -267,12 +267,8 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 		if err := decode(item, &key); err != nil {
 			return nil, err
 		}
-		err = sound(key, item.Partition)
-		if key.ID != item.Sort {
-			err = fmt.Errorf("it is the record of %s", key.ID)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("item %s %s: %w", item.Partition, item.Sort, err)
+		if err := cmp.Or(isNamed(key.ID, item.Sort), sound(key, item.Partition)); err != nil {
+			return nil, damage(item.Key, err)
 		}
 		keys = append(keys, key)
 	}
@@ -322,22 +318,27 @@ func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string
 }
 
 // Signed returns which versions of a namespace's providers each of its keys has signed, as NAMESPACE/TYPE VERSION by the
-// key's id. Withdrawn ones need no key any more.
+// key's id. Withdrawn ones need no key any more. Where the record of one is lost, or cannot be read, it returns what the others
+// say with ErrDamaged.
 func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]string, error) {
 	signed := make(map[string][]string)
+	var damaged error
 	for summary, err := range c.Providers(ctx, namespace) {
 		if err != nil {
-			return nil, err
+			return signed, err
 		}
 		ns, kind, _ := strings.Cut(summary.Address, "/")
 		p := registry.Provider{Namespace: ns, Type: kind}
 		records, err := c.ProviderVersions(ctx, p)
-		if err != nil {
-			return nil, err
+		switch {
+		case errors.Is(err, ErrDamaged):
+			damaged = errors.Join(damaged, err)
+		case err != nil:
+			return signed, err
 		}
 		for _, r := range kept(providerForm(p), records) {
 			signed[r.SigningKey] = append(signed[r.SigningKey], fmt.Sprintf("%s %s", summary.Address, r.Version))
 		}
 	}
-	return signed, nil
+	return signed, damaged
 }

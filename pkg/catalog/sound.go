@@ -16,69 +16,96 @@ import (
 // its record is missing is no registry.ErrNotFound, by which clients would take it for one that never was.
 func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (T, error) {
 	var record T
-	item, err := c.table.Get(ctx, versionKey(f.partition, v))
-	if errors.Is(err, registry.ErrNotFound) {
-		item, err = missing(ctx, c, f, v, err)
-	}
+	item, err := recordItem(ctx, c, f, v)
 	if err != nil {
 		return record, err
 	}
 	if err := decode(item, &record); err != nil {
 		return record, err
 	}
+	if err := f.is(v.String(), record); err != nil {
+		return record, damage(item.Key, err)
+	}
 	if w := f.withdrawn(record); w != nil {
 		return record, w.Gone(v)
-	}
-	if err := cmp.Or(isNamed(f.version(record).String(), v.String()), sound(record, f.partition)); err != nil {
-		return record, fmt.Errorf("item %s %s: %w: %w", item.Partition, item.Sort, err, ErrDamaged)
 	}
 	return record, nil
 }
 
-// missing says what it means that a version's item was not found.
-func missing[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, notFound error) (Item, error) {
-	data, err := c.listing(ctx, f.partition, f.entry)
-	if errors.Is(err, registry.ErrNotFound) {
-		return Item{}, notFound
+// recordItem returns the item of a version. One that the listing or the catalogue's entry has, and which is missing, is lost.
+func recordItem[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (Item, error) {
+	item, notFound := c.table.Get(ctx, versionKey(f.partition, v))
+	if !errors.Is(notFound, registry.ErrNotFound) {
+		return item, notFound
 	}
-	if err != nil {
-		return Item{}, err
+	entry, listed, err := settled(ctx, c, f)
+	named, unread := f.named(listed, entry)
+	if slices.Contains(named, v) {
+		return c.listed(ctx, versionKey(f.partition, v))
 	}
-	versions, _, err := f.listing(data)
-	if err != nil {
-		return Item{}, fmt.Errorf("item %s %s: %w", f.partition, listing, err)
-	}
-	if !slices.Contains(versions, v) {
-		return Item{}, notFound
-	}
-	return c.listed(ctx, versionKey(f.partition, v))
+	return Item{}, cmp.Or(err, unread, notFound) // what of the listing is lost may have had this one too
 }
 
-// listing returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
+// named returns the versions that the listing and the entry have: those of the entry also where the listing cannot be read.
+func (f form[T]) named(listed, entry Item) (named []registry.Version, err error) {
+	if listed.Revision > 0 {
+		if named, _, err = f.listing(listed.Data); err != nil {
+			named, err = nil, damage(listed.Key, err)
+		}
+	}
+	if v, ok := latestIn(entry); ok && !slices.Contains(named, v) {
+		named = append(named, v)
+	}
+	return named, err
+}
+
+// damage says that an item is not as it was written. The error is not wrapped: that is no caller's fault, as the
+// registry.ErrInvalid of a version would be.
+func damage(k Key, err error) error {
+	return fmt.Errorf("item %s %s: %s: %w", k.Partition, k.Sort, err.Error(), ErrDamaged)
+}
+
+// entered returns the catalogue's entry of an address. One that is missing where there is a listing is lost.
+func (c *Catalog) entered(ctx context.Context, partition string, key Key) (Item, error) {
+	entry, err := c.table.Get(ctx, key)
+	if !errors.Is(err, registry.ErrNotFound) {
+		return entry, err
+	}
+	listed, failed := c.getOrNew(ctx, Key{partition, listing})
+	if failed != nil || listed.Revision == 0 {
+		return Item{}, cmp.Or(failed, err)
+	}
+	if entry, err = c.table.Get(ctx, key); errors.Is(err, registry.ErrNotFound) {
+		return Item{}, damage(key, errors.New("it is missing, and versions are listed"))
+	}
+	return entry, err
+}
+
+// listingOf returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
 // lost, and no registry.ErrNotFound, by which clients would take all of them for what never was.
-func (c *Catalog) listing(ctx context.Context, partition string, entry Key) ([]byte, error) {
-	listed, err := c.table.Get(ctx, Key{partition, listing})
+func listingOf[T any](ctx context.Context, c *Catalog, f form[T]) ([]byte, error) {
+	listed, err := c.table.Get(ctx, Key{f.partition, listing})
 	if !errors.Is(err, registry.ErrNotFound) {
 		return listed.Data, err
 	}
-	entered, failed := c.getOrNew(ctx, entry)
-	if failed != nil {
-		return nil, failed
+	_, listed, lost := settled(ctx, c, f)
+	if lost != nil || listed.Revision == 0 {
+		return nil, cmp.Or(lost, err)
 	}
-	if _, has := latestIn(entered); !has {
-		return nil, err
-	}
-	listed, err = c.relisted(ctx, Key{partition, listing})
-	return listed.Data, err
+	return listed.Data, nil
 }
 
-// relisted returns a listing that was not there a moment ago: a publish came in between, or it is lost.
-func (c *Catalog) relisted(ctx context.Context, key Key) (Item, error) {
-	item, err := c.table.Get(ctx, key)
-	if errors.Is(err, registry.ErrNotFound) {
-		return Item{}, fmt.Errorf("item %s %s: it is missing, and versions are listed: %w", key.Partition, key.Sort, ErrDamaged)
-	}
-	return item, err
+// settled returns the entry and the listing, no change having come in between, and with them an error where the listing lacks
+// what the entry has.
+func settled[T any](ctx context.Context, c *Catalog, f form[T]) (entry, listed Item, err error) {
+	err = retry(ctx, func() error {
+		var err error
+		if entry, listed, err = f.both(ctx, c); err != nil {
+			return err
+		}
+		return whole(ctx, c, f, listed, entry)
+	})
+	return entry, listed, err
 }
 
 // listed returns the item of a version that is listed, which was not there a moment ago: a publish came in between, or it is
@@ -91,38 +118,57 @@ func (c *Catalog) listed(ctx context.Context, key Key) (Item, error) {
 	return item, err
 }
 
-// whole returns an error where an entry in the catalogue says that versions are listed, and there is no listing: one that is
-// begun anew would lack them.
-func (c *Catalog) whole(ctx context.Context, listed, entry Item) error {
-	if _, has := latestIn(entry); listed.Revision > 0 || !has {
+// whole returns an error where the listing, which was read after the entry, lacks the version that the entry has as the latest
+// one: the listing is lost, or was put back from before, and what is made of it would not have what the entry alone still knows.
+func whole[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) error {
+	latest, has := latestIn(entry)
+	if !has {
 		return nil
 	}
-	if _, err := c.relisted(ctx, listed.Key); err != nil {
-		return err
+	var versions []registry.Version
+	if listed.Revision > 0 {
+		var err error
+		if versions, _, err = f.listing(listed.Data); err != nil {
+			return damage(listed.Key, err)
+		}
 	}
-	return fmt.Errorf("a %s came in between: %w", listed.Sort, registry.ErrConflict)
+	if slices.Contains(versions, latest) {
+		return nil
+	}
+	now, err := c.getOrNew(ctx, entry.Key)
+	switch {
+	case err != nil:
+		return err
+	case now.Revision != entry.Revision:
+		return fmt.Errorf("a change of %s came in between: %w", f.partition, registry.ErrConflict)
+	}
+	if listed.Revision == 0 {
+		return damage(listed.Key, errors.New("it is missing, and versions are listed"))
+	}
+	return damage(listed.Key, fmt.Errorf("it lacks version %s, which is listed", latest))
 }
 
-// sound says what is wrong with a record that can be read, if anything, so that it cannot be handed out. One that is withdrawn
-// has no files.
+var errNoPackage = errors.New("it has no package")
+
+// sound says what is wrong with a record that can be read and is not withdrawn, if anything, so that it cannot be handed out.
 func sound(record any, partition string) error {
 	switch r := record.(type) {
 	case registry.ModuleVersion:
-		if r.Withdrawn != nil {
-			return nil
-		}
 		return soundFile(registry.StoredFile{Object: r.Object, SHA256: r.SHA256, Size: r.Size}, partition)
 	case registry.ProviderVersion:
-		if r.Withdrawn != nil {
-			return nil
-		}
 		err := errors.Join(soundFile(r.Sums, partition), soundFile(r.Signature, partition))
+		if len(r.Packages) == 0 {
+			err = errNoPackage
+		}
 		for _, p := range r.Packages {
 			err = errors.Join(err, soundPackage(p, partition))
 		}
 		return err
 	case registry.MirrorVersion:
 		var err error
+		if len(r.Packages) == 0 {
+			err = errNoPackage
+		}
 		for _, p := range r.Packages {
 			err = errors.Join(err, soundPackage(p.ProviderPackage, partition))
 		}
@@ -140,8 +186,6 @@ func soundFile(f registry.StoredFile, address string) error {
 	switch {
 	case !strings.HasPrefix(f.Object, address+"/") || path.Clean(f.Object) != f.Object || !registry.IsPlain(f.Object):
 		return fmt.Errorf("its object %.300q is not of this address", f.Object)
-	case f.SHA256 == "" || !registry.IsPlain(f.SHA256): // it becomes a part of a URL, and clients compare it
-		return fmt.Errorf("its object %s has the SHA-256 %.100q", f.Object, f.SHA256)
 	case f.Size < 0:
 		return fmt.Errorf("its object %s has %d bytes", f.Object, f.Size)
 	}

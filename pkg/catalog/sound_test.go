@@ -1,57 +1,240 @@
 package catalog_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What was lost is neither taken for what never was nor made up for by what is left.
-func TestLostItems(t *testing.T) {
+// isDamage says whether an error is that the table is damaged, which is nothing that a client could act on.
+func isDamage(err error) bool {
+	for _, sentinel := range []error{registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists} {
+		if errors.Is(err, sentinel) {
+			return false
+		}
+	}
+	return errors.Is(err, catalog.ErrDamaged)
+}
+
+// do calls what its words say: a call and a version.
+func (k kind) do(t testing.TB, c *catalog.Catalog, call string) error {
+	t.Helper()
+	what, version, _ := strings.Cut(call, " ")
+	switch what {
+	case "read":
+		return k.read(t.Context(), c, parseVersion(t, version))
+	case "publish":
+		return k.publish(t.Context(), c, version)
+	case "withdraw":
+		_, _, err := c.Withdraw(t.Context(), k.address, parseVersion(t, version), leaked())
+		return err
+	case "records":
+		return k.records(t.Context(), c)
+	}
+	var v *registry.Version
+	if version != "" {
+		parsed := parseVersion(t, version)
+		v = &parsed
+	}
+	switch a := k.address.(type) {
+	case registry.Module:
+		_, err := c.DeprecateModule(t.Context(), a, v, "old", false, "dora")
+		return err
+	case registry.Provider:
+		return c.DeprecateProvider(t.Context(), a, v, "old", "dora")
+	}
+	t.Fatalf("there is no call %q of %s", call, k.address)
+	return nil
+}
+
+// What was lost is neither taken for what never was nor made up for by what is left, whoever comes next.
+func TestLost(t *testing.T) {
 	t.Parallel()
-	for _, sort := range []string{"listing", "version/1.0.0"} {
-		table := open(t)
-		c := catalog.New(table)
-		m := module(t, "acme/vpc/aws")
-		addKeys(t, c)
-		// publishing says how each of them goes.
-		publishing := func(version string) map[string]error {
-			_, _, err1 := c.PublishModule(t.Context(), m, record(t, version, "x"))
-			_, _, err2 := c.PublishProvider(t.Context(), inventory, providerRecord(t, version, "A"))
-			_, _, err3 := c.Mirror(t.Context(), random, mirrorRecord(t, version, "linux_amd64 l"), "ada")
-			return map[string]error{m.Path(): err1, inventory.Path(): err2, random.Path(): err3}
+	const (
+		listing, first, second = "listing", "version/1.0.0", "version/1.1.0"
+		older                  = "listing without 1.1.0"
+		bad                    = "listing with a bad version"
+		entry                  = "entry in the catalogue"
+	)
+	badListings := map[string]any{
+		"module":   map[string]any{"modules": []any{map[string]any{"versions": []any{map[string]any{"version": "x.y"}}}}},
+		"provider": map[string]any{"versions": []any{map[string]any{"version": "x.y"}}},
+		"mirror":   map[string]any{"versions": map[string]any{"x.y": map[string]any{}}},
+	}
+	tests := []struct {
+		// lost are the items that are removed, or replaced.
+		lost []string
+		// damaged are the calls that say so, fine and taken those that go on, in this order, and that are registry.ErrExists.
+		damaged, taken, fine []string
+	}{
+		{[]string{first}, []string{"read 1.0.0", "records", "publish 1.0.0", "deprecate 1.0.0", "deprecate 1.1.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.1.0", "publish 1.2.0", "withdraw 1.0.0", "read 1.1.0"}},
+		{[]string{second}, []string{"read 1.1.0", "records", "publish 1.1.0", "deprecate 1.0.0"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "publish 1.2.0", "withdraw 1.1.0"}},
+		{[]string{listing}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
+		{[]string{listing, second}, []string{"read 1.1.0", "read 1.2.0", "records", "publish 1.1.0", "publish 1.1.0+b", "publish 1.2.0", "deprecate 1.1.0"}, nil, []string{"read 1.0.0"}},
+		{[]string{listing, first, second}, []string{"read 1.0.0", "read 1.1.0", "records", "publish 1.0.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, nil},
+		{[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
+		{[]string{older, second}, []string{"read 1.1.0", "records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "withdraw 1.1.0", "publish 1.2.0"}},
+		{[]string{bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
+		{[]string{entry}, []string{"deprecate 1.0.0", "deprecate"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "records", "publish 1.2.0", "deprecate 1.0.0"}},
+		{[]string{entry, bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0"}},
+		{nil, nil, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
+	}
+	for name, k := range kinds(t) {
+		unreadable, err := httpapi.CompressJSON(badListings[name])
+		if err != nil {
+			t.Fatal(err)
 		}
-		for path, err := range publishing("1.0.0") {
-			if err != nil {
-				t.Fatal(path, err)
-			}
-			key := catalog.Key{Partition: path, Sort: sort}
-			item, err := table.Get(t.Context(), key)
-			if err == nil {
-				err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Delete: true})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		first := record(t, "1.0.0", "x").Version
-		_, err1 := c.ModuleVersion(t.Context(), m, first)
-		_, err2 := c.ProviderVersion(t.Context(), inventory, first)
-		_, err3 := c.MirrorVersion(t.Context(), random, first)
-		for _, err := range []error{err1, err2, err3} {
-			if lost := sort != "listing"; (err != nil) != lost || errors.Is(err, registry.ErrNotFound) {
-				t.Errorf("%s is lost: %v", sort, err)
-			}
-		}
-		version := map[string]string{"listing": "1.1.0", "version/1.0.0": "1.0.0"}[sort]
-		for path, err := range publishing(version) {
-			for _, sentinel := range []error{registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists} {
-				if err == nil || errors.Is(err, sentinel) {
-					t.Errorf("%s is lost, and %s is published: %v", sort, path, err)
+		for _, test := range tests {
+			t.Run(fmt.Sprint(name, " ", test.lost), func(t *testing.T) {
+				t.Parallel()
+				table := open(t)
+				c := withKey(t, table)
+				path := k.address.Path()
+				if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+					t.Fatal(err)
 				}
-			}
+				before, err := table.Get(t.Context(), catalog.Key{Partition: path, Sort: listing})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
+					t.Fatal(err)
+				}
+				for _, lost := range test.lost {
+					switch lost {
+					case entry:
+						catalogue := "catalog/acme"
+						if name == "mirror" {
+							catalogue = "catalog/mirror"
+						}
+						remove(t, table, catalogue, path)
+					case older:
+						replace(t, table, path, listing, before.Data)
+					case bad:
+						replace(t, table, path, listing, unreadable)
+					default:
+						remove(t, table, path, lost)
+					}
+				}
+				for _, is := range []struct {
+					calls []string
+					as    func(error) bool
+				}{
+					{test.damaged, isDamage},
+					{test.taken, func(err error) bool { return errors.Is(err, registry.ErrExists) }},
+					{test.fine, func(err error) bool { return err == nil }},
+				} {
+					for _, call := range is.calls {
+						if name == "mirror" && strings.HasPrefix(call, "deprecate") {
+							continue
+						}
+						if err := k.do(t, c, call); !is.as(err) {
+							t.Errorf("%s: %v", call, err)
+						}
+					}
+				}
+			})
 		}
+	}
+}
+
+// A record that is not one of its version is not handed out, and nothing is made of it; withdrawing it is what is left.
+func TestUnsoundRecords(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		for what, change := range map[string]func(text string) string{
+			"another's":            func(text string) string { return strings.ReplaceAll(text, k.address.Path(), k.address.Path()+"x") },
+			"another version's":    func(text string) string { return strings.ReplaceAll(text, "1.0.0", "1.1.0") },
+			"its objects are":      func(text string) string { return strings.ReplaceAll(text, "/1.0.0/", "/1.1.0/") },
+			"above":                func(text string) string { return strings.ReplaceAll(text, "/1.0.0/", "/1.0.0/../") },
+			"no version":           func(string) string { return "{}" },
+			"without files":        func(string) string { return `{"version":"1.0.0"}` },
+			"without packages":     func(text string) string { return without(t, text, "packages", "object") },
+			"without a SHA-256":    func(text string) string { return replaced(text, `"sha256":"[^"]*"`, `"sha256":""`) },
+			"another SHA-256":      func(text string) string { return replaced(text, `"sha256":"[^"]*"`, `"sha256":"other"`) },
+			"a SHA-256 with a URL": func(text string) string { return replaced(text, `"sha256":"[^"]*"`, `"sha256":"1&x"`) },
+			"a negative size":      func(text string) string { return replaced(text, `"size":\d+`, `"size":-1`) },
+			"a bad platform":       func(text string) string { return replaced(text, `"arch":"[^"]*"`, `"arch":"../x"`) },
+			"no file name":         func(text string) string { return replaced(text, `"filename":"[^"]*"`, `"filename":""`) },
+			"no h1":                func(text string) string { return replaced(text, `"h1":"[^"]*"`, `"h1":"zh:1"`) },
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				t.Parallel()
+				table := open(t)
+				c := withKey(t, table)
+				for _, v := range []string{"1.0.0", "1.2.0"} {
+					if err := k.publish(t.Context(), c, v); err != nil {
+						t.Fatal(err)
+					}
+				}
+				const sort = "version/1.0.0"
+				item, err := table.Get(t.Context(), catalog.Key{Partition: k.address.Path(), Sort: sort})
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed := change(string(item.Data))
+				if changed == string(item.Data) {
+					t.Skip("a record of this kind has no such thing")
+				}
+				replace(t, table, k.address.Path(), sort, []byte(changed))
+				for _, call := range []string{"read 1.0.0", "records", "publish 1.0.0", "withdraw 1.2.0"} {
+					if err := k.do(t, c, call); !isDamage(err) {
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+				if _, _, rebuildable, err := k.stored(t.Context(), c); rebuildable || err != nil {
+					t.Errorf("verify: %v, %v", rebuildable, err)
+				}
+				for _, call := range []string{"read 1.2.0", "withdraw 1.0.0"} {
+					if err := k.do(t, c, call); err != nil {
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+				k.has(t, c, "[1.2.0]", "1.2.0", "[1.0.0]")
+			})
+		}
+	}
+}
+
+func replaced(text, pattern, by string) string {
+	return regexp.MustCompile(pattern).ReplaceAllString(text, by)
+}
+
+// without returns a record without some of its members.
+func without(t testing.TB, text string, members ...string) string {
+	t.Helper()
+	var record map[string]any
+	if err := json.Unmarshal([]byte(text), &record); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		delete(record, m)
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A key of which nobody can tell what it has signed is told from one that has signed nothing.
+func TestSignedWhatIsLost(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := withKey(t, table)
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		publishProvider(t, c, inventory, providerRecord(t, v, "A"))
+	}
+	remove(t, table, inventory.Path(), "version/1.0.0")
+	signed, err := c.Signed(t.Context(), inventory.Namespace)
+	if !isDamage(err) || fmt.Sprint(signed) != "map[A:[acme/inventory 1.1.0]]" {
+		t.Errorf("%v, %v", signed, err)
 	}
 }

@@ -36,11 +36,10 @@ func (c *Catalog) Withdraw(ctx context.Context, a registry.Address, v registry.V
 func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version, w registry.Withdrawal) (recorded registry.Withdrawal, changed bool, err error) {
 	err = retry(ctx, func() error {
 		recorded, changed = w, false
-		items, err := f.items(ctx, c)
+		entry, listed, err := f.both(ctx, c)
 		if err != nil {
 			return err
 		}
-		entry, listed := items[0], items[1]
 		item, err := c.getOrNew(ctx, versionKey(f.partition, v))
 		if err != nil {
 			return err
@@ -54,9 +53,6 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		if !whole {
 			// One whose record is lost, or cannot be read, is withdrawn so that nobody publishes something else under its number.
 			known := slices.Contains(broken, v.String())
-			if !known && item.Revision > 0 {
-				return fmt.Errorf("version %s came in between: %w", v, registry.ErrConflict)
-			}
 			if !known {
 				if known, err = c.published(ctx, f.partition, v); err != nil || !known {
 					return cmp.Or(err, registry.ErrNotFound)
@@ -79,7 +75,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 		// The listing and the entry may be all that knows of what else is damaged.
 		switch {
 		case len(broken) > 0 && whole:
-			return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version first: %w", broken[0], ErrDamaged)
+			return isBroken(broken[0])
 		case len(broken) > 0:
 			return c.write(ctx, audited, tombstone)
 		}
@@ -104,7 +100,7 @@ func withdraw[T any](ctx context.Context, c *Catalog, f form[T], v registry.Vers
 
 // damaged returns the records of an address that can be read, and the names of the versions of which none can.
 func damaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) (records []T, damaged []string, err error) {
-	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, func(name string, r T) error { return isNamed(f.version(r).String(), name) })
+	records, unreadable, err := readable(ctx, c, f.partition, versionsSort, f.is)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,6 +111,19 @@ func damaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry It
 		damaged = append(damaged, v.String())
 	}
 	return records, damaged, nil
+}
+
+// undamaged returns the records of an address of which all can be read: what is made of them may be all that knows of another.
+func undamaged[T any](ctx context.Context, c *Catalog, f form[T], listed, entry Item) ([]T, error) {
+	records, broken, err := damaged(ctx, c, f, listed, entry)
+	if err == nil && len(broken) > 0 {
+		err = isBroken(broken[0])
+	}
+	return records, err
+}
+
+func isBroken(version string) error {
+	return fmt.Errorf("the record of version %s is lost, or cannot be read: restore it, or withdraw that version: %w", version, ErrDamaged)
 }
 
 // relist returns the write after which a listing, as it was read, is another one, or, where that is nil, absent. It expires
@@ -173,11 +182,11 @@ func (c *Catalog) Withdrawal(ctx context.Context, a registry.Address, v registry
 
 // lost says whether a version has lost its record: whether the listing, the entry or the trail has it.
 func lost[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (bool, error) {
-	items, err := f.items(ctx, c)
+	entry, listed, err := f.both(ctx, c)
 	if err != nil {
 		return false, err
 	}
-	if slices.Contains(f.lost(nil, items[1], items[0]), v) {
+	if slices.Contains(f.lost(nil, listed, entry), v) {
 		return true, nil
 	}
 	return c.published(ctx, f.partition, v)

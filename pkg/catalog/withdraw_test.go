@@ -48,6 +48,8 @@ type kind struct {
 	publish func(ctx context.Context, c *catalog.Catalog, version string) error
 	// read returns the error of reading a version as the protocol does.
 	read func(ctx context.Context, c *catalog.Catalog, v registry.Version) error
+	// records returns the error of reading all versions.
+	records func(ctx context.Context, c *catalog.Catalog) error
 	// listed returns the versions of the listing.
 	listed func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error)
 	// latest returns the version that the catalogue's entry names, or nothing.
@@ -69,6 +71,10 @@ func kinds(t testing.TB) map[string]kind {
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
 				_, err := c.ModuleVersion(ctx, vpc, v)
+				return err
+			},
+			records: func(ctx context.Context, c *catalog.Catalog) error {
+				_, err := c.ModuleVersions(ctx, vpc)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error) {
@@ -102,6 +108,10 @@ func kinds(t testing.TB) map[string]kind {
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
 				_, err := c.ProviderVersion(ctx, inventory, v)
+				return err
+			},
+			records: func(ctx context.Context, c *catalog.Catalog) error {
+				_, err := c.ProviderVersions(ctx, inventory)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) (versions []registry.Version, err error) {
@@ -138,6 +148,10 @@ func kinds(t testing.TB) map[string]kind {
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
 				_, err := c.MirrorVersion(ctx, random, v)
+				return err
+			},
+			records: func(ctx context.Context, c *catalog.Catalog) error {
+				_, err := c.MirrorVersions(ctx, random)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error) {
@@ -570,33 +584,6 @@ func TestRebuildNothing(t *testing.T) {
 			}
 			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || rebuilt {
 				t.Errorf("without a record: %v, %v", rebuilt, err)
-			}
-		})
-	}
-}
-
-// The entry, too, keeps the number of a version of which nothing else is left.
-func TestPublishWhatTheEntryHas(t *testing.T) {
-	t.Parallel()
-	for name, k := range kinds(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			table := open(t)
-			c := withKey(t, table)
-			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-				t.Fatal(err)
-			}
-			for _, sort := range []string{"version/1.0.0", "listing"} {
-				if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: k.address.Path(), Sort: sort}, Revision: 1, Delete: true}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
-				t.Error(err)
-			}
-			// A listing that is begun anew would lack the first.
-			if err := k.publish(t.Context(), c, "1.1.0"); !errors.Is(err, catalog.ErrDamaged) {
-				t.Error(err)
 			}
 		})
 	}

@@ -289,19 +289,9 @@ func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.Mi
 }
 
 func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorProvider) ([]Result, error) {
-	// The listing first: what it has, has a record then, which nothing deletes.
-	listed, err := m.listed(ctx, address)
-	if err != nil {
-		return nil, err
-	}
 	records, err := m.records(ctx, address)
 	if err != nil {
 		return nil, err
-	}
-	for _, v := range listed {
-		if !slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v }) {
-			return nil, fmt.Errorf("version %s is mirrored, and its record is lost, so that the export would lack it: `larder verify` says what to do", v)
-		}
 	}
 	records = slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Withdrawn != nil })
 	if len(records) == 0 {
@@ -346,18 +336,6 @@ func readBefore(path string, parse func([]byte) error) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
-}
-
-// listed returns the versions that clients are told of; none is no error.
-func (m *Mirror) listed(ctx context.Context, address registry.MirrorProvider) (mirror.Listing, error) {
-	data, err := m.Catalog.MirrorListing(ctx, address)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return mirror.DecodeListing(data)
 }
 
 func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider, record registry.MirrorVersion) (Result, error) {

@@ -29,8 +29,6 @@ type Catalog interface {
 	// MirrorVersions returns those of all versions, withdrawn ones among them, the newest first, or registry.ErrNotFound where
 	// there is none.
 	MirrorVersions(context.Context, registry.MirrorProvider) ([]registry.MirrorVersion, error)
-	// MirrorListing returns what clients are told that is mirrored of a provider, or registry.ErrNotFound.
-	MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error)
 	// Mirrored returns the providers that are mirrored.
 	Mirrored(context.Context) iter.Seq2[registry.MirrorSummary, error]
 }

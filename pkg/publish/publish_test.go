@@ -205,8 +205,8 @@ func TestOtherCompression(t *testing.T) {
 	}
 	m.DryRun = false
 	older := dry.Record
-	older.SHA256, older.Object = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "modules/acme/vpc/aws/1.0.0/older.tar.gz"
-	older.Size = 0
+	older.SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	older.Object, older.Size = m.Address.ArchiveKey(m.Version, older.SHA256), 0
 	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +277,9 @@ func TestBuildMetadata(t *testing.T) {
 		if _, err := b.publisher().Module(t.Context(), module(t, version, "a")); !errors.Is(err, registry.ErrExists) {
 			t.Errorf("%s: %v", version, err)
 		}
+	}
+	if n := b.objects(t); n != 2 {
+		t.Errorf("%d objects: what is refused was uploaded", n)
 	}
 }
 

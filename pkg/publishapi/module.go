@@ -30,7 +30,7 @@ func (m module) announced(_ context.Context, _ registry.Version, a wire.Announce
 func (m module) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
 	stored, err := m.h.catalog.ModuleVersion(ctx, m.address, v)
 	if err != nil {
-		return wire.Published{}, false, explain(registry.Taken(err))
+		return wire.Published{}, false, explain(err)
 	}
 	same := stored.SHA256 == a.Files[0].SHA256 || stored.ContentSHA256 == a.ContentSHA256
 	return wire.Published{Module: &stored}, same, nil

@@ -72,7 +72,7 @@ func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
 func (p provider) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
 	stored, err := p.h.catalog.ProviderVersion(ctx, p.address, v)
 	if err != nil {
-		return wire.Published{}, false, explain(registry.Taken(err))
+		return wire.Published{}, false, explain(err)
 	}
 	same := slices.ContainsFunc(a.Files, func(f wire.File) bool {
 		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256

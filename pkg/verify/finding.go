@@ -36,13 +36,13 @@ func (k Kind) remedy() string {
 	case VersionWithoutRecord:
 		return restoreRecord + ": its number is kept from other content then"
 	case VersionWithoutObject:
-		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker"
+		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker; one that was withdrawn, and whose record came back with an older table, is withdrawn again instead"
 	case ObjectWithoutVersion:
 		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
 	case WithdrawnObject:
 		return "run `larder withdraw` of that version again, which removes what remains"
 	case Size, SHA256:
-		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts it back; or restore the object from a backup, or by its former version in the bucket"
+		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts back what is missing and leaves alone what is there; or restore the object from a backup, or by its former version in the bucket. Removing a version of an object from the bucket takes s3:DeleteObjectVersion, which the policy of the stack's output WithdrawPolicyArn allows, and the operator's does not"
 	case Content, H1, Sums:
 		return restoreRecord
 	case Signature:

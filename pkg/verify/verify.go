@@ -250,7 +250,7 @@ func (r *run) part(ctx context.Context, p part) error {
 		if r.Quick {
 			size = 0
 		}
-		r.read = r.Progress.Verify(fmt.Sprintf("%s: %d modules and providers", p.what, len(stored)), size)
+		r.read = r.Progress.Verify(p.what+": "+counted(len(stored)), size)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -264,6 +264,14 @@ func (r *run) part(ctx context.Context, p part) error {
 	}()
 	// What has failed in the group is why the rest was cancelled.
 	return cmp.Or(group.Wait(), err)
+}
+
+// counted says how many addresses there are.
+func counted(n int) string {
+	if n == 1 {
+		return "1 module or provider"
+	}
+	return fmt.Sprintf("%d modules and providers", n)
 }
 
 // pathOf returns the path of the address that a key of an object begins with, or as much of it as the key has.

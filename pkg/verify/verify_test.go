@@ -835,6 +835,7 @@ func TestAdvice(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
 	d.object(t, d.provider(t).Packages[0].Object, flip)
+	d.object(t, d.provider(t).Signature.Object, nil)
 	d.item(t, vpc.Path(), "version/1.0.0", record(t, func(r *registry.ModuleVersion) { r.Size++ }))
 	d.item(t, vpc.Path(), "version/1.1.0", record(t, func(r *registry.ModuleVersion) { r.ContentSHA256 = "x" }))
 	d.item(t, mirrored.Path(), "listing", nil)
@@ -845,7 +846,7 @@ func TestAdvice(t *testing.T) {
 	}
 	for kind, want := range map[verify.Kind]string{
 		verify.SHA256: "remove the damaged object", verify.Size: "restore the version's record", verify.Content: "restore the version's record",
-		verify.Listing: "--repair", verify.ObjectWithoutVersion: "",
+		verify.VersionWithoutObject: "is withdrawn again", verify.Listing: "--repair", verify.ObjectWithoutVersion: "",
 	} {
 		if got, found := advice[kind]; !found || !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q", kind, got)

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -198,37 +199,14 @@ such a version.`,
 	return cmd
 }
 
-// lostVersions returns the versions of a namespace's providers of which the records are lost.
-func lostVersions(ctx context.Context, data *store, namespace string) ([]string, error) {
-	var lost []string
-	for summary, err := range data.catalog.Providers(ctx, namespace) {
-		if err != nil {
-			return nil, err
-		}
-		p, err := registry.ParseProvider(summary.Address)
-		if err != nil {
-			return nil, err
-		}
-		stored, err := data.catalog.StoredProvider(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range stored.Lost {
-			lost = append(lost, fmt.Sprintf("%s %s", p, v))
-		}
-	}
-	return lost, nil
-}
-
 func (c *cli) removeKey(ctx context.Context, data *store, namespace, id string, force bool) error {
-	unknown, err := lostVersions(ctx, data, namespace)
-	if err != nil {
-		return err
-	}
-	if len(unknown) > 0 && !force {
-		return fmt.Errorf("%w removal: the records of %s are lost, so that it is not known which key has signed them: `larder verify` says what to do, and --force removes the key all the same", registry.ErrInvalid, strings.Join(unknown, ", "))
-	}
 	signed, err := data.catalog.Signed(ctx, namespace)
+	if errors.Is(err, catalog.ErrDamaged) {
+		if !force {
+			return fmt.Errorf("what key %s has signed cannot be told, --force removes it all the same: %w", id, err)
+		}
+		err = nil
+	}
 	if err != nil {
 		return err
 	}

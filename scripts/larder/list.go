@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -145,7 +146,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 		return err
 	}
 	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
-	if err = unlessLost(err, stored.Lost); err != nil {
+	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
 		return err
 	}
 	whole := ""
@@ -224,7 +225,7 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 		return err
 	}
 	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
-	if err = unlessLost(err, stored.Lost); err != nil {
+	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
 		return err
 	}
 	if c.json {
@@ -259,7 +260,7 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 		return err
 	}
 	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
-	if err = unlessLost(err, stored.Lost); err != nil {
+	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
 		return err
 	}
 	if c.json {
@@ -287,9 +288,9 @@ func withdrawal(w registry.Withdrawal) string {
 	return fmt.Sprintf("withdrawn on %s by %s: %s", minute(w.At), w.By, w.Reason)
 }
 
-// unlessLost is no error where an address has no records because they are lost.
-func unlessLost(err error, lost []registry.Version) error {
-	if errors.Is(err, registry.ErrNotFound) && len(lost) > 0 {
+// unlessLost is no error where nothing is wrong with an address but that it has lost records, which are shown as that.
+func unlessLost(err error, lost []registry.Version, unreadable []catalog.Unreadable) error {
+	if errors.Is(err, catalog.ErrDamaged) && len(lost) > 0 && len(unreadable) == 0 {
 		return nil
 	}
 	return err

@@ -49,11 +49,14 @@ func TestLost(t *testing.T) {
 	}
 	for _, args := range [][]string{{}, {mirrored}} {
 		export := append([]string{"mirror", "export", t.TempDir()}, append(args, store...)...)
-		if out := fails(t, exitFailed, export...); !strings.Contains(out, "version 1.0.0 is mirrored, and its record is lost") {
+		if out := fails(t, exitFailed, export...); !strings.Contains(out, "the record of version 1.0.0 is lost") {
 			t.Error(out)
 		}
 	}
-	if out := fails(t, exitRefused, append([]string{"key", "remove", "acme", id}, store...)...); !strings.Contains(out, "the records of acme/note 1.0.0 are lost") {
-		t.Error(out)
+	for _, args := range [][]string{{"key", "remove", "acme", id}, {"deprecate", "provider", "acme/note", "--message", "x"}} {
+		if out := fails(t, exitFailed, append(args, store...)...); !strings.Contains(out, "the record of version 1.0.0 is lost") || !strings.Contains(out, "larder verify") {
+			t.Error(out)
+		}
 	}
+	run("key", "remove", "acme", id, "--force")
 }

@@ -1,8 +1,10 @@
 package disk_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -76,6 +78,63 @@ func staged(t *testing.T, dir, key string) bool {
 func sum(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
+}
+
+// The marker of an object that was staged goes with it.
+func TestRemoveStaged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	s.BaseURL = "https://127.0.0.1:8443"
+	const key = "modules/acme/vpc/aws/1.0.0/door/00ff/x"
+	stage(t, s, key, "staged")
+	if !staged(t, dir, key) {
+		t.Fatal("it has no marker")
+	}
+	if removed, err := s.Remove(t.Context(), "modules/acme/vpc/aws/1.0.0/"); removed != 1 || err != nil || staged(t, dir, key) {
+		t.Errorf("%d, %v; the marker is there: %v", removed, err, staged(t, dir, key))
+	}
+}
+
+// meanwhile is a context that does something as it is asked for the nth time whether it is over.
+type meanwhile struct {
+	context.Context //nolint:containedctx // it is one
+	n               *int
+	do              func()
+}
+
+func (m meanwhile) Err() error {
+	if *m.n--; *m.n == 0 {
+		m.do()
+	}
+	return m.Context.Err()
+}
+
+// What is removed while a walk goes on is left out of it.
+func TestWalkWhileRemoving(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, key := range []string{"a/x", "b/x"} {
+		if err := s.PutOnce(t.Context(), key, strings.NewReader(""), digestOf("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The second is folder a, after folder b was seen beside it.
+	n := 2
+	ctx := meanwhile{t.Context(), &n, func() {
+		if err := os.RemoveAll(filepath.Join(dir, "objects", "b")); err != nil {
+			t.Error(err)
+		}
+	}}
+	var keys []string
+	err := s.Walk(ctx, "", func(info objects.Info) error {
+		keys = append(keys, info.Key)
+		return nil
+	})
+	if err != nil || fmt.Sprint(keys) != "[a/x]" {
+		t.Errorf("%q, %v", keys, err)
+	}
 }
 
 // Two processes on one folder sign and accept each other's URLs, and the key is for the owner alone.

@@ -17,11 +17,10 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 		return 0, err
 	}
 	err = s.Walk(ctx, prefix, func(info objects.Info) error {
-		err := s.remove(info.Key)
-		if at, ok := errors.AsType[*fs.PathError](err); ok {
-			err = at.Err // what it calls the file, and what it did with it, says less than the key
-		}
-		if err != nil {
+		if err := s.remove(info.Key); err != nil {
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				err = e.Err // the rest names the file in the store's folder
+			}
 			return fmt.Errorf("removing object %s: %w", info.Key, err)
 		}
 		removed++

@@ -1,0 +1,152 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// between does something once, before a key is read, or, where that is none, before the first write.
+type between struct {
+	catalog.Table
+	key  catalog.Key
+	once sync.Once
+	do   func()
+}
+
+func (b *between) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	if k == b.key {
+		b.once.Do(b.do)
+	}
+	return b.Table.Get(ctx, k)
+}
+
+func (b *between) Write(ctx context.Context, changes ...catalog.Change) error {
+	if b.key == (catalog.Key{}) {
+		b.once.Do(b.do)
+	}
+	return b.Table.Write(ctx, changes...)
+}
+
+// Whoever deprecates or publishes while everything is withdrawn, and the listing begins anew, brings nothing of it back.
+func TestDeprecateWhileWithdrawing(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		if name == "mirror" {
+			continue
+		}
+		for _, sort := range []string{"", "listing", "version/1.0.0"} {
+			for _, all := range []bool{false, true} {
+				table := open(t)
+				c := withKey(t, table)
+				if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+					t.Fatal(err)
+				}
+				b := &between{Table: table, do: func() {
+					withdraw(t, c, k.address, "1.0.0")
+					if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
+						t.Error(err)
+					}
+				}}
+				if sort != "" {
+					b.key = catalog.Key{Partition: k.address.Path(), Sort: sort}
+				}
+				first := parseVersion(t, "1.0.0")
+				version := &first
+				if all {
+					version = nil
+				}
+				var err error
+				if m, ok := k.address.(registry.Module); ok {
+					_, err = catalog.New(b).DeprecateModule(t.Context(), m, version, "old", false, "dora")
+				} else {
+					err = catalog.New(b).DeprecateProvider(t.Context(), inventory, version, "old", "dora")
+				}
+				b.once.Do(b.do) // where the key is not read
+				if all && err != nil || !all && !errors.Is(err, registry.ErrWithdrawn) {
+					t.Errorf("%s, before %q: %v", name, sort, err)
+				}
+				if err := k.read(t.Context(), c, first); !errors.Is(err, registry.ErrWithdrawn) {
+					t.Errorf("%s, before %q: the version is there again: %v", name, sort, err)
+				}
+				k.has(t, c, "[1.1.0]", "1.1.0", "[1.0.0]")
+			}
+		}
+	}
+}
+
+// A listing that is lost is not rebuilt with a version that is withdrawn meanwhile.
+func TestRebuildWhileWithdrawing(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds(t) {
+		table := open(t)
+		c := withKey(t, table)
+		if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, table, k.address.Path(), "listing")
+		b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.0.0") }}
+		if rebuilt, err := k.rebuild(t.Context(), catalog.New(b)); err != nil || rebuilt {
+			t.Errorf("%s: %v, %v", k.address, rebuilt, err)
+		}
+		k.has(t, c, "nothing", "", "[1.0.0]")
+	}
+}
+
+// A provider that is deprecated as a whole stays so when all its versions are withdrawn and another one is published.
+func TestDeprecatedBeginsAnew(t *testing.T) {
+	t.Parallel()
+	c := withKey(t, open(t))
+	k := kinds(t)["provider"]
+	if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeprecateProvider(t.Context(), inventory, nil, "use another", "dora"); err != nil {
+		t.Fatal(err)
+	}
+	withdraw(t, c, inventory, "1.0.0")
+	if err := c.DeprecateProvider(t.Context(), inventory, nil, "use it", "dora"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("of which nothing is listed: %v", err)
+	}
+	first := parseVersion(t, "1.0.0")
+	if err := c.DeprecateProvider(t.Context(), inventory, &first, "old", "dora"); !errors.Is(err, registry.ErrWithdrawn) {
+		t.Errorf("a withdrawn version where nothing is listed: %v", err)
+	}
+	if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	k.has(t, c, "[1.1.0]", "1.1.0", "[1.0.0]")
+	if got := listedProvider(t, c, inventory); got != "1.1.0; Provider acme/inventory is deprecated: use another" {
+		t.Error(got)
+	}
+}
+
+// remove loses an item.
+func remove(t testing.TB, table catalog.Table, partition, sort string) {
+	t.Helper()
+	key := catalog.Key{Partition: partition, Sort: sort}
+	item, err := table.Get(t.Context(), key)
+	if err == nil {
+		err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Delete: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace has an item hold something else.
+func replace(t testing.TB, table catalog.Table, partition, sort string, data []byte) {
+	t.Helper()
+	key := catalog.Key{Partition: partition, Sort: sort}
+	item, err := table.Get(t.Context(), key)
+	if err == nil {
+		err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Data: data})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
