@@ -65,7 +65,7 @@ func TestAudit(t *testing.T) {
 	if err := c.DeprecateProvider(ctx, inventory, nil, "use acme/stock", "dee"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddToken(ctx, "digest", registry.Token{ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom"}); err != nil {
+	if err := c.AddToken(ctx, "dig", registry.Token{ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.RevokeToken(ctx, "ci", "rob"); err != nil {

@@ -254,9 +254,9 @@ func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC().Truncate(time.Second)
 	for i, name := range []string{"ci", "ada", "ada", "id-of-ci"} {
-		r := registry.Token{ID: fmt.Sprintf("id-%d", i), Name: name, Scopes: []string{"read:**"}, CreatedAt: now.Add(time.Duration(i) * time.Second)}
+		r := registry.Token{ID: fmt.Sprint("digest-", i), Name: name, Scopes: []string{"read:**"}, CreatedAt: now.Add(time.Duration(i) * time.Second)}
 		if name == "id-of-ci" {
-			r.Name = "id-0" // called as another's id
+			r.Name = "digest-0" // called as another's id
 		}
 		if err := c.AddToken(ctx, fmt.Sprint("digest-", i), r); err != nil {
 			t.Fatal(err)
@@ -288,18 +288,18 @@ func TestTokens(t *testing.T) {
 		}
 		return fmt.Sprint(names)
 	}
-	if names() != "[ci ada ada id-0]" {
+	if names() != "[ci ada ada digest-0]" {
 		t.Error(names())
 	}
-	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "id-1, id-2") {
+	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "digest-1, digest-2") {
 		t.Errorf("two of a name: %v", err)
 	}
-	for _, which := range []string{"id-0", "id-1", "ada"} {
+	for _, which := range []string{"digest-0", "digest-1", "ada"} {
 		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
 			t.Errorf("%s: %v", which, err)
 		}
 	}
-	if names() != "[id-0]" {
+	if names() != "[digest-0]" {
 		t.Error(names())
 	}
 	if _, err := c.RevokeToken(ctx, "nobody", "ada"); !errors.Is(err, registry.ErrNotFound) {
@@ -307,13 +307,14 @@ func TestTokens(t *testing.T) {
 	}
 
 	// One that is damaged keeps no other from being revoked, and is revoked itself by its id.
-	if err := table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")}); err != nil {
+	if err := table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")},
+		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "fedcba9876543210"}, Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	if names() != "[id-0 damaged 0123456789ab]" {
+	if names() != "[digest-0 damaged 0123456789ab damaged fedcba987654]" {
 		t.Error(names())
 	}
-	for _, which := range []string{"id-0", "0123456789ab"} {
+	for _, which := range []string{"digest-0", "0123456789ab", "fedcba987654"} {
 		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
 			t.Errorf("%s: %v", which, err)
 		}

@@ -37,12 +37,17 @@ func ofToken(t registry.Token, action registry.AuditAction, by string) registry.
 // Tokens returns the records of all tokens that hold, the oldest first, and those that cannot be read, by their ids: by these
 // nobody gets in.
 func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadable []Unreadable, err error) {
-	found, unreadable, err = readable(ctx, c, tokens, "", func(string, registry.Token) error { return nil })
+	found, unreadable, err = readable(ctx, c, tokens, "", isTokenOf)
 	for i := range unreadable {
 		unreadable[i].Name = registry.TokenID(unreadable[i].Name)
 	}
 	slices.SortStableFunc(found, func(a, b registry.Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return found, unreadable, err
+}
+
+// isTokenOf says whether a record is that of the token of a digest.
+func isTokenOf(digest string, record registry.Token) error {
+	return isNamed(record.ID, registry.TokenID(digest))
 }
 
 // RevokeToken deletes the token of a name or an id and returns its record, which has nothing but the id where it cannot be
@@ -57,7 +62,7 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 				return err
 			}
 			var record registry.Token
-			if read(item, &record) != nil {
+			if read(item, &record) != nil || isTokenOf(item.Sort, record) != nil {
 				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
 			if record.ID == nameOrID { // whatever others are named

@@ -95,13 +95,14 @@ func (r Result) Changed() bool {
 }
 
 // taken refuses, before anything of it is stored, a version that is withdrawn, or that differs from one that is, or that is mirrored, in
-// build metadata alone. Clients take either of the two where one is asked for.
+// build metadata alone. Clients take either of the two where one is asked for. One that is mirrored already is taken by nobody else.
 func taken(records []registry.MirrorVersion, v registry.Version) error {
+	is := slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
 	for _, r := range records {
 		if r.Withdrawn != nil && r.Version.Same(v) {
 			return r.Withdrawn.Taken(r.Version)
 		}
-		if r.Version != v && r.Version.Same(v) {
+		if !is && r.Version.Same(v) {
 			return fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either for the other", registry.ErrExists, v, r.Version)
 		}
 	}

@@ -81,10 +81,11 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.lenient = w.lenient || len(selected) > 1
+	lenient := w.lenient
 	var results []Result
 	var failed []error
-	for _, v := range selected {
+	for i, v := range selected {
+		w.lenient = lenient || i < len(selected)-1 // those before the last are selected to be told of
 		result, err := m.addVersion(ctx, origin, w, v)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
@@ -134,7 +135,14 @@ func (w Wanted) choose(offered []client.ProviderVersion, records []registry.Mirr
 		return nil, fmt.Errorf("the origin has no version %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	// Clients take either of two that differ in build metadata alone.
+	// Clients take either of two that differ in build metadata alone. The one that is mirrored stays, where one is.
+	mirrored := func(v registry.Version) bool {
+		return slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
+	}
+	all := slices.Clone(met)
+	met = slices.DeleteFunc(met, func(a client.ProviderVersion) bool {
+		return !mirrored(a.Version) && slices.ContainsFunc(all, func(b client.ProviderVersion) bool { return b.Version.Same(a.Version) && mirrored(b.Version) })
+	})
 	met = slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) })
 	if w.All {
 		return met, nil
@@ -216,16 +224,6 @@ type offer struct {
 
 func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion) (Result, error) {
 	result := Result{Address: w.Address, Version: v.Version}
-	platforms, lacking, err := w.platforms(v)
-	if err != nil {
-		return Result{}, err
-	}
-	if len(lacking) > 0 {
-		result.Notes = append(result.Notes, "the origin does not have it for "+list(lacking))
-	}
-	if len(platforms) == 0 {
-		return result, nil
-	}
 	records, err := m.records(ctx, w.Address)
 	if err != nil {
 		return Result{}, err
@@ -236,6 +234,16 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 			return result, nil
 		}
 		return Result{}, err
+	}
+	platforms, lacking, err := w.platforms(v)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(lacking) > 0 {
+		result.Notes = append(result.Notes, "the origin does not have it for "+list(lacking))
+	}
+	if len(platforms) == 0 {
+		return result, nil
 	}
 	offers, err := ask(ctx, origin, w, v.Version, platforms)
 	if err != nil {

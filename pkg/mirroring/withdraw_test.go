@@ -79,3 +79,32 @@ func TestTwin(t *testing.T) {
 		t.Errorf("%s, %v", told(results), err)
 	}
 }
+
+// What is withdrawn above the version that is wanted is told of, whatever else would be wrong with it, and of two that differ in build
+// metadata alone the one that is mirrored is wanted.
+func TestBelowWithdrawn(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	both := []string{"linux_amd64", "darwin_arm64"}
+	o := newOrigin(t, release{"1.0.0", both, ours, ""}, release{"1.1.0", []string{"linux_amd64"}, ours, ""})
+	add := func(m *mirroring.Mirror, constraint, platform string) string {
+		t.Helper()
+		results, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: constraint, Platforms: platforms(t, platform)})
+		if err != nil {
+			t.Error(err)
+		}
+		return told(results)
+	}
+	add(s.mirror(o), "1.1.0", "linux_amd64")
+	w := registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}
+	if _, _, err := catalog.New(s.table).Withdraw(t.Context(), inventory, parseVersion(t, "1.1.0"), w); err != nil {
+		t.Fatal(err)
+	}
+	if got := add(s.mirror(o), ">= 1.0.0", "darwin_arm64"); got != "1.1.0 [], 1.0.0 [darwin_arm64 added]" {
+		t.Error(got)
+	}
+	o = newOrigin(t, release{"1.0.0", both, ours, ""}, release{"1.0.0+b", both, ours, "another"}, release{"1.1.0", []string{"linux_amd64"}, ours, ""})
+	if got := add(s.mirror(o), ">= 1.0.0", "darwin_arm64"); got != "1.1.0 [], 1.0.0 [darwin_arm64 unchanged]" {
+		t.Error(got)
+	}
+}
