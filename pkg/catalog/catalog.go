@@ -119,16 +119,11 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 		return nil, err
 	}
 
-	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
-	entry, err := c.getOrNew(ctx, entryKey(m.Namespace, m.Path()))
-	if err != nil {
-		return nil, err
-	}
-	listed, err := c.getOrNew(ctx, Key{m.Path(), listing})
-	if err != nil {
-		return nil, err
-	}
 	f := moduleForm(m)
+	entry, listed, err := f.both(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	versions, err := f.named(listed, entry)
 	if err != nil {
 		return nil, err

@@ -456,7 +456,8 @@ func (f form[T]) items(ctx context.Context, c *Catalog) ([]Item, error) {
 	return []Item{entry, listed, namespace}, err
 }
 
-// both returns the entry and the listing, in the order in which it reads them, of revision 0 what is not there.
+// both returns the entry and the listing, of revision 0 what is not there. It reads the entry first: whoever writes the listing writes
+// it too, and it alone never begins anew.
 func (f form[T]) both(ctx context.Context, c *Catalog) (entry, listed Item, err error) {
 	if entry, err = c.getOrNew(ctx, f.entry); err == nil {
 		listed, err = c.getOrNew(ctx, Key{f.partition, listing})

@@ -100,12 +100,7 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 		return before, merged, []Change{versioned}, err
 	}
 
-	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
-	entry, err := c.getOrNew(ctx, entryKey(mirrored, p.Path()))
-	if err != nil {
-		return before, merged, nil, err
-	}
-	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
+	entry, listed, err := f.both(ctx, c)
 	if err != nil {
 		return before, merged, nil, err
 	}

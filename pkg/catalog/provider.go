@@ -96,12 +96,8 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err != nil {
 		return nil, err
 	}
-	// The entry first: whoever writes the listing writes it too, and it alone never begins anew.
-	entry, err := c.getOrNew(ctx, entryKey(p.Namespace, p.Path()))
-	if err != nil {
-		return nil, err
-	}
-	listed, err := c.getOrNew(ctx, Key{p.Path(), listing})
+	f := providerForm(p)
+	entry, listed, err := f.both(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +117,7 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if slices.Contains(l.All(), record.Version) {
 		return nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
-	if err := checkVersion(ctx, c, providerForm(p), record.Version, l.All()); err != nil {
+	if err := checkVersion(ctx, c, f, record.Version, l.All()); err != nil {
 		return nil, err
 	}
 	l.Versions = append(l.Versions, providers.Listed(record))

@@ -12,8 +12,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// version returns the record of a version, if it is one that can be handed out, and an error where it is withdrawn. A version that is listed was published; that
-// its record is missing is no registry.ErrNotFound, by which clients would take it for one that never was.
+// version returns the record of a version, if it is one that can be handed out, and an error where it is withdrawn. A version that
+// is listed was published; that its record is missing is no registry.ErrNotFound, by which clients would take it for one that
+// never was.
 func version[T any](ctx context.Context, c *Catalog, f form[T], v registry.Version) (T, error) {
 	var record T
 	item, err := recordItem(ctx, c, f, v)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -141,12 +142,9 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	if err != nil {
 		return err
 	}
-	stored, err := data.catalog.StoredProvider(cmd.Context(), p)
-	if err != nil {
-		return err
-	}
 	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
-	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
+	lost, err := lostOf(cmd.Context(), err, p, data.catalog.StoredProvider)
+	if err != nil {
 		return err
 	}
 	whole := ""
@@ -164,7 +162,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 			Deprecated string                     `json:"deprecated,omitempty"`
 			Versions   []registry.ProviderVersion `json:"versions"`
 			Lost       []registry.Version         `json:"lost,omitempty"`
-		}{p.String(), whole, versions, stored.Lost})
+		}{p.String(), whole, versions, lost})
 	}
 	if whole != "" {
 		c.printf("%s is deprecated: %s\n", p, whole)
@@ -182,7 +180,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
 	}
-	printLost(table, stored.Lost, 5)
+	printLost(table, lost, 5)
 	return table.Flush()
 }
 
@@ -220,12 +218,9 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 	if err != nil {
 		return err
 	}
-	stored, err := data.catalog.StoredMirror(cmd.Context(), p)
-	if err != nil {
-		return err
-	}
 	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
-	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
+	lost, err := lostOf(cmd.Context(), err, p, data.catalog.StoredMirror)
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -233,7 +228,7 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 			Address  string                   `json:"address"`
 			Versions []registry.MirrorVersion `json:"versions"`
 			Lost     []registry.Version       `json:"lost,omitempty"`
-		}{p.String(), versions, stored.Lost})
+		}{p.String(), versions, lost})
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPLATFORM\tMIRRORED\tBY\tSIZE\tSIGNED BY")
@@ -246,7 +241,7 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), pkg.MirroredBy, humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
 		}
 	}
-	printLost(table, stored.Lost, 4)
+	printLost(table, lost, 4)
 	return table.Flush()
 }
 
@@ -255,12 +250,9 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 	if err != nil {
 		return err
 	}
-	stored, err := data.catalog.StoredModule(cmd.Context(), m)
-	if err != nil {
-		return err
-	}
 	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
-	if err = unlessLost(err, stored.Lost, stored.Unreadable); err != nil {
+	lost, err := lostOf(cmd.Context(), err, m, data.catalog.StoredModule)
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -268,7 +260,7 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 			Address  string                   `json:"address"`
 			Versions []registry.ModuleVersion `json:"versions"`
 			Lost     []registry.Version       `json:"lost,omitempty"`
-		}{m.String(), versions, stored.Lost})
+		}{m.String(), versions, lost})
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VERSION\tPUBLISHED\tBY\tSIZE\tARCHIVE")
@@ -279,7 +271,7 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), archived(v))
 	}
-	printLost(table, stored.Lost, 3)
+	printLost(table, lost, 3)
 	return table.Flush()
 }
 
@@ -288,12 +280,17 @@ func withdrawal(w registry.Withdrawal) string {
 	return fmt.Sprintf("withdrawn on %s by %s: %s", minute(w.At), w.By, w.Reason)
 }
 
-// unlessLost is no error where nothing is wrong with an address but that it has lost records, which are shown as that.
-func unlessLost(err error, lost []registry.Version, unreadable []catalog.Unreadable) error {
-	if errors.Is(err, catalog.ErrDamaged) && len(lost) > 0 && len(unreadable) == 0 {
-		return nil
+// lostOf returns the versions that have lost their records, which is no failure to read an address where nothing else is wrong with
+// it: they are shown as that.
+func lostOf[A, T any](ctx context.Context, failed error, address A, stored func(context.Context, A) (catalog.Stored[T], error)) ([]registry.Version, error) {
+	if !errors.Is(failed, catalog.ErrDamaged) {
+		return nil, failed
 	}
-	return err
+	s, err := stored(ctx, address)
+	if err == nil && len(s.Lost) > 0 && len(s.Unreadable) == 0 {
+		return s.Lost, nil
+	}
+	return nil, cmp.Or(err, failed)
 }
 
 // printLost prints the versions of which the record is lost, with as many columns of which nothing is known.
