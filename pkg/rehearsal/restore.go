@@ -186,6 +186,11 @@ func (r *Registry) fill(ctx context.Context) error {
 	if err := r.publishModule(ctx, r.Namespace+"/hello/null", "1.0.0", "hello"); err != nil {
 		return err
 	}
+	return r.fillProviders(ctx, r.Namespace, r.mirrored())
+}
+
+// fillProviders publishes a provider of a namespace, NAMESPACE/note, whose key it adds, and mirrors the same one under an address.
+func (r *Registry) fillProviders(ctx context.Context, namespace, mirrored string) error {
 	release, public, err := r.signedRelease(ctx)
 	if err != nil {
 		return err
@@ -194,14 +199,10 @@ func (r *Registry) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := WriteMirrorFolder(release, filepath.Join(folder, r.mirrored())); err != nil {
+	if err := WriteMirrorFolder(release, filepath.Join(folder, mirrored)); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"key", "add", r.Namespace, public},
-		{"publish", "provider", release, r.Namespace + "/note"},
-		{"mirror", "import", folder},
-	} {
+	for _, args := range [][]string{{"key", "add", namespace, public}, {"publish", "provider", release, namespace + "/note"}, {"mirror", "import", folder}} {
 		if _, err := r.Larder(ctx, args...); err != nil {
 			return err
 		}

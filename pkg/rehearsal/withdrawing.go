@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -21,21 +19,8 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 			return err
 		}
 	}
-	release, public, err := r.signedRelease(ctx)
-	if err != nil {
+	if err := r.fillProviders(ctx, namespace, mirrored); err != nil {
 		return err
-	}
-	folder, err := os.MkdirTemp(r.Scratch, "folder")
-	if err != nil {
-		return err
-	}
-	if err := WriteMirrorFolder(release, filepath.Join(folder, mirrored)); err != nil {
-		return err
-	}
-	for _, args := range [][]string{{"key", "add", namespace, public}, {"publish", "provider", release, provider}, {"mirror", "import", folder}} {
-		if _, err := r.Larder(ctx, args...); err != nil {
-			return err
-		}
 	}
 	if err := r.installModule(ctx, module, "1.0.0", "version 1.0.0"); err != nil {
 		return err
