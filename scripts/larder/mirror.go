@@ -97,7 +97,7 @@ there directly, are left out by --exclude.` + fromOrigins,
 				if err != nil {
 					return err
 				}
-				found, leftOut, err := mirroring.ParseLock(name, text)
+				found, leftOut, err := mirroring.ParseLock(cmd.Context(), name, text)
 				if err != nil {
 					return err
 				}
@@ -148,7 +148,7 @@ What the list does not name, or not any more, stays mirrored, since lock files r
 			if err != nil {
 				return err
 			}
-			list, err := mirroring.ParseList(args[0], text)
+			list, err := mirroring.ParseList(cmd.Context(), args[0], text)
 			if err != nil {
 				return err
 			}

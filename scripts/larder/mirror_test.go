@@ -261,7 +261,7 @@ func locked(t *testing.T, dir, address string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := mirroring.ParseLock(dir, text)
+	all, _, err := mirroring.ParseLock(t.Context(), dir, text)
 	if err != nil {
 		t.Fatal(err)
 	}
