@@ -57,17 +57,18 @@ var rules = []rule{
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/archive", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql", "net/http"}},
+	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "net/http"}},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/publish", []string{"pkg/registry", "pkg/archive", "pkg/objects", "pkg/providers", "pkg/httpapi", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/publish", []string{"pkg/registry", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/providers", "pkg/httpapi", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/providers", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/mirror", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/client", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/"}},
-	{"pkg/doctor", []string{"pkg/registry", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/mirroring", []string{"pkg/registry", "pkg/httpapi", "pkg/mirror", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/verify", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/client", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/"}},
+	{"pkg/doctor", []string{"pkg/registry", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/httpapi", "pkg/mirror", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/usage", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
@@ -80,7 +81,7 @@ var rules = []rule{
 	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
 	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics", "pkg/objects/s3", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/archive", "pkg/signing"), notInFunctions()},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics", "pkg/objects/s3", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/signing"), notInFunctions()},
 	{"pkg/publishapi/wire", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/publishapi", publishing("pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/mirror", "pkg/modules", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
@@ -91,7 +92,7 @@ var rules = []rule{
 
 // publishing is what either end of the publishers' door links, and more.
 func publishing(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/httpapi", "pkg/publishapi/wire", "pkg/publish", "pkg/providers", "pkg/archive", "pkg/objects", "pkg/signing")
+	return append(more, "pkg/registry", "pkg/httpapi", "pkg/publishapi/wire", "pkg/publish", "pkg/providers", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/signing")
 }
 
 // onDeployed is what a function of a deployed registry links, and more.
@@ -122,6 +123,18 @@ func TestLambdaHasOneDoor(t *testing.T) {
 		for _, i := range p.Imports {
 			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != "pkg/rehearsal" {
 				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
+}
+
+// One package parses HCL, within bounds.
+func TestHCLHasOneParser(t *testing.T) {
+	t.Parallel()
+	for name, p := range list(t) {
+		for _, parser := range []string{"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json", "github.com/hashicorp/hcl/v2/hclparse"} {
+			if slices.Contains(p.Imports, parser) && name != "pkg/safehcl" {
+				t.Errorf("%s imports %s", name, parser)
 			}
 		}
 	}

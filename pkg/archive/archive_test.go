@@ -314,7 +314,7 @@ func TestContentSum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := archive.ReadModule(bytes.NewReader(packed))
+	m, err := archive.ReadModule(t.Context(), bytes.NewReader(packed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestContentSum(t *testing.T) {
 	}
 	// The same tar, compressed otherwise, is the same content.
 	other := recompress(t, packed)
-	if again, err := archive.ReadModule(bytes.NewReader(other)); err != nil || again.ContentSHA256 != m.ContentSHA256 || again.SHA256 == m.SHA256 {
+	if again, err := archive.ReadModule(t.Context(), bytes.NewReader(other)); err != nil || again.ContentSHA256 != m.ContentSHA256 || again.SHA256 == m.SHA256 {
 		t.Errorf("compressed otherwise: %+v, %v", again, err)
 	}
 }
@@ -441,7 +441,7 @@ func TestReadModuleRefuses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			m, err := archive.ReadModule(bytes.NewReader(test.packed))
+			m, err := archive.ReadModule(t.Context(), bytes.NewReader(test.packed))
 			if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v, %v; want ErrInvalid that names %q", m, err, test.want)
 			}
@@ -458,14 +458,14 @@ func TestReadModuleRefusesEndlessNesting(t *testing.T) {
 	} {
 		for _, begin := range []string{"x = ", `x = "`} {
 			text := begin + strings.Repeat(pattern, 120_000/len(pattern))
-			_, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf", text))))
+			_, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("main.tf", text))))
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("%s%s…: %v", begin, pattern, err)
 			}
 		}
 	}
 	for _, pattern := range []string{"[", `{"a":`, `["]",`, `[["\"]",`, `{"resource":[`} {
-		if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf.json", strings.Repeat(pattern, 120_000/len(pattern)))))); !errors.Is(err, registry.ErrInvalid) {
+		if _, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("main.tf.json", strings.Repeat(pattern, 120_000/len(pattern)))))); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("JSON %s…: %v", pattern, err)
 		}
 	}
@@ -504,7 +504,7 @@ func TestReadModuleMemory(t *testing.T) {
 				}
 			}
 		}()
-		_, err := archive.ReadModule(bytes.NewReader(packed))
+		_, err := archive.ReadModule(t.Context(), bytes.NewReader(packed))
 		close(done)
 		<-watched
 		if most > limit {
@@ -513,7 +513,7 @@ func TestReadModuleMemory(t *testing.T) {
 		t.Logf("%q: %d bytes packed, %d MiB, %v", test.pattern, len(packed), most>>20, err)
 	}
 	text := "x = [" + strings.Repeat("0,", 500_000) + "0]\n"
-	if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, file("main.tf", text)))); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "words and signs") {
+	if _, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("main.tf", text)))); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "words and signs") {
 		t.Error(err)
 	}
 }
@@ -534,7 +534,7 @@ func TestReadModuleBomb(t *testing.T) {
 	}
 	// What is compressed in parts is as good as whole, and made sooner.
 	bomb := append(packed(header.Bytes()), bytes.Repeat(packed(make([]byte, 1<<20)), 512)...)
-	if _, err := archive.ReadModule(bytes.NewReader(bomb)); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "unpacks to more than") {
+	if _, err := archive.ReadModule(t.Context(), bytes.NewReader(bomb)); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "unpacks to more than") {
 		t.Error(err)
 	}
 }
@@ -607,7 +607,7 @@ some_block_of_a_later_release "x" "y" {}
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := archive.ReadModule(bytes.NewReader(archiveOf(t, entries...))); err != nil {
+			if _, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, entries...))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -620,7 +620,7 @@ func FuzzReadModule(f *testing.F) {
 	f.Add(archiveOf(f, file("main.tf.json", `{"variable":{"x":{"default":[1,null]}}}`), file("../x", "")))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, packed []byte) {
-		m, err := archive.ReadModule(bytes.NewReader(packed))
+		m, err := archive.ReadModule(t.Context(), bytes.NewReader(packed))
 		if err != nil {
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Error(err)
@@ -652,7 +652,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		_, _ = io.WriteString(w, source)
 		_ = errors.Join(w.Close(), compressed.Close())
-		if _, err := archive.ReadModule(&out); err != nil && !errors.Is(err, registry.ErrInvalid) {
+		if _, err := archive.ReadModule(t.Context(), &out); err != nil && !errors.Is(err, registry.ErrInvalid) {
 			t.Error(err)
 		}
 	})

@@ -3,6 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // Module is what ReadModule found.
@@ -32,16 +34,17 @@ type Module struct {
 // The bounds of configuration: of one file and of all in bytes, and of their number.
 const (
 	maxConfig      = 1 << 20
-	maxConfigs     = 64 << 20
+	maxConfigs     = 16 << 20
 	maxConfigFiles = 10_000
 )
 
 // ReadModule reads a packed module to its end and verifies it: that it unpacks within its own folder, that a module is
 // at its root, and that this and the modules below modules/ parse. Errors that lie in the archive are
-// registry.ErrInvalid and name the file, and the line where there is one.
-func ReadModule(archive io.Reader) (Module, error) {
-	packed := digest{r: archive, hash: sha256.New()}
-	m, err := readModule(&packed)
+// registry.ErrInvalid and name the file, and the line where there is one. It ends with the error of ctx within about a
+// second after ctx does.
+func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
+	packed := digest{ctx: ctx, r: archive, hash: sha256.New()}
+	m, err := readModule(ctx, &packed)
 	if err != nil {
 		return Module{}, err
 	}
@@ -49,14 +52,18 @@ func ReadModule(archive io.Reader) (Module, error) {
 	return m, nil
 }
 
-// digest counts and hashes what is read through it.
+// digest counts and hashes what is read through it, until its context ends.
 type digest struct {
+	ctx  context.Context //nolint:containedctx // io.Reader has none, and it is that of the one who reads
 	r    io.Reader
 	hash hash.Hash
 	n    int64
 }
 
 func (d *digest) Read(p []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := d.r.Read(p)
 	d.hash.Write(p[:n])
 	d.n += int64(n)
@@ -65,14 +72,17 @@ func (d *digest) Read(p []byte) (int, error) {
 
 func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
 
-func readModule(packed io.Reader) (Module, error) {
+func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 	unzipped, err := gzip.NewReader(packed)
+	if ctx.Err() != nil {
+		return Module{}, ctx.Err()
+	}
 	if err != nil {
 		return Module{}, fmt.Errorf("%w module archive: %w", registry.ErrInvalid, err)
 	}
 	// One byte beyond the bound tells that it was passed. Headers and padding have room beside the files.
 	most := maxSize + maxFiles*2048
-	content := digest{r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
+	content := digest{ctx: ctx, r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
 	m, configs, err := readTar(&content)
 	if err == nil {
 		_, err = io.Copy(io.Discard, &content) // what follows the tar's end is content too
@@ -81,7 +91,7 @@ func readModule(packed io.Reader) (Module, error) {
 		return Module{}, fmt.Errorf("%w module archive: it unpacks to more than %d bytes", registry.ErrInvalid, maxSize)
 	}
 	if err != nil {
-		if !errors.Is(err, registry.ErrInvalid) {
+		if !errors.Is(err, registry.ErrInvalid) && ctx.Err() == nil {
 			err = fmt.Errorf("%w module archive: %w", registry.ErrInvalid, err)
 		}
 		return Module{}, err
@@ -90,7 +100,7 @@ func readModule(packed io.Reader) (Module, error) {
 	if err := checkTree(m.Files); err != nil {
 		return Module{}, err
 	}
-	return m, checkConfigs(m.Files, configs)
+	return m, checkConfigs(ctx, m.Files, configs)
 }
 
 // readTar returns the files of a tar, and what those that may be configuration hold.
@@ -154,7 +164,7 @@ func hasExtension(name string) bool {
 }
 
 // checkConfigs says whether there is a module at the root and all modules parse.
-func checkConfigs(files []File, configs map[string][]byte) error {
+func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) error {
 	names := slices.Sorted(maps.Keys(configs))
 	if !slices.ContainsFunc(names, func(name string) bool { return path.Dir(name) == "." }) {
 		return fmt.Errorf("%w module: there is no .tf or .tofu file at its root: publish the folder that holds them%s, and see that .terraformignore does not leave them out", registry.ErrInvalid, hint(files))
@@ -162,12 +172,13 @@ func checkConfigs(files []File, configs map[string][]byte) error {
 	if len(configs) > maxConfigFiles {
 		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
 	}
+	var parser safehcl.Parser
 	for _, name := range names {
 		// OpenTofu reads a .tofu file in place of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {
 			continue
 		}
-		if err := checkConfig(name, configs[name]); err != nil {
+		if err := checkConfig(ctx, &parser, name, configs[name]); err != nil {
 			return err
 		}
 	}

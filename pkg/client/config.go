@@ -21,6 +21,7 @@ import (
 	"github.com/opentofu/svchost/svcauth"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // maxConfig bounds a file of configuration.
@@ -360,8 +361,8 @@ func parseSettings(data []byte) (read settings, err error) {
 			read, err = settings{}, errors.New("a value in it cannot be read")
 		}
 	}()
-	if deepest(data) > maxDepth {
-		return settings{}, errors.New("brackets in it are nested too deeply")
+	if err := safehcl.CheckLegacy(data); err != nil {
+		return settings{}, err
 	}
 	tree, err := hcl.ParseBytes(data)
 	if err != nil {
@@ -408,24 +409,6 @@ func parseSettings(data []byte) (read settings, err error) {
 		}
 	}
 	return read, nil
-}
-
-// maxDepth keeps the parser, which calls itself for each bracket, within the stack.
-const maxDepth = 1000
-
-// deepest counts brackets that are open at once, those in strings and comments too.
-func deepest(data []byte) int {
-	depth, most := 0, 0
-	for _, b := range data {
-		switch b {
-		case '{', '[':
-			depth++
-			most = max(most, depth)
-		case '}', ']':
-			depth = max(depth-1, 0)
-		}
-	}
-	return most
 }
 
 // where says in which line an error is, if that is known.

@@ -236,7 +236,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	if l.direct {
 		p.kind = sniffed(kept)
 	}
-	if !e.unpacks(name, got, kept, p) {
+	if !e.unpacks(ctx, name, got, kept, p) {
 		return
 	}
 	seen := fmt.Sprintf("%d bytes, to the last one", got.size)
@@ -253,7 +253,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 }
 
 // unpacks tells of an archive that clients cannot unpack, that lacks the folder, or that is unlike Larder's.
-func (e *examination) unpacks(name string, got *file, kept *os.File, p *pack) bool {
+func (e *examination) unpacks(ctx context.Context, name string, got *file, kept *os.File, p *pack) bool {
 	in, err := unpack(p.kind, kept, got.size, p.folder)
 	switch {
 	case err != nil || p.kind == "":
@@ -277,7 +277,7 @@ func (e *examination) unpacks(name string, got *file, kept *os.File, p *pack) bo
 		return true
 	}
 	if _, err = kept.Seek(0, io.SeekStart); err == nil {
-		_, err = archive.ReadModule(kept)
+		_, err = archive.ReadModule(ctx, kept)
 	}
 	if err != nil {
 		e.warn(name, got.tried, "it unpacks, and was not made as Larder makes them: "+e.quote(err.Error()), "publish the next version with `larder publish module`")

@@ -10,9 +10,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // Locked is a provider as a lock file names it.
@@ -39,8 +39,8 @@ var longNumber = regexp.MustCompile("[0-9]{19}")
 // mirror for, are left out, and their addresses returned. Errors are registry.ErrInvalid.
 //
 // Source: https://opentofu.org/docs/language/files/dependency-lock/.
-func ParseLock(name string, text []byte) (locked []Locked, leftOut []string, err error) {
-	body, err := parseHCL(name, text)
+func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, leftOut []string, err error) {
+	body, err := parseHCL(ctx, name, text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,59 +81,20 @@ func ParseLock(name string, text []byte) (locked []Locked, leftOut []string, err
 	return locked, leftOut, nil
 }
 
-// plain are the tokens of what is parsed here: blocks, attributes, and values that are texts, numbers, words and lists.
-var plain = []hclsyntax.TokenType{
-	hclsyntax.TokenIdent, hclsyntax.TokenEqual, hclsyntax.TokenComma, hclsyntax.TokenNewline, hclsyntax.TokenComment, hclsyntax.TokenEOF,
-	hclsyntax.TokenOBrace, hclsyntax.TokenCBrace, hclsyntax.TokenOBrack, hclsyntax.TokenCBrack,
-	hclsyntax.TokenOQuote, hclsyntax.TokenCQuote, hclsyntax.TokenQuotedLit, hclsyntax.TokenNumberLit,
-}
-
-const maxDepth = 100
-
-// plainNumber has few digits and no exponent: the library would write all of them out.
-var plainNumber = regexp.MustCompile(`^(\.?[0-9]){1,18}$`)
-
-// beforeList are the tokens that a list comes after. Behind all others its bracket begins an index, and many of these take the
-// library a time that grows with the square of their number.
-var beforeList = []hclsyntax.TokenType{hclsyntax.TokenEqual, hclsyntax.TokenComma, hclsyntax.TokenOBrack}
-
-// parseHCL reads a text of HCL's native syntax without expressions: some of these have the library use up the stack, or
-// compute for minutes.
-func parseHCL(name string, text []byte) (hcl.Body, error) {
+// parseHCL parses a file that has literal values alone. It returns
+// registry.ErrInvalid, or the error of ctx.
+func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%w file: %s has more than %d bytes", registry.ErrInvalid, name, MaxText)
 	}
-	tokens, problems := hclsyntax.LexConfig(text, name, hcl.InitialPos)
-	if problems.HasErrors() {
-		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problems)
+	file, err := (&safehcl.Parser{LiteralsOnly: true}).Parse(ctx, name, text)
+	if problem, ok := errors.AsType[*safehcl.Error](err); ok {
+		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problem)
 	}
-	depth, before := 0, hclsyntax.TokenNil
-	for _, t := range tokens {
-		ok := slices.Contains(plain, t.Type)
-		switch t.Type {
-		case hclsyntax.TokenOBrack:
-			depth++
-			ok = slices.Contains(beforeList, before)
-		case hclsyntax.TokenOBrace:
-			depth++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack:
-			depth--
-		case hclsyntax.TokenNumberLit:
-			ok = plainNumber.Match(t.Bytes)
-		}
-		if !ok || depth > maxDepth {
-			return nil, fmt.Errorf("%w file: %s: there are blocks, texts, plain numbers and lists in such a file, and nothing else", registry.ErrInvalid, t.Range)
-		}
-		// Within brackets an index may come after these as well.
-		if t.Type != hclsyntax.TokenNewline && t.Type != hclsyntax.TokenComment {
-			before = t.Type
-		}
+	if err != nil {
+		return nil, err
 	}
-	f, problems := hclsyntax.ParseConfig(text, name, hcl.InitialPos)
-	if problems.HasErrors() {
-		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problems)
-	}
-	return f.Body, nil
+	return file.Body, nil
 }
 
 // Lock mirrors exactly what lock files name, for platforms, from the origins. A package that a lock file would not let

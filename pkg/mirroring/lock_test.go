@@ -37,7 +37,7 @@ func TestParseLock(t *testing.T) {
 		{"a name that is not ASCII", lockBlock("bücher.example/acme/inventory", "1.0.0"), "xn--bcher-kva.example/acme/inventory 1.0.0 []"},
 		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
 	} {
-		locked, _, err := mirroring.ParseLock("test.lock.hcl", []byte(test.text))
+		locked, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(test.text))
 		var got []string
 		for _, l := range locked {
 			if l.File != "test.lock.hcl" {
@@ -75,12 +75,12 @@ func TestParseLock(t *testing.T) {
 		{"four parts", lockBlock("a.example.com/b/c/d", "1.0.0"), []string{"HOSTNAME/NAMESPACE/TYPE"}},
 		{"a path that leads out", lockBlock("registry.example.com/../inventory", "1.0.0"), nil},
 		{"a built-in provider", lockBlock("terraform.io/builtin/terraform", "1.0.0"), nil},
-		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nothing else"}},
-		{"nested blocks without end", strings.Repeat("a {\n", 100_000), []string{"nothing else"}},
-		{"nested templates without end", "x = " + strings.Repeat(`"${`, 100_000), []string{"nothing else"}},
+		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nested more than"}},
+		{"nested blocks without end", strings.Repeat("a {\n", 100_000), []string{"nested more than"}},
+		{"nested templates without end", "x = " + strings.Repeat(`"${`, 90_000), []string{"nothing else"}},
 		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), []string{"more than"}},
 	} {
-		locked, _, err := mirroring.ParseLock("test.lock.hcl", []byte(test.text))
+		locked, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(test.text))
 		failed(t, test.what, err, registry.ErrInvalid, test.words...)
 		if locked != nil {
 			t.Errorf("%s: %+v", test.what, locked)
@@ -103,7 +103,7 @@ func TestBombs(t *testing.T) {
 		"minus, lines": {"x = (", "-\n", "1)\n"},
 	} {
 		text := bomb.begin + strings.Repeat(bomb.again, (mirroring.MaxText-20)/len(bomb.again)) + bomb.end
-		if _, _, err := mirroring.ParseLock("test.lock.hcl", []byte(text)); !errors.Is(err, registry.ErrInvalid) {
+		if _, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(text)); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s: %.200v is not ErrInvalid", what, err)
 		}
 	}
@@ -119,13 +119,13 @@ func TestNothingIsEvaluated(t *testing.T) {
 		"indexes":         {"a" + strings.Repeat("[b]", 5000), "other diagnostic"},
 		"indexes of none": {"[]" + strings.Repeat("[b]", 5000), "other diagnostic"},
 	} {
-		_, _, err := mirroring.ParseLock("test.lock.hcl", []byte("provider \"a.b/c/d\" {\n  version = "+test.expression+"\n}\n"))
+		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte("provider \"a.b/c/d\" {\n  version = "+test.expression+"\n}\n"))
 		if failed(t, what, err, registry.ErrInvalid); err != nil && strings.Contains(err.Error(), test.evaluated) {
 			t.Errorf("%s: it was evaluated: %.200v", what, err)
 		}
 	}
 	for _, value := range []string{strings.Repeat("1", 19), "0." + strings.Repeat("1", 18), "1e5", "1E+5", "a[0]", `"a"[0]`, "1[0]", "{}[0]", "[a\n[0]]", "[a # b\n/* c */ [0]]"} {
-		_, _, err := mirroring.ParseLock("test.lock.hcl", []byte("x = "+value+"\n"))
+		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte("x = "+value+"\n"))
 		failed(t, value, err, registry.ErrInvalid, "nothing else")
 	}
 }
@@ -134,7 +134,7 @@ func TestNothingIsEvaluated(t *testing.T) {
 func TestParseLockLeavesOutPorts(t *testing.T) {
 	t.Parallel()
 	const port = "127.0.0.1:8443/acme/inventory"
-	locked, leftOut, err := mirroring.ParseLock("test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
+	locked, leftOut, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
 	if err != nil || len(locked) != 1 || locked[0].Address != inventory || len(leftOut) != 1 || leftOut[0] != port {
 		t.Errorf("%v, %v, %v", locked, leftOut, err)
 	}
@@ -155,7 +155,7 @@ func FuzzParseLock(f *testing.F) {
 	f.Add([]byte("provider \"a.b/c/d\" {\n  version = \"${1}.0\"\n  hashes = [for x in [\"a\"] : \"h1:${x}\"]\n}\n"))
 	f.Add([]byte("x = <<-EOT\n  %{ if true }a%{ else }b%{ endif }\nEOT\ny = !-1 ? [] : {}[*].a.*.b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		locked, _, err := mirroring.ParseLock("fuzz", text)
+		locked, _, err := mirroring.ParseLock(t.Context(), "fuzz", text)
 		if err != nil && (!errors.Is(err, registry.ErrInvalid) || locked != nil) {
 			t.Errorf("%+v, %v", locked, err)
 		}
@@ -175,7 +175,7 @@ func locks(t testing.TB, texts ...string) []mirroring.Locked {
 	t.Helper()
 	var all []mirroring.Locked
 	for i, text := range texts {
-		locked, _, err := mirroring.ParseLock(fmt.Sprintf("%d.lock.hcl", i+1), []byte(text))
+		locked, _, err := mirroring.ParseLock(t.Context(), fmt.Sprintf("%d.lock.hcl", i+1), []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,8 @@ import (
 //	  upstream       = "https://registry.internal.example.com"
 //	  allow_unsigned = true
 //	}
-func ParseList(name string, text []byte) ([]Wanted, error) {
-	body, err := parseHCL(name, text)
+func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) {
+	body, err := parseHCL(ctx, name, text)
 	if err != nil {
 		return nil, err
 	}

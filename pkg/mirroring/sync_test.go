@@ -40,7 +40,7 @@ func TestParseList(t *testing.T) {
 	describe := func(w mirroring.Wanted) string {
 		return fmt.Sprintf("%s %q %v %v %q %v", w.Address, w.Constraint, w.All, w.Platforms, w.Upstream, w.AllowUnsigned)
 	}
-	wanted, err := mirroring.ParseList("test.hcl", []byte(list))
+	wanted, err := mirroring.ParseList(t.Context(), "test.hcl", []byte(list))
 	var got []string
 	for _, w := range wanted {
 		got = append(got, describe(w))
@@ -54,7 +54,7 @@ func TestParseList(t *testing.T) {
 	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%v\n%s", err, strings.Join(got, "\n"))
 	}
-	if wanted, err := mirroring.ParseList("test.hcl", nil); err != nil || len(wanted) != 0 {
+	if wanted, err := mirroring.ParseList(t.Context(), "test.hcl", nil); err != nil || len(wanted) != 0 {
 		t.Errorf("nothing: %v, %v", wanted, err)
 	}
 	const begin = "platforms = [\"linux_amd64\"]\nprovider \"registry.example.com/acme/inventory\" {\n  "
@@ -79,10 +79,10 @@ func TestParseList(t *testing.T) {
 		{"a host with a port", "provider \"registry.example.com:8443/acme/inventory\" {\n  versions = [\"1.0.0\"]\n}\n", []string{"port"}},
 		{"an address without a host", "provider \"acme/inventory\" {\n  versions = [\"1.0.0\"]\n}\n", []string{"HOSTNAME/NAMESPACE/TYPE"}},
 		{"a variable", begin + "versions = var.versions\n}\n", nil},
-		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nothing else"}},
+		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nested more than"}},
 		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), []string{"more than"}},
 	} {
-		wanted, err := mirroring.ParseList("test.hcl", []byte(test.text))
+		wanted, err := mirroring.ParseList(t.Context(), "test.hcl", []byte(test.text))
 		failed(t, test.what, err, registry.ErrInvalid, test.words...)
 		if wanted != nil {
 			t.Errorf("%s: %+v", test.what, wanted)
@@ -114,7 +114,7 @@ func FuzzParseList(f *testing.F) {
 	f.Add([]byte("provider \"a.b/c/d\" {\n  versions = [\"!= 1.0, > 0.0.1-a+b, <= 18446744073709551616\"]\n  platforms = [\"all\"]\n}\n"))
 	f.Add([]byte("provider \"a.b/c/d\" {\n  versions = [\">= v1.x\", \"~> *\", \"^1\", \"1 - 2\"]\n  platforms = [\"a_b\"]\n}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		wanted, err := mirroring.ParseList("fuzz", text)
+		wanted, err := mirroring.ParseList(t.Context(), "fuzz", text)
 		if err != nil && (!errors.Is(err, registry.ErrInvalid) || wanted != nil) {
 			t.Errorf("%+v, %v", wanted, err)
 		}
@@ -133,7 +133,7 @@ func FuzzConstraint(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, constraint string) {
 		text := fmt.Sprintf("provider \"a.b/c/d\" {\n  platforms = [\"all\"]\n  versions = [%q]\n}\n", strings.NewReplacer("${", "", "%{", "").Replace(constraint))
-		if _, err := mirroring.ParseList("fuzz", []byte(text)); err != nil && !errors.Is(err, registry.ErrInvalid) {
+		if _, err := mirroring.ParseList(t.Context(), "fuzz", []byte(text)); err != nil && !errors.Is(err, registry.ErrInvalid) {
 			t.Error(err)
 		}
 	})
@@ -146,7 +146,7 @@ func TestSync(t *testing.T) {
 	s := newStore(t)
 	text := strings.ReplaceAll(list, `provider "Registry.OpenTofu.org/hashicorp/random"`, `provider "registry.example.com/acme/inventory"`)
 	text = strings.ReplaceAll(text, ">= 3.0.0", "< 1.0.0")
-	wanted, err := mirroring.ParseList("test.hcl", []byte(text))
+	wanted, err := mirroring.ParseList(t.Context(), "test.hcl", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestWithdrawn(t *testing.T) {
 		t.Errorf("%d objects, and %d before", n, before)
 	}
 
-	list, err := mirroring.ParseList("test.hcl", []byte("provider \""+inventory.String()+"\" {\n  versions = [\">= 1.0.0\"]\n  platforms = [\"all\"]\n}\n"))
+	list, err := mirroring.ParseList(t.Context(), "test.hcl", []byte("provider \""+inventory.String()+"\" {\n  versions = [\">= 1.0.0\"]\n  platforms = [\"all\"]\n}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestPrepareModule(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			found, err := archive.ReadModule(strings.NewReader(string(read(t, f))))
+			found, err := archive.ReadModule(t.Context(), strings.NewReader(string(read(t, f))))
 			if err != nil || found.ContentSHA256 != r.ContentSHA256 {
 				t.Errorf("%+v, %v", found, err)
 			}

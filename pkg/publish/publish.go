@@ -211,7 +211,7 @@ func (p *Publisher) inspectModule(ctx context.Context, m Module, packed *os.File
 	if _, err := packed.Seek(0, io.SeekStart); err != nil {
 		return Result{}, fmt.Errorf("packing %s: %w", m.Dir, err)
 	}
-	found, err := archive.ReadModule(packed)
+	found, err := archive.ReadModule(ctx, packed)
 	if err != nil {
 		return Result{}, err
 	}

@@ -140,7 +140,7 @@ func TestModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	if stored, err := archive.ReadModule(body); err != nil || stored.SHA256 != r.SHA256 || stored.ContentSHA256 != r.ContentSHA256 || stored.Size != r.Size {
+	if stored, err := archive.ReadModule(t.Context(), body); err != nil || stored.SHA256 != r.SHA256 || stored.ContentSHA256 != r.ContentSHA256 || stored.Size != r.Size {
 		t.Errorf("stored is %+v, %v", stored, err)
 	}
 	again, err := p.Module(t.Context(), m)

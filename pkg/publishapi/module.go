@@ -43,7 +43,7 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 		return registry.Inspection{}, err
 	}
 	defer stored.Close()
-	found, err := archive.ReadModule(stored)
+	found, err := archive.ReadModule(ctx, stored)
 	switch {
 	case stored.failed != nil:
 		return registry.Inspection{}, stored.failed
