@@ -57,6 +57,10 @@ type Parser struct {
 	tokens, work int
 }
 
+// unchecked is set by the linker, for tests of what protects a registry without
+// this package's bounds. It is empty in every program that people get.
+var unchecked string
+
 // Error is what is wrong with a file.
 type Error struct {
 	// Name is the file's.
@@ -78,6 +82,10 @@ func (e *Error) Error() string {
 // Parse parses a file in HCL's native syntax. It returns an [*Error], or the
 // error of ctx. It checks ctx between steps of less than a second.
 func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.File, error) {
+	if unchecked != "" {
+		file, problems := hclsyntax.ParseConfig(source, name, hcl.InitialPos)
+		return file, FirstError(name, problems)
+	}
 	if err := p.countTokens(name, source); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,160 @@
+package inspection
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// childVariable is set in the environment of a child, and nothing else is.
+const childVariable = "LARDER_INSPECTION_CHILD"
+
+// Exit codes of a child that has run over a limit.
+const (
+	exitMemory = 3
+	exitTime   = 4
+)
+
+const (
+	// maxRead bounds how much a child asks for at once, in bytes.
+	maxRead = 1 << 20
+	// maxStack bounds the stack of the child. Nesting within the bounds of
+	// archives and configuration takes less than a tenth of it.
+	maxStack = 64 << 20
+	// watchInterval is how often memory is looked at.
+	watchInterval = 5 * time.Millisecond
+)
+
+// The protocol between the two: the parent sends an assignment as a line of
+// JSON. The child then sends lines of JSON, each of which asks for bytes or
+// ends the inspection. The parent answers a read with the number of bytes in
+// four bytes, big-endian, and the bytes.
+
+// assignment is what a child has to do, and within which limits.
+type assignment struct {
+	Request Request `json:"request"`
+	// MaxMemory is in bytes.
+	MaxMemory int64         `json:"max_memory"`
+	Timeout   time.Duration `json:"timeout"`
+}
+
+// message is what a child sends.
+type message struct {
+	Read   *read  `json:"read,omitempty"`
+	Result *ended `json:"result,omitempty"`
+}
+
+type read struct {
+	Offset int64 `json:"offset"`
+	Length int   `json:"length"`
+}
+
+type ended struct {
+	Found Found `json:"found"`
+	// Problem is why the archive is not valid.
+	Problem string `json:"problem,omitempty"`
+}
+
+// RunIfChild inspects an archive and ends the process, if this process was
+// started for that by a [Process], and returns otherwise. Each program that
+// uses a Process calls it first in main.
+func RunIfChild() {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(child(os.Stdin, os.Stdout))
+	}
+}
+
+func child(in io.Reader, out io.Writer) (code int) {
+	source := &remote{in: bufio.NewReaderSize(in, 64<<10), out: json.NewEncoder(out)}
+	line, err := source.in.ReadSlice('\n')
+	var a assignment
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot read the assignment:", err)
+		return 1
+	}
+	limit(a)
+	found, err := inspect(context.Background(), a.Request, source)
+	result := &ended{Found: found}
+	if err != nil {
+		if !errors.Is(err, registry.ErrInvalid) {
+			fmt.Fprintln(os.Stderr, "cannot inspect:", err)
+			return 1
+		}
+		result = &ended{Problem: err.Error()}
+	}
+	if err := source.out.Encode(message{Result: result}); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// limit ends this process when it runs over its time or memory. The system's
+// own limits come on top, where there are some.
+func limit(a assignment) {
+	debug.SetMaxStack(maxStack)
+	debug.SetMemoryLimit(a.MaxMemory * 3 / 4) // the garbage collector works harder from there on
+	time.AfterFunc(a.Timeout, func() { os.Exit(exitTime) })
+	go func() {
+		for {
+			if inUse() > a.MaxMemory {
+				os.Exit(exitMemory)
+			}
+			time.Sleep(watchInterval)
+		}
+	}()
+	limitBySystem(a)
+}
+
+// inUse returns the memory that Go's runtime has from the system, in bytes.
+func inUse() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64())
+}
+
+// remote is an archive that the parent reads.
+type remote struct {
+	mu  sync.Mutex
+	in  *bufio.Reader
+	out *json.Encoder
+}
+
+func (r *remote) ReadAt(p []byte, offset int64) (total int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for total < len(p) {
+		part := p[total:min(len(p), total+maxRead)]
+		if err := r.out.Encode(message{Read: &read{offset + int64(total), len(part)}}); err != nil {
+			return total, err
+		}
+		var size [4]byte
+		if _, err := io.ReadFull(r.in, size[:]); err != nil {
+			return total, err
+		}
+		n := int(binary.BigEndian.Uint32(size[:]))
+		if n > len(part) {
+			return total, fmt.Errorf("the parent sends %d bytes for %d", n, len(part))
+		}
+		if _, err := io.ReadFull(r.in, part[:n]); err != nil {
+			return total, err
+		}
+		if total += n; n < len(part) {
+			return total, io.EOF
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,90 @@
+// Package inspection reads the archives that strangers upload, in a process of
+// its own that limits itself: a [Process] survives whatever an archive does to
+// its reader. [InThisProcess] is for programs that inspect their own archives,
+// and for tests.
+package inspection
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Kind is what an archive is.
+type Kind string
+
+// The kinds of archives.
+const (
+	Module      Kind = "module"
+	ProviderZip Kind = "provider"
+)
+
+// Request is what to inspect.
+type Request struct {
+	Kind Kind `json:"kind"`
+	// Size of the archive in bytes.
+	Size int64 `json:"size"`
+	// ProviderType and Platform are those of a provider's zip.
+	ProviderType string            `json:"provider_type,omitempty"`
+	Platform     registry.Platform `json:"platform,omitzero"`
+}
+
+// Found is what an inspection has found out about a valid archive.
+type Found struct {
+	// SHA256 of the archive, in lower-case hexadecimal.
+	SHA256 string `json:"sha256"`
+	// ContentSHA256 is a module's, see archive.Module.
+	ContentSHA256 string `json:"content_sha256,omitempty"`
+	// H1 is a provider's, see archive.Provider.
+	H1 string `json:"h1,omitempty"`
+}
+
+// InThisProcess inspects archives in the process that asks for it.
+type InThisProcess struct{}
+
+// Inspect reads an archive to its end. It returns registry.ErrInvalid where the
+// archive is not valid, the error of ctx, or the error of reading.
+func (InThisProcess) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
+	in := &tracked{ReaderAt: source}
+	found, err := inspect(ctx, request, in)
+	if in.failed != nil {
+		return Found{}, in.failed
+	}
+	return found, err
+}
+
+func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
+	switch request.Kind {
+	case Module:
+		stream := bufio.NewReaderSize(io.NewSectionReader(source, 0, request.Size), maxRead)
+		found, err := archive.ReadModule(ctx, stream)
+		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, err
+	case ProviderZip:
+		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
+		if err == nil {
+			err = found.RunsOn(request.Platform)
+		}
+		return Found{SHA256: found.SHA256, H1: found.H1}, err
+	}
+	return Found{}, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
+}
+
+// tracked remembers the first error of a source, which is no fault of the
+// archive's.
+type tracked struct {
+	io.ReaderAt
+	failed error
+}
+
+func (t *tracked) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := t.ReaderAt.ReadAt(p, offset)
+	if err != nil && !errors.Is(err, io.EOF) && t.failed == nil {
+		t.failed = err
+	}
+	return n, err
+}

@@ -1,0 +1,176 @@
+package inspection_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// TestMain makes this program one that a Process can start.
+func TestMain(m *testing.M) {
+	inspection.RunIfChild()
+	os.Exit(m.Run())
+}
+
+// pack returns a module of one file.
+func pack(t *testing.T, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	compressed := gzip.NewWriter(&out)
+	w := tar.NewWriter(compressed)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "main.tf", Mode: 0o644, Size: int64(len(text))}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := io.WriteString(w, text)
+	if err := errors.Join(err, w.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func moduleRequest(packed []byte) inspection.Request {
+	return inspection.Request{Kind: inspection.Module, Size: int64(len(packed))}
+}
+
+// TestSame finds in a child what this process finds.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 3<<20) // more than a child reads at once
+	for i := range large {
+		large[i] = byte(i * i >> 8)
+	}
+	for name, packed := range map[string][]byte{
+		"a module":       pack(t, "output \"x\" {\n  value = 1\n}\n"),
+		"a wrong module": pack(t, "output {\n"),
+		"a bad archive":  []byte("hello"),
+		"nothing":        {},
+		"a large module": append(pack(t, "x = 1\n"), large...),
+	} {
+		want, wantErr := inspection.InThisProcess{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+		got, err := inspection.Process{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+		if got != want {
+			t.Errorf("%s: %+v; want %+v", name, got, want)
+		}
+		if errors.Is(err, registry.ErrInvalid) != errors.Is(wantErr, registry.ErrInvalid) || err != nil && err.Error() != wantErr.Error() {
+			t.Errorf("%s: %v; want %v", name, err, wantErr)
+		}
+	}
+	zip := []byte("no zip")
+	request := inspection.Request{Kind: inspection.ProviderZip, Size: int64(len(zip)), ProviderType: "x", Platform: registry.Platform{OS: "linux", Arch: "amd64"}}
+	if _, err := (inspection.Process{}).Inspect(t.Context(), request, bytes.NewReader(zip)); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("no zip: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
+
+// TestSourceFails passes on what goes wrong with reading, which is no fault of
+// the archive's.
+func TestSourceFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, inspector := range []interface {
+		Inspect(context.Context, inspection.Request, io.ReaderAt) (inspection.Found, error)
+	}{inspection.InThisProcess{}, inspection.Process{}} {
+		if _, err := inspector.Inspect(t.Context(), inspection.Request{Kind: inspection.Module, Size: 100}, failing{broken}); !errors.Is(err, broken) {
+			t.Errorf("%T: %v", inspector, err)
+		}
+	}
+}
+
+// slow never ends, nor does it give anything.
+type slow struct{ ctx context.Context } //nolint:containedctx // io.ReaderAt has none
+
+func (s slow) ReadAt([]byte, int64) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+// TestCanceled ends with the context, and refuses nothing for it.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := (inspection.Process{}).Inspect(ctx, inspection.Request{Kind: inspection.Module, Size: 100}, slow{ctx}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// unchecked builds this test's program without the bounds of package safehcl,
+// and runs a test of it in which a Process has nothing but its own limits.
+func unchecked(t *testing.T, test string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "unchecked")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "-ldflags", "-X github.com/larder-registry/larder/pkg/safehcl.unchecked=yes", ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := exec.CommandContext(t.Context(), program, "-test.run", "^"+test+"$", "-test.v")
+	run.Env = append(os.Environ(), "LARDER_TEST_UNCHECKED=1")
+	out, err := run.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+test) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestIsolation survives archives that end, hold or fill the process which
+// parses them, without any check before.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	unchecked(t, "TestUnchecked")
+}
+
+func TestUnchecked(t *testing.T) {
+	if os.Getenv("LARDER_TEST_UNCHECKED") == "" {
+		t.Skip("TestIsolation runs it")
+	}
+	r := strings.Repeat
+	var log bytes.Buffer
+	process := inspection.Process{Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	hasty, small := process, process
+	hasty.Timeout, small.MaxMemory = time.Second, 64<<20
+	for _, test := range []struct {
+		name    string
+		process inspection.Process
+		text    string
+		want    string
+	}{
+		{"closers, then openers", process, "x = 1 " + r(")", 140_010) + "\ny = " + r("(", 140_000), "crashed"},
+		{"calls without a name", process, "x = a" + r("["+r("(", 150)+"a[a::1]"+r(")", 150)+"] [()]", 900) + "\n", "crashed"},
+		{"a long heredoc", hasty, "x = <<-A\n" + r(" ${a}\n", 100_000) + "A\n", "more than 1s"},
+		{"a long list", small, "x = [" + r("0,", 500_000) + "0]\n", "more than 64 MiB of memory"},
+	} {
+		packed := pack(t, test.text)
+		_, err := test.process.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v; want ErrInvalid with %q", test.name, err, test.want)
+		}
+	}
+	if !strings.Contains(log.String(), "stack overflow") {
+		t.Errorf("the log does not say how an inspection crashed: %s", log.String())
+	}
+	fine := pack(t, "x = 1\n")
+	if _, err := process.Inspect(t.Context(), moduleRequest(fine), bytes.NewReader(fine)); err != nil {
+		t.Errorf("a valid module after these: %v", err)
+	}
+}
