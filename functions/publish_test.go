@@ -223,7 +223,7 @@ func (d deployed) giveUp(t *testing.T, id string, files int) {
 		found, err := d.catalog.Inspection(t.Context(), id, i)
 		if err == nil && found.State == registry.InspectionRunning {
 			found.Until = time.Now()
-			err = d.catalog.SetInspection(t.Context(), u, i, found)
+			err = d.catalog.SetInspection(t.Context(), u, i, found, time.Now())
 		}
 		if err != nil {
 			t.Fatal(err)

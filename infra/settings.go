@@ -32,6 +32,9 @@ type Settings struct {
 	PresignLifetime time.Duration
 	// PublishLimits are those of publishing without AWS credentials.
 	PublishLimits settings.PublishLimits
+	// PublishConcurrency reserves so many instances of the function that
+	// publishes, which then has no more; 0 reserves none.
+	PublishConcurrency int
 	// LogRetentionDays of all log groups.
 	LogRetentionDays int
 	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
@@ -76,19 +79,21 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 		PublishMemoryMiB: p.number("publishMemory", 512, 128, 10240),
 		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()))) * time.Minute,
 		PublishLimits: settings.PublishLimits{
-			FileBytes: mib * int64(p.number("publishMaxFileMiB", int(standard.FileBytes/mib), int(low.FileBytes/mib), int(high.FileBytes/mib))),
-			Files:     p.number("publishMaxFiles", standard.Files, low.Files, high.Files),
-			Uploads:   p.number("publishMaxUploads", standard.Uploads, low.Uploads, high.Uploads),
+			FileBytes:   mib * int64(p.number("publishMaxFileMiB", int(standard.FileBytes/mib), int(low.FileBytes/mib), int(high.FileBytes/mib))),
+			Files:       p.number("publishMaxFiles", standard.Files, low.Files, high.Files),
+			Uploads:     p.number("publishMaxUploads", standard.Uploads, low.Uploads, high.Uploads),
+			Inspections: p.number("publishMaxInspections", standard.Inspections, low.Inspections, high.Inspections),
 		},
-		LogRetentionDays: p.number("logRetentionDays", 30, 1, 3653),
-		ThrottleRate:     p.number("throttleRate", 100, 1, 10_000),
-		ThrottleBurst:    p.number("throttleBurst", 200, 1, 5_000),
-		Alarms:           p.boolean("alarms"),
-		AlarmTopicARN:    p.text("alarmTopicArn", "", topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one"),
-		AlarmEmail:       p.text("alarmEmail", "", emailPattern, "an address of mail, such as registry@example.com"),
-		Dashboard:        p.boolean("dashboard"),
-		TableName:        p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
-		BucketName:       p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
+		PublishConcurrency: p.number("publishConcurrency", 0, 1, 1000),
+		LogRetentionDays:   p.number("logRetentionDays", 30, 1, 3653),
+		ThrottleRate:       p.number("throttleRate", 100, 1, 10_000),
+		ThrottleBurst:      p.number("throttleBurst", 200, 1, 5_000),
+		Alarms:             p.boolean("alarms"),
+		AlarmTopicARN:      p.text("alarmTopicArn", "", topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one"),
+		AlarmEmail:         p.text("alarmEmail", "", emailPattern, "an address of mail, such as registry@example.com"),
+		Dashboard:          p.boolean("dashboard"),
+		TableName:          p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
+		BucketName:         p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
 	}
 	p.access(&s)
 	p.signals(&s, region)

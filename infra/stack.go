@@ -243,6 +243,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	logs := st.newLogGroup(f.name + "-logs")
 	statements := []awsiam.PolicyStatement{allow("WriteItsLog", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), []*string{logs.LogGroupArn()}, nil)}
 	memory, timeout := st.settings.MemoryMiB, awscdk.Duration_Seconds(jsii.Number(10)) // clients give up after ten
+	var reserved *float64
 	var told map[string]string
 	switch {
 	case f.publishes:
@@ -252,6 +253,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		told["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", st.settings.PublishMemoryMiB*3/4) // what is made to take much memory is cleared away sooner
 		// The gateway gives up after 30 seconds, and an inspection goes on for as long as Lambda lets it.
 		memory, timeout = st.settings.PublishMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
+		if st.settings.PublishConcurrency > 0 {
+			reserved = jsii.Number(float64(st.settings.PublishConcurrency))
+		}
 	case f.objects != "":
 		statements = append(statements,
 			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
@@ -292,6 +296,8 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		LogGroup:      logs,
 		LoggingFormat: awslambda.LoggingFormat_JSON,
 		Environment:   &environment,
+
+		ReservedConcurrentExecutions: reserved,
 	})
 	return st.functions[f.name]
 }

@@ -225,7 +225,7 @@ func TestGateway(t *testing.T) {
 
 func TestFunctions(t *testing.T) {
 	for _, arch := range []string{"arm64", "x86_64"} {
-		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600", "publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "presignMinutes", "45", "logRetentionDays", "90"))
+		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600", "publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11", "publishConcurrency", "12", "presignMinutes", "45", "logRetentionDays", "90"))
 		groups := tm.all("AWS::Logs::LogGroup")
 		if len(groups) != len(functions())+1 {
 			t.Errorf("%d log groups", len(groups))
@@ -245,9 +245,15 @@ func TestFunctions(t *testing.T) {
 			if publishes {
 				memory, timeout = 600, 900
 			}
-			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout ||
-				f.at("ReservedConcurrentExecutions") != nil {
+			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout {
 				t.Errorf("%s: %v", id, f.Properties)
+			}
+			var reserved any // which is nothing for functions that read
+			if publishes {
+				reserved = 12.0
+			}
+			if got := f.at("ReservedConcurrentExecutions"); got != reserved {
+				t.Errorf("%s reserves %v instances, not %v", id, got, reserved)
 			}
 			group := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(f.at("LoggingConfig.LogGroup")))
 			if f.at("LoggingConfig.LogFormat") != "JSON" || len(group) != 2 || groups[group[1]].Type == "" {
@@ -276,12 +282,12 @@ func TestFunctions(t *testing.T) {
 			limits, err := settings.PublishLimitsFromEnvironment(getenv)
 			want := settings.DefaultPublishLimits // which nothing says
 			if publishes {
-				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9}
+				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9, Inspections: 11}
 			}
 			if err != nil || limits != want {
 				t.Errorf("%s is told %+v, %v", id, limits, err)
 			}
-			if variables := len(env); variables != 4 && !publishes || variables != 8 && publishes {
+			if variables := len(env); variables != 4 && !publishes || variables != 9 && publishes {
 				t.Errorf("%s is told %v", id, env)
 			}
 		}
@@ -293,6 +299,9 @@ func TestPublishLimits(t *testing.T) {
 	s := defaults(t)
 	if s.PublishLimits != settings.DefaultPublishLimits || s.PublishMemoryMiB != 512 {
 		t.Errorf("%+v, and %d MiB", s.PublishLimits, s.PublishMemoryMiB)
+	}
+	if s.PublishConcurrency != 0 {
+		t.Errorf("%d instances are reserved", s.PublishConcurrency)
 	}
 }
 
@@ -870,6 +879,8 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"publishMaxFileMiB": "5121"}, "1 to 5120"},
 		{map[string]any{"publishMaxFiles": "0"}, "1 to 500"},
 		{map[string]any{"publishMaxUploads": "many"}, "1 to 100"},
+		{map[string]any{"publishMaxInspections": "0"}, "1 to 100"},
+		{map[string]any{"publishConcurrency": "0"}, "1 to 1000"},
 		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
 		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
 		{map[string]any{"logRetentionDays": "31"}, "31 is not among what CloudWatch Logs takes: [1 3 5"},

@@ -34,6 +34,39 @@ type openUpload struct {
 	Until time.Time `json:"until"`
 	// What is to be published, as whatOf has it.
 	What string `json:"what"`
+	// Inspecting has the files whose inspection goes on, and until when it is
+	// waited for.
+	Inspecting map[int]time.Time `json:"inspecting,omitempty"`
+}
+
+// inspecting returns how many inspections of an identity go on.
+func (u openUploads) inspecting(now time.Time) int {
+	n := 0
+	for _, o := range u {
+		for _, until := range o.Inspecting {
+			if now.Before(until) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// setInspecting records until when the inspection of a file is waited for; the
+// zero time means that it has ended.
+func (u openUploads) setInspecting(id string, file int, until time.Time) {
+	o, ok := u[id]
+	if !ok {
+		return // it has ended
+	}
+	if o.Inspecting == nil {
+		o.Inspecting = make(map[int]time.Time)
+	}
+	o.Inspecting[file] = until
+	if until.IsZero() {
+		delete(o.Inspecting, file)
+	}
+	u[id] = o
 }
 
 // whatOf tells uploads of the same from others.
@@ -75,7 +108,7 @@ func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) 
 		if len(open) >= most {
 			return ErrTooManyUploads
 		}
-		open[u.ID] = openUpload{u.ExpiresAt, what}
+		open[u.ID] = openUpload{Until: u.ExpiresAt, What: what}
 		item.Expires = latestOf(open)
 		counted, err := change(item, open)
 		if err != nil {
@@ -175,57 +208,95 @@ func (c *Catalog) Inspection(ctx context.Context, id string, file int) (registry
 	return i, err
 }
 
-// Inspect takes an inspection up: found is what is known of the file, and mine says that the caller is to find it out, as
-// nobody else does until then, or has until now.
-func (c *Catalog) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (found registry.Inspection, mine bool, err error) {
+// maxAttempts is how often an inspection may begin and end without a word.
+const maxAttempts = 3
+
+// Inspect takes an inspection up. It returns what is known of the file, and
+// reports whether the caller is to find it out: nobody else does then, until the
+// given time. An inspection that has died too often is refused. While the
+// upload's owner has as many inspections under way as may be, the state is
+// running.
+func (c *Catalog) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (found registry.Inspection, mine bool, err error) {
 	err = retry(ctx, func() error {
-		item, err := c.getOrNew(ctx, inspectionKey(u.ID, file))
+		item, err := c.inspection(ctx, u, file, &found)
 		if err != nil {
 			return err
 		}
-		found, mine = registry.Inspection{}, false
-		if item.Revision > 0 {
-			if err := decode(item, &found); err != nil {
-				return err
-			}
-		}
+		mine = false
 		if found.State == registry.InspectionPassed || found.State == registry.InspectionRefused || found.State == registry.InspectionRunning && now.Before(found.Until) {
 			return nil
 		}
-		found, mine = registry.Inspection{State: registry.InspectionRunning, Until: until}, true
-		item.Expires = u.ExpiresAt
-		changed, err := change(item, found)
+		counted, open, err := c.open(ctx, u.Owner, now)
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, changed)
+		switch attempts := found.Attempts; {
+		case attempts >= maxAttempts:
+			found = registry.Inspection{State: registry.InspectionRefused, Problem: fmt.Sprintf("its inspection has ended %d times without a result", attempts)}
+			open.setInspecting(u.ID, file, time.Time{})
+		case open.inspecting(now) >= most:
+			found = registry.Inspection{State: registry.InspectionRunning}
+			return nil
+		default:
+			found, mine = registry.Inspection{State: registry.InspectionRunning, Until: until, Attempts: attempts + 1}, true
+			open.setInspecting(u.ID, file, until)
+		}
+		return c.writeInspection(ctx, item, found, counted, open)
 	})
 	return found, mine && err == nil, err
 }
 
-// SetInspection records what was found out, or that it is not known yet. Whoever else has found it out has found the same,
-// since the bytes do not change, so that one that has ended is left as it is.
-func (c *Catalog) SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection) error {
+// inspection reads what is known of a file of an upload.
+func (c *Catalog) inspection(ctx context.Context, u registry.Upload, file int, found *registry.Inspection) (Item, error) {
+	*found = registry.Inspection{}
+	item, err := c.getOrNew(ctx, inspectionKey(u.ID, file))
+	item.Expires = u.ExpiresAt
+	if err == nil && item.Revision > 0 {
+		err = decode(item, found)
+	}
+	return item, err
+}
+
+// writeInspection writes an inspection, with those that its owner has under way.
+func (c *Catalog) writeInspection(ctx context.Context, item Item, i registry.Inspection, counted Item, open openUploads) error {
+	changed, err := change(item, i)
+	if err != nil {
+		return err
+	}
+	changes := []Change{changed}
+	if counted.Revision > 0 { // it is there for as long as its owner has uploads
+		counting, err := change(counted, open)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, counting)
+	}
+	return c.table.Write(ctx, changes...)
+}
+
+// SetInspection records what was found out, that the inspection goes on, or, by
+// an empty state, that it was given up: that attempt does not count. Whoever
+// else has found something out has found the same, since the bytes do not
+// change. So an inspection that has ended stays as it is.
+func (c *Catalog) SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error {
 	return retry(ctx, func() error {
-		item, err := c.getOrNew(ctx, inspectionKey(u.ID, file))
-		if err != nil {
-			return err
-		}
 		var found registry.Inspection
-		if item.Revision > 0 {
-			if err := decode(item, &found); err != nil {
-				return err
-			}
+		item, err := c.inspection(ctx, u, file, &found)
+		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
+			return err
 		}
-		if found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
-			return nil
-		}
-		item.Expires = u.ExpiresAt
-		changed, err := change(item, i)
+		counted, open, err := c.open(ctx, u.Owner, now)
 		if err != nil {
 			return err
 		}
-		return c.table.Write(ctx, changed)
+		switch i.State {
+		case registry.InspectionRunning:
+			i.Attempts = found.Attempts
+		case "":
+			i.Attempts = max(0, found.Attempts-1)
+		}
+		open.setInspecting(u.ID, file, i.Until)
+		return c.writeInspection(ctx, item, i, counted, open)
 	})
 }
 

@@ -141,7 +141,7 @@ func TestExpiredUploads(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		u := newUpload(id, "ada", -2*time.Hour)
 		beginUpload(t, c, u, 2)
-		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}); err != nil {
+		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Upload(t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
@@ -221,14 +221,14 @@ func TestInspectionLease(t *testing.T) {
 	ask := func(at time.Duration, wantState string, wantMine bool) {
 		t.Helper()
 		now := begin.Add(at)
-		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute))
+		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute), 1000)
 		if err != nil || found.State != wantState || mine != wantMine {
 			t.Errorf("after %s: %+v, %t, %v", at, found, mine, err)
 		}
 	}
 	set := func(i registry.Inspection) {
 		t.Helper()
-		if err := c.SetInspection(t.Context(), u, 0, i); err != nil {
+		if err := c.SetInspection(t.Context(), u, 0, i, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,16 +252,88 @@ func TestInspectionLease(t *testing.T) {
 	}
 	// Another file is another inspection, and so is one whose number only begins alike.
 	for _, file := range []int{1, 10, 100} {
-		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute)); err != nil || !mine {
+		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || !mine {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if err := c.SetInspection(t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}); err != nil {
+		if err := c.SetInspection(t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin); err != nil {
 			t.Error(err)
 		}
-		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute)); err != nil || mine || found.Problem != "bad" {
+		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || mine || found.Problem != "bad" {
 			t.Errorf("%+v, %t, %v", found, mine, err)
 		}
 	}
+}
+
+// An inspection that begins and dies again and again is refused, and not begun any more. One that was given up does not count.
+func TestInspectionAttempts(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := newUpload("a", "ada", 0)
+	beginUpload(t, c, u, 1)
+	ask := func(n int) (registry.Inspection, bool) {
+		t.Helper()
+		now := begin.Add(time.Duration(n) * time.Hour / 10)
+		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found, mine
+	}
+	for n := range 5 {
+		if _, mine := ask(n); !mine {
+			t.Errorf("attempt %d, after others that were given up, is not begun", n+1)
+		}
+		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{}, begin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 3 {
+		if _, mine := ask(10 + n); !mine {
+			t.Errorf("attempt %d is not begun", n+1)
+		}
+	}
+	for n := range 2 {
+		found, mine := ask(20 + n)
+		if mine || found.State != registry.InspectionRefused {
+			t.Errorf("after three deaths: %+v, %t", found, mine)
+		}
+		if !strings.Contains(found.Problem, "3 times") {
+			t.Errorf("the reason is %q", found.Problem)
+		}
+	}
+}
+
+// An identity has so many inspections under way as it may, in all its uploads, until they end or are waited for no longer.
+func TestInspectionsOfOne(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	one, two, other := newUpload("a", "ada", 0), newUpload("b", "ada", 0), newUpload("c", "bob", 0)
+	two.Description = "another"
+	for _, u := range []registry.Upload{one, two, other} {
+		beginUpload(t, c, u, 2)
+	}
+	ask := func(u registry.Upload, file int, at time.Duration, want bool) {
+		t.Helper()
+		now := begin.Add(at)
+		found, mine, err := c.Inspect(t.Context(), u, file, now, now.Add(time.Minute), 2)
+		if err != nil || mine != want || found.State != registry.InspectionRunning {
+			t.Errorf("file %d of upload %s: %+v, %t, %v; want %t", file, u.ID, found, mine, err, want)
+		}
+	}
+	ask(one, 0, 0, true)
+	ask(two, 0, 0, true)
+	ask(one, 1, 0, false)
+	ask(other, 0, 0, true)
+	if err := c.SetInspection(t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
+		t.Fatal(err)
+	}
+	ask(one, 1, 0, true)
+	ask(one, 2, 0, false)
+	if err := c.SetInspection(t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2)}, begin); err != nil {
+		t.Fatal(err)
+	}
+	ask(one, 2, 2*time.Minute, true) // file 1 has died, and file 0 goes on
+	ask(one, 3, 2*time.Minute, false)
 }
 
 // Of those who ask at once one inspects.
@@ -274,7 +346,7 @@ func TestInspectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 12 {
 		group.Go(func() {
-			found, mine, err := c.Inspect(t.Context(), u, 0, begin, begin.Add(time.Minute))
+			found, mine, err := c.Inspect(t.Context(), u, 0, begin, begin.Add(time.Minute), 1000)
 			if err != nil || found.State != registry.InspectionRunning {
 				t.Errorf("%+v, %v", found, err)
 			}
@@ -306,7 +378,7 @@ func TestLargeUpload(t *testing.T) {
 		sums[fmt.Sprintf("%0255d", i)] = strings.Repeat("0", 64)
 	}
 	want := registry.Inspection{State: registry.InspectionPassed, Sums: sums}
-	if err := c.SetInspection(t.Context(), u, 0, want); err != nil {
+	if err := c.SetInspection(t.Context(), u, 0, want, begin); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Inspection(t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {

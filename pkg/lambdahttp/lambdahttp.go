@@ -39,13 +39,19 @@ import (
 // Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured, and counted
 // where it has a namespace for that.
 func Start(h http.Handler) {
-	log := lambdacontext.NewLogger()
+	log := NewLogger()
 	var served []func(httpapi.Served)
 	if namespace := settings.MetricsNamespace(os.Getenv); namespace != "" {
 		served = append(served, Meter(log, os.Stdout, namespace))
 	}
 	lambda.Start(Handler(log, h, served...))
 }
+
+// NewLogger returns a log in the form that the function is configured for.
+func NewLogger() *slog.Logger { return lambdacontext.NewLogger() }
+
+// Memory returns what the function has, in bytes.
+func Memory() int64 { return int64(lambdacontext.MemoryLimitInMB) << 20 }
 
 // Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It never returns an error.
 func Handler(log *slog.Logger, h http.Handler, served ...func(httpapi.Served)) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {

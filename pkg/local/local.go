@@ -28,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -42,6 +43,9 @@ type Data struct {
 	Dir     string
 	Catalog *catalog.Catalog
 	Objects *disk.Store
+	// Inspector reads what is published through the registry. If nil, this
+	// process does, and an archive that ends its reader ends the registry.
+	Inspector publishapi.Inspector
 
 	table *sqlite.Table
 }
@@ -83,6 +87,10 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 	store := *d.Objects
 	store.BaseURL = baseURL
 	gate := access.New(rules, d.Catalog)
+	inspector := d.Inspector
+	if inspector == nil {
+		inspector = inspection.InThisProcess{}
+	}
 	protect := gate.Protect
 	if open {
 		protect = func(h http.Handler) http.Handler { return h }
@@ -92,7 +100,7 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog, &store))},
-		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(publishapi.New(d.Catalog, &store, settings.DefaultPublishLimits))},
+		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(publishapi.New(d.Catalog, &store, inspector, settings.DefaultPublishLimits))},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -73,7 +74,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-var limits = settings.PublishLimits{FileBytes: 1 << 20, Files: 6, Uploads: 4}
+var limits = settings.PublishLimits{FileBytes: 1 << 20, Files: 6, Uploads: 4, Inspections: 10}
 
 // openWith opens a door of a registry that has nothing, with a clock that has inspections say that they go on each so often.
 func openWith(t testing.TB, renew time.Duration) *door {
@@ -93,7 +94,7 @@ func openWith(t testing.TB, renew time.Duration) *door {
 	d.url, d.store.BaseURL = server.URL, server.URL
 	gate := access.New(access.Settings{}, d.catalog)
 	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-	published := publishapi.NewAt(catalogOf{d.faults.Catalog, d.faults}, objectsOf{d.faults}, limits, now, renew)
+	published := publishapi.NewAt(catalogOf{d.faults.Catalog, d.faults}, objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
 		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(published)},
 		httpapi.Service{Routes: modules.Routes(), Handler: gate.Protect(modules.New(d.catalog, d.store))},
@@ -173,8 +174,8 @@ func (c catalogOf) EndUpload(ctx context.Context, id, how string, now time.Time)
 	return c.Catalog.EndUpload(ctx, id, how, now)
 }
 
-func (c catalogOf) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (registry.Inspection, bool, error) {
-	found, mine, err := c.Catalog.Inspect(ctx, u, file, now, until)
+func (c catalogOf) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) {
+	found, mine, err := c.Catalog.Inspect(ctx, u, file, now, until, most)
 	if mine {
 		c.inspects.Add(1)
 	}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -37,22 +38,8 @@ func (m module) published(ctx context.Context, v registry.Version, a wire.Announ
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
-	f := u.Files[0]
-	stored, err := m.h.open(ctx, f)
-	if err != nil {
-		return registry.Inspection{}, err
-	}
-	defer stored.Close()
-	found, err := archive.ReadModule(ctx, stored)
-	switch {
-	case stored.failed != nil:
-		return registry.Inspection{}, stored.failed
-	case err != nil:
-		return registry.Inspection{}, err
-	case found.SHA256 != f.SHA256:
-		return registry.Inspection{}, errOtherBytes(found.SHA256, f)
-	}
-	return registry.Inspection{ContentSHA256: found.ContentSHA256}, nil
+	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{Kind: inspection.Module})
+	return registry.Inspection{ContentSHA256: found.ContentSHA256}, err
 }
 
 func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error) {
@@ -79,6 +66,19 @@ func (m module) free(ctx context.Context, v registry.Version) error {
 func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error {
 	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide, by)
 	return err
+}
+
+// readArchive inspects a stored archive, of which the bytes must be those that
+// were announced.
+func (h *handler) readArchive(ctx context.Context, f registry.UploadFile, request inspection.Request) (inspection.Found, error) {
+	stored := objects.NewReaderAt(ctx, h.objects, f.Object, f.Size)
+	defer func() { _ = stored.Close() }() // it was only read
+	request.Size = f.Size
+	found, err := h.inspector.Inspect(ctx, request, stored)
+	if err == nil && found.SHA256 != f.SHA256 {
+		err = errOtherBytes(found.SHA256, f)
+	}
+	return found, err
 }
 
 func errOtherBytes(sha256 string, f registry.UploadFile) error {

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -100,8 +99,9 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 	}
 	f := u.Files[file]
 	if platform, zip := names.Zips[f.Name]; zip {
-		found.H1, err = p.readZip(ctx, f, platform)
-		return found, err
+		request := inspection.Request{Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: platform}
+		read, err := p.h.readArchive(ctx, f, request)
+		return registry.Inspection{H1: read.H1}, err
 	}
 	switch f.Name {
 	case names.Manifest:
@@ -112,19 +112,6 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 		_, err = p.verify(ctx, u, names)
 	}
 	return found, err
-}
-
-func (p provider) readZip(ctx context.Context, f registry.UploadFile, platform registry.Platform) (h1 string, err error) {
-	stored := objects.NewReaderAt(ctx, p.h.objects, f.Object, f.Size)
-	defer func() { _ = stored.Close() }() // it was only read
-	found, err := archive.ReadProvider(ctx, stored, f.Size, p.address.Type)
-	if err != nil {
-		return "", err
-	}
-	if found.SHA256 != f.SHA256 {
-		return "", errOtherBytes(found.SHA256, f)
-	}
-	return found.H1, found.RunsOn(platform)
 }
 
 func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {

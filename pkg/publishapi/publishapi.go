@@ -30,6 +30,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -54,8 +55,14 @@ type Catalog interface {
 	Upload(ctx context.Context, id string) (registry.Upload, error)
 	EndUpload(ctx context.Context, id, how string, now time.Time) (registry.Upload, error)
 	Inspection(ctx context.Context, id string, file int) (registry.Inspection, error)
-	Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time) (found registry.Inspection, mine bool, err error)
-	SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection) error
+	Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (found registry.Inspection, mine bool, err error)
+	SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error
+}
+
+// Inspector reads an archive to its end. It returns registry.ErrInvalid where
+// the archive is not valid, and otherwise what went wrong with reading it.
+type Inspector interface {
+	Inspect(ctx context.Context, request inspection.Request, source io.ReaderAt) (inspection.Found, error)
 }
 
 // Objects is where the bytes are.
@@ -74,9 +81,14 @@ const (
 	// parallel is how many requests one publish sends to the store at once. It may have hundreds of files, and a gateway
 	// does not wait for one after the other.
 	parallel = 8
-	// inspections is how many go on at once, each of which may take some hundred megabytes of memory for what is made to
-	// take much. A function has one.
-	inspections = 4
+	// maxInspections is how many inspections go on at once in a process, each of
+	// which may take DefaultMaxMemory of package inspection. A function has one.
+	// An identity has inspectionShare of them at most.
+	maxInspections  = 4
+	inspectionShare = 2
+	// slotTimeout is how long a request waits for a slot before it is answered
+	// that the inspection has not ended.
+	slotTimeout = 2 * time.Second
 	// maxAnnouncement bounds one, in bytes.
 	maxAnnouncement = 256 << 10
 	maxDescription  = 1000 // bytes
@@ -87,22 +99,22 @@ const (
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the publishers' door.
-func New(published Catalog, stored Objects, limits settings.PublishLimits) http.Handler {
-	return httpapi.Mux(newHandler(published, stored, limits).endpoints()...)
+func New(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
+	return httpapi.Mux(newHandler(published, stored, inspector, limits).endpoints()...)
 }
 
 type handler struct {
-	catalog Catalog
-	objects Objects
-	limits  settings.PublishLimits
-	now     func() time.Time
-	renew   time.Duration
-	// inspecting has an element for each inspection that goes on.
-	inspecting chan struct{}
+	catalog   Catalog
+	objects   Objects
+	inspector Inspector
+	limits    settings.PublishLimits
+	now       func() time.Time
+	renew     time.Duration
+	slots     *slots
 }
 
-func newHandler(published Catalog, stored Objects, limits settings.PublishLimits) *handler {
-	return &handler{published, stored, limits, time.Now, renew, make(chan struct{}, inspections)}
+func newHandler(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) *handler {
+	return &handler{published, stored, inspector, limits, time.Now, renew, newSlots(maxInspections, inspectionShare)}
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -391,11 +403,7 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || file < 0 || file >= len(u.Files) || strconv.Itoa(file) != r.PathValue("file") {
 		return httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
 	}
-	now := h.now()
-	found, mine, err := h.catalog.Inspect(r.Context(), u, file, now, now.Add(lease))
-	if err == nil && mine {
-		found, err = h.inspectNow(r.Context(), s, u, file)
-	}
+	found, err := h.inspectFile(r.Context(), s, u, file)
 	switch {
 	case err != nil:
 		return err
@@ -408,6 +416,26 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, wire.Inspected{Passed: true})
 	}
 	return nil
+}
+
+// inspectFile returns what is known of a file, after finding it out where nobody
+// has, and a slot is free.
+func (h *handler) inspectFile(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+	release, ok := h.slots.take(ctx, u.Owner, slotTimeout)
+	if !ok {
+		found, err := h.catalog.Inspection(ctx, u.ID, file)
+		if found.State == "" {
+			found.State = registry.InspectionRunning
+		}
+		return found, err
+	}
+	defer release()
+	now := h.now()
+	found, mine, err := h.catalog.Inspect(ctx, u, file, now, now.Add(lease), h.limits.Inspections)
+	if err == nil && mine {
+		found, err = h.inspectNow(ctx, s, u, file)
+	}
+	return found, err
 }
 
 // inspectNow reads a stored file and records what it finds. It goes on when the caller has gone, who then asks again.
@@ -425,14 +453,14 @@ func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, 
 		found.State = registry.InspectionPassed
 	case isAsYet(err):
 		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
-		return refused, h.catalog.SetInspection(ctx, u, file, registry.Inspection{})
+		return refused, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}, h.now())
 	case errors.Is(err, registry.ErrInvalid):
 		found = registry.Inspection{State: registry.InspectionRefused, Problem: httpapi.Printable(err.Error(), maxProblem)}
 	default:
 		// Not known yet: the next request finds it out.
-		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}))
+		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}, h.now()))
 	}
-	return found, h.catalog.SetInspection(ctx, u, file, found)
+	return found, h.catalog.SetInspection(ctx, u, file, found, h.now())
 }
 
 // readLeased reads a stored file, and says meanwhile that it goes on.
@@ -442,12 +470,6 @@ func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, 
 	renewing.Go(func() { h.renewLease(working, u, file) })
 	defer renewing.Wait()
 	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
-	select {
-	case h.inspecting <- struct{}{}:
-		defer func() { <-h.inspecting }()
-	case <-ctx.Done():
-		return registry.Inspection{}, ctx.Err()
-	}
 	return h.read(ctx, s, u, file)
 }
 
@@ -477,7 +499,7 @@ func (h *handler) renewLease(ctx context.Context, u registry.Upload, file int) {
 			return
 		case <-tick.C:
 			// If it fails, another request begins anew, and finds the same.
-			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease)})
+			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease)}, h.now())
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -589,7 +590,7 @@ func TestBuildMetadata(t *testing.T) {
 func TestNoGate(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	h := publishapi.New(d.catalog, d.store, limits)
+	h := publishapi.New(d.catalog, d.store, inspection.InThisProcess{}, limits)
 	for _, path := range []string{"/uploads", "/uploads/x/commit"} {
 		w := serve(t, h, http.MethodPost, wire.Path+module1+path, `{}`)
 		if w.Code != http.StatusForbidden {

@@ -20,9 +20,10 @@ const (
 	loginName     = "LARDER_LOGIN"
 	metricsName   = "LARDER_METRICS"
 
-	publishFileBytes = "LARDER_PUBLISH_FILE_BYTES"
-	publishFiles     = "LARDER_PUBLISH_FILES"
-	publishUploads   = "LARDER_PUBLISH_UPLOADS"
+	publishFileBytes   = "LARDER_PUBLISH_FILE_BYTES"
+	publishFiles       = "LARDER_PUBLISH_FILES"
+	publishUploads     = "LARDER_PUBLISH_UPLOADS"
+	publishInspections = "LARDER_PUBLISH_INSPECTIONS"
 )
 
 // The names of the stack's outputs, by which the command line finds a deployed registry.
@@ -141,15 +142,17 @@ type PublishLimits struct {
 	Files int
 	// Uploads is how many an identity may have under way.
 	Uploads int
+	// Inspections is how many inspections of an identity may run at once.
+	Inspections int
 }
 
 // DefaultPublishLimits are those that nobody has set otherwise.
-var DefaultPublishLimits = PublishLimits{FileBytes: 1 << 30, Files: 100, Uploads: 10}
+var DefaultPublishLimits = PublishLimits{FileBytes: 1 << 30, Files: 100, Uploads: 10, Inspections: 10}
 
 // The bounds of PublishLimits. S3 takes no larger file in one request.
 var (
-	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1}
-	MaxPublishLimits = PublishLimits{FileBytes: 5 << 30, Files: 500, Uploads: 100}
+	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1, Inspections: 1}
+	MaxPublishLimits = PublishLimits{FileBytes: 5 << 30, Files: 500, Uploads: 100, Inspections: 100}
 )
 
 // PublishLimitsFromEnvironment reads limits through getenv, which is os.Getenv; one that is not set has its default. Its
@@ -169,9 +172,10 @@ func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, er
 	}
 	standard, low, high := DefaultPublishLimits, MinPublishLimits, MaxPublishLimits
 	l := PublishLimits{
-		FileBytes: read(publishFileBytes, standard.FileBytes, low.FileBytes, high.FileBytes),
-		Files:     int(read(publishFiles, int64(standard.Files), int64(low.Files), int64(high.Files))),
-		Uploads:   int(read(publishUploads, int64(standard.Uploads), int64(low.Uploads), int64(high.Uploads))),
+		FileBytes:   read(publishFileBytes, standard.FileBytes, low.FileBytes, high.FileBytes),
+		Files:       int(read(publishFiles, int64(standard.Files), int64(low.Files), int64(high.Files))),
+		Uploads:     int(read(publishUploads, int64(standard.Uploads), int64(low.Uploads), int64(high.Uploads))),
+		Inspections: int(read(publishInspections, int64(standard.Inspections), int64(low.Inspections), int64(high.Inspections))),
 	}
 	return l, errors.Join(errs...)
 }
@@ -179,8 +183,9 @@ func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, er
 // Environment returns the variables from which PublishLimitsFromEnvironment reads the same limits.
 func (l PublishLimits) Environment() map[string]string {
 	return map[string]string{
-		publishFileBytes: strconv.FormatInt(l.FileBytes, 10),
-		publishFiles:     strconv.Itoa(l.Files),
-		publishUploads:   strconv.Itoa(l.Uploads),
+		publishFileBytes:   strconv.FormatInt(l.FileBytes, 10),
+		publishFiles:       strconv.Itoa(l.Files),
+		publishUploads:     strconv.Itoa(l.Uploads),
+		publishInspections: strconv.Itoa(l.Inspections),
 	}
 }

@@ -67,7 +67,7 @@ func TestPublishLimits(t *testing.T) {
 		return settings.PublishLimitsFromEnvironment(func(name string) string { return env[name] })
 	}
 	for _, want := range []settings.PublishLimits{
-		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits, {FileBytes: 2 << 20, Files: 3, Uploads: 4},
+		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits, {FileBytes: 2 << 20, Files: 3, Uploads: 4, Inspections: 5},
 	} {
 		if got, err := read(want.Environment()); err != nil || got != want {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
@@ -77,9 +77,10 @@ func TestPublishLimits(t *testing.T) {
 		t.Errorf("nothing is set: %+v, %v", got, err)
 	}
 	for name, values := range map[string][]string{
-		"LARDER_PUBLISH_FILE_BYTES": {"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999"},
-		"LARDER_PUBLISH_FILES":      {"0", "501", "010", "1.5"},
-		"LARDER_PUBLISH_UPLOADS":    {"0", "101", "4294967297"},
+		"LARDER_PUBLISH_FILE_BYTES":  {"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999"},
+		"LARDER_PUBLISH_FILES":       {"0", "501", "010", "1.5"},
+		"LARDER_PUBLISH_UPLOADS":     {"0", "101", "4294967297"},
+		"LARDER_PUBLISH_INSPECTIONS": {"0", "101", "x"},
 	} {
 		for _, value := range values {
 			if _, err := read(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
 )
 
@@ -57,7 +58,9 @@ by --registry, always takes a credential.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, registry.Close()) }()
-			server, err := registry.Listen(cmd.Context(), options, slog.New(slog.NewTextHandler(c.stderr, nil)))
+			log := slog.New(slog.NewTextHandler(c.stderr, nil))
+			registry.Inspector = inspection.Process{Log: log}
+			server, err := registry.Listen(cmd.Context(), options, log)
 			if err != nil {
 				return err
 			}
