@@ -342,6 +342,10 @@ func TestBadCredentials(t *testing.T) {
 	raw := func(header, signature string) string {
 		return segment(header) + "." + segment(string(body)) + "." + segment(signature)
 	}
+	// headed is valid but for its header.
+	headed := func(header string) string {
+		return forge(t, rsaKey, crypto.SHA256, `{"alg":"RS256","kid":"rsa"`+header+`}`, body)
+	}
 	split := func(token string) []string { return strings.Split(token, ".") }
 	valid := with()
 	// The classic confusion: the public key as the secret of an HMAC.
@@ -354,6 +358,8 @@ func TestBadCredentials(t *testing.T) {
 		"two audiences":                   with("aud", []string{"other", audience}),
 		"expired by less than the leeway": with("exp", at(-29*time.Second)), "not before, by less than the leeway": with("nbf", at(29*time.Second)), "issued by a clock ahead": with("iat", at(29*time.Second)),
 		"Cognito's": with("aud", nil, "client_id", "cli", "token_use", "access"),
+		"no type":   headed(``), "type in small letters": headed(`,"typ":"jwt"`), "media type": headed(`,"typ":"application/jwt"`),
+		"access token": headed(`,"typ":"at+jwt"`), "access token's media type": headed(`,"typ":"Application/AT+JWT"`),
 	} {
 		if w := p.get(t, path, "Bearer "+ok); w.Code != 200 {
 			t.Errorf("%s: %d\n%s", name, w.Code, &p.log)
@@ -382,6 +388,18 @@ func TestBadCredentials(t *testing.T) {
 		"unknown key id":              {"Bearer " + sign(t, jose.ES256, ecKey, "nobody", claims())}, "a path for a key id": {"Bearer " + sign(t, jose.ES256, ecKey, "../../keys", claims())}, "a long key id": {"Bearer " + sign(t, jose.ES256, ecKey, strings.Repeat("k", 5000), claims())},
 		"its own key in the header":       {"Bearer " + embedded(t, strangerKey, claims())},
 		"a critical header":               {"Bearer " + raw(`{"alg":"ES256","kid":"ec","crit":["exp"],"exp":1}`, "x")},
+		"no critical header, as a list":   {"Bearer " + headed(`,"crit":[]`)},
+		"no critical header, as null":     {"Bearer " + headed(`,"crit":null`)},
+		"a critical header that is there": {"Bearer " + headed(`,"crit":["b64"],"b64":true`)},
+		"logout token":                    {"Bearer " + headed(`,"typ":"logout+jwt"`)},
+		"DPoP proof":                      {"Bearer " + headed(`,"typ":"dpop+jwt"`)},
+		"security event":                  {"Bearer " + headed(`,"typ":"secevent+jwt"`)},
+		"client's assertion":              {"Bearer " + headed(`,"typ":"client-authentication+jwt"`)},
+		"JWE's type":                      {"Bearer " + headed(`,"typ":"JOSE"`)},
+		"another media type":              {"Bearer " + headed(`,"typ":"text/jwt"`)},
+		"prefix of a type twice":          {"Bearer " + headed(`,"typ":"application/application/jwt"`)},
+		"empty type":                      {"Bearer " + headed(`,"typ":""`)},
+		"type that is no text":            {"Bearer " + headed(`,"typ":["JWT"]`)},
 		"another issuer":                  {"Bearer " + with("iss", "https://elsewhere.example.com")},
 		"the other issuer's name":         {"Bearer " + with("iss", ci.URL)},
 		"no issuer":                       {"Bearer " + with("iss", nil)},
