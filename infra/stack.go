@@ -84,6 +84,11 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		}),
 		settings: s, access: s.Access, dist: dist, functions: make(map[string]awslambda.Function),
 	}
+	for i, warning := range s.Warnings {
+		// The CDK prints warnings of one id once.
+		id := "larder:settings-" + strconv.Itoa(i+1)
+		awscdk.Annotations_Of(st.Stack).AddWarningV2(&id, &warning)
+	}
 	if s.Cognito != nil {
 		st.access = st.newUserPool()
 	}
