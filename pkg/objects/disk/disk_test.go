@@ -273,7 +273,7 @@ func TestLockFileMode(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "objects.lock")
 			if older {
-				if err := os.WriteFile(file, nil, 0o644); err != nil { //nolint:gosec // as it was made
+				if err := os.WriteFile(file, nil, 0o644); err != nil { // as it was made
 					t.Fatal(err)
 				}
 			}
