@@ -835,7 +835,8 @@ func TestAccessWarnings(t *testing.T) {
 	}
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
 	annotations := assertions.Annotations_FromStack(newStack(app, s, stubs(t)))
-	found := annotations.FindWarning(jsii.String("*"), assertions.Match_StringLikeRegexp(jsii.String("access: issuer .*, rule 2: ")))
+	rule2 := assertions.Match_StringLikeRegexp(jsii.String("access: issuer .*, rule 2: "))
+	found := annotations.FindWarning(jsii.String("*"), rule2)
 	if all := annotations.FindWarning(jsii.String("*"), assertions.Match_AnyValue()); len(*found) != 1 || len(*all) != 1 {
 		t.Errorf("%d of %d warnings are of rule 2", len(*found), len(*all))
 	}

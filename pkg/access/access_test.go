@@ -358,9 +358,12 @@ func TestBadCredentials(t *testing.T) {
 		"nearly the longest":              with("pad", strings.Repeat("a", access.Longest*3/4-1000)),
 		"two audiences":                   with("aud", []string{"other", audience}),
 		"expired by less than the leeway": with("exp", at(-29*time.Second)), "not before, by less than the leeway": with("nbf", at(29*time.Second)), "issued by a clock ahead": with("iat", at(29*time.Second)),
-		"Cognito's": with("aud", nil, "client_id", "cli", "token_use", "access"),
-		"no type":   headed(``), "type in small letters": headed(`,"typ":"jwt"`), "media type": headed(`,"typ":"application/jwt"`),
-		"access token": headed(`,"typ":"at+jwt"`), "access token's media type": headed(`,"typ":"Application/AT+JWT"`),
+		"Cognito's":                 with("aud", nil, "client_id", "cli", "token_use", "access"),
+		"no type":                   headed(``),
+		"type in small letters":     headed(`,"typ":"jwt"`),
+		"media type":                headed(`,"typ":"application/jwt"`),
+		"access token":              headed(`,"typ":"at+jwt"`),
+		"access token's media type": headed(`,"typ":"Application/AT+JWT"`),
 	} {
 		if w := p.get(t, path, "Bearer "+ok); w.Code != 200 {
 			t.Errorf("%s: %d\n%s", name, w.Code, &p.log)

@@ -34,7 +34,7 @@ func TestWarnings(t *testing.T) {
 		{"type of ref", `{"project_path": "acme/vpc", "ref_type": "tag"}`, `["publish:modules/acme/*"]`, ""},
 		{"protected ref", `{"project_path": "acme/vpc", "ref_protected": "true"}`, `["publish:modules/acme/*"]`, ""},
 		{"environment", `{"repository": "acme/vpc", "environment": "release"}`, `["publish:modules/acme/*"]`, ""},
-		{"workflow", `{"repository": "acme/vpc", "job_workflow_ref": "acme/ci/.github/workflows/publish.yml@refs/heads/main"}`, `["publish:modules/acme/*"]`, ""},
+		{"workflow", `{"repository": "acme/vpc", "job_workflow_ref": "acme/ci/.github/workflows/p.yml@refs/tags/v1"}`, `["publish:modules/acme/*"]`, ""},
 		{"subject", `{"sub": "repo:acme/vpc:environment:release"}`, `["publish:modules/acme/*"]`, ""},
 		{"repository by id", `{"repository_id": "123"}`, `["publish:modules/acme/*"]`, ""},
 		{"owner by id", `{"repository": "acme/vpc", "repository_owner_id": "123"}`, `["publish:modules/acme/*"]`, ""},

@@ -47,7 +47,10 @@ func quoting() http.Handler {
 
 func TestLogHasNoSecretOfPath(t *testing.T) {
 	t.Parallel()
-	const object = "/objects/modules/acme/vpc/aws/1.0.0/" + someDigest
+	const (
+		object = "/objects/modules/acme/vpc/aws/1.0.0/" + someDigest
+		file   = "/objects/providers/acme/x/1.0.0/" + someDigest + "/x.zip"
+	)
 	long := strings.Repeat("a1B2", 17)
 	for _, test := range []struct {
 		name, path string
@@ -58,9 +61,9 @@ func TestLogHasNoSecretOfPath(t *testing.T) {
 		{"module", "/v1/modules/acme/vpc/aws/1.0.0/download", "/v1/modules/acme/vpc/aws/1.0.0/download"},
 		{"build metadata", "/v1/modules/acme/vpc/aws/1.0.0+a.b~c/download", "/v1/modules/acme/vpc/aws/1.0.0+a.b~c/download"},
 		{"module archive", object + ".tar.gz", object + ".tar.gz"},
-		{"provider file", "/objects/providers/acme/x/1.0.0/" + someDigest + "/x.zip", "/objects/providers/acme/x/1.0.0/" + someDigest + "/x.zip"},
-		{"longest name", "/v1/modules/" + long[:64] + "/vpc/aws/1.0.0/download", "/v1/modules/" + long[:64] + "/vpc/aws/1.0.0/download"},
-		{"name like a token's beginning", "/v1/modules/acme/larder_network/aws/1.0.0/download", "/v1/modules/acme/larder_network/aws/1.0.0/download"},
+		{"provider file", file, file},
+		{"longest name", "/v1/modules/" + long[:64] + "/vpc/aws", "/v1/modules/" + long[:64] + "/vpc/aws"},
+		{"name like a token's beginning", "/v1/modules/acme/larder_network/aws", "/v1/modules/acme/larder_network/aws"},
 		{"double slash", "/v1//modules", "/v1//modules"},
 		{"encoded query", object + ".tar.gz?expires=1&signature=" + someSignature, object + ".tar.gz…"},
 		{"query encoded twice", object + ".tar.gz%3Fexpires=1&signature=" + someSignature, object + ".tar.gz…"},
@@ -105,7 +108,8 @@ func TestLogHasNoSecretOfPath(t *testing.T) {
 				}
 				return a
 			}
-			httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: replace})), quoting()).ServeHTTP(httptest.NewRecorder(), r)
+			logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: replace}))
+			httpapi.Wrap(logger, quoting()).ServeHTTP(httptest.NewRecorder(), r)
 			if secret := leaks(log.String(), someToken, strings.ToUpper(someToken), someJWT, someSignature); secret != "" {
 				t.Errorf("%s is in the log: %s", secret, &log)
 			}
@@ -118,14 +122,22 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing secret", `cannot read "modules/acme/vpc": no such item`, `cannot read "modules/acme/vpc": no such item`},
 		{"digest", "object " + someDigest + " is missing", "object " + someDigest + " is missing"},
-		{"names like secrets", "module acme/moneyJar-production/larder_network, signature: 7 bytes", "module acme/moneyJar-production/larder_network, signature: 7 bytes"},
+		{
+			"names like secrets",
+			"module acme/moneyJar-production/larder_network, signature: 7 bytes",
+			"module acme/moneyJar-production/larder_network, signature: 7 bytes",
+		},
 		{"token", "invalid name " + someToken + ": too long", "invalid name larder_…: too long"},
 		{"quoted token", fmt.Sprintf("invalid name %.60q", someToken+"/x"), `invalid name "larder_…/x"`},
 		{"escaped token", "/v1/" + strings.Replace(someToken, "_", "%5f", 1), "/v1/larder%5f…"},
 		{"token behind one", "larder_" + strings.Repeat("x", 30) + someToken, "larder_…"},
 		{"JWT", "bad credential: " + someJWT + " has expired", "bad credential: eyJ… has expired"},
 		{"beginning of a JWT", fmt.Sprintf("bad %.60q", someJWT), `bad "eyJ…"`},
-		{"S3's URL", `Get "https://a.example/k?X-Amz-Algorithm=B&X-Amz-Credential=AK/1/s3&X-Amz-Signature=` + someSignature + `": refused`, `Get "https://a.example/k?X-Amz-Algorithm=…&X-Amz-Credential=…&X-Amz-Signature=…": refused`},
+		{
+			"S3's URL",
+			`Get "https://a.example/k?X-Amz-Algorithm=B&X-Amz-Credential=AK/1/s3&X-Amz-Signature=` + someSignature + `": refused`,
+			`Get "https://a.example/k?X-Amz-Algorithm=…&X-Amz-Credential=…&X-Amz-Signature=…": refused`,
+		},
 		{"session token", "x-amz-security-token=a/" + someSignature + "&b=c", "x-amz-security-token=…&b=c"},
 		{"own URL", "/objects/a?expires=5&signature=" + someSignature, "/objects/a?expires=5&signature=…"},
 		{"escaped URL", "a%3Fexpires%3D5%26signature%3D" + someSignature, "a%3Fexpires%3D5%26signature%3D…"},
@@ -141,7 +153,9 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 				}
 				return a
 			}
-			httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: replace})), h).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
+			logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: replace}))
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil)
+			httpapi.Wrap(logger, h).ServeHTTP(httptest.NewRecorder(), r)
 			if secret := leaks(log.String(), someToken, someJWT, someSignature); secret != "" {
 				t.Errorf("%s is in the log: %s", secret, &log)
 			}
@@ -157,7 +171,8 @@ func TestLogHasNoSecretOfMethodOrCaller(t *testing.T) {
 		return nil
 	}))
 	for _, method := range []string{someToken, http.MethodGet} {
-		if _, _, logged := serve(t, h, method, "/x"); leaks(logged, someToken) != "" || !strings.Contains(logged, "larder_…") {
+		_, _, logged := serve(t, h, method, "/x")
+		if leaks(logged, someToken) != "" || !strings.Contains(logged, "larder_…") {
 			t.Errorf("%s: logged %s", method, logged)
 		}
 	}
@@ -193,9 +208,8 @@ func FuzzLogHasNoSecret(f *testing.F) {
 				return
 			}
 			var log bytes.Buffer
-			h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				httpapi.Error(w, errors.New(text))
-			}))
+			fail := func(w http.ResponseWriter, _ *http.Request) { httpapi.Error(w, errors.New(text)) }
+			h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(fail))
 			for _, path := range []string{"/", text, "/" + text} {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 				r.URL.Path = path

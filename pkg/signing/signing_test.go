@@ -164,7 +164,10 @@ func refused(t testing.TB, what string, err error, words ...string) {
 // overSHA1 signs the message by SHA-1, which the library's own functions refuse.
 func overSHA1(t testing.TB, e *openpgp.Entity) []byte {
 	t.Helper()
-	sig := &packet.Signature{SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA1, CreationTime: now, IssuerKeyId: &e.PrimaryKey.KeyId}
+	sig := &packet.Signature{
+		SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA1,
+		CreationTime: now, IssuerKeyId: &e.PrimaryKey.KeyId,
+	}
 	hash := crypto.SHA1.New()
 	_, _ = hash.Write(message)
 	unsalted := false // a salt would need a newer hash
