@@ -20,6 +20,8 @@ type Settings struct {
 	StackName string
 	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
 	Access string
+	// Warnings are lines for whoever deploys, about settings that are valid.
+	Warnings []string
 	// Cognito makes a user pool, as one more issuer by which people log in; nil makes none.
 	Cognito *Cognito
 	// DomainName is the registry's host, with its certificate in the stack's region and its hosted zone. All four or none.
@@ -189,6 +191,9 @@ func (p *parser) access(s *Settings) {
 	if err != nil {
 		p.fail("access", "%v", err)
 		return
+	}
+	for _, warning := range parsed.Warnings() {
+		s.Warnings = append(s.Warnings, "access: "+warning)
 	}
 	if p.boolean("anonymousRead") {
 		if len(parsed.Issuers) > 0 {

@@ -84,6 +84,11 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		}),
 		settings: s, access: s.Access, dist: dist, functions: make(map[string]awslambda.Function),
 	}
+	for i, warning := range s.Warnings {
+		// The CDK prints warnings of one id once.
+		id := "larder:settings-" + strconv.Itoa(i+1)
+		awscdk.Annotations_Of(st.Stack).AddWarningV2(&id, &warning)
+	}
 	if s.Cognito != nil {
 		st.access = st.newUserPool()
 	}
@@ -402,12 +407,13 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	return api
 }
 
-// accessLogFormat names what is logged of a request. The path has no query, and no header is there but the User-Agent, so that
-// neither tokens nor signatures are.
+// accessLogFormat returns what the gateway logs of a request. It has the route
+// and not the path, since a path may have a token or a signature in it; the
+// functions' log has the path without them. The User-Agent is the only header.
 func accessLogFormat() string {
 	format, err := json.Marshal(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTime", "ip": "$context.identity.sourceIp", "method": "$context.httpMethod",
-		"route": "$context.routeKey", "path": "$context.path", "status": "$context.status", "bytes": "$context.responseLength",
+		"route": "$context.routeKey", "status": "$context.status", "bytes": "$context.responseLength",
 		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency", "integrationError": "$context.integrationErrorMessage",
 		"userAgent": "$context.identity.userAgent",
 	})

@@ -66,6 +66,21 @@ func defaults(t *testing.T, context ...string) Settings {
 // synth synthesises the stack with stubs in place of the functions' binaries.
 func synth(t *testing.T, s Settings) template {
 	t.Helper()
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
+	text, err := json.Marshal(assertions.Template_FromStack(newStack(app, s, stubs(t)), nil).ToJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got template
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// stubs makes a folder with stubs in place of the functions' binaries.
+func stubs(t *testing.T) string {
+	t.Helper()
 	dist := t.TempDir()
 	for _, f := range functions() {
 		path := filepath.Join(dist, f.name, "bootstrap")
@@ -76,16 +91,7 @@ func synth(t *testing.T, s Settings) template {
 			t.Fatal(err)
 		}
 	}
-	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
-	text, err := json.Marshal(assertions.Template_FromStack(newStack(app, s, dist), nil).ToJSON())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got template
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	return got
+	return dist
 }
 
 func (tm template) all(kind string) map[string]resource {
@@ -210,9 +216,10 @@ func TestGateway(t *testing.T) {
 		t.Errorf("the access log is no JSON: %v", err)
 	}
 	for _, field := range fields {
-		// $context.path has no query, and headers are not among these.
+		// No field has the path, into which somebody may paste a token, nor a
+		// header but the User-Agent.
 		if !slices.Contains([]string{
-			"$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.httpMethod", "$context.routeKey", "$context.path", "$context.status",
+			"$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.httpMethod", "$context.routeKey", "$context.status",
 			"$context.responseLength", "$context.responseLatency", "$context.integrationLatency", "$context.integrationErrorMessage", "$context.identity.userAgent",
 		}, field) {
 			t.Errorf("the access log has %s", field)
@@ -820,6 +827,27 @@ func TestCognito(t *testing.T) {
 	}
 	if plain := synth(t, defaults(t)); len(plain.all("AWS::Cognito::UserPool")) != 0 {
 		t.Error("there is a pool that nobody asked for")
+	}
+}
+
+// The CDK's command line prints a warning for each rule by which more can publish
+// than its author may know.
+func TestAccessWarnings(t *testing.T) {
+	s, err := parseSettings(map[string]any{"access": map[string]any{"issuers": []any{map[string]any{
+		"issuer": "https://token.actions.githubusercontent.com", "audiences": []any{"x"}, "rules": []any{
+			map[string]any{"claims": map[string]any{"repository_owner_id": "1234567"}, "scopes": []any{"publish:**"}},
+			map[string]any{"claims": map[string]any{"repository": "acme/vpc"}, "scopes": []any{"publish:**"}},
+		},
+	}}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
+	annotations := assertions.Annotations_FromStack(newStack(app, s, stubs(t)))
+	rule2 := assertions.Match_StringLikeRegexp(jsii.String("access: issuer .*, rule 2: "))
+	found := annotations.FindWarning(jsii.String("*"), rule2)
+	if all := annotations.FindWarning(jsii.String("*"), assertions.Match_AnyValue()); len(*found) != 1 || len(*all) != 1 {
+		t.Errorf("%d of %d warnings are of rule 2", len(*found), len(*all))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -342,6 +343,10 @@ func TestBadCredentials(t *testing.T) {
 	raw := func(header, signature string) string {
 		return segment(header) + "." + segment(string(body)) + "." + segment(signature)
 	}
+	// headed is valid but for its header.
+	headed := func(header string) string {
+		return forge(t, rsaKey, `{"alg":"RS256","kid":"rsa"`+header+`}`, body)
+	}
 	split := func(token string) []string { return strings.Split(token, ".") }
 	valid := with()
 	// The classic confusion: the public key as the secret of an HMAC.
@@ -353,7 +358,12 @@ func TestBadCredentials(t *testing.T) {
 		"nearly the longest":              with("pad", strings.Repeat("a", access.Longest*3/4-1000)),
 		"two audiences":                   with("aud", []string{"other", audience}),
 		"expired by less than the leeway": with("exp", at(-29*time.Second)), "not before, by less than the leeway": with("nbf", at(29*time.Second)), "issued by a clock ahead": with("iat", at(29*time.Second)),
-		"Cognito's": with("aud", nil, "client_id", "cli", "token_use", "access"),
+		"Cognito's":                 with("aud", nil, "client_id", "cli", "token_use", "access"),
+		"no type":                   headed(``),
+		"type in small letters":     headed(`,"typ":"jwt"`),
+		"media type":                headed(`,"typ":"application/jwt"`),
+		"access token":              headed(`,"typ":"at+jwt"`),
+		"access token's media type": headed(`,"typ":"Application/AT+JWT"`),
 	} {
 		if w := p.get(t, path, "Bearer "+ok); w.Code != 200 {
 			t.Errorf("%s: %d\n%s", name, w.Code, &p.log)
@@ -371,7 +381,7 @@ func TestBadCredentials(t *testing.T) {
 		"alg none": {"Bearer " + raw(`{"alg":"none","typ":"JWT"}`, "")}, "alg None": {"Bearer " + raw(`{"alg":"None"}`, "x")}, "no alg": {"Bearer " + raw(`{"typ":"JWT"}`, "x")}, "HS256 with the public key": {"Bearer " + hmac},
 		"HS256 with a shared key of the set": {"Bearer " + sign(t, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "shared", claims())},
 		"RS512":                              {"Bearer " + sign(t, jose.RS512, rsaKey, "rsa", claims())}, "PS256": {"Bearer " + sign(t, jose.PS256, rsaKey, "rsa", claims())}, "ES384": {"Bearer " + sign(t, jose.ES384, p384, "p384", claims())},
-		"ES256 with a P-384 key": {"Bearer " + forge(t, p384, crypto.SHA256, `{"alg":"ES256","kid":"p384"}`, body)}, "ES256 with a P-384 key and no id": {"Bearer " + forge(t, p384, crypto.SHA256, `{"alg":"ES256"}`, body)},
+		"ES256 with a P-384 key": {"Bearer " + forge(t, p384, `{"alg":"ES256","kid":"p384"}`, body)}, "ES256 with a P-384 key and no id": {"Bearer " + forge(t, p384, `{"alg":"ES256"}`, body)},
 		"a key of another algorithm by its own word": {"Bearer " + sign(t, jose.RS256, rsaKey, "rs512", claims())},
 		"a blank within": {"Bearer " + valid[:30] + " " + valid[30:]}, "a tab within": {"Bearer " + valid[:30] + "\t" + valid[30:]},
 		"longer than any": {"Bearer " + with("pad", strings.Repeat("a", access.Longest*3/4))}, "many audiences": {"Bearer " + with("aud", strings.Split(strings.Repeat("somebody ", 500), " "))},
@@ -382,6 +392,18 @@ func TestBadCredentials(t *testing.T) {
 		"unknown key id":              {"Bearer " + sign(t, jose.ES256, ecKey, "nobody", claims())}, "a path for a key id": {"Bearer " + sign(t, jose.ES256, ecKey, "../../keys", claims())}, "a long key id": {"Bearer " + sign(t, jose.ES256, ecKey, strings.Repeat("k", 5000), claims())},
 		"its own key in the header":       {"Bearer " + embedded(t, strangerKey, claims())},
 		"a critical header":               {"Bearer " + raw(`{"alg":"ES256","kid":"ec","crit":["exp"],"exp":1}`, "x")},
+		"no critical header, as a list":   {"Bearer " + headed(`,"crit":[]`)},
+		"no critical header, as null":     {"Bearer " + headed(`,"crit":null`)},
+		"a critical header that is there": {"Bearer " + headed(`,"crit":["b64"],"b64":true`)},
+		"logout token":                    {"Bearer " + headed(`,"typ":"logout+jwt"`)},
+		"DPoP proof":                      {"Bearer " + headed(`,"typ":"dpop+jwt"`)},
+		"security event":                  {"Bearer " + headed(`,"typ":"secevent+jwt"`)},
+		"client's assertion":              {"Bearer " + headed(`,"typ":"client-authentication+jwt"`)},
+		"JWE's type":                      {"Bearer " + headed(`,"typ":"JOSE"`)},
+		"another media type":              {"Bearer " + headed(`,"typ":"text/jwt"`)},
+		"prefix of a type twice":          {"Bearer " + headed(`,"typ":"application/application/jwt"`)},
+		"empty type":                      {"Bearer " + headed(`,"typ":""`)},
+		"type that is no text":            {"Bearer " + headed(`,"typ":["JWT"]`)},
 		"another issuer":                  {"Bearer " + with("iss", "https://elsewhere.example.com")},
 		"the other issuer's name":         {"Bearer " + with("iss", ci.URL)},
 		"no issuer":                       {"Bearer " + with("iss", nil)},
@@ -411,7 +433,7 @@ func TestBadCredentials(t *testing.T) {
 		"JSON serialisation":              {`Bearer {"payload":"a"}`},
 	}
 	// A release of Go may sign with no such key.
-	if small := forge(t, smallKey, crypto.SHA256, `{"alg":"RS256","kid":"small"}`, body); small != "" {
+	if small := forge(t, smallKey, `{"alg":"RS256","kid":"small"}`, body); small != "" {
 		bad["a small key"] = []string{"Bearer " + small}
 	}
 	if len(bad) < 70 {
@@ -457,12 +479,11 @@ func flip(s string) string {
 }
 
 // forge signs with a key that the library itself would refuse; it returns nothing where Go refuses it.
-func forge(t *testing.T, key crypto.Signer, hash crypto.Hash, header string, body []byte) string {
+func forge(t *testing.T, key crypto.Signer, header string, body []byte) string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(body)
-	digest := hash.New()
-	_, _ = digest.Write([]byte(text))
-	signature, err := key.Sign(rand.Reader, digest.Sum(nil), hash)
+	digest := sha256.Sum256([]byte(text))
+	signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
 	if err != nil {
 		t.Log("left out:", err)
 		return ""

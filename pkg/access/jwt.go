@@ -6,6 +6,8 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -67,6 +69,9 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 	if err != nil {
 		return bad("it is no JWT that is signed by RS256, ES256 or EdDSA")
 	}
+	if err := checkHeader(credential); err != nil {
+		return bad("%w", err)
+	}
 	var unverified struct {
 		Issuer string `json:"iss"`
 	}
@@ -100,6 +105,36 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 		who.as = i.caller(c, all, who.scopes)
 	}
 	return who, c.Expiry.Time().Add(leeway), nil
+}
+
+// checkHeader refuses a JWT whose header says that it is of another kind than an
+// access token or an ID token, or that it needs an extension to be understood.
+//
+// Sources: RFC 7515, sections 4.1.9 and 4.1.11; RFC 8725, section 3.11; RFC 9068,
+// section 2.1.
+func checkHeader(credential string) error {
+	encoded, _, _ := strings.Cut(credential, ".")
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return errors.New("its header is not in base64url")
+	}
+	var header map[string]any
+	if err := json.Unmarshal(text, &header); err != nil {
+		return errors.New("its header is no JSON object")
+	}
+	if _, found := header["crit"]; found {
+		return errors.New("its header has extensions that must be understood, by crit")
+	}
+	kind, found := header["typ"]
+	if !found {
+		return nil
+	}
+	name, _ := kind.(string)
+	switch strings.TrimPrefix(strings.ToLower(name), "application/") {
+	case "jwt", "at+jwt":
+		return nil
+	}
+	return fmt.Errorf("it is of type %.100q: only JWT and at+jwt are accepted", fmt.Sprint(kind))
 }
 
 // begins is when a token will hold that does not hold yet; of others it is the zero time.

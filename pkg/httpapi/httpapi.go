@@ -3,7 +3,8 @@
 //
 // It promises that every response carries Content-Type and Cache-Control, that an error's body is
 // {"errors":["…"]} with a fixed text that gives nothing away, and that a request's query string, headers and the URLs
-// in its answer are never logged. Publishing alone, whose callers must learn what is wrong with what they hand in, has
+// in its answer are never logged. Tokens, JWTs and signatures that a caller puts into a path, and those that an error
+// quotes, are cut from the log. Publishing alone, whose callers must learn what is wrong with what they hand in, has
 // texts of its own, by Explain.
 package httpapi
 

@@ -241,8 +241,8 @@ func (l *responseLog) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duration) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
-		slog.String("method", r.Method),
-		slog.String("path", shorten(r.URL.Path)),
+		slog.String("method", redact(r.Method)),
+		slog.String("path", safePath(r.URL.Path)),
 		slog.Int("status", l.status),
 		slog.Int64("bytes", l.bytes),
 		// A number that a query of logs can compare.
@@ -252,11 +252,11 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 		{"request_id", requestID(r.Context())}, {"route", l.route}, {"address", l.address}, {"version", l.version}, {"download", string(l.download)}, {"caller", l.caller},
 	} {
 		if known.value != "" {
-			attrs = append(attrs, slog.String(known.name, known.value))
+			attrs = append(attrs, slog.String(known.name, redact(known.value)))
 		}
 	}
 	if l.err != nil {
-		attrs = append(attrs, slog.String("error", l.err.Error()))
+		attrs = append(attrs, slog.String("error", redact(l.err.Error())))
 		if !gone(r) && (l.status >= http.StatusInternalServerError || l.status < http.StatusBadRequest) {
 			level = slog.LevelError
 		}
@@ -276,7 +276,7 @@ func gone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Ca
 // shorten keeps a path that somebody made up from filling the log.
 func shorten(s string) string {
 	if len(s) > maxPath {
-		return s[:maxPath] + "…"
+		return s[:maxPath] + redacted
 	}
 	return s
 }

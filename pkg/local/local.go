@@ -175,6 +175,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 		MaxHeaderBytes:               64 << 10,
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelInfo), // clients that do not trust the authority show up here
 	}
+	s.listener = defaultLimits.apply(s.server, s.listener)
 	return s, nil
 }
 

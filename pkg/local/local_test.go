@@ -249,12 +249,16 @@ func TestLogKeepsSecrets(t *testing.T) {
 	if forbidden, _ := r.raw(t, "GET", signed+"&archive=tar.gz"); forbidden.StatusCode != 403 {
 		t.Errorf("GET with a parameter more, as no client asks: %s; S3 refuses it too", forbidden.Status)
 	}
+	// A client that escapes the question mark sends the signature in the path.
+	if escaped, _ := r.raw(t, "GET", strings.Replace(signed, "?", "%3F", 1)); escaped.StatusCode != 400 {
+		t.Errorf("GET with an escaped question mark: %s", escaped.Status)
+	}
 	log := r.log.String()
 	if strings.Contains(log, "s3cret") || strings.Contains(log, "signature=") || strings.Contains(log, "expires=") {
 		t.Errorf("logged:\n%s", log)
 	}
-	if n := strings.Count(log, "msg=request"); n != 3 {
-		t.Errorf("%d lines for 3 requests:\n%s", n, log)
+	if n := strings.Count(log, "msg=request"); n != 4 {
+		t.Errorf("%d lines for 4 requests:\n%s", n, log)
 	}
 }
 

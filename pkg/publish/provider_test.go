@@ -320,6 +320,14 @@ func TestReleaseRefused(t *testing.T) {
 		"an armored signature": {func(t *testing.T, r release) {
 			r.write(t, r.name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n\nwsBz\n-----END PGP SIGNATURE-----\n")
 		}, "--armor"},
+		"a signature that names SHA-1": {func(t *testing.T, r release) {
+			signature, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			signature[5] = 2 // the hash, behind a header of two bytes
+			r.write(t, r.name+"_SHA256SUMS.sig", string(signature))
+		}, "it uses SHA-1"},
 		"a signature of something else": {func(t *testing.T, r release) {
 			signature, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"))
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,10 @@ func TestRefusedReleases(t *testing.T) {
 		}, "inspect " + signature, "it is not of these bytes: sign exactly the file that is published"},
 		{"a signature by another namespace's key", func(r release) { r.resign(t, stranger) }, "inspect " + signature, "this is none of the keys"},
 		{"an armored signature", func(r release) { r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n") }, "inspect " + signature, "it is armored"},
+		{"a signature that names SHA-1", func(r release) {
+			const hash = 5 // behind a header of two bytes
+			r[signature] = append(slices.Clone(r[signature][:hash]), append([]byte{2}, r[signature][hash+1:]...)...)
+		}, "inspect " + signature, "it uses SHA-1"},
 		{"no signature", func(r release) { r[signature] = []byte("x") }, "inspect " + signature, "invalid signature"},
 		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "inspect " + signature, "more than 16384"},
 		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip + " is not the file that SHA256SUMS speaks of: it has sha256:"},

@@ -102,6 +102,10 @@ func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) 
 	if bytes.HasPrefix(trimText(signature), []byte(armorBegin)) {
 		return nil, fmt.Errorf("%w signature: it is armored, which clients do not read: make it with `gpg --detach-sign`, without --armor", registry.ErrInvalid)
 	}
+	if hash := weakHash(signature); hash != "" {
+		return nil, fmt.Errorf("%w signature: it uses %s, by which signatures can be forged: "+
+			"sign again with `gpg --digest-algo SHA512 --detach-sign`", registry.ErrInvalid, hash)
+	}
 	// One packet, read to its last byte: the library leaves what is behind the fields it knows.
 	in := bytes.NewReader(signature)
 	p, err := packet.Read(in)
@@ -129,6 +133,21 @@ func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) 
 		return nil, fmt.Errorf("%w signature by key %s: it is dated %s, which is in the future: set the clock of where it was made, and sign again", registry.ErrInvalid, keyID(*sig.IssuerKeyId), date(sig.CreationTime))
 	}
 	return sig, nil
+}
+
+// weakHashes are the hashes by OpenPGP's ids for which two messages with the same
+// digest can be made. Clients accept SHA-1. Source: RFC 9580, section 9.5.
+var weakHashes = map[byte]string{1: "MD5", 2: "SHA-1", 3: "RIPEMD-160"}
+
+// weakHash returns the name of a signature's hash if it is weak, or "". It reads
+// the bytes, since the library does not name a hash that it does not know.
+func weakHash(signature []byte) string {
+	const tag, version, hash = 2, 0, 3
+	p, err := packet.NewOpaqueReader(bytes.NewReader(signature)).Next()
+	if err != nil || p.Tag != tag || len(p.Contents) <= hash || p.Contents[version] != 4 {
+		return ""
+	}
+	return weakHashes[p.Contents[hash]]
 }
 
 // Sign returns a binary detached signature of a message, and the public part of the key that made it. The private key is

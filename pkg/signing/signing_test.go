@@ -161,6 +161,31 @@ func refused(t testing.TB, what string, err error, words ...string) {
 	}
 }
 
+// overSHA1 signs the message by SHA-1, which the library's own functions refuse.
+func overSHA1(t testing.TB, e *openpgp.Entity) []byte {
+	t.Helper()
+	sig := &packet.Signature{
+		SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA1,
+		CreationTime: now, IssuerKeyId: &e.PrimaryKey.KeyId,
+	}
+	hash := crypto.SHA1.New()
+	_, _ = hash.Write(message)
+	unsalted := false // a salt would need a newer hash
+	c := packet.Config{NonDeterministicSignaturesViaNotation: &unsalted}
+	if err := sig.Sign(hash, e.PrivateKey, &c); err != nil {
+		t.Fatal(err)
+	}
+	return packetsOf(t, sig.Serialize)
+}
+
+// withHash returns a signature of fewer than 192 bytes that names another hash.
+func withHash(signature []byte, id byte) []byte {
+	const header, hash = 2, 3
+	changed := slices.Clone(signature)
+	changed[header+hash] = id
+	return changed
+}
+
 // The keys that several tests use, made once.
 var (
 	plain = sync.OnceValue(func() *openpgp.Entity {
@@ -502,6 +527,12 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	flipped := slices.Clone(good)
 	flipped[len(flipped)-1] ^= 1
+	rsaKey := parse(t, public(t, large()))
+	sha1 := overSHA1(t, large())
+	if err := asClients(rsaKey, sha1); err != nil {
+		t.Errorf("clients refuse SHA-1 themselves: %v", err)
+	}
+	const digest = "gpg --digest-algo SHA512 --detach-sign"
 	tests := []struct {
 		what      string
 		keys      []signing.Key
@@ -525,10 +556,13 @@ func TestVerifyRefuses(t *testing.T) {
 		{"of tomorrow", []signing.Key{key}, detached(t, e, at(ed25519, now.Add(24*time.Hour), 0)), []string{"future"}},
 		{"an expired key", []signing.Key{briefKey}, detached(t, brief, at(ed25519, born, 0)), []string{briefKey.ID, "this key has expired"}},
 		{"a revoked key", []signing.Key{revokedKey}, byRevoked, []string{revokedKey.ID, "revoked"}},
+		{"over SHA-1", []signing.Key{rsaKey}, sha1, []string{"SHA-1", digest}},
+		{"over MD5", []signing.Key{key}, withHash(good, 1), []string{"MD5", digest}},
+		{"over RIPEMD-160", []signing.Key{key}, withHash(good, 3), []string{"RIPEMD-160", digest}},
 		{"a key that is not for signing", []signing.Key{unableKey}, detached(t, unable, at(ed25519, now, 0)), []string{unableKey.ID, "not for signing"}},
 	}
 	// What no key could help is refused without one.
-	hopeless := []string{"nothing", "garbage", "armored", "too much", "twice", "something behind", "half of it", "a key", "an expired signature", "a signature that will expire", "of tomorrow"}
+	hopeless := []string{"nothing", "garbage", "armored", "too much", "twice", "something behind", "half of it", "a key", "an expired signature", "a signature that will expire", "of tomorrow", "over SHA-1", "over MD5", "over RIPEMD-160"}
 	if id, err := signing.Issuer(good, now); err != nil || id != key.ID {
 		t.Errorf("the issuer is %s, %v; want %s", id, err, key.ID)
 	}

@@ -129,6 +129,26 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// A rule by which more can publish than its author may know is no error, and is
+// reported when the server starts.
+func TestServeWarnsOfAccess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"access.json": `{
+  "issuers": [{"issuer": "https://token.actions.githubusercontent.com", "audiences": ["https://registry.example.com"], "rules": [
+    {"claims": {"repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567"}, "scopes": ["publish:modules/acme/vpc/aws"]},
+    {"claims": {"repository": "acme/terraform-aws-vpc"}, "scopes": ["publish:modules/acme/vpc/aws"]}
+  ]}]
+}`})
+	file := filepath.Join(dir, "access.json")
+	s := serve(t, t.TempDir(), "--access", file)
+	s.stop(t)
+	want := "warning: " + file + ": issuer https://token.actions.githubusercontent.com, rule 2: "
+	if log := s.log.String(); strings.Count(log, "warning: ") != 1 || !strings.Contains(log, want) {
+		t.Errorf("want one line with %q:\n%s", want, log)
+	}
+}
+
 // On any address that is not loopback a token is required, and a certificate of the owner's own serves the host.
 func TestServeOthers(t *testing.T) {
 	t.Parallel()

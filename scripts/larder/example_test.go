@@ -78,8 +78,8 @@ func TestExamples(t *testing.T) {
 				t.Errorf("published is %q, and allowed %q", published, allowed)
 			}
 			for _, action := range regexp.MustCompile(`uses: *(.*)`).FindAllStringSubmatch(e.text, -1) {
-				if !regexp.MustCompile(`^[\w-]+/[\w-]+@v\d+$`).MatchString(action[1]) {
-					t.Errorf("action %s is not pinned to a major version", action[1])
+				if !regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`).MatchString(action[1]) {
+					t.Errorf("action %s is not pinned to a commit", action[1])
 				}
 			}
 		})

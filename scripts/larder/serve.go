@@ -51,6 +51,9 @@ by --registry, always takes a credential.`,
 				if err != nil {
 					return err
 				}
+				for _, warning := range read.Warnings() {
+					fmt.Fprintf(c.stderr, "warning: %s: %s\n", rules, warning)
+				}
 				options.Access = &read
 			}
 			registry, err := local.Open(cmd.Context(), data)

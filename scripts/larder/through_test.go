@@ -290,16 +290,18 @@ func TestExampleRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFiles(t, dir, output("x"))
-	for name, test := range map[string]struct{ job, names, module, another string }{
+	for name, test := range map[string]struct{ names, module, another, taken string }{
 		"github": {
 			names:   "repository acme/terraform-aws-vpc, ref refs/tags/v1.0.0",
-			module:  `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "environment": "release", "ref": "refs/tags/v1.0.0"}`,
-			another: `{"sub": "repo:acme/terraform-aws-vpc:pull_request", "repository": "acme/terraform-aws-vpc", "ref": "refs/pull/1/merge"}`,
+			module:  `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567", "environment": "release", "ref": "refs/tags/v1.0.0", "event_name": "push"}`,
+			taken:   `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "9", "environment": "release", "ref": "refs/tags/v1.0.0", "event_name": "push"}`,
+			another: `{"sub": "repo:acme/terraform-aws-vpc:pull_request", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567", "ref": "refs/pull/1/merge", "event_name": "pull_request"}`,
 		},
 		"gitlab": {
 			names:   "project_path acme/terraform-aws-vpc, ref v1.0.0",
-			module:  `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
-			another: `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:branch:ref:x", "project_path": "acme/terraform-aws-vpc", "ref": "x", "ref_type": "branch", "ref_protected": "false"}`,
+			module:  `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "namespace_id": "7654321", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
+			taken:   `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "namespace_id": "9", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
+			another: `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:branch:ref:x", "project_path": "acme/terraform-aws-vpc", "namespace_id": "7654321", "ref": "x", "ref_type": "branch", "ref_protected": "false"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,6 +326,11 @@ func TestExampleRules(t *testing.T) {
 			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity", "--audience", "https://registry.example.com")
 			good.run(t, exitFailed, []string{"403", advice, "does not reach this"}, "deprecate", "provider", "acme/inventory", "--message", "x", "--ci-identity", "--audience", "https://registry.example.com")
 			job(test.another, "https://registry.example.com").run(t, exitFailed, []string{advice, "aud https://registry.example.com, sub "}, append(module, "1.1.0")...)
+			// Somebody else's, who has taken the name.
+			job(test.taken, "https://registry.example.com").run(t, exitFailed, []string{"403"}, append(module, "1.1.0")...)
+			if warnings := example.settings.Warnings(); len(warnings) > 0 {
+				t.Errorf("the example's rules: %q", warnings)
+			}
 			elsewhere := job(test.module, "https://other.example.com")
 			elsewhere.run(t, exitRefused, []string{"for the audience https://other.example.com, and https://registry.example.com is asked for"}, append(module, "1.1.0")...)
 			elsewhere.run(t, exitFailed, []string{"401", advice, "aud https://other.example.com, sub "}, append(module, "1.1.0", "--audience", "https://other.example.com")...)

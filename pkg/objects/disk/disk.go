@@ -103,6 +103,9 @@ func (s *Store) prepare() error {
 	if err != nil {
 		return err
 	}
+	if err := s.makeLock(); err != nil {
+		return err
+	}
 	s.lock = lockedfile.MutexAt(filepath.Join(dir, lockFile))
 	s.sweep()
 	s.key, err = s.root.ReadFile(keyFile)
@@ -118,6 +121,17 @@ func (s *Store) prepare() error {
 		return fmt.Errorf("%s has %d bytes, not 32: remove it to have a new one made", keyFile, len(s.key))
 	}
 	return err
+}
+
+// makeLock makes the file for the lock, since a lockedfile.Mutex makes one that
+// others may read. It tightens one of an older release if that is this user's.
+func (s *Store) makeLock() error {
+	f, err := s.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_ = f.Chmod(0o600)
+	return f.Close()
 }
 
 // sweep removes what killed writers left long ago, and staged objects that were not kept. What it cannot remove it tries

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -256,5 +257,40 @@ func TestUnfinished(t *testing.T) {
 	open(t, dir)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("an old file is still there: %v", err)
+	}
+}
+
+// Nobody but the registry's user can open the lock, also one that an older
+// release has made.
+func TestLockFileMode(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no mode there")
+	}
+	for name, older := range map[string]bool{"new": false, "older": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "objects.lock")
+			if older {
+				if err := os.WriteFile(file, nil, 0o644); err != nil { // as it was made
+					t.Fatal(err)
+				}
+			}
+			s := open(t, dir)
+			body := "hello"
+			sum := sha256.Sum256([]byte(body))
+			digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body))}
+			if err := s.PutOnce(t.Context(), "modules/a", strings.NewReader(body), digest); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode := info.Mode().Perm(); mode != 0o600 {
+				t.Errorf("the lock has mode %o", mode)
+			}
+		})
 	}
 }

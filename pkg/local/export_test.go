@@ -1,0 +1,21 @@
+package local
+
+import (
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limit makes a server keep to limits of a test.
+func Limit(server *http.Server, inner net.Listener, connections int, write time.Duration) net.Listener {
+	return limits{connections, write}.apply(server, inner)
+}
+
+// LimitsOf returns what a registry's server is bounded by.
+func LimitsOf(s *Server) (connections int, write time.Duration) {
+	l, ok := s.listener.(*boundedListener)
+	if !ok || s.server.ConnState == nil {
+		return 0, 0
+	}
+	return l.limits.connections, l.limits.write
+}
