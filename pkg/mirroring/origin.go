@@ -135,20 +135,29 @@ func (w Wanted) choose(offered []client.ProviderVersion, records []registry.Mirr
 		return nil, fmt.Errorf("the origin has no version %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	// Clients take either of two that differ in build metadata alone. The one that is mirrored stays, where one is.
-	mirrored := func(v registry.Version) bool {
-		return slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
+	// Clients take either of two versions that differ only in build metadata. If
+	// one of them is mirrored, that one stays.
+	mirrored := make(map[registry.Version]bool, len(records))
+	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
+	for _, r := range records {
+		mirrored[r.Version] = true
+		same[r.Version.Comparable()] = append(same[r.Version.Comparable()], r)
 	}
-	all := slices.Clone(met)
-	met = slices.DeleteFunc(met, func(a client.ProviderVersion) bool {
-		return !mirrored(a.Version) && slices.ContainsFunc(all, func(b client.ProviderVersion) bool { return b.Version.Same(a.Version) && mirrored(b.Version) })
+	stays := make(map[registry.Version]bool)
+	for _, v := range met {
+		if mirrored[v.Version] {
+			stays[v.Version.Comparable()] = true
+		}
+	}
+	met = slices.DeleteFunc(met, func(v client.ProviderVersion) bool {
+		return !mirrored[v.Version] && stays[v.Version.Comparable()]
 	})
 	met = slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) })
 	if w.All {
 		return met, nil
 	}
 	top := slices.IndexFunc(met, func(v client.ProviderVersion) bool {
-		return !errors.Is(taken(records, v.Version), registry.ErrWithdrawn)
+		return !errors.Is(taken(same[v.Version.Comparable()], v.Version), registry.ErrWithdrawn)
 	})
 	if top < 0 { // whoever asks is told so
 		return met[:1], nil
@@ -195,15 +204,19 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	if len(offered.Platforms) == 0 { // not every registry lists them
 		return platforms, nil, nil
 	}
+	has := make(map[registry.Platform]bool, len(offered.Platforms))
+	for _, p := range offered.Platforms {
+		has[p] = true
+	}
 	for _, p := range platforms {
-		if !slices.Contains(offered.Platforms, p) {
+		if !has[p] {
 			lacking = append(lacking, p)
 		}
 	}
 	if len(lacking) > 0 && !w.All {
 		return nil, nil, fmt.Errorf("package for %s: %w: the origin has %s", list(lacking), registry.ErrNotFound, list(offered.Platforms))
 	}
-	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return slices.Contains(lacking, p) }), lacking, nil
+	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return !has[p] }), lacking, nil
 }
 
 func list(platforms []registry.Platform) string {
