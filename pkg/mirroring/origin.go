@@ -2,6 +2,7 @@ package mirroring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,18 @@ const maxPackage = 5 << 30
 const parallel = 4
 
 // Add mirrors from an origin registry. Of several versions it mirrors one after the other, also if one fails.
+//
+// Unless the operator named the origin at an address that is not public, by
+// w.Upstream or by a host block of the configuration, it may lead only to public
+// addresses. See [client.Client.Confine].
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
-	results, err := m.add(ctx, w)
+	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
+	confined := *m
+	confined.Client = m.Client.Confine(ctx, named)
+	results, err := confined.add(ctx, w)
+	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
+		err = fmt.Errorf("%w; if it is meant to be there, name its URL by --upstream, or in a host block of the CLIs' configuration", err)
+	}
 	if err != nil {
 		return results, fmt.Errorf("mirroring %s: %w", w.Address, err)
 	}
