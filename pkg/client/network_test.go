@@ -123,7 +123,8 @@ func TestConfineAllows(t *testing.T) {
 	t.Parallel()
 	base, _ := counting(t)
 	open := client.New(nil, "larder/test", nil)
-	for _, named := range []string{"http://127.0.0.1:1", "https://localhost/v1/", "https://10.0.0.1", "https://[::1]:8443"} {
+	inside := []string{"http://127.0.0.1:1", "https://localhost/v1/", "https://10.0.0.1", "https://[::1]:8443"}
+	for _, named := range inside {
 		c := open.Confine(t.Context(), named)
 		if err := c.Download(t.Context(), base, io.Discard, 100, nil); err != nil {
 			t.Errorf("named %s: %v", named, err)
