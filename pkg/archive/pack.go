@@ -247,7 +247,8 @@ func (p *packer) leave(r rule, name string) {
 
 func (p *packer) describe(name, real string) (File, error) {
 	if err := checkPath(name); err != nil {
-		return File{}, fmt.Errorf("%w path %s in the module: %w: %s", registry.ErrInvalid, quotePath(name), err, renameInModule)
+		return File{}, fmt.Errorf("%w path %s in the module: %w: %s",
+			registry.ErrInvalid, quotePath(name), err, renameInModule)
 	}
 	info, err := p.root.Stat(real)
 	if err != nil {

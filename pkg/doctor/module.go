@@ -265,8 +265,9 @@ func (e *examination) withhold(name string, service, at *url.URL, l located) loc
 		return l
 	}
 	l.credential, l.withheld = credential{}, true
-	e.warn(name, "", "the registry answers with use_registry_credentials, by which OpenTofu sends the token for "+e.Host+" to "+
-		e.quote(at.Host)+", another host; it is not sent there now",
+	e.warn(name, "",
+		"the registry answers with use_registry_credentials, by which OpenTofu sends the token for "+e.Host+
+			" to another host, "+e.quote(at.Host)+"; the doctor does not send it",
 		"let the registry serve the archive itself, or answer without use_registry_credentials; if you do not know "+
 			e.quote(at.Host)+", revoke the token that OpenTofu has sent")
 	return l

@@ -64,7 +64,8 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	confined.Client = m.Client.Confine(ctx, named)
 	results, err := confined.add(ctx, w)
 	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
-		err = fmt.Errorf("%w; if it is meant to be there, name its URL by --upstream, or in a host block of the CLIs' configuration", err)
+		err = fmt.Errorf("%w; if it is meant to be there, name its URL by --upstream, "+
+			"or in a host block of the CLIs' configuration", err)
 	}
 	if err != nil {
 		return results, fmt.Errorf("mirroring %s: %w", w.Address, err)
