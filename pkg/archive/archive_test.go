@@ -132,7 +132,6 @@ func TestPackLeavesOut(t *testing.T) {
 			want:    []string{"examples/a/x.tfvars", "plan.out", "terraform.tfstate.d/a/b"},
 			left:    []string{"terraform.tfvars"},
 		},
-		{name: ".git that is asked for", files: tree{".git/config": "", ".git/HEAD": ""}, include: []string{".git/config"}, want: []string{".git/config"}},
 		{name: "a careless negation", files: tree{".terraformignore": "!*\n!.git/\n!*.tfstate", "terraform.tfstate": "", ".git/config": ""}, want: []string{".terraformignore"}, left: []string{"terraform.tfstate"}},
 		{
 			name: "folders and files",

@@ -97,9 +97,6 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 		return Module{}, err
 	}
 	m.ContentSHA256 = content.sum()
-	if err := checkTree(m.Files); err != nil {
-		return Module{}, err
-	}
 	return m, checkConfigs(ctx, m.Files, configs)
 }
 
@@ -108,23 +105,28 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 	var m Module
 	configs := make(map[string][]byte)
 	var total, config int64
+	var paths []string
+	var named int // bytes of paths
 	in := tar.NewReader(r)
 	for {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return m, configs, nil
+			return m, configs, checkModulePaths(paths)
 		}
 		if err != nil {
 			return Module{}, nil, err
 		}
-		if header.Typeflag == tar.TypeDir {
-			if err := checkPath(strings.TrimSuffix(header.Name, "/")); err != nil {
-				return Module{}, nil, err
-			}
-			continue
-		}
-		if err := checkPath(header.Name); err != nil {
+		entry, err := checkHeader(header)
+		if err != nil {
 			return Module{}, nil, err
+		}
+		paths, named = append(paths, entry), named+len(entry)
+		if len(paths) > 2*maxFiles || named > maxPaths {
+			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files and folders, or %d bytes of paths",
+				registry.ErrInvalid, 2*maxFiles, maxPaths)
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
 		}
 		if header.Typeflag != tar.TypeReg {
 			return Module{}, nil, fmt.Errorf("%w module archive: %s is not a plain file", registry.ErrInvalid, header.Name)

@@ -62,6 +62,13 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Left
 		return nil, err
 	}
 	slices.SortFunc(p.files, func(a, b packed) int { return cmp.Compare(a.Path, b.Path) })
+	paths := make([]string, len(p.files))
+	for i, f := range p.files {
+		paths[i] = f.Path
+	}
+	if err := checkPaths(paths); err != nil {
+		return nil, fmt.Errorf("%w module: %w: %s", registry.ErrInvalid, err, renameOneInModule)
+	}
 	return p.leftOut, p.write(ctx, w)
 }
 
@@ -240,7 +247,8 @@ func (p *packer) leave(r rule, name string) {
 
 func (p *packer) describe(name, real string) (File, error) {
 	if err := checkPath(name); err != nil {
-		return File{}, err
+		return File{}, fmt.Errorf("%w path %s in the module: %w: %s",
+			registry.ErrInvalid, quotePath(name), err, renameInModule)
 	}
 	info, err := p.root.Stat(real)
 	if err != nil {

@@ -128,6 +128,7 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 	}
 	found := ProviderZip{Size: in.size, members: members}
 	var unpacked uint64
+	var paths []string
 	for _, f := range z.File {
 		if err := checkMember(f); err != nil {
 			return ProviderZip{}, err
@@ -138,13 +139,14 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 		if isBomb(f.UncompressedSize64, f.CompressedSize64) {
 			return ProviderZip{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
 		}
+		paths = append(paths, f.Name)
 		found.Files = append(found.Files, File{Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0})
 	}
 	if isBomb(unpacked, uint64(in.size)) {
 		return ProviderZip{}, fmt.Errorf("%w provider zip: it unpacks to more than %d times its size: leave out what the provider does not need", registry.ErrInvalid, maxRatio)
 	}
-	if err := checkNames(found.Files); err != nil {
-		return ProviderZip{}, err
+	if err := checkPaths(paths); err != nil {
+		return ProviderZip{}, fmt.Errorf("%w provider zip: %w: %s", registry.ErrInvalid, err, renameOneInZip)
 	}
 	program, err := findProgram(found.Files, providerType)
 	if err != nil {
@@ -340,14 +342,15 @@ func isDescriptor(b []byte, f *zip.File) bool {
 // checkMember says whether a member is a plain file that all clients can unpack to the same place.
 func checkMember(f *zip.File) error {
 	mode := f.Mode()
+	named := checkPath(f.Name)
 	switch {
 	// The zip's hash has a line for a folder, that of what it unpacks to has none: the lock file of one client would not
 	// do for another.
 	case strings.HasSuffix(f.Name, "/") || mode.IsDir():
 		return fmt.Errorf("%w provider zip: %.255q is an entry for a folder, with which clients compute two different hashes: zip without them, with zip -D", registry.ErrInvalid, f.Name)
-	// A colon follows a drive, or precedes a stream of a file, on Windows.
-	case checkPath(f.Name) != nil || strings.Contains(f.Name, ":"):
-		return fmt.Errorf("%w provider zip: the path %.255q does not unpack to the same place everywhere: zip from within the folder of the files, and rename this one if its name has a colon, a backslash or a control character, or is too long", registry.ErrInvalid, f.Name)
+	case named != nil:
+		return fmt.Errorf("%w provider zip: the path %s does not unpack to the same place everywhere: %w: %s",
+			registry.ErrInvalid, quotePath(f.Name), named, renameInZip)
 	// Clients give what they unpack the mode that the zip has, set-user-ID bits included.
 	case mode&^fs.ModePerm != 0:
 		return fmt.Errorf("%w provider zip: %s is a link, a device or the like, or has a special mode: zip a plain file in its place", registry.ErrInvalid, f.Name)
@@ -360,43 +363,6 @@ func checkMember(f *zip.File) error {
 		return fmt.Errorf("%w provider zip: %s is compressed by method %d, which clients cannot read: compress it by deflate", registry.ErrInvalid, f.Name, f.Method)
 	}
 	return nil
-}
-
-// checkNames says whether files unpack beside one another on systems that do not tell cases apart, nor see dots and
-// spaces at the end of a name. Folders count too: two that become one give the unpacked files another hash.
-func checkNames(files []File) error {
-	type name struct{ path, folded string }
-	names := make([]name, len(files))
-	for i, f := range files {
-		names[i] = name{f.Path, foldPath(f.Path)}
-	}
-	// In this order all that is in one folder stands together, behind a file that has the folder's name.
-	slices.SortFunc(names, func(a, b name) int { return cmp.Or(cmp.Compare(a.folded, b.folded), cmp.Compare(a.path, b.path)) })
-	for i := range max(0, len(names)-1) {
-		a, b := strings.Split(names[i].path, "/"), strings.Split(names[i+1].path, "/")
-		for j := 0; ; j++ {
-			if j == len(a) || j == len(b) {
-				return fmt.Errorf("%w provider zip: %s is in it twice, or is both a file and a folder: zip the files anew", registry.ErrInvalid, names[i].path)
-			}
-			if foldPath(a[j]) != foldPath(b[j]) {
-				break
-			}
-			if a[j] != b[j] {
-				return fmt.Errorf("%w provider zip: %s and %s are one to Windows or macOS: rename one", registry.ErrInvalid, names[i].path, names[i+1].path)
-			}
-		}
-	}
-	return nil
-}
-
-// foldPath returns what a path has in common with those that may be the same file. The byte between its parts is less
-// than any that a name may have.
-func foldPath(p string) string {
-	parts := strings.Split(strings.ToLower(strings.ToUpper(p)), "/")
-	for i, part := range parts {
-		parts[i] = strings.TrimRight(part, ". ")
-	}
-	return strings.Join(parts, "\x00")
 }
 
 // findProgram returns the path of the file at the root that clients take for the provider, and can run. They take the

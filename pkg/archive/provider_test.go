@@ -189,7 +189,7 @@ func TestReadProviderRefuses(t *testing.T) {
 		{"a file twice", zipOf(t, foo, member{name: "a"}, member{name: "a"}), "a is in it twice"},
 		{"a file in two cases", named("License", "LICENSE"), "LICENSE and License are one"},
 		{"a folder in two cases", named("docs/a", "e", "Docs/b"), "docs/a and Docs/b are one"},
-		{"a file that ends in a dot", named("LICENSE", "LICENSE."), "LICENSE and LICENSE. are one"},
+		{"a file that ends in a dot", named("LICENSE", "LICENSE."), `it has the part "LICENSE."`},
 		{"a file that is a folder", named("a/b", "a", "a-b"), "both a file and a folder"},
 		{"a file that is a folder in another case", named("A/b", "a", "a-b"), "a and A/b are one"},
 		{"a path up", named("../evil"), "../evil"},
@@ -328,7 +328,7 @@ func TestReadProviderAccepts(t *testing.T) {
 			return zipOf(t, members...)
 		}(),
 		"beyond ASCII":     zipOf(t, foo, member{name: "Lizenz für alle.md", body: "text"}),
-		"names like paths": zipOf(t, foo, member{name: "..."}, member{name: "..a/b"}, member{name: "-rf"}),
+		"names like paths": zipOf(t, foo, member{name: "...a"}, member{name: "..a/b"}, member{name: "-rf"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/opentofu/svchost"
@@ -49,6 +50,11 @@ type Client struct {
 	uploads   *http.Client
 	discovery *disco.Disco
 	idle      time.Duration
+
+	transport http.RoundTripper
+	dials     bool // the transport is this package's own
+	confining sync.Mutex
+	confined  map[confinement]*Client
 }
 
 // New returns a client with the credentials and services of config, which may be nil for none. userAgent is such as
@@ -57,7 +63,8 @@ func New(config *Config, userAgent string, transport http.RoundTripper) *Client 
 	if config == nil {
 		config = &Config{}
 	}
-	if transport == nil {
+	dials := transport == nil
+	if dials {
 		transport = http.DefaultTransport
 		if t, ok := transport.(*http.Transport); ok {
 			transport = t.Clone()
@@ -70,6 +77,8 @@ func New(config *Config, userAgent string, transport http.RoundTripper) *Client 
 		downloads: &http.Client{Transport: transport, CheckRedirect: redirect},
 		uploads:   &http.Client{Transport: expecting(transport), CheckRedirect: stay},
 		idle:      idleTimeout,
+		transport: transport,
+		dials:     dials,
 	}
 	c.discovery = disco.New(disco.WithCredentials(config), disco.WithHTTPClient(&http.Client{Transport: discovering{c}}))
 	for host, services := range config.services {
@@ -126,6 +135,21 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 	_, err = found.ServiceURL("login.v1")
 	_, s.noLogin = errors.AsType[*disco.ErrServiceNotProvided](err)
 	return s, nil
+}
+
+// Configured returns the URL of a service of a host as a host block of the
+// configuration has it; empty: there is no such block, or it lacks the service.
+func (c *Client) Configured(host, id string) string {
+	name, err := parseHost(host)
+	if err != nil {
+		return ""
+	}
+	text, _ := c.config.services[name][id].(string)
+	reference, err := url.Parse(text)
+	if err != nil || text == "" {
+		return ""
+	}
+	return (&url.URL{Scheme: "https", Host: string(name)}).ResolveReference(reference).String()
 }
 
 // ServiceAt is a service whose base is known: a URL with https, or with http on a loopback address. It is asked with the

@@ -2,6 +2,7 @@ package client
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -29,3 +30,12 @@ const (
 	MaxAnswer = maxAnswer
 	MaxConfig = maxConfig
 )
+
+// NetworkOf describes the kind of an address.
+func NetworkOf(ip string) string { return networkOf(netip.MustParseAddr(ip)).String() }
+
+// CheckAddress checks an address of a host for an origin that the operator
+// named at another address.
+func CheckAddress(named, at, host, ip string) error {
+	return confinement{named, networkOf(netip.MustParseAddr(at))}.check(host, netip.MustParseAddr(ip))
+}

@@ -43,8 +43,10 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]
 		}
 		seen[version.String()] = true
 		v := ProviderVersion{Version: version}
+		has := make(map[registry.Platform]bool, len(offered.Platforms))
 		for _, platform := range offered.Platforms {
-			if _, err := registry.ParsePlatform(platform.String()); err == nil && !slices.Contains(v.Platforms, platform) {
+			if _, err := registry.ParsePlatform(platform.String()); err == nil && !has[platform] {
+				has[platform] = true
 				v.Platforms = append(v.Platforms, platform)
 			}
 		}

@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -163,4 +165,40 @@ func TestProviderPackageIsAbsent(t *testing.T) {
 	t.Parallel()
 	_, err := origin(t, http.NotFound).ProviderPackage(t.Context(), random, version(t, "1.0.0"), registry.Platform{OS: "plan9", Arch: "arm"})
 	check(t, err, registry.ErrNotFound, "hashicorp/random/1.0.0/download/plan9/arm")
+}
+
+// An origin may answer with as many versions, and with as many platforms of
+// one, as an answer may hold.
+func BenchmarkProviderVersions(b *testing.B) {
+	const many = 60_000
+	platform := func(i int) string { return fmt.Sprintf(`{"os":"linux","arch":"a%d"}`, i) }
+	version := func(i int, platforms string) string {
+		return fmt.Sprintf(`{"version":"1.%d.0","platforms":[%s]}`, i, platforms)
+	}
+	var versions, platforms []string
+	for i := range many {
+		versions = append(versions, version(i, platform(1)))
+		platforms = append(platforms, platform(i))
+	}
+	for name, listed := range map[string]string{
+		"versions":                 strings.Join(versions, ","),
+		"platforms of one version": version(1, strings.Join(platforms, ",")),
+	} {
+		b.Run(name, func(b *testing.B) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				answerJSON(w, http.StatusOK, `{"versions":[`+listed+`]}`)
+			}))
+			defer server.Close()
+			service, err := client.New(nil, "larder/test", nil).ServiceAt(server.URL)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				found, err := service.ProviderVersions(b.Context(), registry.Provider{Namespace: "acme", Type: "inventory"})
+				if err != nil || len(found)*len(found[0].Platforms) != many {
+					b.Fatal(len(found), err)
+				}
+			}
+		})
+	}
 }

@@ -238,9 +238,15 @@ func (e *examination) download(ctx context.Context, name string, u *url.URL, l l
 		return fail(err)
 	}
 	defer response.Body.Close()
-	switch sent := response.Request.Header.Get("Authorization") != ""; {
+	sent := response.Request.Header.Get("Authorization") != ""
+	refusals := []int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized}
+	refused := slices.Contains(refusals, response.StatusCode)
+	switch {
 	case response.StatusCode == http.StatusOK:
-	case sent && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
+	case refused && l.withheld:
+		e.skip(name, status(response.StatusCode)+" without the registry's credential, so that the archive was not read")
+		return nil
+	case refused && sent:
 		e.wrong(name, f.tried, status(response.StatusCode)+" to a request with the registry's credential, which use_registry_credentials has OpenTofu send along", "let it take that credential, or let the registry answer without use_registry_credentials")
 		return nil
 	default:

@@ -4,7 +4,8 @@
 // It sees what clients act on and do not tell: content types, slashes, whose certificate it is, what a store says of a URL
 // that it refuses. What clients check it checks by the same rules, to the last byte and the verified signature. It changes
 // nothing, and sends a credential where clients do and nowhere else, and never without https. No step holds a credential, or
-// a URL's query.
+// a URL's query. OpenTofu sends a registry's credential to any host that the registry names for an archive. The doctor
+// warns of that instead.
 //
 // Sources: the protocols' pages at https://opentofu.org/docs/internals/, and what the clients make of them.
 package doctor

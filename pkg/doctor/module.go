@@ -111,6 +111,9 @@ type located struct {
 	// direct says that OpenTofu fetches it by itself, as a plain URL and perhaps with a credential.
 	direct     bool
 	credential credential
+	// sends says that OpenTofu sends the registry's credential there, and
+	// withheld that the doctor does not.
+	sends, withheld bool
 }
 
 // moduleLocations returns where clients look for the archive: all by a header, or OpenTofu by the body.
@@ -140,7 +143,7 @@ func (e *examination) moduleLocations(ctx context.Context, u *url.URL, scope str
 	header.by = " of Terraform"
 	own := located{reference: body.Location, by: " of OpenTofu", direct: body.Direct != nil}
 	if own.direct && *body.Direct {
-		own.credential = e.credential
+		own.credential, own.sends = e.credential, true
 	}
 	e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get for Terraform, and a location in JSON for OpenTofu")
 	return []located{header, own}
@@ -211,6 +214,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	if p == nil {
 		return
 	}
+	l = e.withhold(name, at, p.url, l)
 	kept, err := os.CreateTemp("", "larder-doctor-*")
 	if err != nil {
 		e.wrong(name, "", "there is no place to keep it: "+err.Error(), "name a folder in TMPDIR")
@@ -250,6 +254,23 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	default:
 		e.held(name, p.url, got, seen+", with the checksum that its location has")
 	}
+}
+
+// withhold takes the credential from a location at a host that is neither the
+// registry's nor that of its service, at another URL. OpenTofu sends it to any
+// host that the registry names.
+func (e *examination) withhold(name string, service, at *url.URL, l located) located {
+	host := strings.TrimSuffix(at.Host, ":443")
+	if !l.sends || strings.EqualFold(host, e.Host) || strings.EqualFold(host, strings.TrimSuffix(service.Host, ":443")) {
+		return l
+	}
+	l.credential, l.withheld = credential{}, true
+	e.warn(name, "",
+		"the registry answers with use_registry_credentials, by which OpenTofu sends the token for "+e.Host+
+			" to another host, "+e.quote(at.Host)+"; the doctor does not send it",
+		"let the registry serve the archive itself, or answer without use_registry_credentials; if you do not know "+
+			e.quote(at.Host)+", revoke the token that OpenTofu has sent")
+	return l
 }
 
 // unpacks tells of an archive that clients cannot unpack, that lacks the folder, or that is unlike Larder's.

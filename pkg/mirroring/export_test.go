@@ -14,3 +14,9 @@ func Filenames(packages []folderPackage) []string {
 	}
 	return names
 }
+
+// Choose selects of what an origin offers.
+var Choose = Wanted.choose
+
+// Platforms selects of the platforms that a version has.
+var Platforms = Wanted.platforms

@@ -2,6 +2,7 @@ package mirroring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,19 @@ const maxPackage = 5 << 30
 const parallel = 4
 
 // Add mirrors from an origin registry. Of several versions it mirrors one after the other, also if one fails.
+//
+// Unless the operator named the origin at an address that is not public, by
+// w.Upstream or by a host block of the configuration, it may lead only to public
+// addresses. See [client.Client.Confine].
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
-	results, err := m.add(ctx, w)
+	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
+	confined := *m
+	confined.Client = m.Client.Confine(ctx, named)
+	results, err := confined.add(ctx, w)
+	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
+		err = fmt.Errorf("%w; if it is meant to be there, name its URL by --upstream, "+
+			"or in a host block of the CLIs' configuration", err)
+	}
 	if err != nil {
 		return results, fmt.Errorf("mirroring %s: %w", w.Address, err)
 	}
@@ -135,20 +147,29 @@ func (w Wanted) choose(offered []client.ProviderVersion, records []registry.Mirr
 		return nil, fmt.Errorf("the origin has no version %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	// Clients take either of two that differ in build metadata alone. The one that is mirrored stays, where one is.
-	mirrored := func(v registry.Version) bool {
-		return slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
+	// Clients take either of two versions that differ only in build metadata. If
+	// one of them is mirrored, that one stays.
+	mirrored := make(map[registry.Version]bool, len(records))
+	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
+	for _, r := range records {
+		mirrored[r.Version] = true
+		same[r.Version.Comparable()] = append(same[r.Version.Comparable()], r)
 	}
-	all := slices.Clone(met)
-	met = slices.DeleteFunc(met, func(a client.ProviderVersion) bool {
-		return !mirrored(a.Version) && slices.ContainsFunc(all, func(b client.ProviderVersion) bool { return b.Version.Same(a.Version) && mirrored(b.Version) })
+	stays := make(map[registry.Version]bool)
+	for _, v := range met {
+		if mirrored[v.Version] {
+			stays[v.Version.Comparable()] = true
+		}
+	}
+	met = slices.DeleteFunc(met, func(v client.ProviderVersion) bool {
+		return !mirrored[v.Version] && stays[v.Version.Comparable()]
 	})
 	met = slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) })
 	if w.All {
 		return met, nil
 	}
 	top := slices.IndexFunc(met, func(v client.ProviderVersion) bool {
-		return !errors.Is(taken(records, v.Version), registry.ErrWithdrawn)
+		return !errors.Is(taken(same[v.Version.Comparable()], v.Version), registry.ErrWithdrawn)
 	})
 	if top < 0 { // whoever asks is told so
 		return met[:1], nil
@@ -195,15 +216,19 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	if len(offered.Platforms) == 0 { // not every registry lists them
 		return platforms, nil, nil
 	}
+	has := make(map[registry.Platform]bool, len(offered.Platforms))
+	for _, p := range offered.Platforms {
+		has[p] = true
+	}
 	for _, p := range platforms {
-		if !slices.Contains(offered.Platforms, p) {
+		if !has[p] {
 			lacking = append(lacking, p)
 		}
 	}
 	if len(lacking) > 0 && !w.All {
 		return nil, nil, fmt.Errorf("package for %s: %w: the origin has %s", list(lacking), registry.ErrNotFound, list(offered.Platforms))
 	}
-	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return slices.Contains(lacking, p) }), lacking, nil
+	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return !has[p] }), lacking, nil
 }
 
 func list(platforms []registry.Platform) string {

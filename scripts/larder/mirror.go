@@ -39,7 +39,10 @@ again, and does then what is left to do.`,
 const fromOrigins = `
 
 An origin is found by its hostname, as clients find it. Its credentials are theirs too: TF_TOKEN_… in the environment, what
-` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials and host blocks of the configuration.`
+` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials and host blocks of the configuration.
+
+An origin may lead only to public addresses. If it is on your own network, name its URL by --upstream, by upstream in a
+list, or in a host block.`
 
 func (c *cli) mirrorAddCommand() *cobra.Command {
 	var w mirroring.Wanted

@@ -1,0 +1,236 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ErrRefusedAddress is the error for an address that a confined client does not
+// connect to.
+var ErrRefusedAddress = errors.New("this origin may not lead there")
+
+// lookupTimeout bounds the look-up of the host that the operator named.
+const lookupTimeout = 5 * time.Second
+
+// network is a kind of addresses. A higher one gives away more to somebody who
+// makes this machine connect to it.
+type network int
+
+const (
+	public    network = iota
+	reserved          // no server has such an address
+	private           // this machine, and networks around it
+	linkLocal         // neighbours, and where clouds answer with credentials
+)
+
+func (n network) String() string {
+	return map[network]string{
+		public: "a public address", reserved: "a reserved address",
+		private:   "an address of this machine or of a private network",
+		linkLocal: "a link-local address, where clouds give out credentials",
+	}[n]
+}
+
+// networks has the addresses that are not public, the narrower prefix first.
+//
+// Sources: the IANA special-purpose address registries; RFC 6890; the clouds'
+// documentation of instance metadata.
+var networks = func() (all []struct {
+	netip.Prefix
+	network
+}) {
+	for _, of := range []struct {
+		network
+		prefixes string
+	}{
+		{linkLocal, "169.254.0.0/16 fe80::/10 fd00:ec2::/32 100.100.100.200/32 192.0.0.0/24 168.63.129.16/32"},
+		{private, "0.0.0.0/32 ::/128 127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 " +
+			"198.18.0.0/15 fc00::/7 fec0::/10 64:ff9b:1::/48"},
+		{reserved, "0.0.0.0/8 192.0.2.0/24 192.88.99.0/24 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 " +
+			"100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 ff00::/8"},
+	} {
+		for prefix := range strings.FieldsSeq(of.prefixes) {
+			all = append(all, struct {
+				netip.Prefix
+				network
+			}{netip.MustParsePrefix(prefix), of.network})
+		}
+	}
+	return all
+}()
+
+// embedding has the IPv6 prefixes whose addresses lead to an IPv4 address, and
+// where that begins: NAT64, 6to4, and what IPv4-compatible addresses were.
+var embedding = map[netip.Prefix]int{
+	netip.MustParsePrefix("64:ff9b::/96"): 12,
+	netip.MustParsePrefix("2002::/16"):    2,
+	netip.MustParsePrefix("::/96"):        12,
+}
+
+// networkOf returns the kind of an address.
+func networkOf(ip netip.Addr) network {
+	ip = ip.WithZone("").Unmap()
+	for _, n := range networks {
+		if n.Contains(ip) {
+			return n.network
+		}
+	}
+	for prefix, at := range embedding {
+		if prefix.Contains(ip) {
+			b := ip.As16()
+			return networkOf(netip.AddrFrom4([4]byte(b[at:])))
+		}
+	}
+	return public
+}
+
+// confinement is what a confined client may connect to.
+type confinement struct {
+	// named is the host that the operator named, and network the kind of its
+	// addresses.
+	named   string
+	network network
+}
+
+// check returns why the client may not connect to an address of a host.
+func (c confinement) check(host string, ip netip.Addr) error {
+	n := networkOf(ip)
+	allowed := n == public || n == c.network
+	if strings.EqualFold(host, c.named) {
+		// A host that was inside at first stays there. Otherwise whoever answers
+		// for its name could open the inside to an origin that is outside.
+		allowed = n == c.network
+	}
+	if allowed {
+		return nil
+	}
+	return failed{fmt.Errorf("%w address: %s is %s, and %w", registry.ErrInvalid, ip, n, ErrRefusedAddress)}
+}
+
+// checkLiteral is check for a host that a proxy looks up: it can tell only what
+// the host itself says.
+func (c confinement) checkLiteral(host string) error {
+	if ip, ok := literal(host); ok {
+		return c.check(host, ip)
+	}
+	// Some resolvers read 2130706433 or 127.1 as an address.
+	last := host[strings.LastIndex(strings.TrimSuffix(host, "."), ".")+1:]
+	if last != "" && last[0] >= '0' && last[0] <= '9' {
+		return failed{fmt.Errorf("%w address: %s is not a host name, and %w",
+			registry.ErrInvalid, printable(host, 100), ErrRefusedAddress)}
+	}
+	return nil
+}
+
+// Confine returns a client like c for an origin that nobody here answers for.
+// Whatever its URLs, redirects and names lead to, the client connects only to
+// public addresses. It returns [ErrRefusedAddress] for others, with
+// registry.ErrInvalid.
+//
+// named is the URL of the origin if the operator named it; otherwise it is
+// empty. If its host is inside, at a loopback or private address, then the
+// client connects to these too; if it is link-local, to link-local ones.
+//
+// A proxy may be anywhere. It looks names up by itself, so that only addresses
+// in URLs are refused there. A transport that was given to [New] with a
+// function to dial decides for itself, and Confine returns c.
+func (c *Client) Confine(ctx context.Context, named string) *Client {
+	transport, ok := c.transport.(*http.Transport)
+	if !ok || transport.DialContext != nil && !c.dials {
+		return c
+	}
+	var to confinement
+	if u, err := url.Parse(named); err == nil && u.Hostname() != "" {
+		to = confinement{u.Hostname(), lookUp(ctx, u.Hostname())}
+	}
+	c.confining.Lock()
+	defer c.confining.Unlock()
+	if found := c.confined[to]; found != nil {
+		return found
+	}
+	confined := New(c.config, c.agent, to.transport(transport))
+	confined.Wait, confined.idle, confined.metadata.Timeout = c.Wait, c.idle, c.metadata.Timeout
+	if c.confined == nil {
+		c.confined = make(map[confinement]*Client)
+	}
+	c.confined[to] = confined
+	return confined
+}
+
+// lookUp returns the kind of a host's addresses: the most harmless, if it has
+// several, and public if it has none.
+func lookUp(ctx context.Context, host string) network {
+	if ip, ok := literal(host); ok {
+		return networkOf(ip)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(found) == 0 {
+		return public
+	}
+	lowest := linkLocal
+	for _, ip := range found {
+		lowest = min(lowest, networkOf(ip))
+	}
+	return lowest
+}
+
+// transport returns a transport like another, which connects only where it may.
+func (c confinement) transport(like *http.Transport) *http.Transport {
+	t := like.Clone()
+	var proxies sync.Map // addresses
+	dialer := net.Dialer{Timeout: attemptTimeout, KeepAlive: attemptTimeout}
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		d := dialer
+		if _, found := proxies.Load(address); !found {
+			host, _, _ := net.SplitHostPort(address)
+			d.ControlContext = func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
+				to, err := netip.ParseAddrPort(resolved)
+				if err != nil {
+					return failed{fmt.Errorf("%w address of %s", registry.ErrInvalid, printable(host, 100))}
+				}
+				return c.check(host, to.Addr())
+			}
+		}
+		return d.DialContext(ctx, network, address)
+	}
+	if like.Proxy == nil {
+		return t
+	}
+	t.Proxy = func(r *http.Request) (*url.URL, error) {
+		proxy, err := like.Proxy(r)
+		if proxy == nil || err != nil {
+			return proxy, err
+		}
+		if err := c.checkLiteral(r.URL.Hostname()); err != nil {
+			return nil, err
+		}
+		port := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
+		proxies.Store(net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), port)), true)
+		return proxy, nil
+	}
+	return t
+}
+
+// literal returns the address that a host is, without a look-up.
+func literal(host string) (netip.Addr, bool) {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return netip.IPv6Loopback(), true
+	}
+	ip, err := netip.ParseAddr(host)
+	return ip, err == nil
+}

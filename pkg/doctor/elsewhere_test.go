@@ -1,0 +1,123 @@
+package doctor_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/doctor"
+)
+
+// thirdHost serves a module's archive to everybody, or to nobody, and notes
+// the credentials that come.
+type thirdHost struct {
+	*httptest.Server
+	refuses bool
+
+	mu   sync.Mutex
+	sent []string
+}
+
+func newThirdHost(t *testing.T, refuses bool) *thirdHost {
+	t.Helper()
+	h := &thirdHost{refuses: refuses}
+	h.Server = httptest.NewTLSServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *thirdHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.sent = append(h.sent, r.Header.Get("Authorization"))
+	h.mu.Unlock()
+	if h.refuses {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	out := gzip.NewWriter(w)
+	tarred := tar.NewWriter(out)
+	_ = tarred.WriteHeader(&tar.Header{Name: "main.tf", Mode: 0o644})
+	_, _ = tarred.Close(), out.Close()
+}
+
+// OpenTofu sends a registry's token to any host that the registry names with
+// use_registry_credentials. The doctor warns of that, and does not.
+func TestCredentialForThirdHost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name             string
+		refuses, noToken bool
+		outcome          doctor.Outcome // of the archive
+		seen             string
+	}{
+		{"an archive for everybody", false, false, doctor.OK, "to the last one"},
+		{"an archive behind the token", true, false, doctor.Skipped, "401 Unauthorized without the registry's credential"},
+		{"no token", false, true, doctor.OK, "to the last one"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			third := newThirdHost(t, test.refuses)
+			body := `{"location":"` + third.URL + `/archive?key=a-secret","use_registry_credentials":true}`
+			s := setUp{closed: !test.noToken}
+			s.breaks = answer("aws/1.0.0/download", http.StatusOK, "application/json", body)
+			s.asks = func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+				if !test.noToken {
+					d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+				}
+			}
+			report := start(t, s).examine(t)
+			if len(third.sent) != 1 || third.sent[0] != "" {
+				t.Errorf("the third host was sent %d requests with %q", len(third.sent), third.sent)
+			}
+			var warnings, archives int
+			for _, step := range report.Steps {
+				if step.Name != "module archive of OpenTofu" {
+					continue
+				}
+				host := strings.TrimPrefix(third.URL, "https://")
+				if step.Outcome == doctor.Warning && step.Do != "" &&
+					strings.Contains(step.Seen, host) && strings.Contains(step.Seen, report.Host) {
+					warnings++
+				}
+				if step.Outcome == test.outcome && strings.Contains(step.Seen, test.seen) {
+					archives++
+				}
+			}
+			if warnings != 1 || report.Count(doctor.Warning) != 1 {
+				t.Errorf("%d warnings of the third host, want 1\n%s", warnings, text(report))
+			}
+			if archives != 1 || report.Count(doctor.Wrong) != 0 {
+				t.Errorf("the archive is not %s: %s\n%s", test.outcome, test.seen, text(report))
+			}
+			if strings.Contains(text(report), "a-secret") {
+				t.Errorf("the report quotes a query\n%s", text(report))
+			}
+		})
+	}
+}
+
+// The registry's own host is sent the token.
+func TestCredentialForOwnHost(t *testing.T) {
+	t.Parallel()
+	for name, location := range map[string]string{
+		"relative": "archive", "absolute": "https://HOST/v1/modules/acme/vpc/aws/1.0.0/archive",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+				absolute := strings.Replace(location, "HOST", host, 1)
+				return edit("aws/1.0.0/download", `"archive"`, `"`+absolute+`"`)(host, direct(host, next))
+			}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+				d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+			}}
+			report := start(t, s).examine(t)
+			if report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
+				t.Errorf("%s", text(report))
+			}
+		})
+	}
+}
