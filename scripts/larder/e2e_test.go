@@ -22,6 +22,7 @@ import (
 
 // The test binary is the command line too: larder on PATH runs main in a process of its own.
 func TestMain(m *testing.M) {
+	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector holds up each process's end by a second otherwise
 	testscript.Main(m, map[string]func(){"larder": main, "uploader": uploader})
 }
