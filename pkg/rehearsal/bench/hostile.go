@@ -48,14 +48,17 @@ type attacked struct {
 }
 
 // measureAttacks runs every attack against a server and functions.
-func measureAttacks(ctx context.Context, larder string, binaries map[string]string, dir string, n amounts) (result, error) {
+func measureAttacks(
+	ctx context.Context, larder string, binaries map[string]string, dir string, n amounts,
+) (result, error) {
 	issuer, err := rehearsal.StartCI()
 	if err != nil {
 		return result{}, err
 	}
 	defer issuer.Close()
 	a := &attacked{n: n, larder: larder, dir: dir, issuer: issuer}
-	if a.server, err = newServerVictim(ctx, larder, filepath.Join(dir, "server"), issuer.URL); err != nil {
+	a.server, err = newServerVictim(ctx, larder, filepath.Join(dir, "server"), issuer.URL)
+	if err != nil {
 		return result{}, err
 	}
 	defer a.server.close()
@@ -66,7 +69,10 @@ func measureAttacks(ctx context.Context, larder string, binaries map[string]stri
 		return result{}, err
 	}
 	defer a.stack.close()
-	for _, step := range []func(context.Context) error{a.archives, a.configuration, a.logsHold} {
+	steps := []func(context.Context) error{
+		a.requests, a.events, a.credentials, a.archives, a.configuration, a.fairness, a.logsHold,
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return a.found, err
 		}
@@ -88,7 +94,7 @@ func spread[T any](all []T, n int) []T {
 
 // configuration sends hostile configuration to everything that parses it.
 func (a *attacked) configuration(ctx context.Context) error {
-	kinds := spread(hostile.All(), a.n.attacks)
+	kinds := alternating(spread(hostile.All(), a.n.attacks))
 	sizes := configSizes
 	if len(kinds) < len(hostile.All()) {
 		sizes = sizes[:1]
@@ -115,7 +121,7 @@ func (a *attacked) configuration(ctx context.Context) error {
 	// The commands cost a process each: they get fewer sizes.
 	archives, texts := sizes, sizes
 	if len(sizes) > 1 {
-		archives, texts = []int{100 << 10, 280_000, 1 << 20, 4 << 20}, []int{100 << 10, 280_000, 500 << 10}
+		archives, texts = configSizes[:4], []int{280_000, 100 << 10, 500 << 10}
 	}
 	doctor := command{larder: a.larder, dir: a.dir, configRun: run("larder doctor --module", archives...)}
 	lock := command{larder: a.larder, dir: a.dir, configRun: run("larder mirror lock", texts...)}
@@ -138,6 +144,28 @@ func (a *attacked) configuration(ctx context.Context) error {
 		a.note(c.found.lines...)
 	}
 	return nil
+}
+
+// alternating returns inputs so that one of each kind follows another, since the
+// time may not be enough for all of them.
+func alternating(inputs []hostile.HCL) []hostile.HCL {
+	byKind := make(map[string][]hostile.HCL)
+	var kinds []string
+	for _, input := range inputs {
+		if byKind[input.Kind] == nil {
+			kinds = append(kinds, input.Kind)
+		}
+		byKind[input.Kind] = append(byKind[input.Kind], input)
+	}
+	var all []hostile.HCL
+	for i := 0; len(all) < len(inputs); i++ {
+		for _, kind := range kinds {
+			if i < len(byKind[kind]) {
+				all = append(all, byKind[kind][i])
+			}
+		}
+	}
+	return all
 }
 
 // mostLines bounds the lines about what is above a bound, of each attack.

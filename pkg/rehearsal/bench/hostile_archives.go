@@ -22,7 +22,8 @@ var (
 
 // archives publishes hostile modules and releases through the server.
 func (a *attacked) archives(ctx context.Context) error {
-	token, err := a.credential(ctx, a.server, "archives", "read:**", "publish:modules/acme/**", "publish:providers/acme/**")
+	scopes := []string{"read:**", "publish:modules/acme/**", "publish:providers/acme/**"}
+	token, err := a.credential(ctx, a.server, "archives", scopes...)
 	if err != nil {
 		return err
 	}

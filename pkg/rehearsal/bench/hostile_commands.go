@@ -120,7 +120,7 @@ func (c *command) run(ctx context.Context, input hostile.HCL, size int, t *tally
 	err := cmd.Wait()
 	took := time.Since(begun)
 	memory.close()
-	peak := max(memory.take(), float64(maxResident(cmd.ProcessState))/(1<<20))
+	peak := memory.take()
 	t.memory, t.slowest = max(t.memory, peak), max(t.slowest, took)
 	what := fmt.Sprintf("%s: %s, %d bytes", c.name, input.Name, size)
 	switch text := out.String(); {

@@ -221,7 +221,8 @@ func zips() map[string]func(kind, version string) []byte {
 		return func(kind, version string) []byte { return typed(kind, version, members...) }
 	}
 	named := func(name string) func(kind, version string) []byte { return with(zipMember{name, "evil", 0o644}) }
-	raw := func(change func(*zip.FileHeader), data string) func(kind, version string) []byte {
+	raw := func(change func(*zip.FileHeader)) func(kind, version string) []byte {
+		const data = "evil"
 		return func(kind, version string) []byte {
 			h := zipHeader("evil", data)
 			change(h)
@@ -276,13 +277,13 @@ func zips() map[string]func(kind, version string) []byte {
 		"folders of two cases in a zip":   with(zipMember{"A/x", "1", 0o644}, zipMember{"a/y", "2", 0o644}),
 		"a file and a folder in a zip":    with(zipMember{"evil", "1", 0o644}, zipMember{"evil/a", "2", 0o644}),
 		"a file nobody may read in a zip": with(zipMember{"evil", "1", 0o200}),
-		"encryption in a zip":             raw(func(h *zip.FileHeader) { h.Flags |= 1 }, "evil"),
-		"another method in a zip":         raw(func(h *zip.FileHeader) { h.Method = 12 }, "evil"),
-		"a wrong sum in a zip":            raw(func(h *zip.FileHeader) { h.CRC32++ }, "evil"),
-		"a size that is too large":        raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 30 }, "evil"),
-		"a size that is too small":        raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 }, "evil"),
-		"a packed size that is too large": raw(func(h *zip.FileHeader) { h.CompressedSize64 = 1 << 20 }, "evil"),
-		"a size of zip64 that lies":       raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 62 }, "evil"),
+		"encryption in a zip":             raw(func(h *zip.FileHeader) { h.Flags |= 1 }),
+		"another method in a zip":         raw(func(h *zip.FileHeader) { h.Method = 12 }),
+		"a wrong sum in a zip":            raw(func(h *zip.FileHeader) { h.CRC32++ }),
+		"a size that is too large":        raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 30 }),
+		"a size that is too small":        raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 }),
+		"a packed size that is too large": raw(func(h *zip.FileHeader) { h.CompressedSize64 = 1 << 20 }),
+		"a size of zip64 that lies":       raw(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 62 }),
 		"a directory with another name":   changed(zipDirectory, 46, "z"),
 		"a directory with another offset": changed(zipDirectory, 42, "\x00\x00\x00\x00"),
 		"a directory beyond the end":      changed(zipEnd, 16, "\xff\xff\xff\x7f"),
@@ -297,8 +298,8 @@ func zips() map[string]func(kind, version string) []byte {
 		"a second directory before it": func(k, v string) []byte {
 			return append(typed(k, v), typed(k, v, zipMember{"a", "b", 0o644})...)
 		},
-		"a deflate block that is damaged":  damagedDeflate,
-		"a member that is left out of it":  func(k, v string) []byte { return hiddenMember(k, v) },
+		"a deflate block that is damaged": damagedDeflate,
+		"a member that is left out of it": func(k, v string) []byte { return hiddenMember(k, v) },
 	}
 }
 
