@@ -66,6 +66,9 @@ func (h *hostileRegistry) serve(archive []byte) {
 type command struct {
 	larder, dir string
 	env         []string
+	// accepts is what the command prints of an input that it accepts. If it is
+	// empty, the exit code says so.
+	accepts string
 	configRun
 }
 
@@ -76,7 +79,7 @@ func (c *command) doctor(ctx context.Context) error {
 		return err
 	}
 	defer h.server.Close()
-	c.env = []string{"SSL_CERT_FILE=" + h.ca}
+	c.env, c.accepts = []string{"SSL_CERT_FILE=" + h.ca}, "ok       module archive:"
 	return c.each(ctx, func(input hostile.HCL, size int, t *tally) (bool, error) {
 		archive, err := moduleOf(input, size)
 		if err != nil {
@@ -132,7 +135,7 @@ func (c *command) run(ctx context.Context, input hostile.HCL, size int, t *tally
 		t.died++
 		c.found.note("%s: it crashed after %.1f s with %.0f MiB: %s", what, took.Seconds(), peak, lastWords(text))
 		return false, nil
-	case err != nil:
+	case err != nil || !strings.Contains(text, c.accepts):
 		t.refused++
 	default:
 		t.accepted++
