@@ -1,8 +1,11 @@
 package rehearsal
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -20,6 +23,7 @@ type CI struct {
 
 	server *httptest.Server
 	signer jose.Signer
+	key    *rsa.PrivateKey
 }
 
 // StartCI starts an issuer.
@@ -29,7 +33,7 @@ func StartCI() (*CI, error) {
 		return nil, err
 	}
 	private := jose.JSONWebKey{Key: key, KeyID: "jobs", Algorithm: string(jose.RS256), Use: "sig"}
-	c := &CI{}
+	c := &CI{key: key}
 	if c.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: private}, nil); err != nil {
 		return nil, err
 	}
@@ -57,3 +61,16 @@ func (c *CI) Token(claims map[string]any) (string, error) {
 	maps.Copy(all, claims)
 	return jwt.Signed(c.signer).Claims(all).Serialize()
 }
+
+// Sign returns a JWT with a header and a payload as they are given, which need not
+// be JSON. Its signature is valid by RS256.
+func (c *CI) Sign(header, payload string) (string, error) {
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(header)) + "." + encode([]byte(payload))
+	digest := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(nil, c.key, crypto.SHA256, digest[:])
+	return text + "." + encode(signature), err
+}
+
+// PublicKey returns the key by which its tokens are verified.
+func (c *CI) PublicKey() *rsa.PublicKey { return &c.key.PublicKey }

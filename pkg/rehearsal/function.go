@@ -113,6 +113,19 @@ func (f *Function) Log() string {
 	return f.log.String()
 }
 
+// Process returns the id of the function's process.
+func (f *Function) Process() int { return f.cmd.Process.Pid }
+
+// Ended reports whether the function's process has ended.
+func (f *Function) Ended() bool {
+	select {
+	case <-f.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Begun is when the function's process was started.
 func (f *Function) Begun() time.Time { return f.begun }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -21,7 +22,7 @@ import (
 )
 
 // little is just so much that all pieces have worked.
-var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond}
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond, attacks: 2, attackTime: 20 * time.Second}
 
 // functions builds some of them, however it is fastest.
 func functions(t *testing.T) map[string]string {
@@ -30,12 +31,26 @@ func functions(t *testing.T) map[string]string {
 		t.Skip("LEFT OUT: functions are built for Linux")
 	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules", "./functions/testdata/bare")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules", "./functions/publish", "./functions/testdata/bare")
 	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	return map[string]string{bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules")}
+	return map[string]string{
+		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"), "publish": filepath.Join(dir, "publish"),
+	}
+}
+
+// commandLine builds larder.
+func commandLine(t *testing.T) string {
+	t.Helper()
+	larder := filepath.Join(t.TempDir(), "larder")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", larder, "./scripts/larder")
+	build.Dir = filepath.Join("..", "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	return larder
 }
 
 // cells returns the figures of a table by their rows and columns, such as module download/GetItem.
@@ -54,7 +69,7 @@ func cells(tables ...table) map[string]*figure {
 // The sections measure something. What they measure depends on the machine but for what is counted. Allocations cannot be
 // counted beside other tests.
 func TestSections(t *testing.T) {
-	binaries := functions(t)
+	binaries, larder := functions(t), commandLine(t)
 	t.Run("cold", func(t *testing.T) {
 		starts, err := measureStarts(t.Context(), binaries, little)
 		if err != nil {
@@ -96,14 +111,7 @@ func TestSections(t *testing.T) {
 		}
 	})
 	t.Run("load", func(t *testing.T) {
-		dir := t.TempDir()
-		larder := filepath.Join(dir, "larder")
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", larder, "./scripts/larder")
-		build.Dir = filepath.Join("..", "..", "..")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatal(err, string(out))
-		}
-		found, err := measureLoad(t.Context(), larder, dir, little)
+		found, err := measureLoad(t.Context(), larder, t.TempDir(), little)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,6 +122,40 @@ func TestSections(t *testing.T) {
 			}
 		}
 		for _, cell := range []string{"requests and downloads/count", "versions that a listing lacked/count", "versions that were not whole/count", "errors in the server's log/count"} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+	})
+	t.Run("hostile", func(t *testing.T) {
+		found, err := measureAttacks(t.Context(), larder, binaries, t.TempDir(), little)
+		if errors.Is(err, rehearsal.ErrNoS3) && os.Getenv("LARDER_REQUIRE_CLIENTS") == "" {
+			t.Skip("LEFT OUT:", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[string]*figure)
+		for _, table := range found.tables {
+			for cell, f := range cells(table) {
+				all[table.title+"/"+cell] = f
+			}
+		}
+		for _, cell := range []string{
+			"raw requests, larder serve/distinct requests/4xx", "events, functions/publish/4xx",
+			"bad credentials/larder serve/401", "bad credentials/the function of modules/401",
+			"archives, larder serve/modules/sent", "archives, larder serve/provider releases/sent",
+			"configuration, larder serve/nesting/refused", "configuration, the function that publishes/nesting/refused",
+			"configuration, larder mirror lock/nesting/refused", "an honest publisher beside four slow ones/larder serve/slowest",
+			"logs/larder serve/secrets used", "logs/functions/lines",
+		} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+		for _, cell := range []string{
+			"raw requests, larder serve/distinct requests/5xx", "events, functions/publish/5xx", "bad credentials/larder serve/good one refused",
+		} {
 			if f := all[cell]; f == nil || f.verdict() != "ok" {
 				t.Errorf("%s: %s: %q", cell, f, found.lines)
 			}

@@ -208,6 +208,7 @@ type loaded struct {
 	roots *x509.CertPool
 	cmd   *exec.Cmd
 	log   string
+	ended chan struct{} // closed once the process has ended
 }
 
 // client is one that has no connection yet.
@@ -215,14 +216,16 @@ func (s *loaded) client() *http.Client {
 	return &http.Client{Timeout: patient, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
 }
 
-func serve(ctx context.Context, larder, dir string) (*loaded, error) {
-	s := &loaded{log: filepath.Join(dir, "log")}
-	log, err := os.Create(s.log)
+// serve starts `larder serve` with more arguments. A log that is there is continued.
+func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, error) {
+	s := &loaded{log: filepath.Join(dir, "log"), ended: make(chan struct{})}
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	s.cmd = exec.CommandContext(ctx, larder, "serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json")
+	args = append([]string{"serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"}, args...)
+	s.cmd = exec.CommandContext(ctx, larder, args...)
 	s.cmd.Stderr = log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -235,7 +238,12 @@ func serve(ctx context.Context, larder, dir string) (*loaded, error) {
 		URL    string `json:"url"`
 		CAFile string `json:"ca_file"`
 	}
-	if err := json.NewDecoder(out).Decode(&said); err != nil {
+	err = json.NewDecoder(out).Decode(&said)
+	go func() {
+		_ = s.cmd.Wait() // what it has to say is in its log
+		close(s.ended)
+	}()
+	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("larder serve: %w", err)
 	}
@@ -251,7 +259,7 @@ func serve(ctx context.Context, larder, dir string) (*loaded, error) {
 
 func (s *loaded) close() {
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
-	_ = s.cmd.Wait() // what it has to say is in its log
+	<-s.ended
 }
 
 // usage is the server's memory in MiB, and how many files it has open.

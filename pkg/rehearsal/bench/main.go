@@ -42,6 +42,7 @@ var sections = []section{
 	{"init", "init of the registry, beside the same files from a static file server", []string{"tofu"}, initialise},
 	{"scale", "reads of a large registry on this machine, beside those of a small one", nil, scale},
 	{"load", "many clients of the registry on this machine at once, while versions are published", nil, load},
+	{"hostile", "attacks on the registry of this machine and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
 	{"publish", "publishing large providers, beside an uploader of the same files, at 1 Gbit/s and unbounded", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
 	{"door", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestDoor")},
@@ -58,9 +59,11 @@ type amounts struct {
 	reads            int // of each kind, in each round
 	clients          int // at once
 	load             time.Duration
+	attacks          int           // of each kind of attack, at most
+	attackTime       time.Duration // for the configuration that is sent to one target
 }
 
-var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute}
+var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute, attacks: 1 << 20, attackTime: 2 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

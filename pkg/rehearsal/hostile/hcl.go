@@ -13,6 +13,8 @@ import (
 type HCL struct {
 	// Name describes the input, such as "parentheses, closers first".
 	Name string
+	// Kind is what a group of inputs has in common, such as "nesting".
+	Kind string
 	// JSON reports that the input is in HCL's JSON syntax.
 	JSON bool
 	// Make returns an input of at most size bytes, and of almost as many. A size
@@ -30,11 +32,22 @@ func (h HCL) File() string {
 
 // All returns every kind of input, each under a name of its own.
 func All() []HCL {
-	var all []HCL
+	var nesting []HCL
 	for _, p := range productions {
-		all = append(all, p.variants()...)
+		nesting = append(nesting, p.variants()...)
 	}
-	return slices.Concat(all, chains(), recoveries(), quadratic(), literals(), jsonInputs())
+	return slices.Concat(
+		of("nesting", nesting), of("chains", chains()), of("error recovery", recoveries()),
+		of("quadratic work", quadratic()), of("long tokens", literals()), of("JSON", jsonInputs()),
+	)
+}
+
+// of sets the kind of inputs.
+func of(kind string, inputs []HCL) []HCL {
+	for i := range inputs {
+		inputs[i].Kind = kind
+	}
+	return inputs
 }
 
 // production is a recursive production of the grammar. Repeating open nests it,
@@ -249,7 +262,8 @@ func recoveries() []HCL {
 }
 
 // quadratic are inputs of which the parser or its scanner does work that grows
-// with the square of their length.
+// with the square of their length. The scanner itself reads to the end of the file
+// for each comment that is not closed.
 func quadratic() []HCL {
 	return []HCL{
 		{Name: "flush heredoc with interpolations", Make: repeated("x = <<-A\n", " ${a}\n", "A\n")},
@@ -268,11 +282,13 @@ func quadratic() []HCL {
 		{Name: "quoted template with escapes", Make: repeated(`x = "`, `\n`, "\"\n")},
 		{Name: "quoted template with bad escapes", Make: repeated(`x = "`, `\q`, "\"\n")},
 		{Name: "quoted text over lines", Make: repeated(`x = "`, "a\n", "\"\n")},
-		{Name: "comments that are not closed", Make: repeated("", "/*", "")},
+		{Name: "comments that are not closed", Make: repeated("", "/* ", "")},
 		{Name: "comments that are not closed, on lines", Make: repeated("", "/* \n", "")},
+		{Name: "comments that are not closed, far apart", Make: repeated("", "/*      ", "")},
 		{Name: "comments", Make: repeated("", "/**/", "\n")},
 		{Name: "conditionals without results before newlines", Make: conditionalsBefore("\n")},
 		{Name: "conditionals without results before comments", Make: conditionalsBefore("/**/")},
+		{Name: "conditionals without results before lines of comments", Make: conditionalsBefore("#\n")},
 		{Name: "newlines in parentheses", Make: repeated("x = (1", "\n", ")\n")},
 		{Name: "newlines in nested parentheses", Make: nestedAround(strings.Repeat("(", 99), "\n", strings.Repeat(")", 99))},
 		{Name: "characters outside the language", Make: repeated("x = 1", "“", "\n")},
@@ -296,7 +312,7 @@ func flushHeredoc(size int) []byte {
 // for its colon across all of them.
 func conditionalsBefore(filler string) func(int) []byte {
 	return func(size int) []byte {
-		const conditionals = 4_900 // below what is refused for its operators
+		const conditionals = 9_000 // below what is refused for its operators
 		n := min(conditionals, size/8)
 		before := "x = (" + strings.Repeat("a?", n) + "a"
 		return repeated(before, filler, ")\n")(size)

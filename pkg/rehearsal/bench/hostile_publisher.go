@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/publishapi/wire"
+)
+
+// answerWithin is how long an answer is waited for: more than its bound, so that
+// what is above the bound shows by how much.
+const answerWithin = 8 * time.Second
+
+// sentFile is a file of a publish.
+type sentFile struct {
+	name string
+	data []byte
+}
+
+// attacker publishes as a token holder does, without checking anything before.
+type attacker struct {
+	v     victim
+	token string
+	// urls are the presigned URLs to which files were sent.
+	urls []string
+}
+
+// reply is how a publish ended.
+type reply struct {
+	// stage is the request that ended it: "announce", "upload", "inspect" or
+	// "commit".
+	stage string
+	// status is that of its answer, and 0 where there was none.
+	status int
+	text   string
+	// took is the time of all requests together.
+	took time.Duration
+	// upload is what was begun, if anything was.
+	upload string
+}
+
+func (r reply) refused() bool {
+	return r.status >= 400 && r.status < 500 && r.text != ""
+}
+
+func (r reply) accepted() bool { return r.status >= 200 && r.status < 300 }
+
+func (r reply) String() string {
+	if r.status == 0 {
+		return r.stage + ": no answer: " + r.text
+	}
+	return fmt.Sprintf("%s: %d: %s", r.stage, r.status, r.text)
+}
+
+// uploads is the path of a version's uploads: path is modules/… or providers/….
+func uploads(path, version string) string { return wire.Path + path + "/" + version + "/uploads" }
+
+// publish announces files, sends them, has them inspected, and commits.
+func (a *attacker) publish(ctx context.Context, path, version string, protocols []string, files ...sentFile) reply {
+	begun := time.Now()
+	r := a.inspected(ctx, path, version, protocols, files)
+	if r.stage == "inspect" && r.accepted() {
+		upload := r.upload
+		r = a.do(ctx, "commit", http.MethodPost, uploads(path, version)+"/"+upload+"/commit", nil, nil)
+		r.upload = upload
+	}
+	r.took = time.Since(begun)
+	return r
+}
+
+// inspect does the same up to the inspection, and gives the upload up.
+func (a *attacker) inspect(ctx context.Context, path, version string, files ...sentFile) reply {
+	begun := time.Now()
+	r := a.inspected(ctx, path, version, nil, files)
+	r.took = time.Since(begun)
+	if r.status != 0 && r.upload != "" {
+		a.giveUp(ctx, path, version, r.upload)
+	}
+	return r
+}
+
+func (a *attacker) giveUp(ctx context.Context, path, version, upload string) {
+	_ = a.do(ctx, "give up", http.MethodDelete, uploads(path, version)+"/"+upload, nil, nil) // it ends by itself
+}
+
+func (a *attacker) inspected(ctx context.Context, path, version string, protocols []string, files []sentFile) reply {
+	announcement := wire.Announcement{Protocols: protocols}
+	for _, f := range files {
+		announcement.Files = append(announcement.Files, wire.File{
+			Name: f.name, Size: int64(len(f.data)), SHA256: sha256Hex(f.data),
+		})
+	}
+	var upload wire.Begun
+	r := a.do(ctx, "announce", http.MethodPost, uploads(path, version), announcement, &upload)
+	if !r.accepted() || upload.Upload == "" {
+		return r
+	}
+	for i, f := range files {
+		if put := upload.Files[i]; !put.Stored {
+			if r = a.put(ctx, put, f.data); !r.accepted() {
+				r.upload = upload.Upload
+				return r
+			}
+		}
+	}
+	for i := range files {
+		r = a.inspectFile(ctx, path, version, upload.Upload, i)
+		r.upload = upload.Upload
+		if !r.accepted() {
+			return r
+		}
+	}
+	return r
+}
+
+// inspectFile asks for an inspection until it has ended.
+func (a *attacker) inspectFile(ctx context.Context, path, version, upload string, file int) reply {
+	at := fmt.Sprintf("%s/%s/files/%d/inspect", uploads(path, version), upload, file)
+	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		var found wire.Inspected
+		r := a.do(ctx, "inspect", http.MethodPost, at, nil, &found)
+		if r.status != http.StatusAccepted && (!r.accepted() || found.Passed) {
+			return r
+		}
+		if time.Since(begun) > answerWithin {
+			return reply{stage: "inspect", text: "the inspection goes on"}
+		}
+	}
+}
+
+// put sends a file to a presigned URL.
+func (a *attacker) put(ctx context.Context, to wire.Put, data []byte) reply {
+	a.urls = append(a.urls, to.URL)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, to.URL, bytes.NewReader(data))
+	if err != nil {
+		return reply{stage: "upload", text: err.Error()}
+	}
+	for name, value := range to.Header {
+		request.Header.Set(name, value)
+	}
+	return a.send("upload", request, nil)
+}
+
+// do sends a request with the attacker's token, and decodes the answer.
+func (a *attacker) do(ctx context.Context, stage, method, path string, body, into any) reply {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return reply{stage: stage, text: err.Error()}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, a.v.url()+path, bytes.NewReader(text))
+	if err != nil {
+		return reply{stage: stage, text: err.Error()}
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("Content-Type", "application/json")
+	return a.send(stage, request, into)
+}
+
+func (a *attacker) send(stage string, request *http.Request, into any) reply {
+	client := a.v.client()
+	client.Timeout = answerWithin
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
+	if err != nil {
+		return reply{stage: stage, text: err.Error()}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	r := reply{stage: stage, status: response.StatusCode, text: reason(body)}
+	if into != nil && r.accepted() {
+		err = errors.Join(err, json.Unmarshal(body, into))
+	}
+	if err != nil {
+		return reply{stage: stage, text: err.Error()}
+	}
+	return r
+}
+
+// reason returns what an answer says is wrong.
+func reason(body []byte) string {
+	var said struct {
+		Errors []string `json:"errors"`
+	}
+	if json.Unmarshal(body, &said) == nil && len(said.Errors) > 0 {
+		return strings.Join(said.Errors, "; ")
+	}
+	return strings.TrimSpace(string(body))
+}
