@@ -2,6 +2,8 @@
 // compares with a file server, and whether any of it grows with what is published. It prints figures, beside the bounds
 // that some have, and exits with 1 where one is exceeded. scripts/bench builds and runs it.
 //
+// It also attacks a registry of its own on loopback, and counts what an attack breaks.
+//
 // Figures are of the machine on which it runs. What is compared is measured in the same run, in turns, so that what else
 // the machine does meets all of it.
 package main
