@@ -108,7 +108,7 @@ func (a *attacked) configuration(ctx context.Context) error {
 	}
 	defer func() {
 		function.kill()
-		a.logs = append(a.logs, function.logged())
+		a.logs = append(a.logs, function.logs...)
 	}()
 	toServer, toFunction := run("larder serve", sizes...), run("the function that publishes", sizes...)
 	err = both(
@@ -142,6 +142,8 @@ func (a *attacked) configuration(ctx context.Context) error {
 	for i, c := range []*configRun{&toServer, &toFunction, &doctor.configRun, &lock.configRun, &sync.configRun} {
 		a.found.tables = append(a.found.tables, c.table(i == 0, i == 1))
 		a.note(c.found.lines...)
+		a.secret(c.tokens...)
+		a.presigned(c.urls...)
 	}
 	return nil
 }

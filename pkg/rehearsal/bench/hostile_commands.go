@@ -38,7 +38,10 @@ func startHostileRegistry(dir string) (*hostileRegistry, error) {
 		fmt.Fprint(w, `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`)
 	})
 	mux.HandleFunc("GET /v1/modules/acme/attack/null/1.0.0/download", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Terraform-Get", "https://"+r.Host+"/attack.tar.gz?archive=tar.gz")
+		h.mu.Lock()
+		sum := sha256Hex(h.archive)
+		h.mu.Unlock()
+		w.Header().Set("X-Terraform-Get", "https://"+r.Host+"/attack.tar.gz?archive=tar.gz&checksum=sha256:"+sum)
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("GET /attack.tar.gz", func(w http.ResponseWriter, _ *http.Request) {

@@ -65,6 +65,8 @@ type configRun struct {
 	sizes []int
 	until time.Time
 	found tallies
+	// tokens and urls are secrets that were used.
+	tokens, urls []string
 }
 
 // each calls send with every input and size until the time is over. An input that
@@ -130,6 +132,7 @@ func (c *configRun) publishConfig(ctx context.Context, v victim, pinged bool) er
 		return err
 	}
 	a := &attacker{v: v, token: token}
+	defer func() { c.tokens, c.urls = append(c.tokens, token), append(c.urls, a.urls...) }()
 	m := registry.Module{Namespace: "acme", Name: "attack", System: "null"}
 	memory := watchMemory(v.process())
 	defer func() { memory.close() }()

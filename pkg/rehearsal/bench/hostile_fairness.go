@@ -39,14 +39,16 @@ func (a *attacked) fairness(ctx context.Context) error {
 	defer stop()
 	var attackers sync.WaitGroup
 	var sent atomic.Int64
-	for i := range slowAttackers {
+	senders := make([]*attacker, slowAttackers)
+	for i := range senders {
 		m := registry.Module{Namespace: fmt.Sprintf("slow-%d", i), Name: "attack", System: "null"}
 		credential, err := a.credential(ctx, a.server, m.Namespace, "publish:"+m.Path())
 		if err != nil {
 			return err
 		}
+		sender := &attacker{v: a.server, token: credential}
+		senders[i] = sender
 		attackers.Go(func() {
-			sender := &attacker{v: a.server, token: credential}
 			for n := 0; attacking.Err() == nil; n++ {
 				sent.Add(1)
 				_ = sender.inspect(attacking, m.Path(), fmt.Sprintf("0.0.%d", n), sentFile{"attack.tar.gz", archive})
@@ -69,7 +71,9 @@ func (a *attacked) fairness(ctx context.Context) error {
 	}
 	stop()
 	attackers.Wait()
-	a.presigned(honest.urls...)
+	for _, sender := range append(senders, honest) {
+		a.presigned(sender.urls...)
+	}
 	a.found.tables = append(a.found.tables, table{
 		title:   "an honest publisher beside four slow ones",
 		columns: []column{{"slow archives sent", ""}, {"honest publishes", ""}, {"of these failed", ""}, {"slowest", "s"}},
