@@ -14,6 +14,8 @@ const (
 	// tokenPart is how many characters of a registry token make it worth hiding.
 	// A token has 49 behind its prefix, and the other half cannot be guessed.
 	tokenPart = 24
+	// shownPart is how many characters are shown of a segment that is too long.
+	shownPart = 8
 	// headerPart is shorter than the header of any JWT, without its "eyJ".
 	headerPart = 12
 
@@ -22,13 +24,14 @@ const (
 
 // safePath returns a path as the log may show it. It ends at the first segment
 // that no endpoint has: one with a character that is not plain, one that holds a
-// credential, and one that is longer than any name. A digest may begin a segment.
-func safePath(path string) string {
+// credential, and one that is longer than any name. A digest may begin a segment
+// of a path that has come to a route; elsewhere it may be a signature.
+func safePath(path string, routed bool) string {
 	var safe strings.Builder
 	for rest, more := shorten(path), true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
-		shown := safeSegment(segment)
+		shown := safeSegment(segment, routed)
 		safe.WriteString(shown)
 		if shown != segment {
 			safe.WriteString(redacted)
@@ -42,7 +45,7 @@ func safePath(path string) string {
 }
 
 // safeSegment returns the part of a path's segment that the log may show.
-func safeSegment(segment string) string {
+func safeSegment(segment string, routed bool) string {
 	if cut, _ := findSecret(segment); cut >= 0 {
 		segment = segment[:cut]
 	}
@@ -53,11 +56,13 @@ func safeSegment(segment string) string {
 		return jwtPrefix
 	}
 	name := segment
-	if runLength(segment, isHex) >= maxSegment {
+	if digest := runLength(segment, isHex) >= maxSegment; digest && !routed {
+		return segment[:shownPart]
+	} else if digest {
 		name = segment[maxSegment:]
 	}
 	if len(name) > maxSegment {
-		return segment[:8]
+		return segment[:shownPart]
 	}
 	return segment
 }

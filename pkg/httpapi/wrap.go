@@ -242,7 +242,7 @@ func (l *responseLog) write(log *slog.Logger, r *http.Request, took time.Duratio
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("method", redact(r.Method)),
-		slog.String("path", safePath(r.URL.Path)),
+		slog.String("path", safePath(r.URL.Path, l.route != "")),
 		slog.Int("status", l.status),
 		slog.Int64("bytes", l.bytes),
 		// A number that a query of logs can compare.

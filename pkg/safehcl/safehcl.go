@@ -18,6 +18,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -137,8 +138,11 @@ func scan(name string, source []byte) (tokens hclsyntax.Tokens, unclosed *hcl.Ra
 }
 
 // countTokens counts what can be a token, and more in texts, before any memory
-// is taken for tokens.
+// is taken for tokens. Each byte that is not UTF-8 would be one.
 func (p *Parser) countTokens(name string, source []byte) error {
+	if !utf8.Valid(source) {
+		return &Error{Name: name, Problem: "it is not in UTF-8"}
+	}
 	n, inWord := 0, false
 	for _, c := range source {
 		switch {
