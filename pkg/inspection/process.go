@@ -147,7 +147,7 @@ func (c *running) converse(a assignment, source io.ReaderAt) (*ended, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		binary.BigEndian.PutUint32(buffer, uint32(n)) //nolint:gosec // at most maxRead
+		binary.BigEndian.PutUint32(buffer, uint32(n))
 		if _, err := c.in.Write(buffer[:4+n]); err != nil {
 			return nil, err
 		}

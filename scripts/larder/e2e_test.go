@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
