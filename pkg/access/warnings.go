@@ -57,7 +57,7 @@ func (r Rule) loose() string {
 		return "it lets jobs publish by a name alone, which somebody else may take over: " +
 			"add an id, such as repository_owner_id or namespace_id, and a ref or an environment"
 	case !identified:
-		return "it lets everyone publish to whom the issuer gives a token: add the claims that your publishers have"
+		return "anyone with a token of this issuer can publish: add the claims that your publishers have"
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	const names, everyone = "by a name alone", "everyone"
+	const names, everyone = "by a name alone", "anyone"
 	for _, test := range []struct {
 		name, claims, scopes string
 		want                 string // of the one warning; none if it is empty

@@ -208,14 +208,14 @@ func (c *Catalog) Inspection(ctx context.Context, id string, file int) (registry
 	return i, err
 }
 
-// maxAttempts is how often an inspection may begin and end without a word.
+// maxAttempts is how many times an inspection may start without recording a
+// result.
 const maxAttempts = 3
 
-// Inspect takes an inspection up. It returns what is known of the file, and
-// reports whether the caller is to find it out: nobody else does then, until the
-// given time. An inspection that has died too often is refused. While the
-// upload's owner has as many inspections under way as may be, the state is
-// running.
+// Inspect claims the inspection of a file until the given time. It returns what
+// is known of the file, and reports whether the caller must inspect it. A file
+// whose inspection has died maxAttempts times is refused. If the upload's owner
+// has reached the limit of running inspections, the state is running.
 func (c *Catalog) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (found registry.Inspection, mine bool, err error) {
 	err = retry(ctx, func() error {
 		item, err := c.inspection(ctx, u, file, &found)
@@ -274,10 +274,11 @@ func (c *Catalog) writeInspection(ctx context.Context, item Item, i registry.Ins
 	return c.table.Write(ctx, changes...)
 }
 
-// SetInspection records what was found out, that the inspection goes on, or, by
-// an empty state, that it was given up: that attempt does not count. Whoever
-// else has found something out has found the same, since the bytes do not
-// change. So an inspection that has ended stays as it is.
+// SetInspection records a result, renews the claim (state running), or gives the
+// inspection up without counting the attempt (empty state). A recorded result
+// stays as it is: the bytes do not change, so that others find the same. Only
+// the attempt that has the claim, by its number in Attempts, renews it or gives
+// it up.
 func (c *Catalog) SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error {
 	return retry(ctx, func() error {
 		var found registry.Inspection
@@ -285,18 +286,19 @@ func (c *Catalog) SetInspection(ctx context.Context, u registry.Upload, file int
 		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
 			return err
 		}
+		next, ended := i, i.State == registry.InspectionPassed || i.State == registry.InspectionRefused
+		if !ended && i.Attempts != found.Attempts {
+			return nil // somebody else has the claim
+		}
+		if i.State == "" {
+			next.Attempts = max(0, found.Attempts-1)
+		}
 		counted, open, err := c.open(ctx, u.Owner, now)
 		if err != nil {
 			return err
 		}
-		switch i.State {
-		case registry.InspectionRunning:
-			i.Attempts = found.Attempts
-		case "":
-			i.Attempts = max(0, found.Attempts-1)
-		}
 		open.setInspecting(u.ID, file, i.Until)
-		return c.writeInspection(ctx, item, i, counted, open)
+		return c.writeInspection(ctx, item, next, counted, open)
 	})
 }
 

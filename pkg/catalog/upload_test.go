@@ -236,9 +236,11 @@ func TestInspectionLease(t *testing.T) {
 	ask(59*time.Second, registry.InspectionRunning, false)
 	ask(60*time.Second, registry.InspectionRunning, true) // taken over
 	ask(61*time.Second, registry.InspectionRunning, false)
-	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute)}) // it goes on
+	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour), Attempts: 1}) // of an attempt that was taken over
+	ask(2*time.Minute, registry.InspectionRunning, true)
+	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute), Attempts: 3}) // it goes on
 	ask(4*time.Minute, registry.InspectionRunning, false)
-	set(registry.Inspection{}) // it is not known yet
+	set(registry.Inspection{Attempts: 3}) // it is not known yet
 	ask(4*time.Minute, registry.InspectionRunning, true)
 	want := registry.Inspection{State: registry.InspectionPassed, ContentSHA256: "1"}
 	set(want)
@@ -283,7 +285,7 @@ func TestInspectionAttempts(t *testing.T) {
 		if _, mine := ask(n); !mine {
 			t.Errorf("attempt %d, after others that were given up, is not begun", n+1)
 		}
-		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{}, begin); err != nil {
+		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{Attempts: 1}, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +331,7 @@ func TestInspectionsOfOne(t *testing.T) {
 	}
 	ask(one, 1, 0, true)
 	ask(one, 2, 0, false)
-	if err := c.SetInspection(t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2)}, begin); err != nil {
+	if err := c.SetInspection(t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin); err != nil {
 		t.Fatal(err)
 	}
 	ask(one, 2, 2*time.Minute, true) // file 1 has died, and file 0 goes on

@@ -31,14 +31,15 @@ type network int
 const (
 	public    network = iota
 	reserved          // no server has such an address
-	private           // this machine, and networks around it
+	private           // networks around this machine
+	loopback          // this machine
 	linkLocal         // neighbours, and where clouds answer with credentials
 )
 
 func (n network) String() string {
 	return map[network]string{
 		public: "a public address", reserved: "a reserved address",
-		private:   "an address of this machine or of a private network",
+		private: "an address of a private network", loopback: "an address of this machine",
 		linkLocal: "a link-local address, where clouds give out credentials",
 	}[n]
 }
@@ -56,7 +57,8 @@ var networks = func() (all []struct {
 		prefixes string
 	}{
 		{linkLocal, "169.254.0.0/16 fe80::/10 fd00:ec2::/32 100.100.100.200/32 192.0.0.0/24 168.63.129.16/32"},
-		{private, "0.0.0.0/32 ::/128 127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 " +
+		{loopback, "0.0.0.0/32 ::/128 127.0.0.0/8 ::1/128"},
+		{private, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 " +
 			"198.18.0.0/15 fc00::/7 fec0::/10 64:ff9b:1::/48"},
 		{reserved, "0.0.0.0/8 192.0.2.0/24 192.88.99.0/24 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 " +
 			"100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 ff00::/8"},
@@ -107,7 +109,7 @@ type confinement struct {
 // check returns why the client may not connect to an address of a host.
 func (c confinement) check(host string, ip netip.Addr) error {
 	n := networkOf(ip)
-	allowed := n == public || n == c.network
+	allowed := n == public || n == c.network || n == private && c.network == loopback
 	if strings.EqualFold(host, c.named) {
 		// A host that was inside at first stays there. Otherwise whoever answers
 		// for its name could open the inside to an origin that is outside.
@@ -134,14 +136,15 @@ func (c confinement) checkLiteral(host string) error {
 	return nil
 }
 
-// Confine returns a client like c for an origin that nobody here answers for.
+// Confine returns a client like c for an untrusted origin.
 // Whatever its URLs, redirects and names lead to, the client connects only to
 // public addresses. It returns [ErrRefusedAddress] for others, with
 // registry.ErrInvalid.
 //
 // named is the URL of the origin if the operator named it; otherwise it is
-// empty. If its host is inside, at a loopback or private address, then the
-// client connects to these too; if it is link-local, to link-local ones.
+// empty. If its host has a private address, then the client connects to private
+// addresses too; if a loopback one, to both kinds; if a link-local one, to
+// link-local ones.
 //
 // A proxy may be anywhere. It looks names up by itself, so that only addresses
 // in URLs are refused there. A transport that was given to [New] with a

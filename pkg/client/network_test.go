@@ -20,9 +20,10 @@ func TestNetworkOf(t *testing.T) {
 	for want, addresses := range map[string]string{
 		"public": "1.1.1.1 8.8.8.8 172.15.255.255 172.32.0.1 100.63.255.255 100.128.0.1 169.253.1.1 11.0.0.1 192.0.1.1 " +
 			"223.255.255.255 2606:4700::1111 2a00:1450::1 ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101::1",
-		"private": "127.0.0.1 127.255.255.254 ::1 0.0.0.0 :: 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 " +
-			"100.64.0.1 100.127.255.255 198.18.0.1 fc00::1 fd12:3456::1 fec0::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 " +
-			"64:ff9b::7f00:1 64:ff9b::a00:1 64:ff9b:1::1 2002:7f00:1::1 2002:c0a8:101::1 ::127.0.0.1 fd00::1%eth0",
+		"this machine": "127.0.0.1 127.255.255.254 ::1 0.0.0.0 :: ::ffff:127.0.0.1 64:ff9b::7f00:1 2002:7f00:1::1 ::127.0.0.1",
+		"private": "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 " +
+			"100.64.0.1 100.127.255.255 198.18.0.1 fc00::1 fd12:3456::1 fec0::1 ::ffff:10.0.0.1 " +
+			"64:ff9b::a00:1 64:ff9b:1::1 2002:c0a8:101::1 fd00::1%eth0",
 		"link-local": "169.254.169.254 169.254.170.2 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe " +
 			"2002:a9fe:a9fe::1 fd00:ec2::254 100.100.100.200 192.0.0.192 168.63.129.16",
 		"reserved": "0.1.2.3 224.0.0.1 239.255.255.250 240.0.0.1 255.255.255.255 192.0.2.1 198.51.100.1 203.0.113.1 " +
@@ -50,7 +51,10 @@ func TestCheckAddress(t *testing.T) {
 		{"a public origin and a private host", outside, "files.example.com", "192.168.0.1", false},
 		{"a public origin that moves inside", outside, "named.example.com", "127.0.0.1", false},
 		{"a private origin and itself", inside, "named.example.com", inside, true},
-		{"a private origin and loopback", inside, "files.example.com", "127.0.0.1", true},
+		{"a private origin and loopback", inside, "files.example.com", "127.0.0.1", false},
+		{"a loopback origin and itself", "127.0.0.1", "named.example.com", "127.0.0.1", true},
+		{"a loopback origin and a private host", "127.0.0.1", "files.example.com", inside, true},
+		{"a loopback origin and a link-local host", "127.0.0.1", "files.example.com", "169.254.169.254", false},
 		{"a private origin and a mapped address", inside, "files.example.com", "::ffff:192.168.0.1", true},
 		{"a private origin and a public host", inside, "files.example.com", outside, true},
 		{"a private origin that moves outside", inside, "named.example.com", outside, false},
@@ -123,7 +127,7 @@ func TestConfineAllows(t *testing.T) {
 	t.Parallel()
 	base, _ := counting(t)
 	open := client.New(nil, "larder/test", nil)
-	inside := []string{"http://127.0.0.1:1", "https://localhost/v1/", "https://10.0.0.1", "https://[::1]:8443"}
+	inside := []string{"http://127.0.0.1:1", "https://localhost/v1/", "https://[::1]:8443"}
 	for _, named := range inside {
 		c := open.Confine(t.Context(), named)
 		if err := c.Download(t.Context(), base, io.Discard, 100, nil); err != nil {

@@ -9,21 +9,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// childVariable is set in the environment of a child, and nothing else is.
+// childVariable marks a process as a child.
 const childVariable = "LARDER_INSPECTION_CHILD"
 
-// Exit codes of a child that has run over a limit.
+// Exit codes of a child that has crashed, as Go's runtime has it, or that has run
+// over a limit.
 const (
-	exitMemory = 3
-	exitTime   = 4
+	exitCrashed = 2
+	exitMemory  = 3
+	exitTime    = 4
 )
 
 const (
@@ -41,9 +45,14 @@ const (
 // ends the inspection. The parent answers a read with the number of bytes in
 // four bytes, big-endian, and the bytes.
 
+// protocol is the version of the messages. A child of another program does not
+// know it.
+const protocol = 1
+
 // assignment is what a child has to do, and within which limits.
 type assignment struct {
-	Request Request `json:"request"`
+	Protocol int     `json:"protocol"`
+	Request  Request `json:"request"`
 	// MaxMemory is in bytes.
 	MaxMemory int64         `json:"max_memory"`
 	Timeout   time.Duration `json:"timeout"`
@@ -82,10 +91,14 @@ func child(in io.Reader, out io.Writer) (code int) {
 	if err == nil {
 		err = json.Unmarshal(line, &a)
 	}
+	if err == nil && a.Protocol != protocol {
+		err = fmt.Errorf("its protocol is %d, not %d", a.Protocol, protocol)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cannot read the assignment:", err)
 		return 1
 	}
+	source.working = newStopwatch(a.Timeout, func() { os.Exit(exitTime) })
 	limit(a)
 	found, err := inspect(context.Background(), a.Request, source)
 	result := &ended{Found: found}
@@ -102,12 +115,13 @@ func child(in io.Reader, out io.Writer) (code int) {
 	return 0
 }
 
-// limit ends this process when it runs over its time or memory. The system's
-// own limits come on top, where there are some.
+// limit ends this process when it runs over its memory. The system's own limits
+// come on top, where there are some. The parent ends a child when a terminal or
+// a service manager ends the parent, so that the child ignores their signals.
 func limit(a assignment) {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	debug.SetMaxStack(maxStack)
 	debug.SetMemoryLimit(a.MaxMemory * 3 / 4) // the garbage collector works harder from there on
-	time.AfterFunc(a.Timeout, func() { os.Exit(exitTime) })
 	go func() {
 		for {
 			if inUse() > a.MaxMemory {
@@ -131,11 +145,15 @@ type remote struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
 	out *json.Encoder
+	// working stands still while the child waits for bytes.
+	working *stopwatch
 }
 
 func (r *remote) ReadAt(p []byte, offset int64) (total int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.working.pause()
+	defer r.working.resume()
 	for total < len(p) {
 		part := p[total:min(len(p), total+maxRead)]
 		if err := r.out.Encode(message{Read: &read{offset + int64(total), len(part)}}); err != nil {

@@ -74,8 +74,8 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, e
 	return Found{}, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
 }
 
-// tracked remembers the first error of a source, which is no fault of the
-// archive's.
+// tracked records the first error of a source, so that the archive is not blamed
+// for it.
 type tracked struct {
 	io.ReaderAt
 	failed error

@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,4 +175,87 @@ func TestUnchecked(t *testing.T) {
 	if _, err := process.Inspect(t.Context(), moduleRequest(fine), bytes.NewReader(fine)); err != nil {
 		t.Errorf("a valid module after these: %v", err)
 	}
+}
+
+// waiting tells when it is read, and gives its bytes when it is allowed to.
+type waiting struct {
+	io.ReaderAt
+	asked, allowed chan struct{}
+}
+
+func (w waiting) ReadAt(p []byte, offset int64) (int, error) {
+	select {
+	case w.asked <- struct{}{}:
+	default:
+	}
+	<-w.allowed
+	return w.ReaderAt.ReadAt(p, offset)
+}
+
+// TestSlowSource does not blame an archive for the time of reading it.
+func TestSlowSource(t *testing.T) {
+	t.Parallel()
+	packed := pack(t, "x = 1\n")
+	source := waiting{bytes.NewReader(packed), make(chan struct{}, 1), make(chan struct{})}
+	time.AfterFunc(3*time.Second, func() { close(source.allowed) })
+	process := inspection.Process{Timeout: 2 * time.Second}
+	if _, err := process.Inspect(t.Context(), moduleRequest(packed), source); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEndedByOthers does not blame an archive whose child something else ends.
+func TestEndedByOthers(t *testing.T) { // not beside other tests, whose children it would end
+	if runtime.GOOS != "linux" {
+		t.Skip("LEFT OUT: children are found below /proc")
+	}
+	packed := pack(t, "x = 1\n")
+	for name, test := range map[string]struct {
+		signal syscall.Signal
+		want   error
+	}{"SIGKILL": {syscall.SIGKILL, inspection.ErrDied}, "SIGTERM": {syscall.SIGTERM, nil}} {
+		source := waiting{bytes.NewReader(packed), make(chan struct{}, 1), make(chan struct{})}
+		done := make(chan error, 1)
+		go func() {
+			_, err := (inspection.Process{}).Inspect(t.Context(), moduleRequest(packed), source)
+			done <- err
+		}()
+		<-source.asked
+		for _, child := range children(t) {
+			if err := child.Signal(test.signal); err != nil {
+				t.Error(err)
+			}
+		}
+		close(source.allowed)
+		if err := <-done; !errors.Is(err, test.want) {
+			t.Errorf("%s: %v; want %v", name, err, test.want)
+		}
+	}
+}
+
+// children returns the processes that this one has started.
+func children(t *testing.T) (found []*os.Process) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || len(lists) == 0 {
+		t.Skip("LEFT OUT: the kernel does not list children")
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			child, err := os.FindProcess(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, child)
+		}
+	}
+	return found
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"time"
 
@@ -25,14 +24,15 @@ type Process struct {
 	// MaxMemory bounds the memory of a child, in bytes. If zero, it is
 	// DefaultMaxMemory.
 	MaxMemory int64
-	// Timeout bounds the time of an inspection. If zero, it is half a minute,
-	// and a second more for each two mebibytes of the archive.
+	// Timeout bounds the time of an inspection without that of reading the
+	// archive. If zero, it is half a minute, and a second more for each 2 MiB.
 	Timeout time.Duration
-	// Log gets the last words of a child that dies. If nil, nothing does.
+	// Log receives what a crashed child wrote to its standard error. If nil, that
+	// is discarded.
 	Log *slog.Logger
 }
 
-// DefaultMaxMemory is what the largest valid module takes, and as much again.
+// DefaultMaxMemory is twice the memory that a large valid module needs.
 const DefaultMaxMemory = 192 << 20
 
 const (
@@ -44,16 +44,21 @@ const (
 	maxTrace = 300
 )
 
+// ErrDied is an inspection that ended without a result, through no fault of the
+// archive's that is known: something else may have ended the child.
+var ErrDied = fmt.Errorf("%w: the inspection ended without a result", registry.ErrUnavailable)
+
 var (
 	errTime   = errors.New("it took too long")
 	errMemory = errors.New("it took too much memory")
 )
 
 // Inspect is like [InThisProcess.Inspect]. An archive whose inspection ends the
-// child, or runs over its time or memory, is registry.ErrInvalid too. Where no
-// child can be started, that is registry.ErrUnavailable.
+// child, or runs over its time or memory, is registry.ErrInvalid too. It returns
+// [ErrDied] if something else ended the child, and registry.ErrUnavailable if
+// none can be started.
 func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
-	a := assignment{Request: request, MaxMemory: p.MaxMemory, Timeout: p.Timeout}
+	a := assignment{Protocol: protocol, Request: request, MaxMemory: p.MaxMemory, Timeout: p.Timeout}
 	if a.MaxMemory == 0 {
 		a.MaxMemory = DefaultMaxMemory
 	}
@@ -62,8 +67,8 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	}
 	limited, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	limited, stop := context.WithTimeoutCause(limited, a.Timeout, errTime)
-	defer stop()
+	working := newStopwatch(a.Timeout, func() { end(errTime) })
+	defer working.pause()
 
 	c, err := start(limited)
 	if err != nil {
@@ -71,8 +76,11 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	}
 	go c.watchMemory(limited, a.MaxMemory, func() { end(errMemory) })
 	in := &tracked{ReaderAt: source}
-	result, err := c.converse(a, in)
-	stop() // ends the child, unless it has ended
+	result, err := c.converse(a, in, working)
+	if result != nil || in.failed != nil {
+		end(nil)
+	}
+	_ = c.in.Close()
 	died := c.cmd.Wait()
 	switch {
 	case in.failed != nil:
@@ -102,7 +110,7 @@ type running struct {
 }
 
 func start(ctx context.Context) (*running, error) {
-	self, err := os.Executable()
+	self, err := program()
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +130,7 @@ func start(ctx context.Context) (*running, error) {
 
 // converse sends the assignment, and then what the child asks for, until the
 // child says what it has found.
-func (c *running) converse(a assignment, source io.ReaderAt) (*ended, error) {
+func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch) (*ended, error) {
 	if err := json.NewEncoder(c.in).Encode(a); err != nil {
 		return nil, err
 	}
@@ -143,7 +151,9 @@ func (c *running) converse(a assignment, source io.ReaderAt) (*ended, error) {
 		if m.Read == nil || m.Read.Length < 0 || m.Read.Length > maxRead || m.Read.Offset < 0 {
 			return nil, errors.New("the child asks for something else than bytes")
 		}
+		working.pause()
 		n, err := source.ReadAt(buffer[4:4+m.Read.Length], m.Read.Offset)
+		working.resume()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
@@ -154,7 +164,7 @@ func (c *running) converse(a assignment, source io.ReaderAt) (*ended, error) {
 	}
 }
 
-// reason returns why an archive is refused whose inspection has no result.
+// reason returns the error for an inspection that ended without a result.
 func (p Process) reason(cause, died error, a assignment, trace string) error {
 	code := -1
 	if exit, ok := errors.AsType[*exec.ExitError](died); ok {
@@ -166,6 +176,8 @@ func (p Process) reason(cause, died error, a assignment, trace string) error {
 		return fmt.Errorf(stopped+"it took more than %s", registry.ErrInvalid, a.Timeout)
 	case errors.Is(cause, errMemory), code == exitMemory:
 		return fmt.Errorf(stopped+"it took more than %d MiB of memory", registry.ErrInvalid, a.MaxMemory>>20)
+	case code != exitCrashed:
+		return fmt.Errorf("%w: %w: %s", ErrDied, died, trace)
 	}
 	if p.Log != nil {
 		p.Log.Error("an inspection has crashed", slog.Any("error", died), slog.String("output", trace))

@@ -4,6 +4,7 @@ package inspection
 
 import (
 	"os/exec"
+	"runtime"
 	"syscall"
 )
 
@@ -11,9 +12,9 @@ import (
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // limitBySystem has the system end this process too: it may write no file, and
-// not use the processor for longer than its time.
+// not use all processors for longer than its time.
 func limitBySystem(a assignment) {
-	seconds := uint64(a.Timeout.Seconds()) + 1
+	seconds := (uint64(a.Timeout.Seconds()) + 1) * uint64(runtime.NumCPU())
 	for resource, most := range map[int]uint64{
 		syscall.RLIMIT_CORE:  0,
 		syscall.RLIMIT_FSIZE: 0,

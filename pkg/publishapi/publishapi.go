@@ -86,8 +86,7 @@ const (
 	// An identity has inspectionShare of them at most.
 	maxInspections  = 4
 	inspectionShare = 2
-	// slotTimeout is how long a request waits for a slot before it is answered
-	// that the inspection has not ended.
+	// slotTimeout is how long a request waits for a slot before it returns 202.
 	slotTimeout = 2 * time.Second
 	// maxAnnouncement bounds one, in bytes.
 	maxAnnouncement = 256 << 10
@@ -418,28 +417,31 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inspectFile returns what is known of a file, after finding it out where nobody
-// has, and a slot is free.
+// inspectFile returns what is known of a file. It inspects the file first if
+// nobody has, and a slot is free.
 func (h *handler) inspectFile(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
-	release, ok := h.slots.take(ctx, u.Owner, slotTimeout)
+	release, ok := h.slots.take(ctx, u.Owner, 0)
 	if !ok {
 		found, err := h.catalog.Inspection(ctx, u.ID, file)
-		if found.State == "" {
-			found.State = registry.InspectionRunning
+		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
+			return found, err
 		}
-		return found, err
+		if release, ok = h.slots.take(ctx, u.Owner, slotTimeout); !ok {
+			return registry.Inspection{State: registry.InspectionRunning}, nil
+		}
 	}
 	defer release()
 	now := h.now()
 	found, mine, err := h.catalog.Inspect(ctx, u, file, now, now.Add(lease), h.limits.Inspections)
 	if err == nil && mine {
-		found, err = h.inspectNow(ctx, s, u, file)
+		found, err = h.inspectNow(ctx, s, u, file, found.Attempts)
 	}
 	return found, err
 }
 
-// inspectNow reads a stored file and records what it finds. It goes on when the caller has gone, who then asks again.
-func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+// inspectNow reads a stored file and records what it finds, as the attempt that
+// has the claim. It continues when the caller has gone, who then asks again.
+func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, file, attempt int) (registry.Inspection, error) {
 	deadline, limited := ctx.Deadline()
 	ctx = context.WithoutCancel(ctx)
 	if limited { // a function's
@@ -447,27 +449,32 @@ func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, 
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	found, err := h.readLeased(ctx, s, u, file)
+	givenUp := registry.Inspection{Attempts: attempt}
+	found, err := h.readLeased(ctx, s, u, file, attempt)
 	switch {
 	case err == nil:
 		found.State = registry.InspectionPassed
 	case isAsYet(err):
 		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
-		return refused, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}, h.now())
+		return refused, h.catalog.SetInspection(ctx, u, file, givenUp, h.now())
 	case errors.Is(err, registry.ErrInvalid):
 		found = registry.Inspection{State: registry.InspectionRefused, Problem: httpapi.Printable(err.Error(), maxProblem)}
+	case errors.Is(err, inspection.ErrDied):
+		// The claim ends now, and the attempt counts.
+		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}
+		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, died, h.now()))
 	default:
 		// Not known yet: the next request finds it out.
-		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, registry.Inspection{}, h.now()))
+		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, givenUp, h.now()))
 	}
 	return found, h.catalog.SetInspection(ctx, u, file, found, h.now())
 }
 
-// readLeased reads a stored file, and says meanwhile that it goes on.
-func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
+// readLeased reads a stored file, and renews its claim meanwhile.
+func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, file, attempt int) (registry.Inspection, error) {
 	working, done := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { h.renewLease(working, u, file) })
+	renewing.Go(func() { h.renewLease(working, u, file, attempt) })
 	defer renewing.Wait()
 	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
 	return h.read(ctx, s, u, file)
@@ -489,8 +496,8 @@ func errRefused(f registry.UploadFile, found registry.Inspection) error {
 
 const maxProblem = 2 << 10 // bytes
 
-// renewLease says that an inspection goes on, for as long as it does.
-func (h *handler) renewLease(ctx context.Context, u registry.Upload, file int) {
+// renewLease renews the claim of an inspection until ctx ends.
+func (h *handler) renewLease(ctx context.Context, u registry.Upload, file, attempt int) {
 	tick := time.NewTicker(h.renew)
 	defer tick.Stop()
 	for {
@@ -499,7 +506,7 @@ func (h *handler) renewLease(ctx context.Context, u registry.Upload, file int) {
 			return
 		case <-tick.C:
 			// If it fails, another request begins anew, and finds the same.
-			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease)}, h.now())
+			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}, h.now())
 		}
 	}
 }

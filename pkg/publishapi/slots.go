@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// slots bound how many inspections go on at once in this process. An identity
-// holds at most its share of them. A free slot goes to the identity that holds
-// the fewest, and among these to the one that has waited longest.
+// slots bound how many inspections run at once in this process. An identity
+// holds at most its share of them, and the last free one goes to an identity
+// that holds none. Of those who wait, the identity that holds the fewest comes
+// first, and among these the one that has waited longest.
 type slots struct {
 	share int
 
@@ -68,7 +69,8 @@ func (s *slots) grant() {
 	for s.free > 0 {
 		next := -1
 		for i, w := range s.waiting {
-			if held := s.held[w.identity]; held < s.share && (next < 0 || held < s.held[s.waiting[next].identity]) {
+			held := s.held[w.identity]
+			if allowed := held < s.share && (held == 0 || s.free > 1); allowed && (next < 0 || held < s.held[s.waiting[next].identity]) {
 				next = i
 			}
 		}

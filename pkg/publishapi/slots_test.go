@@ -9,7 +9,7 @@ import (
 // TestSlots gives slots to identities that hold few, and in their order.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	s := newSlots(3, 2)
+	s := newSlots(4, 2)
 	take := func(identity string, want bool) (release func()) {
 		t.Helper()
 		release, ok := s.take(t.Context(), identity, time.Millisecond)
@@ -20,9 +20,11 @@ func TestSlots(t *testing.T) {
 	}
 	first := take("ada", true)
 	take("ada", true)
-	take("ada", false) // beyond its share, though one is free
+	take("ada", false) // beyond its share, though two are free
 	take("bob", true)
-	take("eve", false) // none is free
+	take("bob", false) // the last one is for others
+	take("eve", true)
+	take("zoe", false) // none is free
 
 	order := make(chan string)
 	wait := func(identity string) {
@@ -37,11 +39,11 @@ func TestSlots(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	wait("bob") // holds one
-	wait("eve")
+	wait("bob") // holds one, and gets none of those that are the last
+	wait("max")
 	wait("zoe")
 	first()
-	for _, want := range []string{"eve", "zoe", "bob"} {
+	for _, want := range []string{"max", "zoe"} {
 		if got := <-order; got != want {
 			t.Errorf("%s gets the slot, want %s", got, want)
 		}
@@ -49,8 +51,12 @@ func TestSlots(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := s.take(ctx, "ada", time.Minute); ok && s.length() > 0 {
-		t.Error("a caller that has gone keeps waiting")
+	waiting := s.length()
+	if _, ok := s.take(ctx, "bob", time.Minute); ok {
+		t.Error("a caller that has gone gets a slot that it may not have")
+	}
+	if now := s.length(); now != waiting {
+		t.Errorf("a caller that has gone keeps waiting: %d wait, not %d", now, waiting)
 	}
 }
 

@@ -38,8 +38,8 @@ type Inspection struct {
 	State string `json:"state,omitempty"`
 	// Until is when a running one is given up, unless it says that it goes on.
 	Until time.Time `json:"until,omitzero"`
-	// Attempts is how often an inspection has begun, and neither ended nor been
-	// given up since.
+	// Attempts is how many inspections have started without leaving a result.
+	// Those that were given up do not count.
 	Attempts int `json:"attempts,omitempty"`
 	// Problem says why a file is refused.
 	Problem string `json:"problem,omitempty"`

@@ -131,6 +131,7 @@ func (r *reader) within(newlines bool, read func()) {
 }
 
 func (r *reader) body(end hclsyntax.TokenType) {
+	attributes := make(map[string]bool)
 	for !r.stopped {
 		token, i := r.peek()
 		switch token.Type {
@@ -140,22 +141,27 @@ func (r *reader) body(end hclsyntax.TokenType) {
 		case hclsyntax.TokenNewline:
 			r.read()
 		case hclsyntax.TokenIdent:
-			r.item()
+			r.item(attributes)
 		default:
 			r.fail(i)
 		}
 	}
 }
 
-// item reads an attribute or a block.
-func (r *reader) item() {
-	r.read()
+// item reads an attribute or a block. A body has each attribute once.
+func (r *reader) item(attributes map[string]bool) {
+	name, _ := r.read()
 	token, i := r.peek()
 	switch token.Type {
 	case hclsyntax.TokenEqual:
 		r.read()
 		r.expression()
+		_, end := r.peek()
 		r.endOfItem()
+		if attributes[string(name.Bytes)] {
+			r.fail(end)
+		}
+		attributes[string(name.Bytes)] = true
 	case hclsyntax.TokenOQuote, hclsyntax.TokenOBrace, hclsyntax.TokenIdent:
 		r.block()
 	default:
@@ -360,7 +366,7 @@ func (r *reader) term() {
 		r.template(hclsyntax.TokenCHeredoc)
 	case hclsyntax.TokenMinus, hclsyntax.TokenBang:
 		r.read()
-		r.operator(i)
+		r.computes(token.Range)
 		r.nest(r.operand)
 	case hclsyntax.TokenOBrack:
 		r.list()
@@ -496,11 +502,16 @@ func (r *reader) template(end hclsyntax.TokenType) {
 			token, i := r.read()
 			switch token.Type {
 			case end:
-				r.endOfTemplate(t, i)
+				if t.unbalanced || len(t.open) > 0 {
+					r.fail(i)
+				}
 				return
 			case hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit:
 				r.literal(token, i)
-				t.addLiteral(len(token.Bytes))
+				if t.addLiteral(len(token.Bytes)) {
+					// The parser joins two literals, and moves all that follows.
+					r.spend(i, 2*(t.count+t.bytes/7))
+				}
 			case hclsyntax.TokenTemplateInterp:
 				r.computes(token.Range)
 				t.add()
@@ -525,10 +536,7 @@ func (r *reader) template(end hclsyntax.TokenType) {
 // templateParts is what a template consists of.
 type templateParts struct {
 	count, bytes int
-	// joined is how many literals follow another. The parser joins them one by
-	// one, and moves all that follows each time.
-	joined    int
-	inLiteral bool
+	inLiteral    bool
 	// open are the directives that have not ended, each an "if", an "else" or a
 	// "for".
 	open []string
@@ -539,11 +547,11 @@ type templateParts struct {
 
 func (t *templateParts) add() { t.count, t.inLiteral = t.count+1, false }
 
-func (t *templateParts) addLiteral(size int) {
-	if t.inLiteral {
-		t.joined++
-	}
+// addLiteral adds a literal of some bytes, and reports whether it follows another.
+func (t *templateParts) addLiteral(size int) (joined bool) {
+	joined = t.inLiteral
 	t.count, t.bytes, t.inLiteral = t.count+1, t.bytes+size, true
+	return joined
 }
 
 // directive reads what follows the opening of a template's directive.
@@ -583,11 +591,4 @@ func (r *reader) directive(t *templateParts) {
 	if r.depth+len(t.open) > maxDepth {
 		r.refuse(at(token.Range, fmt.Sprintf("directives of a template are nested more than %d deep", maxDepth)))
 	}
-}
-
-func (r *reader) endOfTemplate(t templateParts, end int) {
-	if t.unbalanced || len(t.open) > 0 {
-		r.fail(end)
-	}
-	r.spend(end, t.joined*(t.count+t.bytes/7))
 }

@@ -42,7 +42,7 @@ const (
 	maxDigits = 1_000
 	// maxWork bounds the work of all files of one Parser that grows faster
 	// than they do. A unit takes about a nanosecond.
-	maxWork = 500_000_000
+	maxWork = 1_000_000_000
 	// exponentWork is that of a number with an exponent.
 	exponentWork = 20_000
 )
@@ -119,7 +119,8 @@ func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.Fi
 
 // scan returns the tokens of a file, of which the last is its end, or the place
 // of a comment that is not closed. The scanner would look for the end of each
-// such comment up to the end of the file, and then go back.
+// such comment up to the end of the file, and then go back. What is appended to
+// find it can hide an error at the very end, which the parser reports.
 func scan(name string, source []byte) (tokens hclsyntax.Tokens, unclosed *hcl.Range) {
 	const closing = "\n*/"
 	closed := append(source[:len(source):len(source)], closing...)
@@ -162,7 +163,7 @@ func (p *Parser) countTokens(name string, source []byte) error {
 		return &Error{Name: name, Problem: fmt.Sprintf("it has more than %d words and signs; split it", maxFileTokens)}
 	}
 	if p.tokens > maxTokens {
-		return &Error{Name: name, Problem: fmt.Sprintf("with it, all files have more than %d words and signs", maxTokens)}
+		return &Error{Name: name, Problem: fmt.Sprintf("the files together have more than %d words and signs", maxTokens)}
 	}
 	return nil
 }

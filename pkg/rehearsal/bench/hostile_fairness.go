@@ -19,9 +19,9 @@ const (
 	honestPublishes = 5
 	// slowFiles are how many files a slow archive has, and slowSize is the size of
 	// each of them where it has so many.
-	slowFiles, slowSize = 60, 280_000
-	// slowInput is the input that keeps the parser longest.
-	slowInput = "flush heredoc with interpolations"
+	slowFiles, slowSize = 3, 290_000
+	// slowInput is a valid input that keeps the parser long.
+	slowInput = "elements"
 )
 
 // fairness measures how long an honest publisher waits while others publish what

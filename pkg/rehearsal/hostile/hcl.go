@@ -267,6 +267,9 @@ func recoveries() []HCL {
 func quadratic() []HCL {
 	return []HCL{
 		{Name: "flush heredoc with interpolations", Make: repeated("x = <<-A\n", " ${a}\n", "A\n")},
+		{Name: "heredoc without an end", Make: repeated("x = <<A\n=", "\n", "")},
+		{Name: "heredoc with a stray directive", Make: repeated("x = <<A\n", "a\n", "%{ endif }\nA\n")},
+		{Name: "quoted template without an end", Make: repeated(`x = "`, "%", "")},
 		{Name: "flush heredoc with text", Make: repeated("x = <<-A\n", " a\n", "A\n")},
 		{Name: "flush heredoc with empty lines", Make: repeated("x = <<-A\n", "\n", "A\n")},
 		{Name: "flush heredoc with one indented line", Make: flushHeredoc},

@@ -7,6 +7,10 @@ import (
 	"strconv"
 )
 
+// program returns the path of this program, also after an upgrade has put another
+// in its place.
+func program() (string, error) { return "/proc/self/exe", nil }
+
 // residentMemory returns the memory of a process in bytes, or 0 where it is not
 // known. Source: proc(5), /proc/PID/statm.
 func residentMemory(pid int) int64 {
