@@ -148,7 +148,8 @@ func TestUnchecked(t *testing.T) {
 	}
 	r := strings.Repeat
 	var log bytes.Buffer
-	process := inspection.Process{Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	// A stack that grows without end reaches its own limit first.
+	process := inspection.Process{Timeout: time.Minute, MaxMemory: 1 << 30, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	hasty, small := process, process
 	hasty.Timeout, small.MaxMemory = time.Second, 64<<20
 	for _, test := range []struct {
