@@ -14,8 +14,10 @@ import (
 // organization, and runs jobs for pull requests under the repository's name. So
 // a rule that names a job should have one of these claims too: a ref, an
 // environment, a workflow at a ref, sub, or an id that is never given again,
-// such as repository_owner_id. A claim whose pattern is wildcards alone does not
-// count. A rule for people, such as one by their groups, needs none of these.
+// such as repository_owner_id. A rule by nothing but how a job runs, such as a ref
+// alone, is for the jobs of everybody. A claim whose pattern is wildcards alone
+// does not count. A rule for people, such as one by their groups, needs none of
+// these. No warning does not mean that a rule is as narrow as it could be.
 func (s Settings) Warnings() []string {
 	var warnings []string
 	for _, i := range s.Issuers {
@@ -34,30 +36,32 @@ var nameClaims = []string{
 	"project_path", "namespace_path", "user_login", // GitLab
 }
 
+// circumstanceClaims say how a CI job runs, and not whose job it is.
+var circumstanceClaims = []string{
+	"ref", "ref_type", "ref_path", "ref_protected", "head_ref", "base_ref", "environment", "environment_protected",
+	"event_name", "pipeline_source", "repository_visibility", "project_visibility", "runner_environment",
+}
+
 // loose returns why a rule should not let its callers publish, or "".
 func (r Rule) loose() string {
 	if !slices.ContainsFunc(r.Scopes, func(s Scope) bool { return s.Verb == Publish }) {
 		return ""
 	}
-	named, identified := false, false
+	named, narrowed, identified := false, false, false
 	for claim, want := range r.Claims {
-		switch {
-		case strings.Trim(want, "*/") == "", claim == "aud", claim == "iss":
-			// Every token of the issuer for this registry has one.
-		case narrows(claim):
-			return ""
-		case slices.Contains(nameClaims, claim):
-			named = true
-		default:
-			identified = true
+		if strings.Trim(want, "*/") == "" || claim == "aud" || claim == "iss" {
+			continue // every token of the issuer for this registry has one
 		}
+		narrowed = narrowed || narrows(claim)
+		named = named || slices.Contains(nameClaims, claim)
+		identified = identified || !slices.Contains(circumstanceClaims, claim)
 	}
 	switch {
-	case named:
-		return "it lets jobs publish by a name alone, which somebody else may take over: " +
-			"add an id, such as repository_owner_id or namespace_id, and a ref or an environment"
 	case !identified:
 		return "anyone with a token of this issuer can publish: add the claims that your publishers have"
+	case named && !narrowed:
+		return "it lets jobs publish by a name alone, which somebody else may take over: " +
+			"add an id, such as repository_owner_id or namespace_id, and a ref or an environment"
 	}
 	return ""
 }

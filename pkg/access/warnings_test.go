@@ -28,6 +28,10 @@ func TestWarnings(t *testing.T) {
 		{"everyone by subject", `{"sub": "**"}`, `["publish:**"]`, everyone},
 		{"everyone by subject, in segments", `{"sub": "*"}`, `["publish:**"]`, everyone},
 		{"everyone by audience", `{"aud": "https://registry.example.com"}`, `["publish:**"]`, everyone},
+		{"ref of everybody", `{"ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, everyone},
+		{"environment of everybody", `{"environment": "release"}`, `["publish:modules/acme/*"]`, everyone},
+		{"event of everybody", `{"event_name": "push"}`, `["publish:modules/acme/*"]`, everyone},
+		{"every public repository", `{"repository_visibility": "public"}`, `["publish:modules/acme/*"]`, everyone},
 		{"every repository", `{"repository": "*/*"}`, `["publish:modules/acme/*"]`, everyone},
 
 		{"ref", `{"repository": "acme/vpc", "ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, ""},

@@ -137,8 +137,11 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files or %d bytes", registry.ErrInvalid, maxFiles, maxSize)
 		}
 		if isConfig(f.Path) {
-			if config += f.Size; f.Size > maxConfig || config > maxConfigs {
-				return Module{}, nil, fmt.Errorf("%w module: %s has more than %d bytes, or all configuration more than %d", registry.ErrInvalid, f.Path, maxConfig, maxConfigs)
+			if config += f.Size; f.Size > maxConfig {
+				return Module{}, nil, fmt.Errorf("%w module: %s has more than %d MiB: move long texts to files that file() or templatefile() reads", registry.ErrInvalid, f.Path, maxConfig>>20)
+			}
+			if config > maxConfigs {
+				return Module{}, nil, fmt.Errorf("%w module: its configuration has more than %d MiB: split the module", registry.ErrInvalid, maxConfigs>>20)
 			}
 			if configs[f.Path], err = io.ReadAll(in); err != nil {
 				return Module{}, nil, err

@@ -149,10 +149,10 @@ func checkPair(first, second string) error {
 		case partA != partB && foldPath(partA) != foldPath(partB):
 			return nil
 		case partA != partB && norm.NFC.String(partA) == norm.NFC.String(partB):
-			return fmt.Errorf("%+q and %+q are one to macOS, since they differ only in how letters are composed",
+			return fmt.Errorf("%+q and %+q are one name on macOS, since they differ only in how letters are composed",
 				first, second)
 		case partA != partB:
-			return fmt.Errorf("%s and %s are one to Windows and macOS, since they differ only in case", first, second)
+			return fmt.Errorf("%s and %s are one name on Windows and macOS, since they differ only in case", first, second)
 		case moreA != moreB:
 			return fmt.Errorf("%s is both a file and a folder", strings.TrimSuffix(first, "/"))
 		case !moreA && partA == "": // entries for the same folder

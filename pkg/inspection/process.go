@@ -115,6 +115,7 @@ func start(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	c := &running{cmd: exec.CommandContext(ctx, self)} //nolint:gosec // it is this program
+	c.cmd.Args = []string{"larder-inspection"}         // for those who list processes
 	c.cmd.Env = []string{childVariable + "=1", "GOTRACEBACK=none"}
 	c.cmd.Stderr = &c.trace
 	c.cmd.WaitDelay = time.Second

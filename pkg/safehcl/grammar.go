@@ -114,7 +114,7 @@ func (r *reader) spend(token, work int) {
 func (r *reader) nest(read func()) {
 	if r.depth++; r.depth > maxDepth {
 		_, i := r.peek()
-		r.refuse(at(r.tokens[i].Range, fmt.Sprintf("expressions, templates and blocks are nested more than %d deep", maxDepth)))
+		r.refuse(at(r.tokens[i].Range, fmt.Sprintf("expressions, templates and blocks are nested more than %d deep; name inner ones by locals", maxDepth)))
 	}
 	if !r.stopped {
 		read()

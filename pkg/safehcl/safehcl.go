@@ -142,7 +142,7 @@ func scan(name string, source []byte) (tokens hclsyntax.Tokens, unclosed *hcl.Ra
 // is taken for tokens. Each byte that is not UTF-8 would be one.
 func (p *Parser) countTokens(name string, source []byte) error {
 	if !utf8.Valid(source) {
-		return &Error{Name: name, Problem: "it is not in UTF-8"}
+		return &Error{Name: name, Problem: "it is not in UTF-8; save it in that encoding"}
 	}
 	n, inWord := 0, false
 	for _, c := range source {
