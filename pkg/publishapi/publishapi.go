@@ -555,11 +555,11 @@ func (h *handler) whole(ctx context.Context, f registry.UploadFile, most int64) 
 	return data.Bytes(), nil
 }
 
-// source is a stored file that is read. It remembers what goes wrong in that, in which the file has no part.
+// source is a stored file that is read. It reports an end that comes too early,
+// in which the file has no part.
 type source struct {
 	io.ReadCloser
-	left   int64
-	failed error
+	left int64
 }
 
 func (h *handler) open(ctx context.Context, f registry.UploadFile) (*source, error) {
@@ -572,9 +572,6 @@ func (s *source) Read(p []byte) (int, error) {
 	s.left -= int64(n)
 	if errors.Is(err, io.EOF) && s.left > 0 {
 		err = io.ErrUnexpectedEOF // the store has said that there is more
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.failed = err
 	}
 	return n, err
 }
