@@ -94,12 +94,16 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		in := s.putOnce(key, digest)
 		in.Body = body
 		_, err := s.client.PutObject(ctx, in, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
+		refused := s.translate(key, err)
+		// What stood in the way may be gone by the time that it is looked at.
+		gone := false
 		if code(err) == "PreconditionFailed" {
-			return cmp.Or(s.settle(ctx, key), s.translate(key, err))
+			refused = cmp.Or(s.settle(ctx, key), refused)
+			gone = errors.Is(refused, registry.ErrNotFound)
 		}
-		// Two writers at once: S3 asks the slower one to find out who won.
-		if err == nil || code(err) != "ConditionalRequestConflict" || attempt == attempts {
-			return s.translate(key, err)
+		// Of two writers at once, S3 has the slower one find out who won.
+		if conflict := code(err) == "ConditionalRequestConflict"; !conflict && !gone || attempt == attempts {
+			return refused
 		}
 		select {
 		case <-ctx.Done():
