@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -36,6 +37,9 @@ const (
 	// maxStack bounds the stack of the child. Nesting within the bounds of
 	// archives and configuration takes less than a tenth of it.
 	maxStack = 64 << 20
+	// maxProblem bounds what is said of an archive, in bytes. It may quote any
+	// part of the archive.
+	maxProblem = 4 << 10
 	// watchInterval is how often memory is looked at.
 	watchInterval = 5 * time.Millisecond
 )
@@ -107,7 +111,8 @@ func child(in io.Reader, out io.Writer) (code int) {
 			fmt.Fprintln(os.Stderr, "cannot inspect:", err)
 			return 1
 		}
-		result = &ended{Problem: err.Error()}
+		text := err.Error()
+		result = &ended{Problem: strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")}
 	}
 	if err := source.out.Encode(message{Result: result}); err != nil {
 		return 1

@@ -60,6 +60,7 @@ func TestSame(t *testing.T) {
 		"a wrong module": pack(t, "output {\n"),
 		"a bad archive":  []byte("hello"),
 		"nothing":        {},
+		"a long problem": pack(t, "x = \"%{"+strings.Repeat("a", 280_000)+"}\"\n"),
 		"a large module": append(pack(t, "x = 1\n"), large...),
 	} {
 		want, wantErr := inspection.InThisProcess{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
@@ -67,7 +68,7 @@ func TestSame(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %+v; want %+v", name, got, want)
 		}
-		if errors.Is(err, registry.ErrInvalid) != errors.Is(wantErr, registry.ErrInvalid) || err != nil && err.Error() != wantErr.Error() {
+		if errors.Is(err, registry.ErrInvalid) != errors.Is(wantErr, registry.ErrInvalid) || err != nil && !strings.HasPrefix(wantErr.Error(), err.Error()) {
 			t.Errorf("%s: %v; want %v", name, err, wantErr)
 		}
 	}

@@ -77,7 +77,7 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	go c.watchMemory(limited, a.MaxMemory, func() { end(errMemory) })
 	in := &tracked{ReaderAt: source}
 	result, err := c.converse(a, in, working)
-	if result != nil || in.failed != nil {
+	if !errors.Is(err, io.EOF) { // with which a child ends that dies
 		end(nil)
 	}
 	_ = c.in.Close()

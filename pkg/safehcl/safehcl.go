@@ -33,7 +33,7 @@ const (
 	// many.
 	maxFileTokens = 300_000
 	// maxTokens bounds the tokens of all files of one Parser.
-	maxTokens = 1_000_000
+	maxTokens = 600_000
 	// maxOperators bounds the operators and indices of a file: they make deep
 	// trees, although the parser reads them in a loop.
 	maxOperators = 10_000

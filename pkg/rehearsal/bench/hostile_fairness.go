@@ -19,7 +19,7 @@ const (
 	honestPublishes = 5
 	// slowFiles are how many files a slow archive has, and slowSize is the size of
 	// each of them where it has so many.
-	slowFiles, slowSize = 3, 290_000
+	slowFiles, slowSize = 2, 290_000
 	// slowInput is a valid input that keeps the parser long.
 	slowInput = "elements"
 )
