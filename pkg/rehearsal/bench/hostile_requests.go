@@ -171,6 +171,9 @@ type rawResponse struct {
 	ours bool
 }
 
+// halfOpen is how long a client waits before it says that it sends nothing more.
+const halfOpen = 100 * time.Millisecond
+
 // sendRaw sends bytes over a connection of their own, and reads the answers.
 func (a *attacked) sendRaw(ctx context.Context, raw []byte) ([]rawResponse, error) {
 	address := strings.TrimPrefix(a.server.url(), "https://")
@@ -186,7 +189,9 @@ func (a *attacked) sendRaw(ctx context.Context, raw []byte) ([]rawResponse, erro
 	// The server may answer and close before it has read everything.
 	if _, err := connection.Write(raw); err == nil {
 		if half, ok := connection.(*tls.Conn); ok {
-			_ = half.CloseWrite()
+			// A server takes a client that closes at once for one that has gone, and
+			// gives up what the client asked for.
+			defer time.AfterFunc(halfOpen, func() { _ = half.CloseWrite() }).Stop()
 		}
 	}
 	var answers []rawResponse
