@@ -32,7 +32,7 @@ type Process struct {
 	Log *slog.Logger
 }
 
-// DefaultMaxMemory is twice the memory that a large valid module needs.
+// DefaultMaxMemory bounds the memory of a child where nothing else is set, in bytes.
 const DefaultMaxMemory = 192 << 20
 
 const (
