@@ -39,8 +39,8 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -784,7 +784,7 @@ func damagedItems(t *testing.T) {
 // upload is one of a module, of an address of its own, whose steps meet faults.
 type upload struct {
 	path   string // of the version
-	begun  wire.Begun
+	begun  protocol.Begun
 	packed []byte
 }
 

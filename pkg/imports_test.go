@@ -53,52 +53,52 @@ var rules = []rule{
 	{"pkg/httpapi", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
 	{"pkg/discovery", []string{"pkg/registry/core", "pkg/httpapi"}, notInDiscovery("github.com/aws/")},
 	{"pkg/openid", []string{"pkg/registry/core", "pkg/httpapi", "pkg/discovery"}, notInDiscovery("github.com/aws/")},
-	{"pkg/modules", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/catalog", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "net/http"}},
 	{"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/archive"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/publish", []string{"pkg/registry", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/providers", "pkg/httpapi", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog"}, []string{"github.com/aws/"}},
+	{"pkg/publish", []string{"pkg/registry", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/providers", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/mirror", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/client", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/doctor", []string{"pkg/registry", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/httpapi", "pkg/mirror", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/usage", []string{"pkg/registry", "pkg/httpapi"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
-	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/httpapi", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"}},
 	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
 	{"pkg/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi", "pkg/metrics", "pkg/settings"}, notInDiscovery("github.com/aws/aws-sdk-go-v2")},
 	{"functions/discovery", []string{"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics"}, notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...)},
 	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
-	{"functions/modules", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/providers", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/mirror", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics", "pkg/objects/s3", "pkg/publishapi", "pkg/publishapi/wire", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
-	{"pkg/publishapi/wire", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/publishapi", publishing("pkg/inspection", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/mirror", "pkg/modules", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
+	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
+	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
+	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics", "pkg/objects/s3", "pkg/publishapi", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
+	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
 	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "pkg/rehearsal"}},
 }
 
-// publishing is what either end of the publishers' door links, and more.
+// publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/httpapi", "pkg/publishapi/wire", "pkg/publish", "pkg/providers", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/signing")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/signing")
 }
 
 // onDeployed is what a function of a deployed registry links, and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/httpapi", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
 }
 
 // slowToStart is what no function links for which somebody waits, and more: of the AWS SDK they need a table's client alone.

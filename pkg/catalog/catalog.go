@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -48,7 +48,7 @@ func versionKey(partition string, v registry.Version) Key {
 func entryKey(namespace, path string) Key { return Key{"catalog/" + namespace, path} }
 
 // ModuleListing returns the versions response of a module, as modules.EncodeListing wrote it.
-func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) ([]byte, error) {
+func (c *Catalog) ModuleListing(ctx context.Context, m registry.Module) (protocol.Document, error) {
 	return listingOf(ctx, c, moduleForm(m))
 }
 
@@ -136,7 +136,7 @@ func (c *Catalog) moduleChanges(ctx context.Context, m registry.Module, record r
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	rendered, err := modules.EncodeListing(versions)
+	rendered, err := protocol.Compress(protocol.ModuleListing(versions))
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -68,7 +69,7 @@ func listed(t testing.TB, c *catalog.Catalog, m registry.Module) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	versions, err := modules.DecodeListing(data)
+	versions, err := protocol.Decode[protocol.ModuleListing](data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func BenchmarkVersions(b *testing.B) {
 			for i := range versions {
 				versions[i] = registry.Version{Major: uint64(i / 100), Minor: uint64(i % 100)}
 			}
-			rendered, err := modules.EncodeListing(versions)
+			rendered, err := protocol.Compress(protocol.ModuleListing(versions))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/mirror"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -229,15 +227,15 @@ func moduleForm(m registry.Module) form[registry.ModuleVersion] {
 			if summary.Unlisted {
 				return nil, summary, nil
 			}
-			listing, err := modules.EncodeListing(shown)
+			listing, err := protocol.Compress(protocol.ModuleListing(shown))
 			return listing, summary, err
 		},
 		listing: func(data []byte) ([]registry.Version, []byte, error) {
-			versions, err := modules.DecodeListing(data)
+			versions, err := protocol.Decode[protocol.ModuleListing](data)
 			if err != nil {
 				return nil, nil, err
 			}
-			again, err := modules.EncodeListing(versions)
+			again, err := protocol.Compress(protocol.ModuleListing(versions))
 			return versions, again, err
 		},
 		summary: readSummary[registry.ModuleSummary],
@@ -258,23 +256,23 @@ func providerForm(p registry.Provider) form[registry.ProviderVersion] {
 			if len(records) == 0 {
 				return nil, registry.ProviderSummary{Address: p.String(), Unlisted: true, Deprecated: deprecatedProvider(p, listed, entry)}, nil
 			}
-			var l providers.Listing
+			var l protocol.ProviderListing
 			versions := make([]registry.Version, len(records))
 			for i, r := range records {
 				versions[i] = r.Version
-				l.Versions = append(l.Versions, providers.Listed(r))
+				l.Versions = append(l.Versions, protocol.ListProvider(r))
 			}
 			summary := registry.ProviderSummary{Address: p.String(), Latest: latest(versions), Deprecated: deprecatedProvider(p, listed, entry)}
 			l.Warnings = warnings(p, summary, records)
-			listing, err := l.Encode()
+			listing, err := protocol.Compress(l)
 			return listing, summary, err
 		},
 		listing: func(data []byte) ([]registry.Version, []byte, error) {
-			l, err := providers.DecodeListing(data)
+			l, err := protocol.Decode[protocol.ProviderListing](data)
 			if err != nil {
 				return nil, nil, err
 			}
-			again, err := l.Encode()
+			again, err := protocol.Compress(l)
 			return l.All(), again, err
 		},
 		summary: readSummary[registry.ProviderSummary],
@@ -312,7 +310,7 @@ func ofEntry(p registry.Provider, entry Item) (message string, its bool) {
 
 // ofListing returns why a provider is deprecated by its listing, and whether that can be read.
 func ofListing(p registry.Provider, listed Item) (message string, readable bool) {
-	l, err := providers.DecodeListing(listed.Data)
+	l, err := protocol.Decode[protocol.ProviderListing](listed.Data)
 	if err != nil {
 		return "", false
 	}
@@ -328,9 +326,9 @@ func ofListing(p registry.Provider, listed Item) (message string, readable bool)
 
 func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 	// A mirror's listing has no order.
-	encode := func(l mirror.Listing) ([]registry.Version, []byte, error) {
+	encode := func(l protocol.MirrorListing) ([]registry.Version, []byte, error) {
 		slices.SortFunc(l, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-		data, err := l.Encode()
+		data, err := protocol.Compress(l)
 		return l, data, err
 	}
 	return form[registry.MirrorVersion]{
@@ -346,7 +344,7 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 			if len(records) == 0 {
 				return nil, registry.MirrorSummary{Address: p.String(), Unlisted: true}, nil
 			}
-			var l mirror.Listing
+			var l protocol.MirrorListing
 			for _, r := range records {
 				l = append(l, r.Version)
 			}
@@ -354,7 +352,7 @@ func mirrorForm(p registry.MirrorProvider) form[registry.MirrorVersion] {
 			return listing, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)}, err
 		},
 		listing: func(data []byte) ([]registry.Version, []byte, error) {
-			l, err := mirror.DecodeListing(data)
+			l, err := protocol.Decode[protocol.MirrorListing](data)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // mirrored is where the entries of mirrored providers are, whatever their namespaces.
 const mirrored = "mirror"
 
-// MirrorListing returns the index.json of a mirrored provider, as mirror.Listing.Encode wrote it.
-func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) ([]byte, error) {
+// MirrorListing returns the index.json of a mirrored provider, as protocol.MirrorListing.Encode wrote it.
+func (c *Catalog) MirrorListing(ctx context.Context, p registry.MirrorProvider) (protocol.Document, error) {
 	return listingOf(ctx, c, mirrorForm(p))
 }
 
@@ -111,7 +111,7 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	if err != nil {
 		return before, merged, nil, err
 	}
-	versions := mirror.Listing(named)
+	versions := protocol.MirrorListing(named)
 	if slices.Contains(versions, record.Version) {
 		return before, merged, nil, c.inBetween(ctx, p.Path(), record.Version)
 	}
@@ -120,7 +120,7 @@ func (c *Catalog) mirrorChanges(ctx context.Context, p registry.MirrorProvider, 
 	}
 	versions = append(versions, record.Version)
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	if listed.Data, err = versions.Encode(); err != nil {
+	if listed.Data, err = protocol.Compress(versions); err != nil {
 		return before, merged, nil, err
 	}
 	catalogued, err := change(entry, registry.MirrorSummary{Address: p.String(), Latest: latest(versions)})

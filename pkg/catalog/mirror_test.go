@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -71,7 +72,7 @@ func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []st
 		t.Fatal(err)
 	}
 	var texts []string
-	var want, got mirror.Listing
+	var want, got protocol.MirrorListing
 	for _, r := range records {
 		texts = append(texts, written(r))
 		want = append(want, r.Version)
@@ -81,7 +82,7 @@ func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []st
 	}
 	data, err := c.MirrorListing(t.Context(), p)
 	if err == nil {
-		got, err = mirror.DecodeListing(data)
+		got, err = protocol.Decode[protocol.MirrorListing](data)
 	}
 	if err != nil && (len(want) > 0 || !errors.Is(err, registry.ErrNotFound)) {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -96,7 +96,7 @@ func (c *Catalog) deprecateVersion(ctx context.Context, m registry.Module, versi
 			summary.Description = r.Description
 		}
 	}
-	if listed.Data, err = modules.EncodeListing(shown); err != nil {
+	if listed.Data, err = protocol.Compress(protocol.ModuleListing(shown)); err != nil {
 		return nil, err
 	}
 	return append(changes, put(listed)), nil

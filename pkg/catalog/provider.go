@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ProviderListing returns the versions response of a provider, as providers.Listing.Encode wrote it.
-func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) ([]byte, error) {
+// ProviderListing returns the versions response of a provider, as protocol.ProviderListing.Encode wrote it.
+func (c *Catalog) ProviderListing(ctx context.Context, p registry.Provider) (protocol.Document, error) {
 	return listingOf(ctx, c, providerForm(p))
 }
 
@@ -108,9 +108,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 		}
 	}
 	// A listing that begins anew, after all versions were withdrawn, warns of what the entry still says of the whole.
-	l := providers.Listing{Warnings: warnings(p, summary, nil)}
+	l := protocol.ProviderListing{Warnings: warnings(p, summary, nil)}
 	if listed.Revision > 0 {
-		if l, err = providers.DecodeListing(listed.Data); err != nil {
+		if l, err = protocol.Decode[protocol.ProviderListing](listed.Data); err != nil {
 			return nil, damage(listed.Key, err)
 		}
 	}
@@ -120,9 +120,9 @@ func (c *Catalog) providerChanges(ctx context.Context, p registry.Provider, reco
 	if err := checkVersion(ctx, c, f, record.Version, l.All()); err != nil {
 		return nil, err
 	}
-	l.Versions = append(l.Versions, providers.Listed(record))
-	slices.SortFunc(l.Versions, func(a, b providers.ListedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	if listed.Data, err = l.Encode(); err != nil {
+	l.Versions = append(l.Versions, protocol.ListProvider(record))
+	slices.SortFunc(l.Versions, func(a, b protocol.ListedProvider) int { return registry.CompareVersions(b.Version, a.Version) })
+	if listed.Data, err = protocol.Compress(l); err != nil {
 		return nil, err
 	}
 	summary.Latest, summary.Unlisted = latest(l.All()), false
@@ -216,12 +216,12 @@ func (c *Catalog) DeprecateProvider(ctx context.Context, p registry.Provider, ve
 		if listed.Revision == 0 {
 			return fmt.Errorf("no version is listed: %w", registry.ErrNotFound)
 		}
-		l, err := providers.DecodeListing(listed.Data)
+		l, err := protocol.Decode[protocol.ProviderListing](listed.Data)
 		if err != nil {
 			return damage(listed.Key, err)
 		}
 		l.Warnings = warnings(p, summary, records)
-		if listed.Data, err = l.Encode(); err != nil {
+		if listed.Data, err = protocol.Compress(l); err != nil {
 			return err
 		}
 		catalogued, err := change(entry, summary)

@@ -11,8 +11,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -57,7 +56,7 @@ func listedProvider(t testing.TB, c *catalog.Catalog, p registry.Provider) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := providers.DecodeListing(data)
+	l, err := protocol.Decode[protocol.ProviderListing](data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func TestDeprecateModule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions, err := modules.DecodeListing(data)
+		versions, err := protocol.Decode[protocol.ModuleListing](data)
 		if err != nil {
 			t.Fatal(err)
 		}

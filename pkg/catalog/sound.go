@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -84,7 +85,7 @@ func (c *Catalog) entered(ctx context.Context, partition string, key Key) (Item,
 
 // listingOf returns the listing of an address. One that is missing while the catalogue's entry says that versions are listed is
 // lost, and no registry.ErrNotFound, by which clients would take all of them for what never was.
-func listingOf[T any](ctx context.Context, c *Catalog, f form[T]) ([]byte, error) {
+func listingOf[T any](ctx context.Context, c *Catalog, f form[T]) (protocol.Document, error) {
 	listed, err := c.table.Get(ctx, Key{f.partition, listing})
 	if !errors.Is(err, registry.ErrNotFound) {
 		return listed.Data, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -87,7 +87,7 @@ func TestLost(t *testing.T) {
 		{nil, nil, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
 	}
 	for name, k := range kinds(t) {
-		unreadable, err := httpapi.CompressJSON(badListings[name])
+		unreadable, err := protocol.Compress(badListings[name])
 		if err != nil {
 			t.Fatal(err)
 		}

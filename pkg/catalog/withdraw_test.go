@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -82,7 +83,7 @@ func kinds(t testing.TB) map[string]kind {
 				if err != nil {
 					return nil, err
 				}
-				return modules.DecodeListing(data)
+				return protocol.Decode[protocol.ModuleListing](data)
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
 				for s, err := range c.Modules(ctx, "") {
@@ -119,7 +120,7 @@ func kinds(t testing.TB) map[string]kind {
 				if err != nil {
 					return nil, err
 				}
-				l, err := providers.DecodeListing(data)
+				l, err := protocol.Decode[protocol.ProviderListing](data)
 				for _, v := range l.Versions {
 					versions = append(versions, v.Version)
 				}
@@ -159,7 +160,7 @@ func kinds(t testing.TB) map[string]kind {
 				if err != nil {
 					return nil, err
 				}
-				return mirror.DecodeListing(data)
+				return protocol.Decode[protocol.MirrorListing](data)
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
 				for s, err := range c.Mirrored(ctx) {
@@ -406,7 +407,7 @@ func TestDeprecateWithdrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := providers.DecodeListing(data); err != nil || len(l.Warnings) > 0 {
+	if l, err := protocol.Decode[protocol.ProviderListing](data); err != nil || len(l.Warnings) > 0 {
 		t.Errorf("clients are warned of what is not there: %q, %v", l.Warnings, err)
 	}
 	kinds(t)["module"].has(t, c, "nothing", "", "[1.1.0]")
@@ -433,7 +434,7 @@ func (o older) read(ctx context.Context, a registry.Address, v registry.Version,
 	return json.Unmarshal(item.Data, record)
 }
 
-func (o older) ModuleListing(context.Context, registry.Module) ([]byte, error) {
+func (o older) ModuleListing(context.Context, registry.Module) (protocol.Document, error) {
 	return nil, registry.ErrNotFound
 }
 
@@ -442,7 +443,7 @@ func (o older) ModuleVersion(ctx context.Context, m registry.Module, v registry.
 	return r, err
 }
 
-func (o older) ProviderListing(context.Context, registry.Provider) ([]byte, error) {
+func (o older) ProviderListing(context.Context, registry.Provider) (protocol.Document, error) {
 	return nil, registry.ErrNotFound
 }
 
@@ -453,7 +454,7 @@ func (o older) ProviderVersion(ctx context.Context, p registry.Provider, v regis
 
 func (o older) SigningKeys(context.Context, string) ([]registry.SigningKey, error) { return nil, nil }
 
-func (o older) MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error) {
+func (o older) MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
 	return nil, registry.ErrNotFound
 }
 

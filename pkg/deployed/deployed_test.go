@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
@@ -127,7 +128,7 @@ func fill(tb testing.TB, table catalog.Table) {
 	for i := range 5000 {
 		versions = append(versions, version(fmt.Sprintf("1.%d.%d", i/100, i%100)))
 	}
-	listing, err := modules.EncodeListing(versions)
+	listing, err := protocol.Compress(protocol.ModuleListing(versions))
 	check(err)
 	// Publishing them one by one would take longer than all that is tested here.
 	check(table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "modules/acme/many/aws", Sort: "listing"}, Data: listing}))

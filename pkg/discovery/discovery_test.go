@@ -15,8 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 )
 
 // Clients want application/json and nothing else, ask with whatever credential they have, and resolve the paths against
@@ -58,7 +58,7 @@ func TestDocument(t *testing.T) {
 // The paths of a Larder are those of the packages that serve them.
 func TestLarder(t *testing.T) {
 	t.Parallel()
-	want := discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, wire.Service: wire.Path}
+	want := discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, protocol.PublishService: protocol.PublishPath}
 	if got := discovery.Larder(); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

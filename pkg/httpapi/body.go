@@ -2,19 +2,12 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
-	"compress/gzip"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/maphash"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 )
 
 const contentTypeJSON = "application/json"
@@ -40,101 +33,25 @@ func WriteNoContent(w http.ResponseWriter, cacheControl string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// maxUnpacked bounds a stored body that is unpacked, in bytes of JSON.
-const maxUnpacked = 64 << 20
-
-// CompressJSON renders v as JSON, gzip-compressed: a body that is stored once and handed over at each request.
-func CompressJSON(v any) ([]byte, error) {
-	var out bytes.Buffer
-	compressed := gzip.NewWriter(&out)
-	encoder := json.NewEncoder(compressed)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", v, err)
-	}
-	if err := compressed.Close(); err != nil {
-		return nil, fmt.Errorf("compressing %T: %w", v, err)
-	}
-	return out.Bytes(), nil
+// Document is a JSON document that is stored compressed. Both methods fail if
+// it is damaged.
+type Document interface {
+	// Gzip returns it as it is stored, compressed with gzip.
+	Gzip() ([]byte, error)
+	// JSON returns its text.
+	JSON() ([]byte, error)
 }
 
-// DecompressJSON reads into v what CompressJSON was given.
-func DecompressJSON(data []byte, v any) error {
-	body, err := inflate(data)
-	if err == nil {
-		err = json.Unmarshal(body, v)
-	}
-	if err != nil {
-		return fmt.Errorf("stored body: %s", err.Error()) // not wrapped: what is wrong with it is no caller's fault
-	}
-	return nil
-}
-
-// unpack returns a stored body as JSON.
-func unpack(compressed []byte) ([]byte, error) {
-	body, err := inflate(compressed)
-	if err == nil && !json.Valid(body) {
-		err = errors.New("it is no JSON")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("stored body: %w", err)
-	}
-	return body, nil
-}
-
-// inflate reads a stored body to its end, so that the checksum there counts. It takes no more memory than the body has, and
-// none for one that says that it is too large.
-func inflate(compressed []byte) ([]byte, error) {
-	unpacked, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, err
-	}
-	size := binary.LittleEndian.Uint32(compressed[len(compressed)-4:]) // RFC 1952, ISIZE; what has a header is longer
-	if size > maxUnpacked {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", size, maxUnpacked)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(unpacked, body); err != nil {
-		return nil, err
-	}
-	if n, err := unpacked.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
-		return nil, cmp.Or(err, fmt.Errorf("it has more than the %d bytes that it says", size))
-	}
-	return body, nil
-}
-
-// intact are the stored bodies that were found so, by a hash, each in the place that its hash has: who hands the same one
-// over again and again looks at it once.
-var (
-	intact [1024]atomic.Uint64
-	seed   = maphash.MakeSeed()
-)
-
-// check says whether a stored body can be handed over.
-func check(compressed []byte) error {
-	sum := maphash.Bytes(seed, compressed) | 1 // 0 is none
-	seen := &intact[sum/2%uint64(len(intact))]
-	if seen.Load() == sum {
-		return nil
-	}
-	_, err := unpack(compressed)
-	if err == nil {
-		seen.Store(sum)
-	}
-	return err
-}
-
-// WriteCompressedJSON answers 200 with a JSON body that is stored gzip-compressed: as it is where the client takes gzip
-// (Go's clients do), unpacked where it does not. One that is damaged is an error and no answer.
-func WriteCompressedJSON(w http.ResponseWriter, r *http.Request, cacheControl string, compressed []byte) error {
-	body := compressed
-	var err error
+// WriteDocument answers 200 with a stored document: compressed if the client
+// takes gzip, as Go's clients do, and unpacked otherwise. If the document is
+// damaged it returns the error and answers nothing.
+func WriteDocument(w http.ResponseWriter, r *http.Request, cacheControl string, d Document) error {
+	read := d.JSON
 	gzipped := Accepts(r.Header.Values("Accept-Encoding"), "gzip")
 	if gzipped {
-		err = check(compressed)
-	} else {
-		body, err = unpack(compressed)
+		read = d.Gzip
 	}
+	body, err := read()
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -302,7 +303,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestCompressedJSON(t *testing.T) {
+func TestDocument(t *testing.T) {
 	t.Parallel()
 	const text = `{"hello":"world"}`
 	var compressed bytes.Buffer
@@ -311,10 +312,10 @@ func TestCompressedJSON(t *testing.T) {
 	_ = w.Close()
 	h := httpapi.Mux(
 		get("/good", func(w http.ResponseWriter, r *http.Request) error {
-			return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, compressed.Bytes())
+			return httpapi.WriteDocument(w, r, httpapi.Revalidate, protocol.Document(compressed.Bytes()))
 		}),
 		get("/corrupt", func(w http.ResponseWriter, r *http.Request) error {
-			return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, compressed.Bytes()[:20])
+			return httpapi.WriteDocument(w, r, httpapi.Revalidate, protocol.Document(compressed.Bytes()[:20]))
 		}),
 	)
 	for accept, asIs := range map[string]bool{"gzip": true, "gzip, deflate, br": true, "identity, gzip;q=0.5": true, "": false, "identity": false, "gzip;q=0": false, "br": false, "*": false} {

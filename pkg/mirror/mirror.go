@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -23,8 +24,8 @@ const Path = "/v1/mirror/"
 
 // Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
 type Catalog interface {
-	// MirrorListing returns the index.json of a provider, as Listing.Encode wrote it.
-	MirrorListing(context.Context, registry.MirrorProvider) (listing []byte, err error)
+	// MirrorListing returns the index.json of a provider, a protocol.MirrorListing.
+	MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error)
 	// MirrorVersion returns the record of one version.
 	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
 }
@@ -80,7 +81,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		httpapi.LogError(w, fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err))
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, Packages{Archives: map[string]Archive{}})
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.MirrorPackages{Archives: map[string]protocol.MirrorArchive{}})
 		return nil
 	}
 	return h.packages(w, r, p, v)
@@ -92,25 +93,8 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 	if err != nil {
 		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
 	}
-	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
 }
-
-// The documents of the protocol, which are also the files of a folder that clients' `providers mirror` writes.
-type (
-	// Index is index.json, the answer to "List Available Versions".
-	Index struct {
-		Versions map[string]struct{} `json:"versions"`
-	}
-	// Packages is VERSION.json, the answer to "List Available Installation Packages", by platforms.
-	Packages struct {
-		Archives map[string]Archive `json:"archives"`
-	}
-	// Archive is where a package is, and its hashes, h1 before zh.
-	Archive struct {
-		URL    string   `json:"url"`
-		Hashes []string `json:"hashes,omitempty"`
-	}
-)
 
 // packages answers "List Available Installation Packages". A version that the mirror lacks has no packages: clients ask the
 // mirror for versions that they know from another source, and 404 would be the end of it.
@@ -119,13 +103,13 @@ func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.Mi
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
 	}
-	answer := Packages{Archives: make(map[string]Archive, len(record.Packages))}
+	answer := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive, len(record.Packages))}
 	for _, pkg := range record.Packages {
 		url, err := h.signer.SignGet(r.Context(), pkg.Object)
 		if err != nil {
 			return fmt.Errorf("signing a URL for mirrored provider %s %s: %w", p, v, err)
 		}
-		answer.Archives[pkg.String()] = Archive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
+		answer.Archives[pkg.String()] = protocol.MirrorArchive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 	}
 	if err == nil {
 		httpapi.CountDownload(w, httpapi.MirrorDownload)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -51,7 +52,7 @@ func pkg(t testing.TB, v registry.Version, platform, sum string) registry.Mirror
 
 // fake is a catalogue of one provider, and its signer. It counts what is asked of it.
 type fake struct {
-	listing mirror.Listing
+	listing protocol.MirrorListing
 	stored  []byte // in place of the listing
 	records []registry.MirrorVersion
 	reads   int
@@ -59,7 +60,7 @@ type fake struct {
 	signErr error
 }
 
-func (f *fake) MirrorListing(_ context.Context, p registry.MirrorProvider) ([]byte, error) {
+func (f *fake) MirrorListing(_ context.Context, p registry.MirrorProvider) (protocol.Document, error) {
 	f.reads++
 	switch {
 	case f.err != nil:
@@ -69,7 +70,7 @@ func (f *fake) MirrorListing(_ context.Context, p registry.MirrorProvider) ([]by
 	case f.stored != nil:
 		return f.stored, nil
 	}
-	return f.listing.Encode()
+	return protocol.Compress(f.listing)
 }
 
 func (f *fake) MirrorVersion(_ context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
@@ -382,39 +383,6 @@ func TestLog(t *testing.T) {
 		}
 		if !strings.Contains(line.Error, want) || (line.Error == "") != (want == "") || strings.Contains(log.String(), "Signature") {
 			t.Errorf("%s: %s", path, &log)
-		}
-	}
-}
-
-func TestListing(t *testing.T) {
-	t.Parallel()
-	for _, want := range []mirror.Listing{{}, newFake(t).listing} {
-		data, err := want.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := mirror.DecodeListing(data)
-		slices.SortFunc(got, registry.CompareVersions)
-		if err != nil || !slices.Equal(got, slices.SortedFunc(slices.Values(want), registry.CompareVersions)) {
-			t.Errorf("%v, %v; want %v", got, err, want)
-		}
-		for _, bad := range [][]byte{nil, []byte(`{"versions":{}}`), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
-			if _, err := mirror.DecodeListing(bad); err == nil {
-				t.Errorf("%d bytes are accepted", len(bad))
-			}
-		}
-	}
-	// Clients fail on null.
-	if text, err := json.Marshal(mirror.Listing(nil)); err != nil || string(text) != `{"versions":{}}` {
-		t.Errorf("%s, %v", text, err)
-	}
-	for _, bad := range []any{map[string]any{"versions": map[string]any{"x": map[string]any{}}}, map[string]any{"versions": []string{"1.0.0"}}, "1.0.0"} {
-		data, err := httpapi.CompressJSON(bad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := mirror.DecodeListing(data); err == nil {
-			t.Errorf("%v is read as %v", bad, got)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/archive"
-	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -208,7 +208,7 @@ func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderPr
 
 // parseIndex reads an index.json: the versions by the names of their documents.
 func parseIndex(text []byte) (map[string]registry.Version, error) {
-	var index mirror.Index
+	var index protocol.MirrorIndex
 	if err := json.Unmarshal(text, &index); err != nil || index.Versions == nil {
 		return nil, fmt.Errorf(`%w folder: %s must look like {"versions": {"1.0.0": {}}}`, registry.ErrInvalid, indexFile)
 	}
@@ -228,7 +228,7 @@ func parseIndex(text []byte) (map[string]registry.Version, error) {
 
 // parseVersion reads a VERSION.json, in the order of platforms.
 func parseVersion(text []byte) ([]folderPackage, error) {
-	var version mirror.Packages
+	var version protocol.MirrorPackages
 	if err := json.Unmarshal(text, &version); err != nil || version.Archives == nil {
 		return nil, fmt.Errorf(`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`, registry.ErrInvalid)
 	}
@@ -301,7 +301,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return nil, err
 	}
-	index := mirror.Index{Versions: make(map[string]struct{})}
+	index := protocol.MirrorIndex{Versions: make(map[string]struct{})}
 	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
 		versions, err := parseIndex(text)
 		for name := range versions {
@@ -340,12 +340,12 @@ func readBefore(path string, parse func([]byte) error) error {
 
 func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider, record registry.MirrorVersion) (Result, error) {
 	result := Result{Address: address, Version: record.Version}
-	document := mirror.Packages{Archives: make(map[string]mirror.Archive)}
+	document := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive)}
 	path := filepath.Join(dir, record.Version.String()+".json")
 	if err := readBefore(path, func(text []byte) error {
 		packages, err := parseVersion(text)
 		for _, p := range packages {
-			document.Archives[p.platform.String()] = mirror.Archive{URL: p.filename, Hashes: p.hashes}
+			document.Archives[p.platform.String()] = protocol.MirrorArchive{URL: p.filename, Hashes: p.hashes}
 		}
 		return err
 	}); err != nil {
@@ -357,7 +357,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 		if err != nil {
 			return Result{}, fmt.Errorf("%s: %w", filename, err)
 		}
-		document.Archives[pkg.String()] = mirror.Archive{URL: filename, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
+		document.Archives[pkg.String()] = protocol.MirrorArchive{URL: filename, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 		result.Packages = append(result.Packages, PackageResult{pkg.Platform, status})
 	}
 	return result, writeDocument(path, document)

@@ -31,10 +31,10 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
@@ -394,10 +394,10 @@ func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.Mir
 		if all[address], err = c.MirrorVersions(t.Context(), address); err != nil {
 			t.Fatal(err)
 		}
-		var index mirror.Listing
+		var index protocol.MirrorListing
 		if data, err := c.MirrorListing(t.Context(), address); err != nil {
 			t.Error(err)
-		} else if index, err = mirror.DecodeListing(data); err != nil || len(index) != len(all[address]) {
+		} else if index, err = protocol.Decode[protocol.MirrorListing](data); err != nil || len(index) != len(all[address]) {
 			t.Errorf("%s: the index has %v, %v", address, index, err)
 		}
 		for _, v := range all[address] {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -25,8 +26,8 @@ const (
 
 // Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
 type Catalog interface {
-	// ModuleListing returns the versions response of a module, as EncodeListing wrote it.
-	ModuleListing(context.Context, registry.Module) (listing []byte, err error)
+	// ModuleListing returns the versions response of a module, a protocol.ModuleListing.
+	ModuleListing(context.Context, registry.Module) (protocol.Document, error)
 	// ModuleVersion returns the record of one version.
 	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 }
@@ -67,7 +68,7 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("versions of module %s: %w", m, err)
 	}
-	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
 }
 
 // download answers "Download Source Code for a Specific Module Version": 204 with X-Terraform-Get, which every client

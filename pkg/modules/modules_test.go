@@ -2,12 +2,10 @@ package modules_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -35,7 +34,7 @@ type fake struct {
 	signErr  error
 }
 
-func (f *fake) ModuleListing(_ context.Context, m registry.Module) ([]byte, error) {
+func (f *fake) ModuleListing(_ context.Context, m registry.Module) (protocol.Document, error) {
 	f.reads++
 	if f.err != nil {
 		return nil, f.err
@@ -43,7 +42,7 @@ func (f *fake) ModuleListing(_ context.Context, m registry.Module) ([]byte, erro
 	if m != vpc {
 		return nil, registry.ErrNotFound
 	}
-	return modules.EncodeListing(f.versions)
+	return protocol.Compress(protocol.ModuleListing(f.versions))
 }
 
 func (f *fake) ModuleVersion(_ context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
@@ -200,30 +199,5 @@ func TestStoreFails(t *testing.T) {
 	f := &fake{versions: versions(t, "1.0.0"), signErr: errors.New("no credentials")}
 	if w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download"); w.Code != 500 || w.Header().Get("X-Terraform-Get") != "" {
 		t.Errorf("signing fails: %d %v", w.Code, w.Header())
-	}
-}
-
-func TestListing(t *testing.T) {
-	t.Parallel()
-	want := versions(t, "2.0.0", "1.0.0-rc.1+b", "0.0.0")
-	encoded, err := modules.EncodeListing(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := modules.DecodeListing(encoded)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, bad := range []string{"", "hello", "\x1f\x8b"} {
-		if _, err := modules.DecodeListing([]byte(bad)); err == nil {
-			t.Errorf("DecodeListing(%q) succeeds", bad)
-		}
-	}
-	var twice bytes.Buffer
-	w := gzip.NewWriter(&twice)
-	_, _ = io.WriteString(w, `{"modules":[{},{}]}`)
-	_ = w.Close()
-	if _, err := modules.DecodeListing(twice.Bytes()); err == nil {
-		t.Error("DecodeListing of two modules succeeds")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -27,8 +28,8 @@ const (
 
 // Catalog is what the protocol reads. All answer registry.ErrNotFound for what is not there.
 type Catalog interface {
-	// ProviderListing returns the versions response of a provider, as Listing.Encode wrote it.
-	ProviderListing(context.Context, registry.Provider) (listing []byte, err error)
+	// ProviderListing returns the versions response of a provider, a protocol.ProviderListing.
+	ProviderListing(context.Context, registry.Provider) (protocol.Document, error)
 	// ProviderVersion returns the record of one version.
 	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
 	// SigningKeys returns the keys of a namespace; none is no error.
@@ -83,37 +84,8 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("versions of provider %s: %w", p, err)
 	}
-	return httpapi.WriteCompressedJSON(w, r, httpapi.Revalidate, listing)
+	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
 }
-
-// The answer to "Find a Provider Package", with OpenTofu's packages.
-type (
-	download struct {
-		Protocols           []string                   `json:"protocols"`
-		OS                  string                     `json:"os"`
-		Arch                string                     `json:"arch"`
-		Filename            string                     `json:"filename"`
-		DownloadURL         string                     `json:"download_url"`
-		SHASum              string                     `json:"shasum"`
-		SHASumsURL          string                     `json:"shasums_url"`
-		SHASumsSignatureURL string                     `json:"shasums_signature_url"`
-		SigningKeys         signingKeys                `json:"signing_keys"`
-		Packages            map[string]platformPackage `json:"packages,omitempty"`
-	}
-	signingKeys struct {
-		GPGPublicKeys []publicKey `json:"gpg_public_keys"`
-	}
-	publicKey struct {
-		KeyID      string `json:"key_id"`
-		ASCIIArmor string `json:"ascii_armor"`
-		// TrustSignature is always empty: any other must be of HashiCorp's partners.
-		TrustSignature string `json:"trust_signature"`
-	}
-	platformPackage struct {
-		Hashes      []string `json:"hashes"`
-		PackageSize int64    `json:"package_size"`
-	}
-)
 
 // download answers "Find a Provider Package".
 func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
@@ -146,9 +118,9 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 		httpapi.CountKeys(w, lastEnd(keys, now))
 	}
 	pkg := record.Packages[at]
-	answer := download{
+	answer := protocol.ProviderDownload{
 		Protocols: record.Protocols, OS: platform.OS, Arch: platform.Arch, Filename: pkg.Filename, SHASum: pkg.SHA256,
-		SigningKeys: signingKeys{publicKeys(keys, record.SigningKey, now)}, Packages: packages(record.Packages),
+		SigningKeys: protocol.PublicKeys(record.SigningKey, keys, now), Packages: protocol.HashPackages(record.Packages),
 	}
 	for _, file := range []struct {
 		url *string
@@ -189,56 +161,6 @@ func lastEnd(keys []registry.SigningKey, now time.Time) time.Time {
 		return now.Add(farOff)
 	}
 	return last
-}
-
-// publicKeys returns the keys that clients try, in this order.
-func publicKeys(keys []registry.SigningKey, signer string, now time.Time) []publicKey {
-	out := []publicKey{} // null makes clients crash
-	for _, k := range Keys(keys, signer, now) {
-		out = append(out, publicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
-	}
-	return out
-}
-
-// Keys returns those of a namespace's keys that clients are given for what a key has signed, in the order in which they try
-// them: the signer's, and the others that hold.
-func Keys(keys []registry.SigningKey, signer string, now time.Time) []registry.SigningKey {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(k registry.SigningKey) bool {
-		return k.ID != signer && !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
-	})
-	if at := slices.IndexFunc(keys, func(k registry.SigningKey) bool { return k.ID == signer }); at > 0 {
-		first := keys[at]
-		keys = slices.Insert(slices.Delete(keys, at, at+1), 0, first)
-	}
-	return keys
-}
-
-// packages returns the hashes of all platforms, or nothing where two share one, since OpenTofu crashes on that.
-func packages(all []registry.ProviderPackage) map[string]platformPackage {
-	if len(SharedHashes(all)) > 0 {
-		return nil
-	}
-	out := make(map[string]platformPackage, len(all))
-	for _, p := range all {
-		out[p.String()] = platformPackage{Hashes: []string{p.H1, "zh:" + p.SHA256}, PackageSize: p.Size}
-	}
-	return out
-}
-
-// SharedHashes returns the platforms whose packages share a hash with another's.
-func SharedHashes(all []registry.ProviderPackage) []registry.Platform {
-	count := make(map[string]int)
-	for _, p := range all {
-		count[p.H1]++
-		count[p.SHA256]++
-	}
-	var shared []registry.Platform
-	for _, p := range all {
-		if count[p.H1] > 1 || count[p.SHA256] > 1 {
-			shared = append(shared, p.Platform)
-		}
-	}
-	return shared
 }
 
 func address(r *http.Request) (registry.Provider, error) {

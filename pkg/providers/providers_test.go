@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -51,7 +51,7 @@ func pkg(t testing.TB, platform, sum string) registry.ProviderPackage {
 // fake is a catalogue of one provider, and its signer. It counts what is asked of it.
 type fake struct {
 	record  registry.ProviderVersion
-	listing providers.Listing
+	listing protocol.ProviderListing
 	keys    []registry.SigningKey
 	reads   int
 	err     error
@@ -59,7 +59,7 @@ type fake struct {
 	signErr error
 }
 
-func (f *fake) ProviderListing(_ context.Context, p registry.Provider) ([]byte, error) {
+func (f *fake) ProviderListing(_ context.Context, p registry.Provider) (protocol.Document, error) {
 	f.reads++
 	if f.err != nil {
 		return nil, f.err
@@ -67,7 +67,7 @@ func (f *fake) ProviderListing(_ context.Context, p registry.Provider) ([]byte, 
 	if p != inventory {
 		return nil, registry.ErrNotFound
 	}
-	return f.listing.Encode()
+	return protocol.Compress(f.listing)
 }
 
 func (f *fake) ProviderVersion(_ context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
@@ -104,7 +104,7 @@ func newFake(t testing.TB) *fake {
 	beta := f.record
 	beta.Version = version(t, "2.0.0-beta.1")
 	beta.Packages = beta.Packages[1:]
-	f.listing = providers.Listing{Versions: []providers.ListedVersion{providers.Listed(beta), providers.Listed(f.record)}}
+	f.listing = protocol.ProviderListing{Versions: []protocol.ListedProvider{protocol.ListProvider(beta), protocol.ListProvider(f.record)}}
 	for _, id := range []string{"A", "B", "C"} {
 		f.keys = append(f.keys, registry.SigningKey{ID: strings.Repeat(id, 16), ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n" + id + "\n-----END PGP PUBLIC KEY BLOCK-----\n"})
 	}
@@ -223,24 +223,5 @@ func TestReads(t *testing.T) {
 	f.reads = 0
 	if _, header, _ := f.get(t, "/v1/providers/acme/inventory/versions"); header.Get("Cache-Control") != "private, no-cache" || f.reads != 1 {
 		t.Errorf("%d reads, %v", f.reads, header)
-	}
-}
-
-func TestListingRoundTrip(t *testing.T) {
-	t.Parallel()
-	want := newFake(t).listing
-	want.Warnings = []string{"a", "b"}
-	data, err := want.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := providers.DecodeListing(data)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
-		if _, err := providers.DecodeListing(bad); err == nil {
-			t.Errorf("%d bytes are accepted", len(bad))
-		}
 	}
 }

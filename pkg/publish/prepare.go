@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -91,7 +91,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 	}
 	at(&record.Sums, names.sums)
 	at(&record.Signature, names.sums+".sig")
-	prepared := PreparedRelease{Address: m.Address, ProviderResult: ProviderResult{Record: *record, Shared: providers.SharedHashes(record.Packages)}}
+	prepared := PreparedRelease{Address: m.Address, ProviderResult: ProviderResult{Record: *record, Shared: protocol.SharedHashes(record.Packages)}}
 	if names.manifest != "" {
 		manifest, err := readBounded(names.manifest, MaxManifest)
 		if err != nil {

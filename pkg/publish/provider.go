@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/archive"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -105,7 +105,7 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 		return ProviderResult{}, fmt.Errorf("provider %s: %w", m.Address, err)
 	}
 	if m.DryRun {
-		result.Shared = providers.SharedHashes(r.record.Packages)
+		result.Shared = protocol.SharedHashes(r.record.Packages)
 		return result, nil
 	}
 	if _, err := p.uploadFiles(ctx, r.files); err != nil {
@@ -128,7 +128,7 @@ func (r ProviderResult) settle(p registry.Provider, stored registry.ProviderVers
 		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with another SHA256SUMS, and versions do not change: publish yours under a new version (stored sha256:%s, yours sha256:%s)",
 			registry.ErrExists, p, stored.Version, stored.Sums.SHA256, r.Record.Sums.SHA256)
 	}
-	r.Record, r.Unchanged, r.Shared = stored, before, providers.SharedHashes(stored.Packages)
+	r.Record, r.Unchanged, r.Shared = stored, before, protocol.SharedHashes(stored.Packages)
 	return r, nil
 }
 
@@ -278,7 +278,7 @@ func sourceManifest(dir string) string {
 // maxPlatforms keeps a version's record well within an item of the table.
 const maxPlatforms = 200
 
-var protocol = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})$`)
+var pluginProtocol = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})$`)
 
 // protocols returns those that the manifest names, or, where there is none, those that were given.
 func protocols(m Provider, names releaseFiles) ([]string, error) {
@@ -325,7 +325,7 @@ func CheckProtocols(protocols []string) error {
 	majors := make(map[string]bool)
 	for _, v := range protocols {
 		major, _, _ := strings.Cut(v, ".")
-		if !protocol.MatchString(v) || majors[major] {
+		if !pluginProtocol.MatchString(v) || majors[major] {
 			return fmt.Errorf("%w protocols %q: each is MAJOR.MINOR, such as 6.0, and no major version comes twice", registry.ErrInvalid, protocols)
 		}
 		majors[major] = true

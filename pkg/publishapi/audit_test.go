@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -16,7 +16,7 @@ func TestAudit(t *testing.T) {
 	d := open(t)
 	token := d.token(t, both)
 	d.publishes(t, token, module1, vpc(t, 1))
-	if a := d.send(t, token, http.MethodPut, wire.Path+module1+"/deprecation", wire.Deprecation{Message: "old"}); a.status != http.StatusNoContent {
+	if a := d.send(t, token, http.MethodPut, protocol.PublishPath+module1+"/deprecation", protocol.Deprecation{Message: "old"}); a.status != http.StatusNoContent {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	var got []registry.AuditAction

@@ -32,8 +32,8 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -307,7 +307,7 @@ func do(r *http.Request) (answer, error) {
 // upload is one under way: of files by their names, in this order when they are announced.
 type upload struct {
 	*door
-	wire.Begun
+	protocol.Begun
 	token string
 	path  string // modules/…/VERSION or providers/…/VERSION
 	files map[string][]byte
@@ -319,10 +319,10 @@ func sum(data []byte) string {
 }
 
 // announce says what files are.
-func announce(files map[string][]byte) wire.Announcement {
-	var a wire.Announcement
+func announce(files map[string][]byte) protocol.Announcement {
+	var a protocol.Announcement
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		a.Files = append(a.Files, wire.File{Name: name, Size: int64(len(files[name])), SHA256: sum(files[name])})
+		a.Files = append(a.Files, protocol.File{Name: name, Size: int64(len(files[name])), SHA256: sum(files[name])})
 	}
 	if _, module := files["vpc.tar.gz"]; !module {
 		a.Protocols = []string{"5.0", "6.0"}
@@ -334,7 +334,7 @@ func announce(files map[string][]byte) wire.Announcement {
 func (d *door) begin(t testing.TB, token, path string, files map[string][]byte) *upload {
 	t.Helper()
 	u := &upload{door: d, token: token, path: path, files: files}
-	d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", announce(files)).into(t, http.StatusCreated, &u.Begun)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", announce(files)).into(t, http.StatusCreated, &u.Begun)
 	return u
 }
 
@@ -369,7 +369,9 @@ func (u *upload) putAll(t testing.TB) *upload {
 	return u
 }
 
-func (u *upload) at(more string) string { return wire.Path + u.path + "/uploads/" + u.Upload + more }
+func (u *upload) at(more string) string {
+	return protocol.PublishPath + u.path + "/uploads/" + u.Upload + more
+}
 
 func (u *upload) inspect(t testing.TB, file int) answer {
 	t.Helper()
@@ -396,10 +398,10 @@ func (u *upload) abort(t testing.TB) answer {
 }
 
 // publish publishes, and returns what was published or at which step it was refused; it gives up what was.
-func (d *door) publish(t testing.TB, token, path string, a wire.Announcement, files map[string][]byte) (step string, last answer) {
+func (d *door) publish(t testing.TB, token, path string, a protocol.Announcement, files map[string][]byte) (step string, last answer) {
 	t.Helper()
 	u := &upload{door: d, token: token, path: path, files: files}
-	if last = d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", a); last.status != http.StatusCreated {
+	if last = d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", a); last.status != http.StatusCreated {
 		return "begin", last
 	}
 	last.into(t, http.StatusCreated, &u.Begun)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -58,7 +58,7 @@ func TestCommitThatDies(t *testing.T) {
 					t.Errorf("%d objects are kept, and visible is %t", there, visible)
 				}
 				d.faults.keep, d.faults.publish, d.faults.end = nil, nil, nil
-				var p wire.Published
+				var p protocol.Published
 				u.commit(t).into(t, http.StatusOK, &p)
 				after := d.visible(t)
 				u.commit(t).into(t, http.StatusOK, &p)
@@ -373,7 +373,7 @@ func FuzzBegin(f *testing.F) {
 		if module {
 			path = module1
 		}
-		a := d.send(t, token, http.MethodPost, wire.Path+path+"/uploads", string(body))
+		a := d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", string(body))
 		switch a.status {
 		case http.StatusCreated:
 			if begun.Add(1) > 1 && len(a.body) == 0 {

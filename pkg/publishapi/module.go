@@ -7,7 +7,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -17,7 +17,7 @@ type module struct {
 	address registry.Module
 }
 
-func (m module) announced(_ context.Context, _ registry.Version, a wire.Announcement) error {
+func (m module) announced(_ context.Context, _ registry.Version, a protocol.Announcement) error {
 	name := m.address.Name + ".tar.gz"
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
@@ -28,13 +28,13 @@ func (m module) announced(_ context.Context, _ registry.Version, a wire.Announce
 	return nil
 }
 
-func (m module) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
+func (m module) published(ctx context.Context, v registry.Version, a protocol.Announcement) (protocol.Published, bool, error) {
 	stored, err := m.h.catalog.ModuleVersion(ctx, m.address, v)
 	if err != nil {
-		return wire.Published{}, false, explain(err)
+		return protocol.Published{}, false, explain(err)
 	}
 	same := stored.SHA256 == a.Files[0].SHA256 || stored.ContentSHA256 == a.ContentSHA256
-	return wire.Published{Module: &stored}, same, nil
+	return protocol.Published{Module: &stored}, same, nil
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
@@ -50,11 +50,11 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 	}
 	return publication{
 		keep:    []registry.StoredFile{f.StoredFile},
-		content: wire.Announcement{Files: []wire.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
+		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
 		check:   func(ctx context.Context) error { return m.free(ctx, u.Version) },
-		publish: func(ctx context.Context) (wire.Published, error) {
+		publish: func(ctx context.Context) (protocol.Published, error) {
 			stored, created, err := m.h.catalog.PublishModule(ctx, m.address, record)
-			return wire.Published{Module: &stored, Unchanged: !created}, err
+			return protocol.Published{Module: &stored, Unchanged: !created}, err
 		},
 	}, nil
 }
@@ -63,7 +63,7 @@ func (m module) free(ctx context.Context, v registry.Version) error {
 	return m.h.catalog.CheckModuleVersion(ctx, m.address, v)
 }
 
-func (m module) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error {
+func (m module) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
 	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide, by)
 	return err
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -23,7 +23,7 @@ type provider struct {
 	address registry.Provider
 }
 
-func (p provider) announced(ctx context.Context, v registry.Version, a wire.Announcement) error {
+func (p provider) announced(ctx context.Context, v registry.Version, a protocol.Announcement) error {
 	names, err := p.names(a.Files)
 	switch {
 	case err != nil:
@@ -50,7 +50,7 @@ func (p provider) announced(ctx context.Context, v registry.Version, a wire.Anno
 	return err
 }
 
-func (p provider) names(files []wire.File) (publish.ReleaseNames, error) {
+func (p provider) names(files []protocol.File) (publish.ReleaseNames, error) {
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
@@ -60,7 +60,7 @@ func (p provider) names(files []wire.File) (publish.ReleaseNames, error) {
 
 // namesOf is names of an upload, whose files were found to be a release when they were announced.
 func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
-	files := make([]wire.File, len(u.Files))
+	files := make([]protocol.File, len(u.Files))
 	for i, f := range u.Files {
 		files[i].Name = f.Name
 	}
@@ -68,28 +68,28 @@ func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
 }
 
 // published compares by SHA256SUMS: a signature is made anew each time, and is no other content.
-func (p provider) published(ctx context.Context, v registry.Version, a wire.Announcement) (wire.Published, bool, error) {
+func (p provider) published(ctx context.Context, v registry.Version, a protocol.Announcement) (protocol.Published, bool, error) {
 	stored, err := p.h.catalog.ProviderVersion(ctx, p.address, v)
 	if err != nil {
-		return wire.Published{}, false, explain(err)
+		return protocol.Published{}, false, explain(err)
 	}
-	same := slices.ContainsFunc(a.Files, func(f wire.File) bool {
+	same := slices.ContainsFunc(a.Files, func(f protocol.File) bool {
 		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256
 	})
 	if !same {
-		return wire.Published{}, false, nil
+		return protocol.Published{}, false, nil
 	}
 	if !slices.Equal(stored.Protocols, a.Protocols) {
-		return wire.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, v, strings.Join(stored.Protocols, ", ")))
+		return protocol.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, v, strings.Join(stored.Protocols, ", ")))
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
-		return wire.Published{}, false, err
+		return protocol.Published{}, false, err
 	}
 	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == stored.SigningKey }) {
-		return wire.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, v, stored.SigningKey))
+		return protocol.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, v, stored.SigningKey))
 	}
-	return wire.Published{Provider: &stored}, true, nil
+	return protocol.Published{Provider: &stored}, true, nil
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
@@ -196,7 +196,7 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 	}
 	return publication{
 		keep:    keep,
-		content: wire.Announcement{Files: []wire.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
+		content: protocol.Announcement{Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
 		check: func(ctx context.Context) (err error) {
 			if err := p.free(ctx, u.Version); err != nil {
 				return err
@@ -204,9 +204,9 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 			record.SigningKey, err = p.verify(ctx, u, names)
 			return err
 		},
-		publish: func(ctx context.Context) (wire.Published, error) {
+		publish: func(ctx context.Context) (protocol.Published, error) {
 			stored, created, err := p.h.catalog.PublishProvider(ctx, p.address, record)
-			return wire.Published{Provider: &stored, Unchanged: !created}, err
+			return protocol.Published{Provider: &stored, Unchanged: !created}, err
 		},
 	}, nil
 }
@@ -233,6 +233,6 @@ func (p provider) free(ctx context.Context, v registry.Version) error {
 	return p.h.catalog.CheckProviderVersion(ctx, p.address, v)
 }
 
-func (p provider) deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error {
+func (p provider) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
 	return p.h.catalog.DeprecateProvider(ctx, p.address, v, d.Message, by)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -30,7 +30,7 @@ func TestPublishProvider(t *testing.T) {
 	r := newRelease(t)
 	sums, signature := named("SHA256SUMS"), named("SHA256SUMS.sig")
 	u := &upload{door: d, token: token, path: provider1, files: r}
-	begun := d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(r))
+	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r))
 	begun.into(t, http.StatusCreated, &u.Begun)
 	// A signature is another one each time.
 	changing := []string{sum(r[signature]), "SHA256-OF-SIGNATURE", u.Upload, "UPLOAD", d.url, "https://registry.example.com", key, "KEY", fmt.Sprintf(`"size": %d`, len(r[signature])), `"size": 0`}
@@ -70,22 +70,22 @@ func TestPublishProvider(t *testing.T) {
 	// A new signature of the same sums is no other content; other sums, and other protocols, are.
 	signed := r.clone()
 	signed.resign(t, signer)
-	same := d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(signed))
+	same := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(signed))
 	same.into(t, http.StatusOK, nil)
 	golden(t, "provider-unchanged", same.body, changing...)
 	other := r.clone()
 	other[named(linux+".zip")] = program(t, "of another")
 	other.sign(t, signer)
 	const exists = "providers/acme/inventory 1.0.0 is published already with other content"
-	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(other)).refused(t, http.StatusConflict, exists)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(other)).refused(t, http.StatusConflict, exists)
 	a := announce(r)
 	a.Protocols = []string{"6.0"}
-	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", a).refused(t, http.StatusConflict, "acme/inventory 1.0.0 is published for protocols 5.0, 6.0, and versions do not change")
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a).refused(t, http.StatusConflict, "acme/inventory 1.0.0 is published for protocols 5.0, 6.0, and versions do not change")
 	// Without its key nobody can install it, and it is not said to be there.
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, "with a signature by key "+key+", which the namespace does not have any more")
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, "with a signature by key "+key+", which the namespace does not have any more")
 }
 
 // What must not become a release does not, at the step that can tell, and says why.
@@ -221,7 +221,7 @@ func TestKeyThatGoes(t *testing.T) {
 	if _, err := d.catalog.ProviderVersion(t.Context(), inventory, v1); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
-	d.send(t, token, http.MethodPost, wire.Path+"providers/acme/inventory/1.0.0/uploads", announce(newRelease(t))).refused(t, http.StatusBadRequest, "namespace acme has no key yet")
+	d.send(t, token, http.MethodPost, protocol.PublishPath+"providers/acme/inventory/1.0.0/uploads", announce(newRelease(t))).refused(t, http.StatusBadRequest, "namespace acme has no key yet")
 	// It is there again, and so the release can be.
 	d.addKey(t, "acme", signer)
 	u.commit(t).into(t, http.StatusOK, nil)

@@ -32,7 +32,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -118,7 +118,7 @@ func newHandler(published Catalog, stored Objects, inspector Inspector, limits s
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	var all []httpapi.Endpoint
-	for _, thing := range []string{wire.Path + "modules/{namespace}/{name}/{system}", wire.Path + "providers/{namespace}/{type}"} {
+	for _, thing := range []string{protocol.PublishPath + "modules/{namespace}/{name}/{system}", protocol.PublishPath + "providers/{namespace}/{type}"} {
 		uploads := thing + "/{version}/uploads"
 		for _, e := range []struct {
 			method, path string
@@ -148,27 +148,27 @@ type subject struct {
 // kind is what differs between modules and providers.
 type kind interface {
 	// announced checks what is to be published, by the rules of names.
-	announced(context.Context, registry.Version, wire.Announcement) error
+	announced(context.Context, registry.Version, protocol.Announcement) error
 	// published returns the version that is published, with same saying whether that is what was announced, and
 	// registry.ErrNotFound where there is none.
-	published(ctx context.Context, v registry.Version, a wire.Announcement) (p wire.Published, same bool, err error)
+	published(ctx context.Context, v registry.Version, a protocol.Announcement) (p protocol.Published, same bool, err error)
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
 	// free says, by registry.ErrExists, whether another version stands in the way of one that is not published.
 	free(context.Context, registry.Version) error
 	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
 	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error)
-	deprecate(ctx context.Context, v *registry.Version, d wire.Deprecation, by string) error
+	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 }
 
 // publication is what a commit makes visible.
 type publication struct {
 	keep []registry.StoredFile
 	// content is what of an announcement tells it from another, for comparing it with what is published.
-	content wire.Announcement
+	content protocol.Announcement
 	// check says whether it may be published, as versions and keys are now.
 	check   func(context.Context) error
-	publish func(context.Context) (wire.Published, error)
+	publish func(context.Context) (protocol.Published, error)
 }
 
 // about returns what a request is about.
@@ -220,7 +220,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err := h.mayBegin(ctx, s, caller); err != nil {
 		return err
 	}
-	var a wire.Announcement
+	var a protocol.Announcement
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &a); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 		return errOther(s)
 	case err == nil:
 		stored.Unchanged = true
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, wire.Begun{Published: &stored})
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
 		return nil
 	case !errors.Is(err, registry.ErrNotFound):
 		return err
@@ -261,7 +261,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	puts := make([]wire.Put, len(u.Files))
+	puts := make([]protocol.Put, len(u.Files))
 	err = each(ctx, len(u.Files), func(ctx context.Context, i int) (err error) {
 		puts[i], err = h.put(ctx, u.Files[i])
 		return err
@@ -269,7 +269,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, wire.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts})
+	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, protocol.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts})
 	return nil
 }
 
@@ -306,7 +306,7 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 }
 
 // check holds an announcement to the limits.
-func (h *handler) check(a wire.Announcement) error {
+func (h *handler) check(a protocol.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
 		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
 	}
@@ -343,19 +343,19 @@ func checkLine(what, text string, most int) error {
 }
 
 // put returns how a file is to be uploaded, unless it is there.
-func (h *handler) put(ctx context.Context, f registry.UploadFile) (wire.Put, error) {
+func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put, error) {
 	info, err := h.objects.Stat(ctx, f.Object)
 	if err == nil && info.Size == f.Size {
-		return wire.Put{Name: f.Name, Stored: true}, nil
+		return protocol.Put{Name: f.Name, Stored: true}, nil
 	}
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return wire.Put{}, err
+		return protocol.Put{}, err
 	}
 	signed, err := h.objects.SignPut(ctx, f.Object, objects.Digest{SHA256: f.SHA256, Size: f.Size})
 	if err != nil {
-		return wire.Put{}, err
+		return protocol.Put{}, err
 	}
-	return wire.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
+	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
 }
 
 func errOther(s subject) error {
@@ -410,9 +410,9 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 		return errRefused(u.Files[file], found)
 	case found.State == registry.InspectionRunning:
 		w.Header().Set("Retry-After", "1")
-		httpapi.WriteJSON(w, http.StatusAccepted, httpapi.NoStore, wire.Inspected{})
+		httpapi.WriteJSON(w, http.StatusAccepted, httpapi.NoStore, protocol.Inspected{})
 	default:
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, wire.Inspected{Passed: true})
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Inspected{Passed: true})
 	}
 	return nil
 }
@@ -643,12 +643,12 @@ func (h *handler) inspected(ctx context.Context, u registry.Upload) ([]registry.
 
 // publish makes a publication visible. Its files are kept, then looked for, and then named: in this order none that is
 // named can expire. Of two commits of different content at once, the files of the one that is refused stay, unnamed.
-func (h *handler) publish(ctx context.Context, s subject, p publication) (wire.Published, error) {
+func (h *handler) publish(ctx context.Context, s subject, p publication) (protocol.Published, error) {
 	if err := p.check(ctx); err != nil {
-		return wire.Published{}, explain(err)
+		return protocol.Published{}, explain(err)
 	}
 	if err := each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) }); err != nil {
-		return wire.Published{}, explain(err)
+		return protocol.Published{}, explain(err)
 	}
 	answer, err := p.publish(ctx)
 	if err != nil || !answer.Unchanged {
@@ -695,7 +695,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var d wire.Deprecation
+	var d protocol.Deprecation
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
 		return err
 	}

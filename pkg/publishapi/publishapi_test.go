@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -46,7 +46,7 @@ func golden(t *testing.T, name string, body []byte, changing ...string) {
 	}
 }
 
-// asked renders what a client sends, as it reaches the wire.
+// asked renders what a client sends, as it reaches the protocol.
 func asked(t *testing.T, v any) []byte {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -65,7 +65,7 @@ func TestPublishModule(t *testing.T) {
 	a := announce(files)
 	a.Description, a.ContentSHA256 = "A network", strings.Repeat("0", 64)
 	golden(t, "module-announcement", asked(t, a))
-	begun := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", a)
+	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", a)
 	u := &upload{door: d, token: token, path: module1, files: files}
 	begun.into(t, http.StatusCreated, &u.Begun)
 	golden(t, "module-begun", begun.body, u.Upload, "UPLOAD", d.url, "https://registry.example.com")
@@ -117,14 +117,14 @@ func TestPublishModule(t *testing.T) {
 	}
 
 	// The same content, and the same packed otherwise, is there already; other content is refused.
-	same := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", announce(files))
+	same := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files))
 	same.into(t, http.StatusOK, nil)
 	golden(t, "module-unchanged", same.body)
 	packed := announce(vpc(t, 2))
 	packed.ContentSHA256 = record.ContentSHA256
-	d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", packed).into(t, http.StatusOK, nil)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", packed).into(t, http.StatusOK, nil)
 	packed.ContentSHA256 = ""
-	other := d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", packed)
+	other := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", packed)
 	other.refused(t, http.StatusConflict, "modules/acme/vpc/aws 1.0.0 is published already with other content, and versions do not change: publish yours under a new version")
 	golden(t, "refused", other.body)
 	if other.header.Get("Retry-After") != "" {
@@ -238,7 +238,7 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		{provider1, strings.Replace(release(whole...), `"protocols"`, `"description": "x", "protocols"`, 1), "a provider has neither a description"},
 		{"providers/other/inventory/1.0.0", release(whole...), "its first publish needs a scope that names it"},
 	} {
-		a := d.send(t, all, http.MethodPost, wire.Path+test.path+"/uploads", test.body)
+		a := d.send(t, all, http.MethodPost, protocol.PublishPath+test.path+"/uploads", test.body)
 		status := http.StatusBadRequest
 		if strings.HasPrefix(test.path, "providers/other") {
 			status = http.StatusForbidden
@@ -262,7 +262,7 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		"modules/acme/vpc/aws/1.0.0-" + strings.Repeat("x", 128):  "more than 128",
 		"modules/acme/vpc/aws/%2E%2E/1.0.0/x/../../aws/1.0.0/..x": "malformed request",
 	} {
-		d.send(t, all, http.MethodPost, wire.Path+path+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusBadRequest, text)
+		d.send(t, all, http.MethodPost, protocol.PublishPath+path+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusBadRequest, text)
 	}
 	if d.visible(t) != before || fmt.Sprint(d.objects(t)) != stored {
 		t.Error("what was refused has changed something")
@@ -412,13 +412,13 @@ func TestScopes(t *testing.T) {
 	acme, all := d.token(t, "publish:modules/acme/**"), d.token(t, "publish:**")
 	for _, path := range []string{"modules/other/vpc/aws/1.0.0", "modules/acme2/vpc/aws/1.0.0", provider1} {
 		for method, at := range map[string]string{"/uploads": http.MethodPost, "/uploads/x/commit": http.MethodPost, "/uploads/x/files/0/inspect": http.MethodPost, "/uploads/x": http.MethodDelete, "/deprecation": http.MethodPut} {
-			d.send(t, acme, at, wire.Path+path+method, announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
+			d.send(t, acme, at, protocol.PublishPath+path+method, announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
 		}
 	}
 	// A namespace comes to be by who may name it, and from then on others reach it.
 	const fresh = "modules/new/vpc/aws/1.0.0"
 	for _, scope := range []string{"publish:**", "publish:modules/**", "publish:modules/*/vpc/aws", "publish:** publish:modules/new/other/aws publish:providers/new"} {
-		d.send(t, d.token(t, scope), http.MethodPost, wire.Path+fresh+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "namespace new has nothing yet, and its first publish needs a scope that names it, such as publish:modules/new/**")
+		d.send(t, d.token(t, scope), http.MethodPost, protocol.PublishPath+fresh+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "namespace new has nothing yet, and its first publish needs a scope that names it, such as publish:modules/new/**")
 	}
 	if strings.Contains(d.visible(t), "new") {
 		t.Error(d.visible(t))
@@ -432,9 +432,9 @@ func TestScopes(t *testing.T) {
 			d.send(t, token, http.MethodGet, path, nil).refused(t, http.StatusForbidden, "forbidden")
 		}
 	}
-	d.send(t, d.token(t, "read:**"), http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
-	d.send(t, "", http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusUnauthorized, "authentication required")
-	if a := d.send(t, acme, http.MethodGet, wire.Path+module1+"/uploads", nil); a.status != http.StatusMethodNotAllowed {
+	d.send(t, d.token(t, "read:**"), http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusForbidden, "forbidden")
+	d.send(t, "", http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusUnauthorized, "authentication required")
+	if a := d.send(t, acme, http.MethodGet, protocol.PublishPath+module1+"/uploads", nil); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", a.status)
 	}
 }
@@ -451,7 +451,7 @@ func TestUploadsUnderWay(t *testing.T) {
 	}
 	full := func() {
 		t.Helper()
-		d.send(t, token, http.MethodPost, wire.Path+paths(8)+"/uploads", announce(vpc(t, 8))).refused(t, http.StatusForbidden, "you have 4 uploads under way, and may have no more: finish them, or wait until they end by themselves, after 12 hours")
+		d.send(t, token, http.MethodPost, protocol.PublishPath+paths(8)+"/uploads", announce(vpc(t, 8))).refused(t, http.StatusForbidden, "you have 4 uploads under way, and may have no more: finish them, or wait until they end by themselves, after 12 hours")
 	}
 	full()
 	d.begin(t, other, paths(9), vpc(t, 9))
@@ -468,7 +468,7 @@ func TestUploadsUnderWay(t *testing.T) {
 	d.begin(t, token, paths(10), vpc(t, 10))
 	full()
 	// What is published already is no upload.
-	d.send(t, token, http.MethodPost, wire.Path+paths(1)+"/uploads", announce(vpc(t, 1))).into(t, http.StatusOK, nil)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+paths(1)+"/uploads", announce(vpc(t, 1))).into(t, http.StatusOK, nil)
 	d.at(publishapi.Lifetime - time.Minute)
 	full()
 	d.at(publishapi.Lifetime)
@@ -502,10 +502,10 @@ func TestDeprecate(t *testing.T) {
 	token := d.token(t, both)
 	d.publishes(t, token, module1, vpc(t, 1))
 	d.publishes(t, token, provider1, newRelease(t))
-	golden(t, "deprecation", asked(t, wire.Deprecation{Message: "use 2.0.0", Hide: true}))
+	golden(t, "deprecation", asked(t, protocol.Deprecation{Message: "use 2.0.0", Hide: true}))
 	put := func(path string, body any) answer {
 		t.Helper()
-		return d.send(t, token, http.MethodPut, wire.Path+path+"/deprecation", body)
+		return d.send(t, token, http.MethodPut, protocol.PublishPath+path+"/deprecation", body)
 	}
 	before := d.visible(t)
 	for _, test := range []struct {
@@ -514,19 +514,19 @@ func TestDeprecate(t *testing.T) {
 		status int
 		text   string
 	}{
-		{module1, wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "1.0.0 is the only version that is listed: publish another one first"},
-		{module1, wire.Deprecation{Hide: true}, http.StatusBadRequest, "a message says why"},
-		{"modules/acme/vpc/aws", wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
-		{provider1, wire.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
-		{module1, wire.Deprecation{Message: "a\nb"}, http.StatusBadRequest, "one line of at most 500 bytes"},
-		{module1, wire.Deprecation{Message: strings.Repeat("x", 501)}, http.StatusBadRequest, "one line of at most 500 bytes"},
+		{module1, protocol.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "1.0.0 is the only version that is listed: publish another one first"},
+		{module1, protocol.Deprecation{Hide: true}, http.StatusBadRequest, "a message says why"},
+		{"modules/acme/vpc/aws", protocol.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
+		{provider1, protocol.Deprecation{Message: "bad", Hide: true}, http.StatusBadRequest, "only one version of a module can be hidden"},
+		{module1, protocol.Deprecation{Message: "a\nb"}, http.StatusBadRequest, "one line of at most 500 bytes"},
+		{module1, protocol.Deprecation{Message: strings.Repeat("x", 501)}, http.StatusBadRequest, "one line of at most 500 bytes"},
 		{module1, `{"message": "x", "by": "y"}`, http.StatusBadRequest, "unknown"},
 		{module1, ``, http.StatusBadRequest, "no body"},
-		{"modules/acme/vpc/aws/2.0.0", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
-		{"modules/acme/other/aws", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
-		{"providers/acme/inventory/2.0.0", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
-		{"providers/acme/other", wire.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
-		{"modules/acme/vpc/aws/v1.0.0", wire.Deprecation{Message: "bad"}, http.StatusBadRequest, "without the v of a tag"},
+		{"modules/acme/vpc/aws/2.0.0", protocol.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"modules/acme/other/aws", protocol.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"providers/acme/inventory/2.0.0", protocol.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"providers/acme/other", protocol.Deprecation{Message: "bad"}, http.StatusNotFound, "nothing published by that name and version"},
+		{"modules/acme/vpc/aws/v1.0.0", protocol.Deprecation{Message: "bad"}, http.StatusBadRequest, "without the v of a tag"},
 	} {
 		put(test.path, test.body).refused(t, test.status, test.text)
 	}
@@ -534,7 +534,7 @@ func TestDeprecate(t *testing.T) {
 		t.Error("what was refused has changed something")
 	}
 	d.publishes(t, token, "modules/acme/vpc/aws/1.0.1", vpc(t, 2))
-	for path, body := range map[string]wire.Deprecation{module1: {Message: "opens a port", Hide: true}, "modules/acme/vpc/aws": {Message: "use another"}, provider1: {Message: "leaks"}, "providers/acme/inventory": {Message: "gone"}} {
+	for path, body := range map[string]protocol.Deprecation{module1: {Message: "opens a port", Hide: true}, "modules/acme/vpc/aws": {Message: "use another"}, provider1: {Message: "leaks"}, "providers/acme/inventory": {Message: "gone"}} {
 		for range 2 {
 			put(path, body).into(t, http.StatusNoContent, nil)
 		}
@@ -547,7 +547,7 @@ func TestDeprecate(t *testing.T) {
 	if err != nil || p.Deprecated != "leaks" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	put(module1, wire.Deprecation{}).into(t, http.StatusNoContent, nil)
+	put(module1, protocol.Deprecation{}).into(t, http.StatusNoContent, nil)
 	if m, err = d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err != nil || m.Hidden || m.Deprecated != "" {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -579,7 +579,7 @@ func TestBuildMetadata(t *testing.T) {
 		t.Errorf("%d files are kept", keeps)
 	}
 	_, a = d.publish(t, token, "modules/acme/vpc/aws/1.0.0+a", announce(vpc(t, 1)), vpc(t, 1))
-	var begun wire.Begun
+	var begun protocol.Begun
 	a.into(t, http.StatusOK, &begun)
 	if p := begun.Published; !p.Unchanged || p.Module.Version != (registry.Version{Major: 1, Metadata: "a"}) {
 		t.Errorf("%+v", p)
@@ -592,7 +592,7 @@ func TestNoGate(t *testing.T) {
 	d := open(t)
 	h := publishapi.New(d.catalog, d.store, inspection.InThisProcess{}, limits)
 	for _, path := range []string{"/uploads", "/uploads/x/commit"} {
-		w := serve(t, h, http.MethodPost, wire.Path+module1+path, `{}`)
+		w := serve(t, h, http.MethodPost, protocol.PublishPath+module1+path, `{}`)
 		if w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d", path, w.Code)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -37,12 +37,12 @@ func TestWithdrawn(t *testing.T) {
 	before := d.visible(t)
 
 	const text = "was withdrawn on 2026-11-21 01:02 UTC: it has a key; its number is not used again"
-	d.send(t, token, http.MethodPost, wire.Path+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
-	d.send(t, token, http.MethodPost, wire.Path+module1+"+a/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
-	d.send(t, token, http.MethodPost, wire.Path+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, text)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"+a/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, text)
 	begun.commit(t).refused(t, http.StatusConflict, text)
 	for _, path := range []string{module1, provider1} {
-		d.send(t, token, http.MethodPut, wire.Path+path+"/deprecation", wire.Deprecation{Message: "x"}).refused(t, http.StatusNotFound, "there is nothing published by that name and version")
+		d.send(t, token, http.MethodPut, protocol.PublishPath+path+"/deprecation", protocol.Deprecation{Message: "x"}).refused(t, http.StatusNotFound, "there is nothing published by that name and version")
 	}
 	if after := d.visible(t); after != before {
 		t.Errorf("something has changed:\n%s", after)

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -53,7 +53,7 @@ type Publisher struct {
 
 // Open finds the endpoint of a registry by discovery. It is registry.ErrNotFound where the registry has none.
 func Open(ctx context.Context, c *client.Client, host string) (*Publisher, error) {
-	service, err := c.Service(ctx, host, wire.Service)
+	service, err := c.Service(ctx, host, protocol.PublishService)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, fmt.Errorf("%w; it is no Larder, or has no endpoint for publishing", err)
 	}
@@ -84,7 +84,7 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 // not permit.
 func (p *Publisher) Module(ctx context.Context, m publish.PreparedModule) (publish.Result, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []publish.PreparedFile{m.Archive}, wire.Announcement{
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []publish.PreparedFile{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description,
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Publisher) Module(ctx context.Context, m publish.PreparedModule) (publi
 // Provider publishes a provider.
 func (p *Publisher) Provider(ctx context.Context, m publish.PreparedRelease) (publish.ProviderResult, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Send, wire.Announcement{Protocols: ours.Protocols})
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Send, protocol.Announcement{Protocols: ours.Protocols})
 	if err != nil {
 		return publish.ProviderResult{}, err
 	}
@@ -128,7 +128,7 @@ func samePackage(a, b registry.ProviderPackage) bool {
 
 // Deprecate says of what is published at a path, modules/… or providers/…, or of one version of it, that it should not be
 // used any more, or takes that back.
-func (p *Publisher) Deprecate(ctx context.Context, path string, version *registry.Version, d wire.Deprecation) error {
+func (p *Publisher) Deprecate(ctx context.Context, path string, version *registry.Version, d protocol.Deprecation) error {
 	at := path + "/deprecation"
 	if version != nil {
 		at = path + "/" + version.String() + "/deprecation"
@@ -148,7 +148,7 @@ func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/u
 
 // upload is one under way.
 type upload struct {
-	wire.Begun
+	protocol.Begun
 	at    string
 	files []publish.PreparedFile
 	sent  atomic.Int32 // how many of them were stored
@@ -168,13 +168,13 @@ func (u *upload) parts() [][]int {
 	return [][]int{first, zips}
 }
 
-func (p *Publisher) publish(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
+func (p *Publisher) publish(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (protocol.Published, error) {
 	for _, f := range files {
-		a.Files = append(a.Files, wire.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
+		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
 	}
 	published, err := p.begin(ctx, t, files, a)
 	if err != nil && ctx.Err() != nil {
-		return wire.Published{}, &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
+		return protocol.Published{}, &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
 	}
 	return published, p.explain(err, t.path)
 }
@@ -184,11 +184,11 @@ func (p *Publisher) publish(ctx context.Context, t thing, files []publish.Prepar
 //
 // An upload is given up only where the registry refuses it for good: who begins the same again goes on with it, and two who
 // publish the same at once share it.
-func (p *Publisher) begin(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (wire.Published, error) {
+func (p *Publisher) begin(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (protocol.Published, error) {
 	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
 		if err != nil {
-			return wire.Published{}, err
+			return protocol.Published{}, err
 		}
 		if u.Published != nil {
 			u.Published.Unchanged = true
@@ -208,7 +208,7 @@ func (p *Publisher) begin(ctx context.Context, t thing, files []publish.Prepared
 			if ctx.Err() == nil && isFinal(err) {
 				p.abort(ctx, u)
 			}
-			return wire.Published{}, err
+			return protocol.Published{}, err
 		}
 	}
 }
@@ -221,20 +221,20 @@ func isFinal(err error) bool {
 }
 
 // finish sends and inspects one part after the other, and commits.
-func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (wire.Published, error) {
+func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Published, error) {
 	total := p.announceMissing(u)
 	for _, part := range u.parts() {
 		if err := p.send(ctx, t, u, part, total); err != nil {
-			return wire.Published{}, err
+			return protocol.Published{}, err
 		}
 		if err := p.inspect(ctx, u, part); err != nil {
-			return wire.Published{}, err
+			return protocol.Published{}, err
 		}
 	}
 	return p.commit(ctx, t, u)
 }
 
-func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a wire.Announcement) (*upload, error) {
+func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (*upload, error) {
 	u := &upload{files: files}
 	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
 		return u, err
@@ -242,7 +242,7 @@ func (p *Publisher) announce(ctx context.Context, t thing, files []publish.Prepa
 	if u.Published != nil {
 		return u, nil
 	}
-	same := slices.EqualFunc(u.Files, files, func(put wire.Put, f publish.PreparedFile) bool {
+	same := slices.EqualFunc(u.Files, files, func(put protocol.Put, f publish.PreparedFile) bool {
 		return put.Name == f.Name && (put.Stored || put.URL != "")
 	})
 	if !same || !uploadID.MatchString(u.Upload) {
@@ -344,7 +344,7 @@ func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
 			f := u.files[i]
 			p.step("inspecting " + f.Name)
 			err := p.persist(ctx, "inspecting "+f.Name, func() (bool, int, error) {
-				var found wire.Inspected
+				var found protocol.Inspected
 				status, err := p.Service.Repeat(ctx, http.MethodPost, fmt.Sprintf("%s/files/%d/inspect", u.at, i), nil, &found)
 				return found.Passed, status, err
 			})
@@ -354,10 +354,10 @@ func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
 	return group.Wait()
 }
 
-func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published wire.Published, err error) {
+func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published protocol.Published, err error) {
 	p.step(fmt.Sprintf("publishing %s %s", t.address, t.version))
 	err = p.persist(ctx, "publishing", func() (bool, int, error) {
-		published = wire.Published{}
+		published = protocol.Published{}
 		status, err := p.Service.Repeat(ctx, http.MethodPost, u.at+"/commit", nil, &published)
 		return err == nil, status, err
 	})

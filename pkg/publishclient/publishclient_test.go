@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
@@ -43,13 +43,13 @@ type fake struct {
 	// are begin, put NAME, inspect NAME, commit, abort and deprecation.
 	fault func(kind string, n int, w http.ResponseWriter, r *http.Request) bool
 	// record is what a commit answers.
-	record wire.Published
+	record protocol.Published
 
 	mu        sync.Mutex
 	requests  map[string]int
 	order     []string
 	stored    map[string][]byte // by SHA-256
-	announced wire.Announcement
+	announced protocol.Announcement
 	committed bool
 	said      string // of the last deprecation
 }
@@ -100,7 +100,7 @@ func complain(w http.ResponseWriter, status int, text string) {
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/.well-known/terraform.json" {
-		answer(w, 200, map[string]string{wire.Service: wire.Path})
+		answer(w, 200, map[string]string{protocol.PublishService: protocol.PublishPath})
 		return
 	}
 	f.mu.Lock()
@@ -135,7 +135,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer f.mu.Unlock()
 		for _, file := range f.announced.Files {
 			if data, there := f.stored[file.SHA256]; file.Name == name && there && int64(len(data)) == file.Size {
-				answer(w, 200, wire.Inspected{Passed: true})
+				answer(w, 200, protocol.Inspected{Passed: true})
 				return
 			}
 		}
@@ -178,7 +178,7 @@ func (f *fake) kind(r *http.Request) string {
 }
 
 func (f *fake) begin(w http.ResponseWriter, r *http.Request) {
-	var a wire.Announcement
+	var a protocol.Announcement
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
 		f.t.Error(err)
 	}
@@ -186,12 +186,12 @@ func (f *fake) begin(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	f.announced = a
 	if f.committed {
-		answer(w, 200, wire.Begun{Published: &f.record})
+		answer(w, 200, protocol.Begun{Published: &f.record})
 		return
 	}
-	begun := wire.Begun{Upload: fmt.Sprintf("UPLOAD%d", f.requests["begin"]), ExpiresAt: time.Now().Add(time.Hour)}
+	begun := protocol.Begun{Upload: fmt.Sprintf("UPLOAD%d", f.requests["begin"]), ExpiresAt: time.Now().Add(time.Hour)}
 	for _, file := range a.Files {
-		put := wire.Put{Name: file.Name}
+		put := protocol.Put{Name: file.Name}
 		if _, put.Stored = f.stored[file.SHA256]; !put.Stored {
 			put.URL = f.url + "/bucket/" + file.SHA256 + "/" + file.Name + "?X-Amz-Signature=" + signed
 			put.Header = map[string]string{"Content-Length": fmt.Sprint(file.Size), "If-None-Match": "*", "X-Given": "as it is, " + file.Name}
@@ -325,10 +325,10 @@ func release(t *testing.T) publish.PreparedRelease {
 }
 
 // recorded is what a registry would publish of it.
-func recorded(m publish.PreparedRelease) wire.Published {
+func recorded(m publish.PreparedRelease) protocol.Published {
 	record := m.Record
 	record.PublishedBy = "somebody"
-	return wire.Published{Provider: &record}
+	return protocol.Published{Provider: &record}
 }
 
 func TestModule(t *testing.T) {
@@ -337,7 +337,7 @@ func TestModule(t *testing.T) {
 	m := module(t)
 	record := m.Record
 	record.PublishedBy = "token ci"
-	f.record = wire.Published{Module: &record}
+	f.record = protocol.Published{Module: &record}
 	door := f.publisher(t, p, token)
 	result, err := door.Module(t.Context(), m)
 	if err != nil || result.Unchanged || result.Record.PublishedBy != "token ci" || len(result.Files) != 1 {
@@ -346,7 +346,7 @@ func TestModule(t *testing.T) {
 	if want := []string{"begin", "put vpc.tar.gz", "inspect vpc.tar.gz", "commit"}; !slices.Equal(f.order, want) {
 		t.Errorf("requests: %q", f.order)
 	}
-	if a := f.announced; a.ContentSHA256 != record.ContentSHA256 || a.Description != "A network" || len(a.Files) != 1 || a.Files[0] != (wire.File{Name: "vpc.tar.gz", Size: record.Size, SHA256: record.SHA256}) {
+	if a := f.announced; a.ContentSHA256 != record.ContentSHA256 || a.Description != "A network" || len(a.Files) != 1 || a.Files[0] != (protocol.File{Name: "vpc.tar.gz", Size: record.Size, SHA256: record.SHA256}) {
 		t.Errorf("announced: %+v", a)
 	}
 	if p.sent["acme/vpc/aws 1.0.0"] != int(record.Size) {
@@ -462,7 +462,7 @@ func TestFaults(t *testing.T) {
 		}, err: errAny, says: "307", counts: map[string]int{"put " + linux: 1, "put elsewhere": 0}},
 
 		"inspection goes on": {kind: "inspect " + linux, from: 1, to: 3, answer: func(w http.ResponseWriter, _ *http.Request) bool {
-			answer(w, 202, wire.Inspected{})
+			answer(w, 202, protocol.Inspected{})
 			return true
 		}, steps: "goes on inspecting " + linux, counts: map[string]int{"inspect " + linux: 4, "commit": 1}},
 		"gateway gives up":         {kind: "inspect " + linux, from: 1, to: 4, answer: status(503, ""), steps: "goes on inspecting " + linux, counts: map[string]int{"inspect " + linux: 5}},
@@ -600,7 +600,7 @@ func TestPatience(t *testing.T) {
 		if !strings.HasPrefix(kind, "inspect") {
 			return false
 		}
-		answer(w, 202, wire.Inspected{})
+		answer(w, 202, protocol.Inspected{})
 		return true
 	}
 	door := f.publisher(t, nil, token)
@@ -613,7 +613,7 @@ func TestPatience(t *testing.T) {
 // What a registry answers is not taken for granted.
 func TestDishonest(t *testing.T) {
 	t.Parallel()
-	begun := func(change func(*wire.Begun)) func(*fake) {
+	begun := func(change func(*protocol.Begun)) func(*fake) {
 		return func(f *fake) {
 			f.fault = func(kind string, _ int, w http.ResponseWriter, r *http.Request) bool {
 				if kind != "begin" {
@@ -621,7 +621,7 @@ func TestDishonest(t *testing.T) {
 				}
 				recorder := httptest.NewRecorder()
 				f.begin(recorder, r)
-				var b wire.Begun
+				var b protocol.Begun
 				_ = json.Unmarshal(recorder.Body.Bytes(), &b)
 				change(&b)
 				answer(w, 201, b)
@@ -633,27 +633,27 @@ func TestDishonest(t *testing.T) {
 		change func(*fake)
 		says   string
 	}{
-		"no files":          {begun(func(b *wire.Begun) { b.Files = nil }), "where to put the files"},
-		"another file":      {begun(func(b *wire.Begun) { b.Files[0].Name = "../x" }), "where to put the files"},
-		"no URL":            {begun(func(b *wire.Begun) { b.Files[0].URL = "" }), "where to put the files"},
-		"no upload":         {begun(func(b *wire.Begun) { b.Upload = "" }), "where to put the files"},
-		"an upload as path": {begun(func(b *wire.Begun) { b.Upload = "../../2.0.0/uploads/x" }), "where to put the files"},
-		"http":              {begun(func(b *wire.Begun) { b.Files[0].URL = "http://example.com/?" + signed }), "https"},
-		"a user":            {begun(func(b *wire.Begun) { b.Files[0].URL = "https://u:" + signed + "@example.com/" }), "https"},
-		"no URL at all":     {begun(func(b *wire.Begun) { b.Files[0].URL = signed }), "https"},
-		"another length":    {begun(func(b *wire.Begun) { b.Files[0].Header["Content-Length"] = "1" }), "Content-Length"},
-		"a credential":      {begun(func(b *wire.Begun) { b.Files[0].Header["authorization"] = signed }), "Authorization"},
-		"another host":      {begun(func(b *wire.Begun) { b.Files[0].Header["host"] = "example.com" }), "Host"},
-		"a broken header":   {begun(func(b *wire.Begun) { b.Files[0].Header["X-Given"] = signed + "\n" }), ""},
-		"nothing published": {func(f *fake) { f.record = wire.Published{} }, "record"},
+		"no files":          {begun(func(b *protocol.Begun) { b.Files = nil }), "where to put the files"},
+		"another file":      {begun(func(b *protocol.Begun) { b.Files[0].Name = "../x" }), "where to put the files"},
+		"no URL":            {begun(func(b *protocol.Begun) { b.Files[0].URL = "" }), "where to put the files"},
+		"no upload":         {begun(func(b *protocol.Begun) { b.Upload = "" }), "where to put the files"},
+		"an upload as path": {begun(func(b *protocol.Begun) { b.Upload = "../../2.0.0/uploads/x" }), "where to put the files"},
+		"http":              {begun(func(b *protocol.Begun) { b.Files[0].URL = "http://example.com/?" + signed }), "https"},
+		"a user":            {begun(func(b *protocol.Begun) { b.Files[0].URL = "https://u:" + signed + "@example.com/" }), "https"},
+		"no URL at all":     {begun(func(b *protocol.Begun) { b.Files[0].URL = signed }), "https"},
+		"another length":    {begun(func(b *protocol.Begun) { b.Files[0].Header["Content-Length"] = "1" }), "Content-Length"},
+		"a credential":      {begun(func(b *protocol.Begun) { b.Files[0].Header["authorization"] = signed }), "Authorization"},
+		"another host":      {begun(func(b *protocol.Begun) { b.Files[0].Header["host"] = "example.com" }), "Host"},
+		"a broken header":   {begun(func(b *protocol.Begun) { b.Files[0].Header["X-Given"] = signed + "\n" }), ""},
+		"nothing published": {func(f *fake) { f.record = protocol.Published{} }, "record"},
 		"another module": {func(f *fake) {
 			r := *f.record.Module
 			r.ContentSHA256 = strings.Repeat("0", 64)
 			f.record.Module = &r
 		}, "record"},
 		"an odd sum":       {func(f *fake) { r := *f.record.Module; r.SHA256 = "\x1b[31m"; f.record.Module = &r }, "record"},
-		"another there":    {func(f *fake) { f.committed, f.record = true, wire.Published{} }, "record"},
-		"neither of these": {func(f *fake) { f.record = wire.Published{Provider: &registry.ProviderVersion{}} }, "record"},
+		"another there":    {func(f *fake) { f.committed, f.record = true, protocol.Published{} }, "record"},
+		"neither of these": {func(f *fake) { f.record = protocol.Published{Provider: &registry.ProviderVersion{}} }, "record"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -661,7 +661,7 @@ func TestDishonest(t *testing.T) {
 			f := newFake(t)
 			m := module(t)
 			record := m.Record
-			f.record = wire.Published{Module: &record}
+			f.record = protocol.Published{Module: &record}
 			test.change(f)
 			_, err := f.publisher(t, &progress{}, token).Module(t.Context(), m)
 			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), signed) {
@@ -700,17 +700,17 @@ func TestDeprecate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := door.Deprecate(t.Context(), "modules/acme/vpc/aws", &version, wire.Deprecation{Message: "use 2.0.0", Hide: true}); err != nil || f.said != `/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation {"message":"use 2.0.0","hide":true}` {
+	if err := door.Deprecate(t.Context(), "modules/acme/vpc/aws", &version, protocol.Deprecation{Message: "use 2.0.0", Hide: true}); err != nil || f.said != `/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation {"message":"use 2.0.0","hide":true}` {
 		t.Errorf("%q, %v", f.said, err)
 	}
-	if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, wire.Deprecation{}); err != nil || f.said != `/v1/publish/providers/acme/inventory/deprecation {"message":""}` {
+	if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); err != nil || f.said != `/v1/publish/providers/acme/inventory/deprecation {"message":""}` {
 		t.Errorf("%q, %v", f.said, err)
 	}
 	for code, want := range map[int]error{400: registry.ErrInvalid, 403: registry.ErrForbidden, 404: registry.ErrNotFound} {
 		f.fault = func(_ string, _ int, w http.ResponseWriter, r *http.Request) bool {
 			return status(code, "no such thing")(w, r)
 		}
-		if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, wire.Deprecation{}); !errors.Is(err, want) || err.Error() != f.host()+": no such thing" {
+		if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); !errors.Is(err, want) || err.Error() != f.host()+": no such thing" {
 			t.Errorf("%d: %v", code, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 )
 
 // Whom the tokens of CI jobs are for, and the repository that may publish.
@@ -114,18 +114,18 @@ func (r *Registry) ask(ctx context.Context, method, path, token string, document
 }
 
 // announcement is of a file that nobody has.
-func announcement(names ...string) wire.Announcement {
-	var a wire.Announcement
+func announcement(names ...string) protocol.Announcement {
+	var a protocol.Announcement
 	for i, name := range names {
-		a.Files = append(a.Files, wire.File{Name: name, Size: 1000, SHA256: fmt.Sprintf("%064x", i+1)})
+		a.Files = append(a.Files, protocol.File{Name: name, Size: 1000, SHA256: fmt.Sprintf("%064x", i+1)})
 	}
 	return a
 }
 
 // giveUp begins to publish, finds that nothing is inspected before it is there, and gives it up.
-func (p publisher) giveUp(ctx context.Context, path string, a wire.Announcement) error {
-	var begun wire.Begun
-	uploads := wire.Path + path + "/uploads"
+func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcement) error {
+	var begun protocol.Begun
+	uploads := protocol.PublishPath + path + "/uploads"
 	if err := p.ask(ctx, http.MethodPost, uploads, p.token, a, &begun, http.StatusCreated); err != nil {
 		return err
 	}
@@ -188,10 +188,10 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 		path, token string
 		want        int
 	}{
-		{wire.Path + path + "/1.0.0/uploads", "", http.StatusUnauthorized},
-		{wire.Path + path + "/1.0.0/uploads", all, http.StatusForbidden}, // a namespace comes to be by a scope that names it
-		{wire.Path + "modules/" + r.Namespace + "/published/null/1.0.0/uploads", p.token, http.StatusForbidden},
-		{wire.Path + "providers/" + r.fresh() + "/note/1.0.0/uploads", p.token, http.StatusForbidden},
+		{protocol.PublishPath + path + "/1.0.0/uploads", "", http.StatusUnauthorized},
+		{protocol.PublishPath + path + "/1.0.0/uploads", all, http.StatusForbidden}, // a namespace comes to be by a scope that names it
+		{protocol.PublishPath + "modules/" + r.Namespace + "/published/null/1.0.0/uploads", p.token, http.StatusForbidden},
+		{protocol.PublishPath + "providers/" + r.fresh() + "/note/1.0.0/uploads", p.token, http.StatusForbidden},
 	} {
 		if err := r.ask(ctx, http.MethodPost, test.path, test.token, a, nil, test.want); err != nil {
 			return err
@@ -327,7 +327,7 @@ func trustScenario(ctx context.Context, r *Registry) error {
 		if err != nil {
 			return err
 		}
-		if err := r.ask(ctx, http.MethodPost, wire.Path+"modules/"+address+"/1.0.0/uploads", token, announcement("trusted.tar.gz"), nil, test.want); err != nil {
+		if err := r.ask(ctx, http.MethodPost, protocol.PublishPath+"modules/"+address+"/1.0.0/uploads", token, announcement("trusted.tar.gz"), nil, test.want); err != nil {
 			return fmt.Errorf("%s: %w", test.name, err)
 		}
 	}
@@ -343,7 +343,7 @@ func trustScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	return errors.Join(
-		r.ask(ctx, http.MethodPost, wire.Path+"modules/"+r.fresh()+"/published/null/1.0.0/uploads", token, announcement("published.tar.gz"), nil, http.StatusForbidden),
+		r.ask(ctx, http.MethodPost, protocol.PublishPath+"modules/"+r.fresh()+"/published/null/1.0.0/uploads", token, announcement("published.tar.gz"), nil, http.StatusForbidden),
 		r.publishedBy(ctx, address, r.CI.URL, subject, "repository "+jobsRepository, "ref "+ref),
 		r.get(ctx, "/v1/modules/"+address+"/versions", token, http.StatusForbidden),
 	)

@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
@@ -27,8 +28,8 @@ import (
 // everything is a catalogue that has each version, but for 9.9.9, and signs for all of it.
 type everything struct{}
 
-func (everything) ModuleListing(context.Context, registry.Module) ([]byte, error) {
-	return modules.EncodeListing(nil)
+func (everything) ModuleListing(context.Context, registry.Module) (protocol.Document, error) {
+	return protocol.Compress(protocol.ModuleListing(nil))
 }
 
 func (everything) ModuleVersion(_ context.Context, _ registry.Module, v registry.Version) (registry.ModuleVersion, error) {
@@ -38,8 +39,8 @@ func (everything) ModuleVersion(_ context.Context, _ registry.Module, v registry
 	return registry.ModuleVersion{Version: v, Object: "x"}, nil
 }
 
-func (everything) ProviderListing(context.Context, registry.Provider) ([]byte, error) {
-	return providers.Listing{}.Encode()
+func (everything) ProviderListing(context.Context, registry.Provider) (protocol.Document, error) {
+	return protocol.Compress(protocol.ProviderListing{})
 }
 
 func (everything) ProviderVersion(_ context.Context, _ registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
@@ -50,8 +51,8 @@ func (everything) SigningKeys(context.Context, string) ([]registry.SigningKey, e
 	return nil, nil
 }
 
-func (everything) MirrorListing(context.Context, registry.MirrorProvider) ([]byte, error) {
-	return mirror.Listing{}.Encode()
+func (everything) MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
+	return protocol.Compress(protocol.MirrorListing{})
 }
 
 func (everything) MirrorVersion(_ context.Context, _ registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {

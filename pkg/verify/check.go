@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -233,7 +233,7 @@ func (r *run) signer(ctx context.Context, p registry.Provider, v registry.Provid
 		return []Finding{f}, nil
 	}
 	var armored []string
-	for _, k := range providers.Keys(keys, v.SigningKey, r.Now()) {
+	for _, k := range protocol.KeysFor(v.SigningKey, keys, r.Now()) {
 		armored = append(armored, k.ASCIIArmor)
 	}
 	signer, err := signing.VerifyOrigin(armored, sums, signature, r.Now())

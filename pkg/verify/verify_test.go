@@ -25,11 +25,10 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
-	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/objects/s3"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/rehearsal"
@@ -450,13 +449,13 @@ func TestCorruptions(t *testing.T) {
 		},
 		"module listed without a version": {
 			func(t *testing.T, d data) {
-				d.item(t, m, "listing", listing(modules.EncodeListing([]registry.Version{one})))
+				d.item(t, m, "listing", listing(protocol.Compress(protocol.ModuleListing([]registry.Version{one}))))
 			},
 			[]string{"listing " + m}, nil,
 		},
 		"module listed with a version too many": { // of which the listing may be all that is left
 			func(t *testing.T, d data) {
-				d.item(t, m, "listing", listing(modules.EncodeListing([]registry.Version{version("9.0.0"), one})))
+				d.item(t, m, "listing", listing(protocol.Compress(protocol.ModuleListing([]registry.Version{version("9.0.0"), one}))))
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
@@ -467,12 +466,12 @@ func TestCorruptions(t *testing.T) {
 		"provider listed without a platform": {
 			func(t *testing.T, d data) {
 				d.item(t, p, "listing", func(data []byte) []byte {
-					l, err := providers.DecodeListing(data)
+					l, err := protocol.Decode[protocol.ProviderListing](data)
 					if err != nil {
 						t.Fatal(err)
 					}
 					l.Versions[1].Platforms = l.Versions[1].Platforms[:1]
-					return listing(l.Encode())(nil)
+					return listing(protocol.Compress(l))(nil)
 				})
 			},
 			[]string{"listing " + p}, nil,

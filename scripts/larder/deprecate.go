@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -153,7 +153,7 @@ func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d depre
 	if host != "" {
 		err = c.throughEndpoint(cmd.Context(), host, func(p *publishclient.Publisher) error {
 			warn()
-			return p.Deprecate(cmd.Context(), what.path, what.version, wire.Deprecation{Message: d.message, Hide: d.hide})
+			return p.Deprecate(cmd.Context(), what.path, what.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
 		})
 	} else {
 		err = c.onStore(cmd.Context(), func(data *store) error {

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // endpoint is a registry that has all files already, and publishes whatever module is announced.
 type endpoint struct {
 	mu        sync.Mutex
-	announced wire.Announcement
+	announced protocol.Announcement
 	published *registry.ModuleVersion
 	deprecate string
 	tokens    []string // that it was sent
@@ -36,10 +36,10 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	path := strings.TrimPrefix(r.URL.Path, wire.Path)
+	path := strings.TrimPrefix(r.URL.Path, protocol.PublishPath)
 	switch {
 	case r.URL.Path == "/.well-known/terraform.json":
-		answer(200, map[string]string{wire.Service: wire.Path})
+		answer(200, map[string]string{protocol.PublishService: protocol.PublishPath})
 		return
 	case r.URL.Path == "/identity":
 		answer(200, map[string]string{"value": "id." + token + ".for-" + strings.TrimPrefix(r.URL.Query().Get("audience"), "https://127.0.0.1:")[:1]})
@@ -59,23 +59,23 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if e.published == nil {
-			answer(201, wire.Begun{Upload: "U", Files: []wire.Put{{Name: e.announced.Files[0].Name, Stored: true}}})
+			answer(201, protocol.Begun{Upload: "U", Files: []protocol.Put{{Name: e.announced.Files[0].Name, Stored: true}}})
 		} else if e.published.ContentSHA256 == e.announced.ContentSHA256 {
-			answer(200, wire.Begun{Published: &wire.Published{Module: e.published, Unchanged: true}})
+			answer(200, protocol.Begun{Published: &protocol.Published{Module: e.published, Unchanged: true}})
 		} else {
 			answer(409, map[string][]string{"errors": {"it is published already with other content"}})
 		}
 	case strings.HasSuffix(path, "/inspect"):
-		answer(200, wire.Inspected{Passed: true})
+		answer(200, protocol.Inspected{Passed: true})
 	case strings.HasSuffix(path, "/commit"):
 		version, _ := registry.ParseTag(strings.Split(path, "/")[4])
 		e.published = &registry.ModuleVersion{
 			Version: version, SHA256: e.announced.Files[0].SHA256, Size: e.announced.Files[0].Size, ContentSHA256: e.announced.ContentSHA256,
 			PublishedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), PublishedBy: "token ci",
 		}
-		answer(200, wire.Published{Module: e.published})
+		answer(200, protocol.Published{Module: e.published})
 	case strings.HasSuffix(path, "/deprecation"):
-		var d wire.Deprecation
+		var d protocol.Deprecation
 		if err := json.NewDecoder(r.Body).Decode(&d); err != nil || strings.Contains(path, "unknown") {
 			answer(404, map[string][]string{"errors": {"there is nothing published by that name and version"}})
 			return

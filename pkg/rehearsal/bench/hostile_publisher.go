@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/publishapi/wire"
+	"github.com/larder-registry/larder/pkg/protocol"
 )
 
 // answerWithin is how long an answer is waited for: more than its bound, so that
@@ -60,7 +60,9 @@ func (r reply) String() string {
 }
 
 // uploads is the path of a version's uploads: path is modules/… or providers/….
-func uploads(path, version string) string { return wire.Path + path + "/" + version + "/uploads" }
+func uploads(path, version string) string {
+	return protocol.PublishPath + path + "/" + version + "/uploads"
+}
 
 // publish announces files, sends them, has them inspected, and commits.
 func (a *attacker) publish(ctx context.Context, path, version string, protocols []string, files ...sentFile) reply {
@@ -91,13 +93,13 @@ func (a *attacker) giveUp(ctx context.Context, path, version, upload string) {
 }
 
 func (a *attacker) inspected(ctx context.Context, path, version string, protocols []string, files []sentFile) reply {
-	announcement := wire.Announcement{Protocols: protocols}
+	announcement := protocol.Announcement{Protocols: protocols}
 	for _, f := range files {
-		announcement.Files = append(announcement.Files, wire.File{
+		announcement.Files = append(announcement.Files, protocol.File{
 			Name: f.name, Size: int64(len(f.data)), SHA256: sha256Hex(f.data),
 		})
 	}
-	var upload wire.Begun
+	var upload protocol.Begun
 	r := a.do(ctx, "announce", http.MethodPost, uploads(path, version), announcement, &upload)
 	if !r.accepted() || upload.Upload == "" {
 		return r
@@ -124,7 +126,7 @@ func (a *attacker) inspected(ctx context.Context, path, version string, protocol
 func (a *attacker) inspectFile(ctx context.Context, path, version, upload string, file int) reply {
 	at := fmt.Sprintf("%s/%s/files/%d/inspect", uploads(path, version), upload, file)
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		var found wire.Inspected
+		var found protocol.Inspected
 		r := a.do(ctx, "inspect", http.MethodPost, at, nil, &found)
 		if r.status != http.StatusAccepted && (!r.accepted() || found.Passed) {
 			return r
@@ -136,7 +138,7 @@ func (a *attacker) inspectFile(ctx context.Context, path, version, upload string
 }
 
 // put sends a file to a presigned URL.
-func (a *attacker) put(ctx context.Context, to wire.Put, data []byte) reply {
+func (a *attacker) put(ctx context.Context, to protocol.Put, data []byte) reply {
 	a.urls = append(a.urls, to.URL)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, to.URL, bytes.NewReader(data))
 	if err != nil {

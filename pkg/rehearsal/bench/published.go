@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/mirror"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -88,7 +86,7 @@ func sum(of ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, of.
 // module puts a module on the shelf, with so many versions, and the records of the newest ones.
 func (s *shelf) module(ctx context.Context, m registry.Module, versions, records int) error {
 	all := newest(versions)
-	listing, err := modules.EncodeListing(all)
+	listing, err := protocol.Compress(protocol.ModuleListing(all))
 	if err != nil {
 		return err
 	}
@@ -127,7 +125,7 @@ func packages(n int, path, kind string, v registry.Version) []registry.ProviderP
 
 // provider does for a provider what module does for a module. Each version is signed by a key of that id.
 func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, versions, records, platforms int) error {
-	var listing providers.Listing
+	var listing protocol.ProviderListing
 	for i, v := range newest(versions) {
 		of := packages(platforms, p.Path(), p.Type, v)
 		file := of[0].StoredFile // as good as another
@@ -135,7 +133,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: file, Signature: file, SigningKey: key,
 			PublishedAt: long, PublishedBy: "arn:aws:iam::111122223333:user/publisher",
 		}
-		listing.Versions = append(listing.Versions, providers.Listed(record))
+		listing.Versions = append(listing.Versions, protocol.ListProvider(record))
 		if i >= records {
 			continue
 		}
@@ -143,7 +141,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 			return err
 		}
 	}
-	data, err := listing.Encode()
+	data, err := protocol.Compress(listing)
 	if err != nil {
 		return err
 	}
@@ -156,7 +154,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 // mirrored does the same for a mirrored provider, with the record of its newest version.
 func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, versions, platforms int) error {
 	all := newest(versions)
-	data, err := mirror.Listing(all).Encode()
+	data, err := protocol.Compress(protocol.MirrorListing(all))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,4 @@
-// Package wire is what publishers and a registry's own endpoint for publishing exchange: requests, documents, and where
-// discovery lists it. It promises no behaviour; that is publishapi's.
-package wire
+package protocol
 
 import (
 	"time"
@@ -8,14 +6,14 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Service is the identifier under which discovery lists the endpoint, and Path its value there. The command lines of
-// OpenTofu and Terraform do not look for it.
+// PublishService is the identifier under which discovery lists the publish API,
+// and PublishPath its value there. OpenTofu and Terraform do not look for it.
 const (
-	Service = "larder-publish.v1"
-	Path    = "/v1/publish/"
+	PublishService = "larder-publish.v1"
+	PublishPath    = "/v1/publish/"
 )
 
-// What is sent and answered, as JSON. Below Path are modules/NAMESPACE/NAME/SYSTEM and providers/NAMESPACE/TYPE, and
+// The documents of the publish API, as JSON. Below PublishPath are modules/NAMESPACE/NAME/SYSTEM and providers/NAMESPACE/TYPE, and
 // below these:
 //
 //	POST   VERSION/uploads                       Announcement -> Begun, 201; 200 where the same content is published

@@ -1,0 +1,59 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// The documents of the provider network mirror protocol, which are also the
+// files of a folder that clients' `providers mirror` writes.
+//
+// Source: the provider network mirror protocol, https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
+type (
+	// MirrorIndex is index.json, the answer to "List Available Versions".
+	MirrorIndex struct {
+		Versions map[string]struct{} `json:"versions"`
+	}
+	// MirrorPackages is VERSION.json, the answer to "List Available Installation
+	// Packages", by platforms.
+	MirrorPackages struct {
+		Archives map[string]MirrorArchive `json:"archives"`
+	}
+	// MirrorArchive is where a package is, and its hashes, h1 before zh.
+	MirrorArchive struct {
+		URL    string   `json:"url"`
+		Hashes []string `json:"hashes,omitempty"`
+	}
+)
+
+// MirrorListing is an index.json whose versions are read. They are in any
+// order, because the document has none.
+type MirrorListing []registry.Version
+
+// MarshalJSON implements json.Marshaler.
+func (l MirrorListing) MarshalJSON() ([]byte, error) {
+	out := MirrorIndex{make(map[string]struct{}, len(l))}
+	for _, v := range l {
+		out.Versions[v.String()] = struct{}{}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *MirrorListing) UnmarshalJSON(text []byte) error {
+	var in MirrorIndex
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	*l = make(MirrorListing, 0, len(in.Versions))
+	for s := range in.Versions {
+		v, err := registry.ParseVersion(s)
+		if err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+		*l = append(*l, v)
+	}
+	return nil
+}

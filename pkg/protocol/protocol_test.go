@@ -1,0 +1,108 @@
+package protocol_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func TestModuleListing(t *testing.T) {
+	t.Parallel()
+	want := protocol.ModuleListing(versions(t, "2.0.0", "1.0.0-rc.1+b", "0.0.0"))
+	encoded, err := protocol.Compress(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := protocol.Decode[protocol.ModuleListing](encoded)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "hello", "\x1f\x8b"} {
+		if _, err := protocol.Decode[protocol.ModuleListing]([]byte(bad)); err == nil {
+			t.Errorf("DecodeListing(%q) succeeds", bad)
+		}
+	}
+	var twice bytes.Buffer
+	w := gzip.NewWriter(&twice)
+	_, _ = io.WriteString(w, `{"modules":[{},{}]}`)
+	_ = w.Close()
+	if _, err := protocol.Decode[protocol.ModuleListing](twice.Bytes()); err == nil {
+		t.Error("DecodeListing of two modules succeeds")
+	}
+}
+
+func TestProviderListing(t *testing.T) {
+	t.Parallel()
+	want := protocol.ProviderListing{Versions: []protocol.ListedProvider{{Version: version(t, "2.0.0-beta.1"), Protocols: []string{"6.0"}, Platforms: []registry.Platform{{OS: "linux", Arch: "amd64"}}}, {Version: version(t, "1.0.0"), Protocols: []string{"5.0", "6.0"}, Platforms: []registry.Platform{{OS: "darwin", Arch: "arm64"}, {OS: "linux", Arch: "amd64"}}}}}
+	want.Warnings = []string{"a", "b"}
+	data, err := protocol.Compress(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := protocol.Decode[protocol.ProviderListing](data)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
+		if _, err := protocol.Decode[protocol.ProviderListing](bad); err == nil {
+			t.Errorf("%d bytes are accepted", len(bad))
+		}
+	}
+}
+
+func TestMirrorListing(t *testing.T) {
+	t.Parallel()
+	for _, want := range []protocol.MirrorListing{{}, versions(t, "1.0.0", "1.1.0-rc.1", "2.0.0+b")} {
+		data, err := protocol.Compress(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := protocol.Decode[protocol.MirrorListing](data)
+		slices.SortFunc(got, registry.CompareVersions)
+		if err != nil || !slices.Equal(got, slices.SortedFunc(slices.Values(want), registry.CompareVersions)) {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+		for _, bad := range [][]byte{nil, []byte(`{"versions":{}}`), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
+			if _, err := protocol.Decode[protocol.MirrorListing](bad); err == nil {
+				t.Errorf("%d bytes are accepted", len(bad))
+			}
+		}
+	}
+	// Clients fail on null.
+	if text, err := json.Marshal(protocol.MirrorListing(nil)); err != nil || string(text) != `{"versions":{}}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	for _, bad := range []any{map[string]any{"versions": map[string]any{"x": map[string]any{}}}, map[string]any{"versions": []string{"1.0.0"}}, "1.0.0"} {
+		data, err := protocol.Compress(bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := protocol.Decode[protocol.MirrorListing](data); err == nil {
+			t.Errorf("%v is read as %v", bad, got)
+		}
+	}
+}
+
+func version(t *testing.T, s string) registry.Version {
+	t.Helper()
+	v, err := registry.ParseVersion(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func versions(t *testing.T, all ...string) (out []registry.Version) {
+	t.Helper()
+	for _, s := range all {
+		out = append(out, version(t, s))
+	}
+	return out
+}
