@@ -18,11 +18,13 @@ import (
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // span is from when the first of some things began to when the last one ended.
@@ -79,7 +81,7 @@ func (p *putting) PutOnce(ctx context.Context, key string, body io.ReadSeeker, d
 }
 
 // again is a release of the same zips under another version.
-func again(t *testing.T, key rehearsal.SigningKey, dir, version string) string {
+func again(t *testing.T, key keys.SigningKey, dir, version string) string {
 	t.Helper()
 	to := t.TempDir()
 	const first = "_1.0.0_"
@@ -107,7 +109,7 @@ func again(t *testing.T, key rehearsal.SigningKey, dir, version string) string {
 }
 
 // inFunction is how long a function has taken for requests of paths that end so, as it has logged.
-func inFunction(f *rehearsal.Function, suffix string) (seconds float64) {
+func inFunction(f *lambda.Function, suffix string) (seconds float64) {
 	for line := range strings.Lines(f.Log()) {
 		var request struct {
 			Path string
@@ -141,8 +143,8 @@ func TestDoor(t *testing.T) {
 	d := deploy(t)
 	d.functions["publish"].Close()
 	key := d.signer(t)
-	store := s3.New(rehearsal.Config(d.s3.URL), "larder-objects", s3.Options{PathStyle: true})
-	client := awss3.NewFromConfig(rehearsal.Config(d.s3.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	store := s3.New(awstest.Config(d.s3.URL), "larder-objects", s3.Options{PathStyle: true})
+	client := awss3.NewFromConfig(awstest.Config(d.s3.URL), func(o *awss3.Options) { o.UsePathStyle = true })
 	env := maps.Clone(d.env)
 	env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
 	address := registry.Provider{Namespace: "acme", Type: "note"}

@@ -36,13 +36,16 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -311,7 +314,7 @@ func summary(all []asked) string {
 // examined is a function whose answers and log are held to what they must be.
 type examined struct {
 	t       *testing.T
-	f       *rehearsal.Function
+	f       *lambda.Function
 	secrets []string
 	lines   int // of its log until now
 
@@ -383,7 +386,7 @@ func (x *examined) logged(problem func(string, ...any), want outcome) {
 	if line.Level != level || !strings.Contains(line.Error, want.cause) || (want.cause == "") != (line.Error == "") {
 		problem("it logs %s %q, and must say %q", line.Level, line.Error, want.cause)
 	}
-	for _, secret := range append(x.secrets, rehearsal.SecretKey, "X-Amz-Signature", "AWS4-HMAC") {
+	for _, secret := range append(x.secrets, awstest.SecretKey, "X-Amz-Signature", "AWS4-HMAC") {
 		if strings.Contains(printed[0], secret) {
 			problem("it logs a secret: %s", printed[0])
 		}
@@ -423,7 +426,7 @@ const (
 
 // published is a table on which all of that is published, with a way to its items and to tokens that read them.
 type published struct {
-	dynamo  *rehearsal.DynamoDB
+	dynamo  *dynamodbtest.Server
 	table   catalog.Table
 	catalog *catalog.Catalog
 	bucket  string // the URL of an S3 that fails the test whoever asks it
@@ -431,7 +434,7 @@ type published struct {
 
 func publishAll(t *testing.T) published {
 	t.Helper()
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,7 +443,7 @@ func publishAll(t *testing.T) published {
 		t.Errorf("a function that reads has asked S3: %s %s", r.Method, r.URL.Path)
 	}))
 	t.Cleanup(s3.Close)
-	p := published{dynamo: dynamo, table: dynamodb.New(rehearsal.Config(dynamo.URL), "larder"), bucket: s3.URL}
+	p := published{dynamo: dynamo, table: dynamodb.New(awstest.Config(dynamo.URL), "larder"), bucket: s3.URL}
 	p.catalog = catalog.New(p.table)
 	p.key(t, "acme")
 	p.all(t, vpc, note, far)
@@ -693,7 +696,7 @@ func damagedItems(t *testing.T) {
 	tokens := append(slices.Clone(anyItem), damage{"half of it", data(`{"name":"t`), "unexpected end of JSON"}, damage{"a scope that is none", field("scopes", []string{"all"}), "its record cannot be read"})
 
 	p := publishAll(t)
-	client := ddb.NewFromConfig(rehearsal.Config(p.dynamo.URL))
+	client := ddb.NewFromConfig(awstest.Config(p.dynamo.URL))
 	table := "larder"
 	hurt := func(d damage, partition, sort string) {
 		t.Helper()
@@ -863,7 +866,7 @@ func faultsOfPublishing(t *testing.T) {
 		{"table: expired credentials", onTable, refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException")},
 	}
 	p := publishAll(t)
-	s3 := rehearsal.S3ForTest(t, "larder-objects")
+	s3 := s3test.ForTest(t, "larder-objects")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
 		t.Fatal(err)

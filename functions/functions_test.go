@@ -21,6 +21,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
@@ -28,7 +33,6 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -42,7 +46,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 // start starts a function's binary as scripts/build made it.
-func start(t *testing.T, name string, env map[string]string) *rehearsal.Function {
+func start(t *testing.T, name string, env map[string]string) *lambda.Function {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("LEFT OUT: functions are built for Linux")
@@ -51,11 +55,11 @@ func start(t *testing.T, name string, env map[string]string) *rehearsal.Function
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := rehearsal.FunctionTimeout
+	timeout := lambda.FunctionTimeout
 	if name == "publish" {
 		timeout = 15 * time.Minute
 	}
-	f, err := rehearsal.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env, timeout)
+	f, err := lambda.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +74,12 @@ func start(t *testing.T, name string, env map[string]string) *rehearsal.Function
 
 // deployed is a registry of functions on emulators.
 type deployed struct {
-	gateway   *rehearsal.Gateway
+	gateway   *lambda.Gateway
 	publisher publish.Publisher
 	catalog   *catalog.Catalog
-	functions map[string]*rehearsal.Function
+	functions map[string]*lambda.Function
 	env       map[string]string // that of all functions but discovery
-	s3        *rehearsal.S3
+	s3        *s3test.Server
 	caFile    string
 	token     string // reads everything, and publishes it
 }
@@ -83,8 +87,8 @@ type deployed struct {
 func deploy(t *testing.T) deployed {
 	t.Helper()
 	const table, bucket = "larder", "larder-objects"
-	s3server := rehearsal.S3ForTest(t, bucket)
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), table)
+	s3server := s3test.ForTest(t, bucket)
+	dynamo, err := dynamodbtest.Start(t.Context(), table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +97,14 @@ func deploy(t *testing.T) deployed {
 	env := s.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
 	maps.Copy(env, settings.MetricsEnvironment(namespace))
-	d := deployed{s3: s3server, env: env, functions: map[string]*rehearsal.Function{
+	d := deployed{s3: s3server, env: env, functions: map[string]*lambda.Function{
 		"discovery": start(t, "discovery", settings.MetricsEnvironment(namespace)), "modules": start(t, "modules", env), "providers": start(t, "providers", env), "mirror": start(t, "mirror", env), "publish": start(t, "publish", env),
 	}}
-	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
+	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
 	for _, r := range modules.Routes() {
 		routes["ANY "+r.Path] = d.functions["modules"]
 	}
-	d.gateway = rehearsal.StartGateway(routes)
+	d.gateway = lambda.StartGateway(routes)
 	t.Cleanup(func() {
 		d.gateway.Close()
 		if failures := d.gateway.Failures(); len(failures) != 0 {
@@ -111,7 +115,7 @@ func deploy(t *testing.T) deployed {
 	if err := d.gateway.WriteCA(d.caFile); err != nil {
 		t.Fatal(err)
 	}
-	published := catalog.New(dynamodb.New(rehearsal.Config(dynamo.URL), table))
+	published := catalog.New(dynamodb.New(awstest.Config(dynamo.URL), table))
 	d.catalog = published
 	var digest string
 	d.token, digest = access.NewToken()
@@ -120,7 +124,7 @@ func deploy(t *testing.T) deployed {
 	}
 	d.publisher = publish.Publisher{
 		Catalog: published,
-		Objects: s3.New(rehearsal.Config(s3server.URL), bucket, s3.Options{PathStyle: true}),
+		Objects: s3.New(awstest.Config(s3server.URL), bucket, s3.Options{PathStyle: true}),
 		By:      "arn:aws:iam::000000000000:user/rehearsal",
 	}
 	return d
@@ -175,7 +179,7 @@ func TestInit(t *testing.T) {
 			t.Errorf("%s has logged:\n%s", name, log)
 		}
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := t.TempDir()
 		config := `module "a" {
   source  = "` + d.gateway.Host + `/Acme/vpc/aws"
@@ -191,7 +195,7 @@ output "b" { value = module.b.it }
 		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		session := rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: d.caFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", d.gateway.Host, d.token)}
+		session := clients.Session{Client: c, Home: t.TempDir(), CAFile: d.caFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", d.gateway.Host, d.token)}
 		for _, args := range [][]string{{"init"}, {"apply", "-auto-approve"}} {
 			if out, err := session.Run(t.Context(), dir, args...); err != nil {
 				t.Fatal(err, out)
@@ -332,15 +336,15 @@ func TestFunctionsAreSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	bare := filepath.Join(t.TempDir(), "bootstrap")
-	if err := rehearsal.BuildBare(t.Context(), rehearsal.Architecture(), bare); err != nil {
+	if err := lambda.BuildBare(t.Context(), lambda.Architecture(), bare); err != nil {
 		t.Fatal(err)
 	}
-	least, err := rehearsal.PackedSize(bare)
+	least, err := lambda.PackedSize(bare)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, most := range map[string]float64{"discovery": 1.1, "modules": 1.7, "providers": 1.7, "mirror": 1.7} {
-		got, err := rehearsal.PackedSize(filepath.Join(dist, name, "bootstrap"))
+		got, err := lambda.PackedSize(filepath.Join(dist, name, "bootstrap"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,17 +14,18 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // namespace is where functions count here.
 const namespace = "Larder/tests"
 
 // said has a function answer, and returns what it has printed of it.
-func said(t *testing.T, f *rehearsal.Function, method, path, token string, status int) string {
+func said(t *testing.T, f *lambda.Function, method, path, token string, status int) string {
 	t.Helper()
 	e := recorded(t)["path /"]
 	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.RequestContext.RequestID = path, path, method, "request "+path
@@ -112,7 +113,7 @@ func TestMetrics(t *testing.T) {
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
 		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status)
-		counted, err := rehearsal.ReadMetrics(namespace, printed)
+		counted, err := cloudwatch.ReadMetrics(namespace, printed)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,24 +23,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // door is a gateway of its own to a function that publishes, with who publishes by it.
-func (d deployed) door(t *testing.T, f *rehearsal.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
+func (d deployed) door(t *testing.T, f *lambda.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
 	t.Helper()
-	routes := map[string]*rehearsal.Function{"$default": d.functions["discovery"]}
+	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
 	for _, r := range publishapi.Routes() {
 		routes["ANY "+r.Path] = f
 	}
-	gateway := rehearsal.StartGateway(routes)
+	gateway := lambda.StartGateway(routes)
 	t.Cleanup(gateway.Close)
 	file := filepath.Join(t.TempDir(), "tofurc")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", gateway.Host, d.token), 0o600); err != nil {
@@ -64,7 +65,7 @@ func direct(t http.RoundTripper) http.RoundTripper { return t }
 
 // writeRelease writes the release of a provider whose zips, by their platforms, hold programs of random bytes of these
 // sizes. SHA256SUMS is signed by a key.
-func writeRelease(t *testing.T, key rehearsal.SigningKey, version string, sizes map[string]int64) string {
+func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[string]int64) string {
 	t.Helper()
 	dir := t.TempDir()
 	var sums strings.Builder
@@ -103,7 +104,7 @@ func writeRelease(t *testing.T, key rehearsal.SigningKey, version string, sizes 
 }
 
 // finishRelease adds to zips what a release has besides.
-func finishRelease(t *testing.T, key rehearsal.SigningKey, dir, version, sums string) {
+func finishRelease(t *testing.T, key keys.SigningKey, dir, version, sums string) {
 	t.Helper()
 	const prefix = "terraform-provider-note_"
 	manifest := `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`
@@ -122,9 +123,9 @@ func finishRelease(t *testing.T, key rehearsal.SigningKey, dir, version, sums st
 }
 
 // signer makes a key and has the namespace acme trust it.
-func (d deployed) signer(t *testing.T) rehearsal.SigningKey {
+func (d deployed) signer(t *testing.T) keys.SigningKey {
 	t.Helper()
-	key, err := rehearsal.NewSigningKey("Ed25519", 0)
+	key, err := keys.NewSigningKey("Ed25519", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func (d deployed) signer(t *testing.T) rehearsal.SigningKey {
 // killer stands before an emulator, and kills a function when it makes its nth change, before or after that is done.
 type killer struct {
 	mu      sync.Mutex
-	f       *rehearsal.Function
+	f       *lambda.Function
 	at      int
 	after   bool
 	changes int
@@ -232,7 +233,7 @@ func (d deployed) giveUp(t *testing.T, id string, files int) {
 }
 
 // begin watches a function.
-func (k *killer) begin(f *rehearsal.Function, at int, after bool) {
+func (k *killer) begin(f *lambda.Function, at int, after bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.f, k.at, k.after, k.changes, k.killed = f, at, after, 0, false

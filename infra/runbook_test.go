@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 )
 
 // block returns the first block of the runbook's code for a shell that has a text in it.
@@ -57,7 +57,7 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			insights := &rehearsal.Insights{Statuses: test.statuses, Lines: func(group string) ([]string, bool) {
+			insights := &cloudwatch.Insights{Statuses: test.statuses, Lines: func(group string) ([]string, bool) {
 				lines, ok := logs[group]
 				return lines, ok
 			}}

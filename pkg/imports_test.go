@@ -15,16 +15,20 @@ const house = "github.com/larder-registry/larder/"
 
 // pkg is what `go list` says of a package.
 type pkg struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string // all it links, not its tests'
-	Doc        string
-	GoFiles    []string
+	ImportPath                string
+	Imports                   []string
+	TestImports, XTestImports []string // what its tests import besides
+	Deps                      []string // all it links, not its tests'
+	Doc                       string
+	GoFiles                   []string
 }
 
-func list(t *testing.T) map[string]pkg {
+// list returns all packages by their paths below house. With the flag -test it
+// also returns the program of each package's tests, by its path and ".test".
+func list(t *testing.T, flags ...string) map[string]pkg {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Doc,GoFiles", house+"...").Output()
+	args := append([]string{"list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,Doc,GoFiles"}, flags...)
+	out, err := exec.CommandContext(t.Context(), "go", append(args, house+"...")...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +91,26 @@ var rules = []rule{
 	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
-	{"scripts/larder", nil, []string{house + "pkg/rehearsal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
-	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "pkg/rehearsal"}},
+	{"scripts/larder", nil, []string{house + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
+	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "internal"}},
+	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
+	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
+	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
+	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
+	{testkit + "issuers", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
+	{testkit + "cloudwatch", []string{"pkg/metrics"}, withoutEmulators("github.com/aws/")},
+	{testkit + "awstest", []string{}, withoutEmulators()},
+	{testkit + "lambda", []string{testkit + "programs", testkit + "awstest"}, withoutEmulators()},
+	{testkit + "dynamodbtest", []string{testkit + "awstest"}, []string{house + "pkg", sdk + "service/s3", sdk + "config"}},
+	{testkit + "s3test", []string{testkit + "programs", testkit + "awstest"}, []string{minidyn, sdk + "service/dynamodb", sdk + "config"}},
 }
+
+const (
+	testkit = "internal/testkit/"
+	sdk     = "github.com/aws/aws-sdk-go-v2/"
+	minidyn = "github.com/truora/minidyn"
+)
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {
@@ -106,9 +127,14 @@ func slowToStart(more ...string) []string {
 	return append(more, "github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/credentials")
 }
 
+// withoutEmulators returns what only the emulators of AWS link, and more.
+func withoutEmulators(more ...string) []string {
+	return append(more, minidyn, sdk+"service", sdk+"config")
+}
+
 // notInFunctions is what no function links, and more.
 func notInFunctions(more ...string) []string {
-	return append(more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org", "github.com/spf13", house+"scripts", house+"pkg/local", house+"pkg/rehearsal")
+	return append(more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org", "github.com/spf13", house+"scripts", house+"pkg/local", house+"internal")
 }
 
 // notInDiscovery is what the function for discovery does not link, which every client waits for first, and more: parsers of
@@ -117,12 +143,12 @@ func notInDiscovery(more ...string) []string {
 	return append(more, "github.com/opentofu", "github.com/apparentlymart", "github.com/go-jose", "github.com/hashicorp", "github.com/ProtonMail", "golang.org/x/text", "golang.org/x/net", "golang.org/x/mod", "golang.org/x/crypto", "database/sql")
 }
 
-// Only pkg/lambdahttp knows of Lambda; tests and the rehearsal do too.
+// Only pkg/lambdahttp knows of Lambda; tests do too.
 func TestLambdaHasOneDoor(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != "pkg/rehearsal" && name != "pkg/rehearsal/bench" {
+			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != testkit+"lambda" && name != "internal/bench" {
 				t.Errorf("%s imports %s", name, i)
 			}
 		}
@@ -151,13 +177,36 @@ func TestLogsHaveOneReader(t *testing.T) {
 	}
 }
 
-// The rehearsal is for tests and for its own command.
+// What is below internal is for tests, and for the commands that rehearse and
+// measure. Only its own command imports the rehearsal.
 func TestRehearsalIsNotServed(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			if strings.HasPrefix(i, house+"pkg/rehearsal") && !strings.HasPrefix(name, "pkg/rehearsal") {
-				t.Errorf("%s imports %s", name, i)
+			own := strings.TrimPrefix(i, house)
+			if strings.HasPrefix(own, "internal/") && !strings.HasPrefix(name, "internal/") {
+				t.Errorf("%s imports %s", name, own)
+			}
+			if own == "internal/rehearsal" && name != "internal/rehearsal/rehearse" {
+				t.Errorf("%s imports %s", name, own)
+			}
+		}
+	}
+}
+
+// A test links an emulator, or a client of a service of AWS, only if it imports
+// it, or if it tests a package that links that client.
+func TestUnitTestsLinkNoEmulator(t *testing.T) {
+	t.Parallel()
+	packages := list(t, "-test")
+	for name, p := range packages {
+		tests := append(slices.Clone(p.TestImports), p.XTestImports...)
+		table, bucket := slices.Contains(tests, house+testkit+"dynamodbtest"), slices.Contains(tests, house+testkit+"s3test")
+		for prefix, emulated := range map[string]bool{minidyn: table, sdk + "service": table || bucket} {
+			under := func(path string) bool { return strings.HasPrefix(path, prefix+"/") }
+			linked := slices.IndexFunc(packages[name+".test"].Deps, under)
+			if linked >= 0 && !emulated && !slices.ContainsFunc(append(tests, p.Deps...), under) {
+				t.Errorf("the tests of %s link %s", name, packages[name+".test"].Deps[linked])
 			}
 		}
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
@@ -30,7 +32,6 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -166,12 +167,12 @@ type function func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIG
 // open returns the functions that read, by the first segment of paths below /v1/, on a table that is filled.
 func open(tb testing.TB, client *aws, more map[string]string, served ...func(httpapi.Served)) (functions map[string]function, table catalog.Table) {
 	tb.Helper()
-	dynamo, err := rehearsal.StartDynamoDB(tb.Context(), "larder")
+	dynamo, err := dynamodbtest.Start(tb.Context(), "larder")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(dynamo.Close)
-	table = dynamodb.New(rehearsal.Config(dynamo.URL), "larder")
+	table = dynamodb.New(awstest.Config(dynamo.URL), "larder")
 	fill(tb, table)
 	env := map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL}
 	maps.Copy(env, more)

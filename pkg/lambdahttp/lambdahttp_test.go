@@ -19,6 +19,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
@@ -28,7 +29,6 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
@@ -316,7 +316,7 @@ func TestSeries(t *testing.T) {
 			}
 		}
 	}
-	got, err := rehearsal.ReadMetrics("larder", out.String())
+	got, err := cloudwatch.ReadMetrics("larder", out.String())
 	if err != nil {
 		t.Fatal(err)
 	}

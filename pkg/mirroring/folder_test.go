@@ -13,12 +13,12 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // folder is one that `providers mirror` could have written.
@@ -155,7 +155,7 @@ func TestImportOfClients(t *testing.T) {
 	for _, platform := range []string{"linux_amd64", "darwin_arm64"} {
 		write(t, filepath.Join(releases, zipName("1.0.0", platform)), one.zip(t, platform))
 	}
-	if err := rehearsal.WriteMirrorFolder(releases, f.at("")); err != nil {
+	if err := clients.WriteMirrorFolder(releases, f.at("")); err != nil {
 		t.Fatal(err)
 	}
 	s := newStore(t)

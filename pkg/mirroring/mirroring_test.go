@@ -26,6 +26,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -37,7 +38,6 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 var inventory = registry.MirrorProvider{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"}}
@@ -101,14 +101,14 @@ func hashes(t testing.TB, packed []byte) (h1, zh string) {
 
 // The keys that several tests use, made once: of them the last has expired.
 var (
-	ours     = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
-	stranger = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("P-256", 0) })
-	lapsed   = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", -3600e9) })
+	ours     = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
+	stranger = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("P-256", 0) })
+	lapsed   = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", -3600e9) })
 )
 
-type keyMaker = func() (rehearsal.SigningKey, error)
+type keyMaker = func() (keys.SigningKey, error)
 
-func entity(t testing.TB, of keyMaker) (*openpgp.Entity, rehearsal.SigningKey) {
+func entity(t testing.TB, of keyMaker) (*openpgp.Entity, keys.SigningKey) {
 	t.Helper()
 	key, err := of()
 	if err != nil {

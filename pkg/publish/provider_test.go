@@ -17,22 +17,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
 
 // signer is a key that all tests sign with, since making one takes a while.
-var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
 // addKey adds a public key to the namespace.
-func (b backend) addKey(t testing.TB, k rehearsal.SigningKey) string {
+func (b backend) addKey(t testing.TB, k keys.SigningKey) string {
 	t.Helper()
 	key, err := signing.ParseKey(k.Public, time.Now())
 	if err != nil {
@@ -269,7 +269,7 @@ func TestReleaseRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.addKey(t, key)
-	stranger, err := rehearsal.NewSigningKey("Ed25519", 0)
+	stranger, err := keys.NewSigningKey("Ed25519", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func TestReleaseRefused(t *testing.T) {
 func TestExpiredKey(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	old, err := rehearsal.NewSigningKey("Ed25519", -time.Hour)
+	old, err := keys.NewSigningKey("Ed25519", -time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

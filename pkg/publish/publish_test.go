@@ -13,6 +13,9 @@ import (
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
@@ -24,7 +27,6 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // backend is an empty registry.
@@ -51,12 +53,12 @@ func embedded(t testing.TB) backend {
 // onAWS returns a maker of empty registries on emulators of DynamoDB and S3.
 func onAWS(t *testing.T) func(*testing.T) backend {
 	t.Helper()
-	server := rehearsal.S3ForTest(t, "first")
-	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	server := s3test.ForTest(t, "first")
+	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
 	made := 0
 	return func(t *testing.T) backend {
 		t.Helper()
-		dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+		dynamo, err := dynamodbtest.Start(t.Context(), "larder")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +68,7 @@ func onAWS(t *testing.T) func(*testing.T) backend {
 		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			t.Fatal(err)
 		}
-		return backend{dynamodb.New(rehearsal.Config(dynamo.URL), "larder"), s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true})}
+		return backend{dynamodb.New(awstest.Config(dynamo.URL), "larder"), s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true})}
 	}
 }
 

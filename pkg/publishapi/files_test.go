@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -55,12 +55,12 @@ func vpc(t testing.TB, value int) map[string][]byte {
 
 // signer and stranger are keys that all tests sign with, since making one takes a while.
 var (
-	signer   = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
-	stranger = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+	signer   = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
+	stranger = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 )
 
 // addKey adds a key to a namespace, and returns its id.
-func (d *door) addKey(t testing.TB, namespace string, of func() (rehearsal.SigningKey, error)) string {
+func (d *door) addKey(t testing.TB, namespace string, of func() (keys.SigningKey, error)) string {
 	t.Helper()
 	pair, err := of()
 	if err != nil {
@@ -156,14 +156,14 @@ func (r release) sums() {
 }
 
 // sign makes SHA256SUMS of what is there, and signs it.
-func (r release) sign(t testing.TB, by func() (rehearsal.SigningKey, error)) {
+func (r release) sign(t testing.TB, by func() (keys.SigningKey, error)) {
 	t.Helper()
 	r.sums()
 	r.resign(t, by)
 }
 
 // resign signs SHA256SUMS as it is.
-func (r release) resign(t testing.TB, by func() (rehearsal.SigningKey, error)) {
+func (r release) resign(t testing.TB, by func() (keys.SigningKey, error)) {
 	t.Helper()
 	key, err := by()
 	if err != nil {

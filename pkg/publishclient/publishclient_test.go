@@ -21,12 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 const (
@@ -283,7 +283,7 @@ func module(t *testing.T) publish.PreparedModule {
 	return prepared
 }
 
-var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
 // release is one of three platforms, so of six files.
 func release(t *testing.T) publish.PreparedRelease {

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/larder-registry/larder/pkg/rehearsal/hostile"
+	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 

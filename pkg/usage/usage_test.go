@@ -15,13 +15,14 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -92,12 +93,12 @@ func logged(t *testing.T, requests ...string) []string {
 }
 
 // insights is a log of one group, as it is asked.
-func insights(t *testing.T, in *rehearsal.Insights, lines ...string) *usage.Log {
+func insights(t *testing.T, in *cloudwatch.Insights, lines ...string) *usage.Log {
 	t.Helper()
 	in.Lines = func(group string) ([]string, bool) { return lines, group == "requests" }
 	server := httptest.NewServer(in)
 	t.Cleanup(server.Close)
-	return usage.NewLog(rehearsal.Config(server.URL), 30*24*time.Hour, "requests")
+	return usage.NewLog(awstest.Config(server.URL), 30*24*time.Hour, "requests")
 }
 
 func told(downloads []usage.Download) string {
@@ -134,7 +135,7 @@ func TestCount(t *testing.T) {
 	// What is older than the query asks for.
 	lines = append(lines, strings.Replace(lines[0], `"timestamp":"2`, `"timestamp":"1`, 1))
 	now := time.Now()
-	log := insights(t, &rehearsal.Insights{Statuses: []string{"Scheduled"}}, lines...)
+	log := insights(t, &cloudwatch.Insights{Statuses: []string{"Scheduled"}}, lines...)
 	two := registry.Version{Major: 1, Minor: 2}
 	for _, test := range []struct {
 		address string
@@ -221,7 +222,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
-			in := &rehearsal.Insights{Statuses: test.statuses, Refuse: func(action string) string {
+			in := &cloudwatch.Insights{Statuses: test.statuses, Refuse: func(action string) string {
 				if action == test.action {
 					return test.code
 				}
@@ -238,7 +239,7 @@ func TestFailures(t *testing.T) {
 	}
 	// One that is asked too fast is asked again.
 	var asked atomic.Int64
-	in := &rehearsal.Insights{Refuse: func(action string) string {
+	in := &cloudwatch.Insights{Refuse: func(action string) string {
 		if action == "StartQuery" && asked.Add(1) == 1 {
 			return "ThrottlingException"
 		}
@@ -247,7 +248,7 @@ func TestFailures(t *testing.T) {
 	if report, err := insights(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 || report.Downloads == nil {
 		t.Errorf("throttled once: %+v, %v", report, err)
 	}
-	gone := usage.NewLog(rehearsal.Config("http://127.0.0.1:1"), 0, "requests")
+	gone := usage.NewLog(awstest.Config("http://127.0.0.1:1"), 0, "requests")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := gone.Count(ctx, q); !errors.Is(err, context.Canceled) {
@@ -259,7 +260,7 @@ func TestFailures(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	in := &rehearsal.Insights{Statuses: []string{"Running", "Running", "Running", "Running", "Running", "Running"}, Refuse: func(action string) string {
+	in := &cloudwatch.Insights{Statuses: []string{"Running", "Running", "Running", "Running", "Running", "Running"}, Refuse: func(action string) string {
 		if action == "GetQueryResults" {
 			cancel()
 		}

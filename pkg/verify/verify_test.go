@@ -21,6 +21,10 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
@@ -31,7 +35,6 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/signing"
 	"github.com/larder-registry/larder/pkg/verify"
 )
@@ -88,9 +91,9 @@ func (d data) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: "somebody"}
 }
 
-var signer = sync.OnceValues(func() (rehearsal.SigningKey, error) { return rehearsal.NewSigningKey("Ed25519", 0) })
+var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
-func (d data) addKey(ctx context.Context, key rehearsal.SigningKey) error {
+func (d data) addKey(ctx context.Context, key keys.SigningKey) error {
 	public, err := signing.ParseKey(key.Public, time.Now())
 	if err != nil {
 		return err
@@ -420,7 +423,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"signature by no key of the namespace": {
 			func(t *testing.T, d data) {
-				other, err := rehearsal.NewSigningKey("Ed25519", 0)
+				other, err := keys.NewSigningKey("Ed25519", 0)
 				if err == nil {
 					err = d.addKey(t.Context(), other)
 				}
@@ -593,7 +596,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"signature by another key than recorded": {
 			func(t *testing.T, d data) {
-				other, err := rehearsal.NewSigningKey("Ed25519", 0)
+				other, err := keys.NewSigningKey("Ed25519", 0)
 				if err := errors.Join(err, d.addKey(t.Context(), other)); err != nil {
 					t.Fatal(err)
 				}
@@ -805,7 +808,7 @@ func TestExpiredKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.close() })
-	key, err := rehearsal.NewSigningKey("Ed25519", time.Hour)
+	key, err := keys.NewSigningKey("Ed25519", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -940,21 +943,21 @@ func TestWhilePublishing(t *testing.T) {
 // On DynamoDB and S3 it is the same.
 func TestOnAWS(t *testing.T) {
 	t.Parallel()
-	server := rehearsal.S3ForTest(t, "larder")
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	server := s3test.ForTest(t, "larder")
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(dynamo.Close)
-	table := dynamodb.New(rehearsal.Config(dynamo.URL), "larder")
-	d := data{table: table, catalog: catalog.New(table), store: s3.New(rehearsal.Config(server.URL), "larder", s3.Options{PathStyle: true})}
+	table := dynamodb.New(awstest.Config(dynamo.URL), "larder")
+	d := data{table: table, catalog: catalog.New(table), store: s3.New(awstest.Config(server.URL), "larder", s3.Options{PathStyle: true})}
 	if err := d.fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 18 {
 		t.Fatalf("%+v", report)
 	}
-	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
 	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: new("larder"), Key: new(d.module(t).Object)}); err != nil {
 		t.Fatal(err)
 	}

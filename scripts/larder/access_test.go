@@ -19,7 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/issuers"
 )
 
 // token makes a token.
@@ -52,7 +53,7 @@ func TestToken(t *testing.T) {
 	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
 	good, other := token(t, s.data, "--name", "good", "--scope", "read:modules/acme/*"), token(t, s.data, "--name", "other", "--scope", "read:modules/other/*")
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			for _, test := range []struct{ name, config, want string }{
 				{"its own", credentials(s.Host, good), ""},
 				{"none", "", "401 Unauthorized"},
@@ -78,8 +79,8 @@ func TestToken(t *testing.T) {
 // People log in as they do anywhere, and what they get installs modules.
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	issuer, err := rehearsal.StartIssuer(t.Context())
-	if errors.Is(err, rehearsal.ErrNoNode) && os.Getenv("LARDER_REQUIRE_NODE") == "" {
+	issuer, err := issuers.StartIssuer(t.Context())
+	if errors.Is(err, issuers.ErrNoNode) && os.Getenv("LARDER_REQUIRE_NODE") == "" {
 		t.Skip("LEFT OUT:", err)
 	}
 	if err != nil {
@@ -100,8 +101,8 @@ func TestLogin(t *testing.T) {
 	opaque := serve(t, t.TempDir(), "--require-token", "--access", filepath.Join(dir, "opaque.json"))
 	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
-			login := func(s *server) rehearsal.Session {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
+			login := func(s *server) clients.Session {
 				session := session(t, c, s)
 				// The local authority is trusted for the registry; the issuer, on loopback, has no TLS.
 				out, err := session.Login(t.Context(), s.Host, func(url string) error { return issuer.SignIn(t.Context(), url, "ada") })

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
 // A zip of a gibibyte is published in flat memory. scripts/bench runs it.
@@ -81,15 +83,15 @@ func TestGibibyte(t *testing.T) {
 // onStack returns the environment in which stack:larder is on emulators of DynamoDB and S3.
 func onStack(t *testing.T) (env []string) {
 	t.Helper()
-	s3 := rehearsal.S3ForTest(t, "larder-objects")
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder-table")
+	s3 := s3test.ForTest(t, "larder-objects")
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(dynamo.Close)
 	cloud := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com"})
 	return []string{
-		"AWS_ACCESS_KEY_ID=" + rehearsal.AccessKey, "AWS_SECRET_ACCESS_KEY=" + rehearsal.SecretKey, "AWS_REGION=" + rehearsal.Region, "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey, "AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + s3.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "LARDER_S3_PATH_STYLE=true",
 	}
 }

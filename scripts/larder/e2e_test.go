@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/inspection"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // The test binary is the command line too: larder on PATH runs main in a process of its own.
@@ -126,9 +126,9 @@ func output(value string) map[string]string {
 	return map[string]string{"main.tf": `output "it" { value = "` + value + `" }` + "\n"}
 }
 
-func session(t *testing.T, c rehearsal.Client, s *server) rehearsal.Session {
+func session(t *testing.T, c clients.Client, s *server) clients.Session {
 	t.Helper()
-	return rehearsal.Session{Client: c, Home: t.TempDir(), CAFile: s.CAFile}
+	return clients.Session{Client: c, Home: t.TempDir(), CAFile: s.CAFile}
 }
 
 // What a configuration asks for is what it gets, and it works.
@@ -176,7 +176,7 @@ func TestInit(t *testing.T) {
 output "` + name + `" { value = module.` + name + `.it }
 `)
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": config.String()})
 		client := session(t, c, s)
@@ -225,7 +225,7 @@ func TestTamperedArchive(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" {
   source  = "` + s.Host + `/acme/vpc/aws"
@@ -243,7 +243,7 @@ func TestInitOfUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
 	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for source, want := range map[string]string{
 			`source = "HOST/acme/other/aws"`: "Module not found",
 			`source = "HOST/acme/vpc/aws"
@@ -283,7 +283,7 @@ func TestServeAgain(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": `module "vpc" { source = "` + second.Host + `/acme/vpc/aws" }`})
 		if _, err := session(t, c, second).Run(t.Context(), dir, "init"); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // A version that has lost its record is shown, and nothing goes on as if it had never been.
@@ -26,7 +26,7 @@ func TestLost(t *testing.T) {
 	run("publish", "provider", releaseOf(t, key), "acme/note")
 	const mirrored = "registry.example.com/acme/note"
 	folder := t.TempDir()
-	if err := rehearsal.WriteMirrorFolder(releaseOf(t, key), filepath.Join(folder, mirrored)); err != nil {
+	if err := clients.WriteMirrorFolder(releaseOf(t, key), filepath.Join(folder, mirrored)); err != nil {
 		t.Fatal(err)
 	}
 	run("mirror", "import", folder)

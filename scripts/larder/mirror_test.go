@@ -28,8 +28,9 @@ import (
 
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/mirroring"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // thirdPlatform is none of platforms.
@@ -41,7 +42,7 @@ const originHost = "origin.example.com"
 // origin is a registry that is mirrored. Its namespace acme has a key.
 type origin struct {
 	*server
-	key     rehearsal.SigningKey
+	key     keys.SigningKey
 	private string // file of the private key
 }
 
@@ -221,7 +222,7 @@ func plain(out string) string {
 }
 
 // inits runs init, which must succeed.
-func inits(t *testing.T, s rehearsal.Session, dir string, args ...string) string {
+func inits(t *testing.T, s clients.Session, dir string, args ...string) string {
 	t.Helper()
 	out, err := s.Run(t.Context(), dir, append([]string{"init", "-no-color"}, args...)...)
 	if err != nil {
@@ -231,7 +232,7 @@ func inits(t *testing.T, s rehearsal.Session, dir string, args ...string) string
 }
 
 // refuses runs init, which must fail and say something.
-func refuses(t *testing.T, s rehearsal.Session, dir, want string) {
+func refuses(t *testing.T, s clients.Session, dir, want string) {
 	t.Helper()
 	out, err := s.Run(t.Context(), dir, "init", "-no-color")
 	if err == nil || !strings.Contains(plain(out), want) {
@@ -275,7 +276,7 @@ func locked(t *testing.T, dir, address string) []string {
 }
 
 // mirrorLock is what a client locks of a zip that a mirror gave it.
-func mirrorLock(t *testing.T, c rehearsal.Client, path string) []string {
+func mirrorLock(t *testing.T, c clients.Client, path string) []string {
 	t.Helper()
 	h1, zh := hashes(t, path)
 	if c.Name == "terraform" {
@@ -331,12 +332,12 @@ func TestMirrorAlone(t *testing.T) {
 	larder(t, "publish", "provider", release, "acme/note", "--store", "dir:"+o.data)
 	f := o.fill(t, s.data, "")
 	f.run(t, 0, nil, "mirror", "add", "one.example.com/acme/note", "--platform", "all", "--upstream", o.upstream())
-	f.run(t, 0, nil, "mirror", "add", "two.example.com/acme/note", "--platform", rehearsal.Platform(), "--upstream", o.upstream())
+	f.run(t, 0, nil, "mirror", "add", "two.example.com/acme/note", "--platform", clients.Platform(), "--upstream", o.upstream())
 	good := token(t, s.data, "--name", "good", "--scope", "read:mirror/**")
 	narrow := token(t, s.data, "--name", "narrow", "--scope", "read:mirror/two.example.com/**")
 	modules := token(t, s.data, "--name", "modules", "--scope", "read:modules/**")
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			t.Run("with its token", func(t *testing.T) {
 				written := filepath.Join(t.TempDir(), "note.txt")
 				dir := note(t, "one.example.com/acme/note", "~> 1.0", written)
@@ -349,7 +350,7 @@ func TestMirrorAlone(t *testing.T) {
 						t.Errorf("init does not say %q:\n%s", want, out)
 					}
 				}
-				want := mirrorLock(t, c, filepath.Join(release, "terraform-provider-note_1.0.0_"+rehearsal.Platform()+".zip"))
+				want := mirrorLock(t, c, filepath.Join(release, "terraform-provider-note_1.0.0_"+clients.Platform()+".zip"))
 				for _, address := range []string{"one.example.com/acme/note", "two.example.com/acme/note"} {
 					if got := locked(t, dir, address); !slices.Equal(got, want) {
 						t.Errorf("%s: locked is %q, want %q", address, got, want)
@@ -398,7 +399,7 @@ func TestMirrorAndDirect(t *testing.T) {
 		f.run(t, 0, nil, "mirror", "add", originHost+"/acme/"+name, "--platform", platform)
 	}
 	o.publish(t, "acme/note", "1.1.0", here, elsewhere)
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		session := session(t, c, s)
 		session.CAFile = trust(t, s.CAFile, o.CAFile)
 		session.Config = o.block() + installation(s.mirrorURL(), "  direct {}\n")
@@ -483,7 +484,7 @@ func TestMirrorAdd(t *testing.T) {
 	f.run(t, exitUsage, []string{"--platform"}, add()...)
 
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
 			session.Config = installation(s.mirrorURL(), "")
 			out := inits(t, session, need(t, address+" ~> 1.0.0"))
@@ -628,7 +629,7 @@ func TestMirrorFolder(t *testing.T) {
 	o.publish(t, "acme/note", "1.0.0", here, elsewhere)
 	o.publish(t, "acme/pad", "2.0.0-rc.1", here, elsewhere)
 	addresses := []string{originHost + "/acme/note", originHost + "/acme/pad"}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := need(t, addresses[0]+" 1.0.0", addresses[1]+" 2.0.0-rc.1")
 		client := session(t, c, o.server)
 		client.Config = o.block()
@@ -733,7 +734,7 @@ func compareFolders(t *testing.T, folder, other string) {
 func TestMirrorTampered(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir())
-	here := rehearsal.Platform()
+	here := clients.Platform()
 	zips := make(map[string]string)
 	for _, name := range []string{"byte", "time", "other"} {
 		zips[name] = o.publish(t, "acme/"+name, "1.0.0", here)
@@ -757,7 +758,7 @@ func TestMirrorTampered(t *testing.T) {
 	if err := os.WriteFile(stored("other"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		session := session(t, c, s)
 		session.Config = installation(s.mirrorURL(), "")
 		refuses(t, session, need(t, originHost+"/acme/byte 1.0.0"), "failed to verify provider package checksums")
@@ -780,15 +781,15 @@ func TestMirrorLock(t *testing.T) {
 	o.publish(t, "acme/note", "1.1.0", here, elsewhere)
 	o.publish(t, "acme/pad", "1.0.0", here, elsewhere)
 	address := originHost + "/acme/note"
-	clients, missing := rehearsal.Clients()
-	if len(clients) == 0 {
+	found, missing := clients.Find()
+	if len(found) == 0 {
 		t.Skip("LEFT OUT:", missing)
 	}
 	// One lock file by each client, if both are there.
 	configs := []string{need(t, address+" 1.0.0"), need(t, address+" 1.0.0", originHost+"/acme/pad ~> 1.0")}
 	var files []string
 	for i, dir := range configs {
-		session := session(t, clients[i%len(clients)], o.server)
+		session := session(t, found[i%len(found)], o.server)
 		session.Config = o.block()
 		inits(t, session, dir)
 		files = append(files, filepath.Join(dir, ".terraform.lock.hcl"))
@@ -819,7 +820,7 @@ func TestMirrorLock(t *testing.T) {
 	f.run(t, exitRefused, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // also of what is mirrored
 	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
 	f.check(t, originHost+"/acme/pad", sorted("1.0.0", here, elsewhere)...)
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		session := session(t, c, s)
 		session.Config = installation(s.mirrorURL(), "")
 		for i, file := range files {
@@ -867,7 +868,7 @@ func TestMirrorTraps(t *testing.T) {
 	f.run(t, 0, nil, "mirror", "add", "registry.opentofu.org/acme/note", "--version", "1.0.0", "--platform", "all", "--upstream", o.upstream())
 	key := token(t, s.data, "--name", "key", "--scope", "read:mirror/**")
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
 			session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, key)
 			// A host in Unicode is asked for in punycode, and a version by its number with all that belongs to it.
@@ -899,9 +900,9 @@ func TestMirrorTraps(t *testing.T) {
 		})
 	})
 	t.Run("HTTP", func(t *testing.T) { mirrorOverHTTP(t, s, key) })
-	clients, _ := rehearsal.Clients()
-	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(clients) {
-		t.Errorf("%d clients asked %d times without the last segment", len(clients), n)
+	found, _ := clients.Find()
+	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(found) {
+		t.Errorf("%d clients asked %d times without the last segment", len(found), n)
 	}
 }
 
@@ -958,7 +959,7 @@ func mirrorOverHTTP(t *testing.T, s *server, token string) {
 		t.Fatal(err)
 	}
 	// Whoever has the URL of a package has it, as clients send no credentials there.
-	a := document.Archives[rehearsal.Platform()]
+	a := document.Archives[clients.Platform()]
 	response, content := ask(http.MethodGet, a.URL, "")
 	if sum := sha256.Sum256(content); response.StatusCode != 200 || !slices.Contains(a.Hashes, "zh:"+hex.EncodeToString(sum[:])) {
 		t.Errorf("GET of the package: %s", response.Status)

@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/keys"
 )
 
 // built is the release of a real provider, without a signature, for this platform and another one.
@@ -23,17 +24,17 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, rehearsal.BuildProvider(context.Background(), dir, "1.0.0", platforms())
+	return dir, clients.BuildProvider(context.Background(), dir, "1.0.0", platforms())
 })
 
 // platforms are this machine's, and one that it is not.
 func platforms() []string {
 	other := "windows_amd64"
-	return []string{rehearsal.Platform(), other}
+	return []string{clients.Platform(), other}
 }
 
 // releaseOf copies the provider's release to a folder and signs it, as its version or another.
-func releaseOf(t *testing.T, key rehearsal.SigningKey) string {
+func releaseOf(t *testing.T, key keys.SigningKey) string {
 	t.Helper()
 	from, err := built()
 	if err != nil {
@@ -49,9 +50,9 @@ func releaseOf(t *testing.T, key rehearsal.SigningKey) string {
 	return dir
 }
 
-func signingKey(t *testing.T, algorithm string) rehearsal.SigningKey {
+func signingKey(t *testing.T, algorithm string) keys.SigningKey {
 	t.Helper()
-	key, err := rehearsal.NewSigningKey(algorithm, 0)
+	key, err := keys.NewSigningKey(algorithm, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func signingKey(t *testing.T, algorithm string) rehearsal.SigningKey {
 }
 
 // keyFile writes the public key to a file.
-func keyFile(t *testing.T, key rehearsal.SigningKey) string {
+func keyFile(t *testing.T, key keys.SigningKey) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key.asc")
 	if err := os.WriteFile(file, key.Public, 0o600); err != nil {
@@ -68,7 +69,7 @@ func keyFile(t *testing.T, key rehearsal.SigningKey) string {
 	return file
 }
 
-func addKey(t *testing.T, data, namespace string, key rehearsal.SigningKey) {
+func addKey(t *testing.T, data, namespace string, key keys.SigningKey) {
 	t.Helper()
 	larder(t, "key", "add", namespace, keyFile(t, key), "--store", "dir:"+data)
 }
@@ -101,7 +102,7 @@ func TestProvider(t *testing.T) {
 	key := signingKey(t, "Ed25519")
 	addKey(t, s.data, "acme", key)
 	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", "dir:"+s.data)
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		written := filepath.Join(t.TempDir(), "note.txt")
 		dir := note(t, s.Host+"/acme/note", "1.0.0", written)
 		session := session(t, c, s)
@@ -136,7 +137,7 @@ func TestKeyAlgorithms(t *testing.T) {
 		addKey(t, s.data, namespace, key)
 		larder(t, "publish", "provider", releaseOf(t, key), namespace+"/note", "--store", "dir:"+s.data)
 	}
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for algorithm, namespace := range namespaces {
 			session := session(t, c, s)
 			if out, err := session.Run(t.Context(), note(t, s.Host+"/"+namespace+"/note", "1.0.0", "x"), "init", "-no-color"); err != nil || !strings.Contains(out, "signed") {
@@ -155,7 +156,7 @@ func TestKeyRotation(t *testing.T) {
 	larder(t, "publish", "provider", releaseOf(t, old), "acme/note", "--store", "dir:"+s.data)
 	addKey(t, s.data, "acme", young)
 	next := t.TempDir()
-	if err := rehearsal.BuildProvider(t.Context(), next, "1.1.0", []string{rehearsal.Platform()}); err != nil {
+	if err := clients.BuildProvider(t.Context(), next, "1.1.0", []string{clients.Platform()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := young.SignRelease(next); err != nil {
@@ -163,7 +164,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	larder(t, "publish", "provider", next, "acme/note", "--store", "dir:"+s.data)
 	t.Run("both", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			for _, version := range []string{"1.0.0", "1.1.0"} {
 				session := session(t, c, s)
 				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", version, "x"), "init", "-no-color"); err != nil {
@@ -189,7 +190,7 @@ func TestKeyRotation(t *testing.T) {
 		}
 	}
 	t.Run("without the old key", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
 			if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); err == nil || !strings.Contains(out, "sign") {
 				t.Errorf("%v\n%s", err, out)
@@ -212,7 +213,7 @@ func TestDeprecate(t *testing.T) {
 	inits := func(t *testing.T, check func(out string, err error) bool) {
 		t.Helper()
 		t.Run("clients", func(t *testing.T) {
-			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			clients.Each(t, func(t *testing.T, c clients.Client) {
 				session := session(t, c, s)
 				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); !check(strings.Join(strings.Fields(out), " "), err) {
 					t.Error(err, out)
@@ -235,7 +236,7 @@ func TestDeprecate(t *testing.T) {
 	use := func(version, want string) {
 		t.Helper()
 		t.Run("module "+version, func(t *testing.T) {
-			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			clients.Each(t, func(t *testing.T, c clients.Client) {
 				dir := t.TempDir()
 				writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf("module \"it\" {\n  source = %q\n  version = %q\n}\n", s.Host+"/acme/vpc/aws", version)})
 				session := session(t, c, s)
@@ -309,7 +310,7 @@ func TestTamperedProvider(t *testing.T) {
 	key := signingKey(t, "Ed25519")
 	addKey(t, s.data, "acme", key)
 	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", "dir:"+s.data)
-	for _, name := range []string{"_" + rehearsal.Platform() + ".zip", "_SHA256SUMS", "_SHA256SUMS.sig"} {
+	for _, name := range []string{"_" + clients.Platform() + ".zip", "_SHA256SUMS", "_SHA256SUMS.sig"} {
 		t.Run(name, func(t *testing.T) {
 			files, err := filepath.Glob(filepath.Join(s.data, "objects/providers/acme/note/1.0.0/*/*"+name))
 			if err != nil || len(files) != 1 {
@@ -329,7 +330,7 @@ func TestTamperedProvider(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			clients.Each(t, func(t *testing.T, c clients.Client) {
 				out, err := session(t, c, s).Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color")
 				if err == nil || !strings.Contains(out, "checksum") && !strings.Contains(out, "signature") {
 					t.Errorf("%v\n%s", err, out)
@@ -346,7 +347,7 @@ func TestProviderRefusals(t *testing.T) {
 	key := signingKey(t, "Ed25519")
 	addKey(t, s.data, "acme", key)
 	elsewhere := t.TempDir()
-	if err := rehearsal.BuildProvider(t.Context(), elsewhere, "1.0.0", platforms()[1:]); err != nil {
+	if err := clients.BuildProvider(t.Context(), elsewhere, "1.0.0", platforms()[1:]); err != nil {
 		t.Fatal(err)
 	}
 	if err := key.SignRelease(elsewhere); err != nil {
@@ -354,7 +355,7 @@ func TestProviderRefusals(t *testing.T) {
 	}
 	larder(t, "publish", "provider", elsewhere, "acme/note", "--store", "dir:"+s.data)
 	good, other := token(t, s.data, "--name", "good", "--scope", "read:providers/acme/*"), token(t, s.data, "--name", "other", "--scope", "read:modules/**")
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for _, test := range []struct{ name, config, source, want string }{
 			{"no token", "", "acme/note", "requires authentication credentials"},
 			{"a token of others", credentials(s.Host, other), "acme/note", "rejected the given authentication credentials"},

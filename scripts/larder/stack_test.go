@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
 // account answers as CloudFormation and STS do for an account that has one stack.
@@ -40,8 +42,8 @@ func account(t *testing.T, outputs map[string]string) string {
 // A deployed registry is found by its stack's name alone; publish and list do with it what they do with a folder.
 func TestStack(t *testing.T) {
 	t.Parallel()
-	s3 := rehearsal.S3ForTest(t, "larder-objects")
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder-table")
+	s3 := s3test.ForTest(t, "larder-objects")
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +58,8 @@ func TestStack(t *testing.T) {
 		return out.String(), cmd.ProcessState.ExitCode()
 	}
 	good := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com"})
-	credentials := []string{"AWS_ACCESS_KEY_ID=" + rehearsal.AccessKey, "AWS_SECRET_ACCESS_KEY=" + rehearsal.SecretKey}
-	region := append(credentials, "AWS_REGION="+rehearsal.Region, "AWS_ENDPOINT_URL_DYNAMODB="+dynamo.URL, "AWS_ENDPOINT_URL_S3="+s3.URL, "LARDER_S3_PATH_STYLE=true")
+	credentials := []string{"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey}
+	region := append(credentials, "AWS_REGION="+awstest.Region, "AWS_ENDPOINT_URL_DYNAMODB="+dynamo.URL, "AWS_ENDPOINT_URL_S3="+s3.URL, "LARDER_S3_PATH_STYLE=true")
 	env := append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good, "AWS_ENDPOINT_URL_STS="+good)
 
 	dir := t.TempDir()

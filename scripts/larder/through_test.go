@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/clients"
 )
 
 // publisher is who publishes to a server through its own endpoint: a user with a configuration of the clients, trust in the
@@ -126,7 +126,7 @@ func TestPublishModuleThroughServer(t *testing.T) {
 		t.Error(out)
 	}
 	t.Run("clients", func(t *testing.T) {
-		rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session, dir := session(t, c, s), use(t, s.Host)
 			session.Config = credentials(s.Host, secret)
 			if _, err := session.Run(t.Context(), dir, "init", "-no-color"); err != nil {
@@ -181,7 +181,7 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	p.run(t, exitExists, []string{"is published already with other content"}, "publish", "provider", zips, "acme/note", "--sign-key", private)
 
 	p.run(t, 0, nil, "deprecate", "provider", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0")
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		written := filepath.Join(t.TempDir(), "note.txt")
 		dir, session := note(t, s.Host+"/acme/note", "1.0.0", written), session(t, c, s)
 		session.Config = credentials(s.Host, secret)

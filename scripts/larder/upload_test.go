@@ -33,12 +33,14 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -103,7 +105,7 @@ func printJSON(t *testing.T, v any) {
 }
 
 // largeRelease makes a release of 11 zips of 100 MB, of random bytes or of programs, which unpack to three times as much.
-func largeRelease(t *testing.T, key rehearsal.SigningKey, content string) (dir string) {
+func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string) {
 	t.Helper()
 	const size = 100_000_000
 	var in io.Reader = rand.NewChaCha8([32]byte{})
@@ -200,7 +202,7 @@ func upload(t *testing.T, how, dir, public string, rate int) (f figures) {
 	t.Helper()
 	at := t.TempDir()
 	defer os.RemoveAll(at) // after the run and not the test, since it holds a gigabyte
-	server, err := rehearsal.StartS3(t.Context(), at, "bench")
+	server, err := s3test.Start(t.Context(), at, "bench")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +236,7 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 	if err != nil {
 		return f, err
 	}
-	config := rehearsal.Config(url)
+	config := awstest.Config(url)
 	config.HTTPClient = limitedClient(perSecond)
 	table, err := sqlite.Open(ctx, database)
 	if err != nil {

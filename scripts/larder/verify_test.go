@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // verifies runs `larder verify`, and returns its report and what it printed.
@@ -65,7 +65,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%+v\n%s", report, out)
 	}
 	s := serve(t, copied)
-	rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+	clients.Each(t, func(t *testing.T, c clients.Client) {
 		dir := note(t, s.Host+"/acme/note", "1.0.0", filepath.Join(t.TempDir(), "note.txt"))
 		writeFiles(t, dir, map[string]string{"module.tf": `module "vpc" {
   source  = "` + s.Host + `/acme/vpc/aws"

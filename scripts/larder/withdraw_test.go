@@ -19,7 +19,11 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/larder-registry/larder/pkg/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
 // installs is a configuration that has one version of a module.
@@ -44,24 +48,24 @@ func TestWithdraw(t *testing.T) {
 	run("publish", "provider", releaseOf(t, key), "acme/note")
 	folder := t.TempDir()
 	const mirrored = "registry.example.com/acme/note"
-	if err := rehearsal.WriteMirrorFolder(releaseOf(t, key), filepath.Join(folder, mirrored)); err != nil {
+	if err := clients.WriteMirrorFolder(releaseOf(t, key), filepath.Join(folder, mirrored)); err != nil {
 		t.Fatal(err)
 	}
 	run("mirror", "import", folder)
 
-	clients := func(name string, use func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string)) {
+	withClients := func(name string, use func(t *testing.T, c clients.Session, vpc10, vpc11, provider, mirror string)) {
 		t.Run(name, func(t *testing.T) {
-			rehearsal.EachClient(t, func(t *testing.T, c rehearsal.Client) {
+			clients.Each(t, func(t *testing.T, c clients.Client) {
 				provider := note(t, s.Host+"/acme/note", "1.0.0", filepath.Join(t.TempDir(), "note.txt"))
 				use(t, session(t, c, s), installs(t, s.Host, "1.0.0"), installs(t, s.Host, "~> 1.0"), provider, need(t, mirrored+" 1.0.0"))
 			})
 		})
 	}
-	alone := func(c rehearsal.Session) rehearsal.Session {
+	alone := func(c clients.Session) clients.Session {
 		c.Config = installation(s.mirrorURL(), "")
 		return c
 	}
-	clients("before", func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string) {
+	withClients("before", func(t *testing.T, c clients.Session, vpc10, vpc11, provider, mirror string) {
 		for _, dir := range []string{vpc10, vpc11, provider} {
 			inits(t, c, dir)
 		}
@@ -71,7 +75,7 @@ func TestWithdraw(t *testing.T) {
 	run("withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key", "--yes")
 	run("withdraw", "acme/note", "1.0.0", "--reason", "it has a key", "--yes")
 	run("withdraw", mirrored, "1.0.0", "--reason", "it has a key", "--yes")
-	clients("after", func(t *testing.T, c rehearsal.Session, vpc10, vpc11, provider, mirror string) {
+	withClients("after", func(t *testing.T, c clients.Session, vpc10, vpc11, provider, mirror string) {
 		refuses(t, c, vpc10, "There is no available version of module")
 		inits(t, c, vpc11)
 		refuses(t, c, provider, "acme/note")
@@ -140,9 +144,9 @@ func protect(t *testing.T, to string) *protected {
 // removed; with the permission it goes on.
 func TestWithdrawOnStack(t *testing.T) {
 	t.Parallel()
-	s3 := rehearsal.S3ForTest(t, "larder-objects")
+	s3 := s3test.ForTest(t, "larder-objects")
 	objects := protect(t, s3.URL)
-	dynamo, err := rehearsal.StartDynamoDB(t.Context(), "larder-table")
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +158,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	lines := []string{request(time.Hour, "1.0.0", "ci"), request(2*time.Hour, "1.0.0", "ci"), request(time.Hour, "1.0.0", "ada"), request(time.Hour, "1.1.0", "ci"),
 		fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":200,"route":"/v1/mirror/{hostname}/{namespace}/{type}/{document}","address":"localhost/acme/note","version":"1.0.0","download":"mirror","caller":"ada"}`, now.Format(time.RFC3339))}
 	var forbidden atomic.Bool
-	insights := httptest.NewServer(&rehearsal.Insights{
+	insights := httptest.NewServer(&cloudwatch.Insights{
 		Lines: func(group string) ([]string, bool) { return lines, group == "modules-log" },
 		Refuse: func(string) string {
 			if forbidden.Load() {
@@ -170,7 +174,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	older := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects"})
 	env := func(cloud string) []string {
 		return []string{
-			"AWS_ACCESS_KEY_ID=" + rehearsal.AccessKey, "AWS_SECRET_ACCESS_KEY=" + rehearsal.SecretKey, "AWS_REGION=" + rehearsal.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0",
+			"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey, "AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0",
 			"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + objects.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + insights.URL,
 			"LARDER_S3_PATH_STYLE=true", "LARDER_STORE=stack:larder", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		}
@@ -214,7 +218,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	}
 	// A hostname need not have a dot, and what was logged is read as what it was.
 	folder := t.TempDir()
-	if err := rehearsal.WriteMirrorFolder(releaseOf(t, signingKey(t, "Ed25519")), filepath.Join(folder, "localhost/acme/note")); err != nil {
+	if err := clients.WriteMirrorFolder(releaseOf(t, signingKey(t, "Ed25519")), filepath.Join(folder, "localhost/acme/note")); err != nil {
 		t.Fatal(err)
 	}
 	run(larder(cloud, "mirror", "import", folder), 0)

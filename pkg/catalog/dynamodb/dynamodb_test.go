@@ -13,23 +13,24 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // config reaches a service at a URL, and does not try again.
 func config(url string) aws.Config {
-	c := rehearsal.Config(url)
+	c := awstest.Config(url)
 	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 	return c
 }
 
 func open(t *testing.T) (*dynamodb.Table, aws.Config) {
 	t.Helper()
-	emulator, err := rehearsal.StartDynamoDB(t.Context(), "larder")
+	emulator, err := dynamodbtest.Start(t.Context(), "larder")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,10 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // refusing is a client that is denied requests of a method, or with a query.
@@ -43,8 +44,8 @@ func (lying) Do(r *http.Request) (*http.Response, error) {
 func TestRemoveVersions(t *testing.T) {
 	t.Parallel()
 	const bucket, below = "versioned", "modules/acme/vpc/aws/1.0.0/"
-	server := rehearsal.S3ForTest(t, bucket)
-	client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	server := s3test.ForTest(t, bucket)
+	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
 	if _, err := client.PutBucketVersioning(t.Context(), &awss3.PutBucketVersioningInput{Bucket: aws.String(bucket), VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled}}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,19 +88,19 @@ func TestRemoveVersions(t *testing.T) {
 	for _, test := range []struct{ method, query, permission string }{
 		{http.MethodGet, "versions", "s3:ListBucketVersions"}, {http.MethodDelete, "versionId", "s3:DeleteObjectVersion"},
 	} {
-		config := rehearsal.Config(server.URL)
+		config := awstest.Config(server.URL)
 		config.HTTPClient = refusing{test.method, test.query}
 		removed, err := s3.New(config, bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below)
 		if removed != 0 || !errors.Is(err, registry.ErrForbidden) || !strings.Contains(fmt.Sprint(err), test.permission) {
 			t.Errorf("without %s: %d, %v", test.permission, removed, err)
 		}
 	}
-	config := rehearsal.Config(server.URL)
+	config := awstest.Config(server.URL)
 	config.HTTPClient = lying{}
 	if _, err := s3.New(config, bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below); err == nil || !strings.Contains(err.Error(), "is still there") {
 		t.Errorf("of a store that lies: %v", err)
 	}
-	if removed, err := s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below); removed != 5 || err != nil {
+	if removed, err := s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true}).Remove(t.Context(), below); removed != 5 || err != nil {
 		t.Errorf("Remove: %d, %v", removed, err)
 	}
 	if got := fmt.Sprint(versions()); got != "["+other+"]" {

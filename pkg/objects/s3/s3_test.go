@@ -21,21 +21,22 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/rehearsal"
 )
 
 // Each test of the suite has a bucket of its own on one server.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	server := rehearsal.S3ForTest(t, "first")
+	server := s3test.ForTest(t, "first")
 	var buckets atomic.Int64
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
 		bucket := fmt.Sprintf("bucket-%d", buckets.Add(1))
-		client := awss3.NewFromConfig(rehearsal.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+		client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
 		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func TestStore(t *testing.T) {
 			if wait = func() {}; lifetime < 0 {
 				lifetime, wait = time.Second, func() { time.Sleep(2100 * time.Millisecond) }
 			}
-			return s3.New(rehearsal.Config(server.URL), bucket, s3.Options{PathStyle: true, Lifetime: lifetime, PutLifetime: lifetime}), wait
+			return s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true, Lifetime: lifetime, PutLifetime: lifetime}), wait
 		}
 		staged := func(ctx context.Context, key string) (bool, error) {
 			out, err := client.GetObjectTagging(ctx, &awss3.GetObjectTaggingInput{Bucket: &bucket, Key: &key})
@@ -55,7 +56,7 @@ func TestStore(t *testing.T) {
 				return aws.ToString(tag.Key) == "larder" && aws.ToString(tag.Value) == "staged"
 			}), nil
 		}
-		config := rehearsal.Config(server.URL)
+		config := awstest.Config(server.URL)
 		config.HTTPClient = &expiring{bucket, staged}
 		store := s3.New(config, bucket, s3.Options{PathStyle: true})
 		return storetest.Backend{
@@ -114,7 +115,7 @@ func (e *expiring) Do(r *http.Request) (*http.Response, error) {
 // A presigned URL is good for any client: of all headers it signs the host alone. It holds for an hour.
 func TestSignedHeaders(t *testing.T) {
 	t.Parallel()
-	config := rehearsal.Config("https://unused.example.com")
+	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
 	signed, err := s3.New(config, "bucket", s3.Options{}).SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz")
 	if err != nil {
@@ -155,7 +156,7 @@ func TestSignedEndpoint(t *testing.T) {
 	if err != nil || !strings.HasPrefix(signed, "http://127.0.0.1:2/bucket/key?") {
 		t.Errorf("%s, %v", signed, err)
 	}
-	if signed, err := s3.New(rehearsal.Config("localhost"), "bucket", s3.Options{}).SignGet(t.Context(), "key"); err == nil {
+	if signed, err := s3.New(awstest.Config("localhost"), "bucket", s3.Options{}).SignGet(t.Context(), "key"); err == nil {
 		t.Errorf("signed %s", signed)
 	}
 }
@@ -164,7 +165,7 @@ func TestSignedEndpoint(t *testing.T) {
 // for it. It holds for an hour.
 func TestSignedUpload(t *testing.T) {
 	t.Parallel()
-	config := rehearsal.Config("https://unused.example.com")
+	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
 	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	for lifetime, want := range map[time.Duration]string{0: "3600", 10 * time.Minute: "600"} {
@@ -281,7 +282,7 @@ func TestKeep(t *testing.T) {
 		"not permission": {bucket{tags: tag("larder", "staged"), denied: true}, errAny, tag("larder", "staged"), "GET tags"},
 	} {
 		server := httptest.NewServer(&test.bucket)
-		err := s3.New(rehearsal.Config(server.URL), "bucket", s3.Options{PathStyle: true}).Keep(t.Context(), "key")
+		err := s3.New(awstest.Config(server.URL), "bucket", s3.Options{PathStyle: true}).Keep(t.Context(), "key")
 		server.Close()
 		if !errors.Is(err, test.want) && (!errors.Is(test.want, errAny) || err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
@@ -309,7 +310,7 @@ func TestPutOnceOfStaged(t *testing.T) {
 		"staged, tagging denied": {bucket{tags: tag("larder", "staged"), expires: expires, denied: true}, registry.ErrConflict, "PUT, HEAD, GET tags"},
 	} {
 		server := httptest.NewServer(&test.bucket)
-		store := s3.New(rehearsal.Config(server.URL), "bucket", s3.Options{PathStyle: true})
+		store := s3.New(awstest.Config(server.URL), "bucket", s3.Options{PathStyle: true})
 		err := store.PutOnce(t.Context(), "key", strings.NewReader("test"), objects.Digest{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 4})
 		server.Close()
 		if !errors.Is(err, test.want) || errors.Is(err, registry.ErrExists) != errors.Is(test.want, registry.ErrExists) {
@@ -324,7 +325,7 @@ func TestPutOnceOfStaged(t *testing.T) {
 // A function's credentials have a session token. It goes into the query, and the whole fits into a header.
 func TestSessionToken(t *testing.T) {
 	t.Parallel()
-	config := rehearsal.Config("https://unused.example.com")
+	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
 	token := strings.Repeat("IQoJb3JpZ2luX2VjEA", 60)
 	config.Credentials = credentials.NewStaticCredentialsProvider("AKID", "secret", token)
@@ -347,7 +348,7 @@ func TestPutRequest(t *testing.T) {
 	var got http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
 	defer server.Close()
-	store := s3.New(rehearsal.Config(server.URL), "bucket", s3.Options{PathStyle: true})
+	store := s3.New(awstest.Config(server.URL), "bucket", s3.Options{PathStyle: true})
 	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	body := &counted{ReadSeeker: strings.NewReader("test")}
 	if err := store.PutOnce(t.Context(), "key", body, objects.Digest{SHA256: sum, Size: 4}); err != nil {
@@ -402,7 +403,7 @@ func TestErrors(t *testing.T) {
 			w.WriteHeader(test.status)
 			_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
 		}))
-		config := rehearsal.Config(server.URL)
+		config := awstest.Config(server.URL)
 		config.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 		store := s3.New(config, "bucket", s3.Options{PathStyle: true})
 		err := store.PutOnce(t.Context(), "key", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"})

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
+)
+
+// little is just so much that all pieces have worked.
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond, attacks: 2, attackTime: 20 * time.Second}
+
+// functions builds some of them, however it is fastest.
+func functions(t *testing.T) map[string]string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("LEFT OUT: functions are built for Linux")
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules", "./functions/publish", "./functions/testdata/bare")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	return map[string]string{
+		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"), "publish": filepath.Join(dir, "publish"),
+	}
+}
+
+// commandLine builds larder.
+func commandLine(t *testing.T) string {
+	t.Helper()
+	larder := filepath.Join(t.TempDir(), "larder")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", larder, "./scripts/larder")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	return larder
+}
+
+// cells returns the figures of a table by their rows and columns, such as module download/GetItem.
+func cells(tables ...table) map[string]*figure {
+	found := make(map[string]*figure)
+	for _, t := range tables {
+		for _, r := range t.rows {
+			for i, f := range r.figures {
+				found[r.name+"/"+t.columns[i].name] = f
+			}
+		}
+	}
+	return found
+}
+
+// The sections measure something. What they measure depends on the machine but for what is counted. Allocations cannot be
+// counted beside other tests.
+func TestSections(t *testing.T) {
+	binaries, larder := functions(t), commandLine(t)
+	t.Run("cold", func(t *testing.T) {
+		starts, err := measureStarts(t.Context(), binaries, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cell := range []string{"bare/first poll, least", "modules/first poll, median", "modules/first answer, median", "modules/memory"} {
+			if f := cells(starts)[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+	})
+	t.Run("warm", func(t *testing.T) {
+		tables, err := measureRequests(t.Context(), binaries, little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := cells(tables...)
+		for cell, want := range map[string]float64{
+			"module versions, of 1/GetItem": 1, "module versions, of 5,000/GetItem": 1, "module versions, of 5,000/Query": 0, "module versions, of 5,000/read units": 4,
+			"module versions, of 100/read units": 1, "module download/GetItem": 1, "module download/the first also GetItem": 1, "module download/S3": 0,
+		} {
+			if f := found[cell]; f == nil || f.value != want {
+				t.Errorf("%s: %s, want %v", cell, f, want)
+			}
+		}
+		for _, cell := range []string{"module download/processor, median", "module download/allocations without the SDK", "module download/answer"} {
+			if f := found[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+	})
+	t.Run("scale", func(t *testing.T) {
+		found, err := scale(t.Context(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := cells(found.tables...)["provider download/in this one, median"]; f == nil || f.value <= 0 {
+			t.Error(f)
+		}
+	})
+	t.Run("load", func(t *testing.T) {
+		found, err := measureLoad(t.Context(), larder, t.TempDir(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(found.tables...)
+		for _, cell := range []string{"all of them/per second", "zip/median", "inits/count", "versions of modules published/count", "memory, MiB/last third, median"} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+		for _, cell := range []string{"requests and downloads/count", "versions that a listing lacked/count", "versions that were not whole/count", "errors in the server's log/count"} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+	})
+	t.Run("hostile", func(t *testing.T) {
+		found, err := measureAttacks(t.Context(), larder, binaries, t.TempDir(), little)
+		if errors.Is(err, s3test.ErrNotBuilt) && os.Getenv("LARDER_REQUIRE_CLIENTS") == "" {
+			t.Skip("LEFT OUT:", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[string]*figure)
+		for _, table := range found.tables {
+			for cell, f := range cells(table) {
+				all[table.title+"/"+cell] = f
+			}
+		}
+		for _, cell := range []string{
+			"raw requests, larder serve/distinct requests/4xx", "events, functions/publish/4xx",
+			"bad credentials/larder serve/401", "bad credentials/the function of modules/401",
+			"archives, larder serve/modules/sent", "archives, larder serve/provider releases/sent",
+			"configuration, larder serve/nesting/refused", "configuration, the function that publishes/nesting/refused",
+			"configuration, larder mirror lock/nesting/refused", "an honest publisher beside four slow ones/larder serve/slowest",
+			"logs/larder serve/secrets used", "logs/functions/lines",
+		} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+		for _, cell := range []string{
+			"raw requests, larder serve/distinct requests/5xx", "events, functions/publish/5xx", "bad credentials/larder serve/good one refused",
+		} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+	})
+	t.Run("init", func(t *testing.T) {
+		if found, missing := clients.Find(); len(found) == 0 {
+			t.Skip("LEFT OUT:", missing)
+		}
+		init, err := measureInit(t.Context(), t.TempDir(), "", little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, side := range []string{"the registry", "a static file server"} {
+			if f := cells(init)[side+"/median"]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", side, f)
+			}
+		}
+	})
+}
+
+// A figure above its bound is not fine, and both forms say so.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	p := part{Section: "warm", About: "what it is", Tables: []table{{
+		title: "reads", columns: []column{{"GetItem", ""}, {"processor", "µs"}, {"Query", ""}},
+		rows: []row{{"download", []*figure{atMost(2, 1), is(123.456), nil}}, {"versions", []*figure{atMost(1, 1), is(9.876), is(0)}}},
+	}}}
+	if p.ok() {
+		t.Error("it is fine")
+	}
+	var text bytes.Buffer
+	p.print(&text)
+	want := `
+warm: what it is
+
+  reads      GetItem       processor, µs   Query
+  download   2 > 1 ABOVE   123             -
+  versions   1 ≤ 1 ok      9.88            0
+`
+	if text.String() != want {
+		t.Errorf("%s", &text)
+	}
+	data, err := json.Marshal(p)
+	if err != nil || !strings.Contains(string(data), `"figures":{"GetItem":{"value":2,"bound":1,"verdict":"above"},"processor":{"value":123.456,"unit":"µs"}}`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	if fine := (part{}); !fine.ok() {
+		t.Error("nothing is not fine")
+	}
+	if failed := (part{Failed: "why"}); failed.ok() {
+		t.Error("a failure is fine")
+	}
+}
+
+// What is asked for by name must be there.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		code int
+	}{{[]string{"warmth"}, 2}, {[]string{"cold", "warmth"}, 2}, {[]string{"--yaml"}, 2}, {[]string{"--help"}, 0}} {
+		var out, progress bytes.Buffer
+		if code := run(t.Context(), test.args, &out, &progress); code != test.code || out.Len() > 0 || !strings.Contains(progress.String(), "usage: scripts/bench") {
+			t.Errorf("%q: %d, %s%s", test.args, code, &out, &progress)
+		}
+	}
+}
+
+// A client that is given half a version, a listing without one that it knows of, or nothing, says so.
+func TestLoadFindsFaults(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/.well-known/terraform.json":         `{"modules.v1":"/m/"}`,
+		"/m/acme/module-0/aws/versions":       `{"modules":[{"versions":[{"version":"1.0.1"},{"version":"1.0.0"}]}]}`,
+		"/m/acme/module-0/aws/1.0.1/download": "",
+	}
+	var whole atomic.Bool
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if r.URL.Path == "/archive" {
+			answer, ok = "half", true
+			if whole.Load() {
+				answer = "whole"
+			}
+		}
+		if !ok {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		w.Header().Set("X-Terraform-Get", "https://"+r.Host+"/archive?archive=tar.gz&checksum=sha256:"+fmt.Sprintf("%x", sha256.Sum256([]byte("whole"))))
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	known := &ledger{known: make(map[string][]string), has: make(map[string]bool)}
+	c := &loadClient{server: &loaded{url: server.URL}, known: known, http: server.Client(), took: make(map[string]times)}
+	m := loadedModule(0)
+	if err := c.module(t.Context(), m, ""); !errors.Is(err, errHalf) {
+		t.Errorf("other bytes: %v", err)
+	}
+	if got := known.of(m.Path()); len(got) != 2 {
+		t.Errorf("it has seen %q", got)
+	}
+	whole.Store(true)
+	if err := c.module(t.Context(), m, ""); err != nil {
+		t.Error(err)
+	}
+	known.add(m.Path(), "1.0.2")
+	if err := c.module(t.Context(), m, ""); !errors.Is(err, errMissing) {
+		t.Errorf("a version that is not listed: %v", err)
+	}
+	if err := c.module(t.Context(), loadedModule(1), ""); !errors.Is(err, errRequest) {
+		t.Errorf("500: %v", err)
+	}
+	if f := thirds([]float64{1, 1, 10, 10, 13, 13}, nil).rows[0].figures[2]; f.verdict() != "above" {
+		t.Errorf("memory that grows is %s", f)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// bare is the function that does nothing.
+const bare = "bare"
+
+// build builds the functions for an architecture, by Lambda's name for it, and returns where each one lies.
+func build(ctx context.Context, architecture, scratch string) (map[string]string, error) {
+	if out, err := exec.CommandContext(ctx, "scripts/build", architecture).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("scripts/build: %w\n%s", err, out)
+	}
+	found := map[string]string{bare: filepath.Join(scratch, bare+"-"+architecture)}
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
+		found[name] = filepath.Join("dist", architecture, name, "bootstrap")
+	}
+	return found, lambda.BuildBare(ctx, architecture, found[bare])
+}
+
+// deployment is what functions are told of, on emulators: a table with things published, and a bucket that nobody should ask.
+type deployment struct {
+	binaries map[string]string // of the functions
+	dynamo   *dynamodbtest.Server
+	table    catalog.Table
+	bucket   *httptest.Server
+	asked    atomic.Int64 // of the bucket
+	env      map[string]string
+	token    string
+}
+
+const (
+	tableName  = "larder"
+	bucketName = "larder-objects"
+)
+
+// deploy makes one, in which things are published by fill.
+func deploy(ctx context.Context, binaries map[string]string, fill func(context.Context, catalog.Table) error) (*deployment, error) {
+	dynamo, err := dynamodbtest.Start(ctx, tableName)
+	if err != nil {
+		return nil, err
+	}
+	d := &deployment{binaries: binaries, dynamo: dynamo, table: dynamodb.New(awstest.Config(dynamo.URL), tableName)}
+	d.bucket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		d.asked.Add(1)
+		w.WriteHeader(http.StatusNotImplemented)
+	}))
+	d.env = settings.Settings{Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour, PathStyle: true}.Environment()
+	d.env["AWS_ENDPOINT_URL_DYNAMODB"], d.env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, d.bucket.URL
+	var digest string
+	d.token, digest = access.NewToken()
+	err = errors.Join(fill(ctx, d.table), catalog.New(d.table).AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}))
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *deployment) close() {
+	d.dynamo.Close()
+	d.bucket.Close()
+}
+
+// start starts a function of it.
+func (d *deployment) start(ctx context.Context, name string) (*lambda.Function, error) {
+	env := maps.Clone(d.env)
+	if name == bare || name == "discovery" {
+		env = nil // what the stack tells them
+	}
+	return lambda.StartFunction(ctx, name, d.binaries[name], env, lambda.FunctionTimeout)
+}
+
+// answer is what of a function's answer counts here.
+type answer struct {
+	StatusCode int
+	Body       string
+}
+
+// invoke has a function answer an event, with a status, and returns the size of its answer.
+func invoke(ctx context.Context, f *lambda.Function, event any, status int) (size int, err error) {
+	payload, err := f.Invoke(ctx, event)
+	if err != nil {
+		return 0, err
+	}
+	var a answer
+	if err := json.Unmarshal(payload, &a); status != 0 && (err != nil || a.StatusCode != status) {
+		return 0, fmt.Errorf("it is answered by %d, and not by %d: %s, %w", a.StatusCode, status, a.Body, err)
+	}
+	return len(payload), nil
+}
+
+// addKey has the namespace acme trust a key, and returns its id.
+func addKey(ctx context.Context, to *catalog.Catalog) (keys.SigningKey, string, error) {
+	key, err := keys.NewSigningKey("RSA 2048", 0)
+	if err != nil {
+		return key, "", err
+	}
+	public, err := signing.ParseKey(key.Public, time.Now())
+	if err != nil {
+		return key, "", err
+	}
+	_, err = to.AddSigningKey(ctx, "acme", public)
+	return key, public.ID, err
+}
+
+// scratch is a folder to work in, and what takes it away.
+func scratch() (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", "larder-bench-"); err != nil {
+		return "", nil, err
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/s3test"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// victim is a registry that is attacked: a process that can be started again.
+type victim interface {
+	// start starts the process, and start after kill starts it again.
+	start(context.Context) error
+	// kill ends the process and those below it.
+	kill()
+	ended() bool
+	process() int
+	// url and client reach the process that runs now.
+	url() string
+	client() *http.Client
+	catalog() *catalog.Catalog
+	// logged returns all that the processes have logged until now.
+	logged() string
+}
+
+// hostileAudience is the audience of tokens that the registry accepts.
+const hostileAudience = "larder"
+
+// accessSettings trusts an issuer: its subjects below repo:acme/ may read and
+// publish.
+func accessSettings(issuer string) ([]byte, error) {
+	return json.Marshal(map[string]any{"issuers": []any{map[string]any{
+		"issuer": issuer, "audiences": []string{hostileAudience},
+		"rules": []any{map[string]any{
+			"claims": map[string]string{"repository": "acme/infra"},
+			"scopes": []string{"read:**", "publish:modules/acme/**"},
+		}},
+	}}})
+}
+
+// newCredential stores a token with scopes, and returns it.
+func newCredential(ctx context.Context, to *catalog.Catalog, name string, scopes ...string) (string, error) {
+	token, digest := access.NewToken()
+	return token, to.AddToken(ctx, digest, registry.Token{Name: name, Scopes: scopes})
+}
+
+// serverVictim is `larder serve`.
+type serverVictim struct {
+	larder, dir string
+	data        *local.Data
+	server      *loaded
+}
+
+// newServerVictim makes the data of a registry that trusts an issuer.
+func newServerVictim(ctx context.Context, larder, dir, issuer string) (*serverVictim, error) {
+	rules, err := accessSettings(issuer)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "access.json"), rules, 0o600); err != nil {
+		return nil, err
+	}
+	v := &serverVictim{larder: larder, dir: dir}
+	// The server makes the data's folder, and others open it after that.
+	if err := v.start(ctx); err != nil {
+		return nil, err
+	}
+	v.data, err = local.Open(ctx, filepath.Join(dir, "data"))
+	if err != nil {
+		v.kill()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *serverVictim) start(ctx context.Context) (err error) {
+	v.server, err = serve(ctx, v.larder, v.dir, "--access", filepath.Join(v.dir, "access.json"))
+	return err
+}
+
+func (v *serverVictim) kill() {
+	killTree(v.server.cmd.Process.Pid)
+	<-v.server.ended
+}
+
+func (v *serverVictim) ended() bool {
+	select {
+	case <-v.server.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (v *serverVictim) close() {
+	v.server.close()
+	_ = v.data.Close() // nothing is read from it any more
+}
+
+func (v *serverVictim) process() int              { return v.server.cmd.Process.Pid }
+func (v *serverVictim) url() string               { return v.server.url }
+func (v *serverVictim) client() *http.Client      { return v.server.client() }
+func (v *serverVictim) catalog() *catalog.Catalog { return v.data.Catalog }
+
+func (v *serverVictim) logged() string {
+	text, err := os.ReadFile(v.server.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// hostileStack is what functions have around them, on emulators.
+type hostileStack struct {
+	binaries map[string]string
+	dynamo   *dynamodbtest.Server
+	s3       *s3test.Server
+	env      map[string]string
+	table    *catalog.Catalog
+}
+
+func startStack(ctx context.Context, binaries map[string]string, dir, issuer string) (*hostileStack, error) {
+	rules, err := accessSettings(issuer)
+	if err != nil {
+		return nil, err
+	}
+	s := &hostileStack{binaries: binaries}
+	if s.s3, err = s3test.Start(ctx, dir, bucketName); err != nil {
+		return nil, err
+	}
+	if s.dynamo, err = dynamodbtest.Start(ctx, tableName); err != nil {
+		s.s3.Close()
+		return nil, err
+	}
+	s.env = settings.Settings{
+		Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour, PathStyle: true, Access: string(rules),
+	}.Environment()
+	limits := settings.DefaultPublishLimits
+	limits.Uploads = settings.MaxPublishLimits.Uploads // those that end a process stay under way for hours
+	maps.Copy(s.env, limits.Environment())
+	s.env["AWS_ENDPOINT_URL_DYNAMODB"], s.env["AWS_ENDPOINT_URL_S3"] = s.dynamo.URL, s.s3.URL
+	s.table = catalog.New(dynamodb.New(awstest.Config(s.dynamo.URL), tableName))
+	return s, nil
+}
+
+func (s *hostileStack) close() {
+	s.dynamo.Close()
+	s.s3.Close()
+}
+
+// function starts a function of the stack.
+func (s *hostileStack) function(ctx context.Context, name string) (*lambda.Function, error) {
+	timeout, env := lambda.FunctionTimeout, s.env
+	switch name {
+	case "publish":
+		timeout = 15 * time.Minute
+	case "discovery":
+		env = nil
+	}
+	return lambda.StartFunction(ctx, name, s.binaries[name], env, timeout)
+}
+
+// functionVictim is the function that publishes, behind a gateway.
+type functionVictim struct {
+	stack    *hostileStack
+	function *lambda.Function
+	gateway  *lambda.Gateway
+	logs     []string // of functions that have ended
+}
+
+func newFunctionVictim(ctx context.Context, stack *hostileStack) (*functionVictim, error) {
+	v := &functionVictim{stack: stack}
+	return v, v.start(ctx)
+}
+
+func (v *functionVictim) start(ctx context.Context) (err error) {
+	if v.function, err = v.stack.function(ctx, "publish"); err != nil {
+		return err
+	}
+	routes := make(map[string]*lambda.Function)
+	for _, r := range publishapi.Routes() {
+		routes["ANY "+r.Path] = v.function
+	}
+	v.gateway = lambda.StartGateway(routes)
+	return nil
+}
+
+func (v *functionVictim) kill() {
+	killTree(v.function.Process())
+	v.function.Close()
+	v.gateway.Close()
+	v.logs = append(v.logs, v.function.Log())
+}
+
+func (v *functionVictim) ended() bool               { return v.function.Ended() }
+func (v *functionVictim) process() int              { return v.function.Process() }
+func (v *functionVictim) url() string               { return "https://" + v.gateway.Host }
+func (v *functionVictim) client() *http.Client      { return v.gateway.Client() }
+func (v *functionVictim) catalog() *catalog.Catalog { return v.stack.table }
+func (v *functionVictim) logged() string {
+	return strings.Join(append(v.logs, v.function.Log()), "\n")
+}
+
+// goodModule is what ordinary requests ask for.
+var goodModule = registry.Module{Namespace: "acme", Name: "good", System: "null"}
+
+// publishGood publishes a module by the catalog.
+func (v *serverVictim) publishGood(ctx context.Context) error {
+	dir, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
+		return err
+	}
+	p := publish.Publisher{Catalog: v.data.Catalog, Objects: v.data.Objects, By: "bench"}
+	_, err = p.Module(ctx, publish.Module{Dir: dir, Address: goodModule, Version: version(1)})
+	return err
+}
+
+// ordinary sends a request again and again that a client of the registry could
+// send, and notes how it is answered.
+type ordinary struct {
+	v      victim
+	stop   context.CancelFunc
+	done   chan struct{}
+	failed int
+	worst  time.Duration
+	sent   int
+}
+
+// startOrdinary begins with it. It must end before the victim is killed.
+func startOrdinary(ctx context.Context, v victim, token string) *ordinary {
+	ctx, stop := context.WithCancel(ctx)
+	o := &ordinary{v: v, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		client := v.client()
+		defer client.CloseIdleConnections()
+		for ctx.Err() == nil {
+			begun := time.Now()
+			err := get(ctx, client, v.url()+"/v1/modules/"+goodModule.String()+"/versions", token)
+			if ctx.Err() != nil {
+				return
+			}
+			o.sent++
+			if o.worst = max(o.worst, time.Since(begun)); err != nil {
+				o.failed++
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return o
+}
+
+// end ends the requests, after which the results may be read.
+func (o *ordinary) end() {
+	o.stop()
+	<-o.done
+}
+
+var errStatus = errors.New("it is answered by another status")
+
+// get sends a request that must be answered by 200.
+func get(ctx context.Context, client *http.Client, url, token string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%w: %s", errStatus, response.Status)
+	}
+	return nil
+}
+
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

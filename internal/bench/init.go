@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// slower is how many times as long an init of the registry may take as one of a file server.
+const slower = 1.15
+
+func initialise(ctx context.Context, n amounts) (result, error) {
+	dir, remove, err := scratch()
+	if err != nil {
+		return result{}, err
+	}
+	defer remove()
+	release := filepath.Join(dir, "release")
+	if err := os.Mkdir(release, 0o700); err != nil {
+		return result{}, err
+	}
+	if err := clients.BuildProvider(ctx, release, "1.0.0", []string{clients.Platform()}); err != nil {
+		return result{}, err
+	}
+	t, err := measureInit(ctx, dir, release, n)
+	return result{tables: []table{t}}, err
+}
+
+// configuration uses a module and, where providers are there, one of the registry's own and a mirrored one.
+func configuration(host string, providers bool) string {
+	text := fmt.Sprintf("module \"hello\" {\n  source  = \"%s/acme/hello/null\"\n  version = \"~> 1.0\"\n}\n", host)
+	if !providers {
+		return text
+	}
+	return text + fmt.Sprintf(`terraform {
+  required_providers {
+    own      = { source = "%[1]s/acme/note" }
+    mirrored = { source = "registry.example.com/acme/note" }
+  }
+}
+`, host)
+}
+
+func clientConfiguration(host string) string {
+	return fmt.Sprintf(`provider_installation {
+  network_mirror {
+    url     = "https://%s/v1/mirror/"
+    include = ["registry.example.com/*/*"]
+  }
+  direct {
+    exclude = ["registry.example.com/*/*"]
+  }
+}
+`, host)
+}
+
+// measureInit publishes a module, and the release of a provider that a folder holds if there is one, to a registry on this
+// machine, and has a client initialise a configuration that uses them, from the registry and from files, in turns.
+func measureInit(ctx context.Context, dir, release string, n amounts) (table, error) {
+	t := table{columns: []column{{"least", "ms"}, {"median", "ms"}, {"median, times the file server's", ""}}}
+	found, missing := clients.Find()
+	if len(found) == 0 {
+		return t, fmt.Errorf("there is no client: %s", missing)
+	}
+	data, err := local.Open(ctx, filepath.Join(dir, "data"))
+	if err != nil {
+		return t, err
+	}
+	defer data.Close()
+	if err := publishAll(ctx, data, dir, release); err != nil {
+		return t, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	// Both servers are the same but for what answers.
+	served := &swap{}
+	server := httptest.NewTLSServer(served)
+	defer server.Close()
+	served.Handler = data.Handler(server.URL, true, access.Settings{}, log)
+	files := &files{dir: filepath.Join(dir, "files"), answers: make(map[string]http.Header)}
+	static := httptest.NewTLSServer(files)
+	defer static.Close()
+	files.ask(data.Handler(static.URL, true, access.Settings{}, log))
+	ca := filepath.Join(dir, "ca.pem")
+	// It is one certificate that all servers of httptest have.
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		return t, err
+	}
+	sides := []struct {
+		name, url string
+		took      times
+	}{{name: "a static file server", url: static.URL}, {name: "the registry", url: server.URL}}
+	c := found[0]
+	t.title = fmt.Sprintf("%s init, %d of each", c.Name, n.inits)
+	for run := range n.inits + 1 {
+		for i := range sides {
+			side := &sides[(i+run)%len(sides)] // each goes first in turn
+			took, err := initOnce(ctx, c, dir, ca, strings.TrimPrefix(side.url, "https://"), release != "")
+			if err != nil {
+				return t, fmt.Errorf("%s: %w", side.name, err)
+			}
+			if run > 0 { // the first one warms what can be warmed, and records the files
+				side.took = append(side.took, took)
+			}
+		}
+		files.ask(nil)
+	}
+	beside := sides[0].took.median()
+	for i, side := range sides {
+		f := is(ratio(side.took.median(), beside))
+		if i > 0 {
+			f = atMost(ratio(side.took.median(), beside), slower)
+		}
+		t.rows = append(t.rows, row{side.name, []*figure{is(milliseconds(side.took.min())), is(milliseconds(side.took.median())), f}})
+	}
+	return t, nil
+}
+
+// publishAll publishes what the configuration uses.
+func publishAll(ctx context.Context, data *local.Data, dir, release string) error {
+	publisher := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: "bench"}
+	module := filepath.Join(dir, "module")
+	if err := os.Mkdir(module, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"hello\" {\n  value = \"world\"\n}\n"), 0o600); err != nil {
+		return err
+	}
+	if _, err := publisher.Module(ctx, publish.Module{Dir: module, Address: registry.Module{Namespace: "acme", Name: "hello", System: "null"}, Version: version(1)}); err != nil {
+		return err
+	}
+	if release == "" {
+		return nil
+	}
+	key, id, err := addKey(ctx, data.Catalog)
+	if err != nil {
+		return err
+	}
+	if err := key.SignRelease(release); err != nil {
+		return err
+	}
+	note := registry.Provider{Namespace: "acme", Type: "note"}
+	published, err := publisher.Provider(ctx, publish.Provider{Dir: release, Address: note})
+	if err != nil {
+		return err
+	}
+	var packages []publish.MirrorPackage
+	for _, pkg := range published.Record.Packages {
+		packages = append(packages, publish.MirrorPackage{ProviderPackage: pkg, SigningKey: id, Path: filepath.Join(release, pkg.Filename)})
+	}
+	_, _, err = publisher.Mirror(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note}, published.Record.Version, packages)
+	return err
+}
+
+// initOnce has a client initialise a configuration of which it knows nothing yet.
+func initOnce(ctx context.Context, c clients.Client, dir, ca, host string, providers bool) (time.Duration, error) {
+	home, err := os.MkdirTemp(dir, "home")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(home)
+	work := filepath.Join(home, "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(filepath.Join(work, "main.tf"), []byte(configuration(host, providers)), 0o600); err != nil {
+		return 0, err
+	}
+	s := clients.Session{Client: c, Home: home, CAFile: ca, Config: clientConfiguration(host)}
+	begun := time.Now()
+	_, err = s.Run(ctx, work, "init")
+	return time.Since(begun), err
+}
+
+// swap is a handler that comes to be after its server.
+type swap struct{ http.Handler }
+
+// files is a static file server. While it has a handler to ask it writes down what that answers, and serves it from then on.
+type files struct {
+	dir string
+
+	mu      sync.Mutex
+	next    http.Handler
+	answers map[string]http.Header // by path
+}
+
+func (f *files) ask(next http.Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next = next
+}
+
+func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	file := filepath.Join(f.dir, filepath.FromSlash(path))
+	f.mu.Lock()
+	next := f.next
+	f.mu.Unlock()
+	if next != nil && r.Method == http.MethodGet {
+		if err := f.record(next, r, path, file); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	f.mu.Lock()
+	header := f.answers[path]
+	f.mu.Unlock()
+	if header == nil {
+		http.NotFound(w, r)
+		return
+	}
+	maps.Copy(w.Header(), header)
+	if header.Get("X-Terraform-Get") != "" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	http.ServeFile(w, r, file)
+}
+
+func (f *files) record(next http.Handler, r *http.Request, path, file string) error {
+	answer := httptest.NewRecorder()
+	next.ServeHTTP(answer, r)
+	if answer.Code >= http.StatusMultipleChoices {
+		return nil
+	}
+	header := answer.Header()
+	header.Del("Content-Length") // the file's
+	f.mu.Lock()
+	f.answers[path] = header
+	f.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(file, answer.Body.Bytes(), 0o600)
+}

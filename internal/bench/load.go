@@ -1,0 +1,648 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// loadedModules are how many modules clients use and versions are published of. There is one provider.
+	loadedModules = 5
+	// eachPublish is when the next version is published after the last one, and providerEvery how many of them are of the
+	// provider: one in so many.
+	eachPublish   = 100 * time.Millisecond
+	providerEvery = 10
+	// archiveSize is that of the modules' archives and of the provider's zips, in bytes, which do not compress.
+	archiveSize = 64 << 10
+	// grown is how many times as much memory, and as many open files, the server may have in the last third of the time as in
+	// the second.
+	grown = 1.2
+	// patient is how long a client waits for an answer.
+	patient = 10 * time.Second
+)
+
+func load(ctx context.Context, n amounts) (result, error) {
+	dir, remove, err := scratch()
+	if err != nil {
+		return result{}, err
+	}
+	defer remove()
+	larder := filepath.Join(dir, "larder")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", larder, "./scripts/larder").CombinedOutput(); err != nil {
+		return result{}, fmt.Errorf("building larder: %w\n%s", err, out)
+	}
+	return measureLoad(ctx, larder, dir, n)
+}
+
+// measureLoad serves a folder by the command line in a process of its own, publishes to it from this one, and has clients do
+// meanwhile what an init does. What goes wrong for one of them is a figure above its bound.
+func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, error) {
+	server, err := serve(ctx, larder, dir)
+	if err != nil {
+		return result{}, err
+	}
+	defer server.close()
+	p, err := newLoadPublisher(ctx, dir)
+	if err != nil {
+		return result{}, err
+	}
+	defer p.data.Close()
+	for i := range loadedModules + 1 { // there is something of everything from the beginning
+		if err := p.publish(ctx, i); err != nil {
+			return result{}, err
+		}
+	}
+
+	running, stop := context.WithTimeout(ctx, n.load)
+	defer stop()
+	clients := make([]*loadClient, n.clients)
+	var all sync.WaitGroup
+	for i := range clients {
+		clients[i] = &loadClient{server: server, known: p.known, took: make(map[string]times)}
+		all.Go(func() { clients[i].run(running) })
+	}
+	var failed error
+	all.Go(func() { failed = p.run(running) })
+	var memory, files []float64
+	all.Go(func() {
+		tick := time.NewTicker(min(time.Second, n.load/10))
+		defer tick.Stop()
+		for {
+			select {
+			case <-running.Done():
+				return
+			case <-tick.C:
+				if m, f, err := server.usage(); err == nil {
+					memory, files = append(memory, m), append(files, f)
+				}
+			}
+		}
+	})
+	all.Wait()
+	if err := errors.Join(ctx.Err(), failed); err != nil {
+		return result{}, err
+	}
+	last := &loadClient{server: server, known: p.known, took: make(map[string]times)}
+	last.everything(ctx)
+	logged, err := server.errors()
+	if err != nil {
+		return result{}, err
+	}
+	r := summarize(clients, n, p.published)
+	problems := last.problems
+	for _, c := range clients {
+		problems = append(problems, c.problems...)
+	}
+	r.tables = append(r.tables, table{title: "what went wrong", columns: []column{{"count", ""}}, rows: []row{
+		{"requests and downloads", []*figure{atMost(count(problems, errRequest), 0)}},
+		{"versions that a listing lacked", []*figure{atMost(count(problems, errMissing), 0)}},
+		{"versions that were not whole", []*figure{atMost(count(problems, errHalf), 0)}},
+		{"errors in the server's log", []*figure{atMost(float64(len(logged)), 0)}},
+	}}, thirds(memory, files))
+	for i, problem := range problems {
+		if i == 10 {
+			r.lines = append(r.lines, fmt.Sprintf("and %d more", len(problems)-i))
+			break
+		}
+		r.lines = append(r.lines, problem.Error())
+	}
+	r.lines = append(r.lines, logged[:min(len(logged), 10)]...)
+	return r, nil
+}
+
+func count(problems []error, kind error) float64 {
+	n := 0.0
+	for _, err := range problems {
+		if errors.Is(err, kind) {
+			n++
+		}
+	}
+	return n
+}
+
+// What can go wrong for a client.
+var (
+	errRequest = errors.New("it failed")
+	errMissing = errors.New("a version is missing")
+	errHalf    = errors.New("a version is not whole")
+)
+
+// summarize says how many requests there were and how long they took.
+func summarize(clients []*loadClient, n amounts, published [2]int) result {
+	took := make(map[string]times)
+	var every times
+	inits := 0
+	for _, c := range clients {
+		inits += c.inits
+		for kind, t := range c.took {
+			took[kind] = append(took[kind], t...)
+			every = append(every, t...)
+		}
+	}
+	took["all of them"] = every
+	t := table{
+		title:   fmt.Sprintf("%d clients for %s", n.clients, n.load),
+		columns: []column{{"per second", ""}, {"median", "ms"}, {"99 of 100 within", "ms"}},
+	}
+	for _, kind := range []string{"discovery", "module versions", "module download", "archive", "provider versions", "provider download", "SHA256SUMS", "zip", "all of them"} {
+		if all := took[kind]; len(all) > 0 {
+			t.rows = append(t.rows, row{kind, []*figure{is(float64(len(all)) / n.load.Seconds()), is(milliseconds(all.median())), is(milliseconds(all.percentile(99)))}})
+		}
+	}
+	counts := table{title: "done meanwhile", columns: []column{{"count", ""}}, rows: []row{
+		{"inits", []*figure{is(float64(inits))}},
+		{"versions of modules published", []*figure{is(float64(published[0]))}},
+		{"versions of the provider published", []*figure{is(float64(published[1]))}},
+	}}
+	return result{tables: []table{t, counts}}
+}
+
+// thirds compares the thirds of what was sampled. Where the system does not tell, there is nothing to compare.
+func thirds(memory, files []float64) table {
+	t := table{title: "the server's process", columns: []column{{"second third, median", ""}, {"last third, median", ""}, {"times", ""}}}
+	for _, sampled := range []struct {
+		name   string
+		values []float64
+	}{{"memory, MiB", memory}, {"open files", files}} {
+		third := len(sampled.values) / 3
+		if third == 0 {
+			continue
+		}
+		middle := func(values []float64) float64 {
+			sorted := slices.Sorted(slices.Values(values))
+			return sorted[len(sorted)/2]
+		}
+		before, after := middle(sampled.values[third:2*third]), middle(sampled.values[2*third:])
+		t.rows = append(t.rows, row{sampled.name, []*figure{is(before), is(after), atMost(after/before, grown)}})
+	}
+	return t
+}
+
+// loaded is `larder serve` in a process.
+type loaded struct {
+	url   string
+	roots *x509.CertPool
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{} // closed once the process has ended
+}
+
+// client is one that has no connection yet.
+func (s *loaded) client() *http.Client {
+	return &http.Client{Timeout: patient, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+}
+
+// serve starts `larder serve` with more arguments. A log that is there is continued.
+func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, error) {
+	s := &loaded{log: filepath.Join(dir, "log"), ended: make(chan struct{})}
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	args = append([]string{"serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"}, args...)
+	s.cmd = exec.CommandContext(ctx, larder, args...)
+	s.cmd.Stderr = log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	var said struct {
+		URL    string `json:"url"`
+		CAFile string `json:"ca_file"`
+	}
+	err = json.NewDecoder(out).Decode(&said)
+	go func() {
+		_ = s.cmd.Wait() // what it has to say is in its log
+		close(s.ended)
+	}()
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("larder serve: %w", err)
+	}
+	ca, err := os.ReadFile(said.CAFile)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	s.url, s.roots = said.URL, x509.NewCertPool()
+	s.roots.AppendCertsFromPEM(ca)
+	return s, nil
+}
+
+func (s *loaded) close() {
+	_ = s.cmd.Process.Signal(syscall.SIGINT)
+	<-s.ended
+}
+
+// usage is the server's memory in MiB, and how many files it has open.
+func (s *loaded) usage() (memory, files float64, err error) {
+	proc := fmt.Sprintf("/proc/%d", s.cmd.Process.Pid)
+	status, err := os.ReadFile(proc + "/status")
+	if err != nil {
+		return 0, 0, err
+	}
+	_, found, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscanf(found, "%f kB", &memory); err != nil {
+		return 0, 0, err
+	}
+	open, err := os.ReadDir(proc + "/fd")
+	return memory / 1024, float64(len(open)), err
+}
+
+// errors returns the lines of the log that are errors.
+func (s *loaded) errors() ([]string, error) {
+	text, err := os.ReadFile(s.log)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for line := range bytes.Lines(text) {
+		if bytes.Contains(line, []byte("level=ERROR")) {
+			found = append(found, strings.TrimSpace(string(line)))
+		}
+	}
+	return found, nil
+}
+
+// ledger is which versions there are: those whose publish has returned, and those that a client has seen.
+type ledger struct {
+	mu    sync.Mutex
+	known map[string][]string
+	has   map[string]bool // ADDRESS VERSION
+}
+
+// of returns the versions of an address that are known by now.
+func (l *ledger) of(address string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known[address] // what is there of it does not change
+}
+
+func (l *ledger) add(address string, versions ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range versions {
+		if !l.has[address+" "+v] {
+			l.has[address+" "+v] = true
+			l.known[address] = append(l.known[address], v)
+		}
+	}
+}
+
+// loadPublisher publishes version after version.
+type loadPublisher struct {
+	dir       string
+	data      *local.Data
+	publisher publish.Publisher
+	key       keys.SigningKey
+	known     *ledger
+	published [2]int // of modules, of the provider
+}
+
+var (
+	loadedProvider = registry.Provider{Namespace: "acme", Type: "note"}
+	loadedPlatform = registry.Platform{OS: "linux", Arch: "amd64"}
+)
+
+func loadedModule(i int) registry.Module {
+	return registry.Module{Namespace: "acme", Name: fmt.Sprintf("module-%d", i), System: "aws"}
+}
+
+func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
+	data, err := local.Open(ctx, filepath.Join(dir, "data"))
+	if err != nil {
+		return nil, err
+	}
+	p := &loadPublisher{dir: dir, data: data, known: &ledger{known: make(map[string][]string), has: make(map[string]bool)}}
+	p.publisher = publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: "bench"}
+	if p.key, _, err = addKey(ctx, data.Catalog); err != nil {
+		return nil, errors.Join(err, data.Close())
+	}
+	return p, nil
+}
+
+// run publishes until its time is over. What is under way then is finished.
+func (p *loadPublisher) run(ctx context.Context) error {
+	tick := time.NewTicker(eachPublish)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		which := i % loadedModules
+		if i%providerEvery == 0 {
+			which = loadedModules
+		}
+		if err := p.publish(context.WithoutCancel(ctx), which); err != nil {
+			return err
+		}
+	}
+}
+
+// publish publishes the next version of a module, or of the provider, which is the last of them.
+func (p *loadPublisher) publish(ctx context.Context, which int) error {
+	dir, err := os.MkdirTemp(p.dir, "publish")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if which == loadedModules {
+		v := version(p.published[1] + 1)
+		if err := p.release(dir, v); err != nil {
+			return err
+		}
+		if _, err := p.publisher.Provider(ctx, publish.Provider{Dir: dir, Address: loadedProvider}); err != nil {
+			return err
+		}
+		p.published[1]++
+		p.known.add(loadedProvider.Path(), v.String())
+		return nil
+	}
+	m := loadedModule(which)
+	v := version(len(p.known.of(m.Path())) + 1)
+	for name, content := range map[string][]byte{"main.tf": []byte("output \"it\" { value = 1 }\n"), "data.bin": random(archiveSize)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := p.publisher.Module(ctx, publish.Module{Dir: dir, Address: m, Version: v}); err != nil {
+		return err
+	}
+	p.published[0]++
+	p.known.add(m.Path(), v.String())
+	return nil
+}
+
+func random(size int) []byte {
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(rand.Uint32())
+	}
+	out := make([]byte, size)
+	_, _ = rand.NewChaCha8(seed).Read(out) // it never fails
+	return out
+}
+
+// release writes the release of a version.
+func (p *loadPublisher) release(dir string, v registry.Version) error {
+	prefix := "terraform-provider-" + loadedProvider.Type + "_" + v.String() + "_"
+	var packed bytes.Buffer
+	w := zip.NewWriter(&packed)
+	header := &zip.FileHeader{Name: "terraform-provider-" + loadedProvider.Type + "_v" + v.String(), Method: zip.Store}
+	header.SetMode(0o755)
+	program, err := w.CreateHeader(header)
+	if err == nil {
+		_, err = program.Write(random(archiveSize))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		prefix + loadedPlatform.String() + ".zip": packed.Bytes(),
+		prefix + "manifest.json":                  []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}`),
+	}
+	var sums []byte
+	for name, content := range files {
+		sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(content), name)
+	}
+	files[prefix+"SHA256SUMS"] = sums
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return p.key.SignRelease(dir)
+}
+
+// loadClient does again and again what an init does, each time over connections of its own.
+type loadClient struct {
+	server *loaded
+	known  *ledger
+
+	http     *http.Client
+	inits    int
+	took     map[string]times
+	problems []error
+}
+
+func (c *loadClient) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		// What is begun is finished, so that what goes wrong at the end is no fault of the clock's.
+		c.init(context.WithoutCancel(ctx))
+	}
+}
+
+// init uses a module and the provider.
+func (c *loadClient) init(ctx context.Context) {
+	c.http = c.server.client()
+	defer c.http.CloseIdleConnections()
+	m := loadedModule(rand.IntN(loadedModules))
+	for _, step := range []func() error{
+		func() error { return c.module(ctx, m, "") },
+		func() error { return c.provider(ctx, "") },
+	} {
+		if err := step(); err != nil {
+			c.problems = append(c.problems, err)
+			return
+		}
+	}
+	c.inits++
+}
+
+// everything uses each version that there is.
+func (c *loadClient) everything(ctx context.Context) {
+	c.http = c.server.client()
+	defer c.http.CloseIdleConnections()
+	use := func(path string, with func(version string) error) {
+		for _, v := range c.known.of(path) {
+			if err := with(v); err != nil {
+				c.problems = append(c.problems, err)
+			}
+		}
+	}
+	for i := range loadedModules {
+		use(loadedModule(i).Path(), func(v string) error { return c.module(ctx, loadedModule(i), v) })
+	}
+	use(loadedProvider.Path(), func(v string) error { return c.provider(ctx, v) })
+}
+
+// services are where the registry's are.
+func (c *loadClient) services(ctx context.Context) (modules, providers string, err error) {
+	var found struct {
+		Modules   string `json:"modules.v1"`
+		Providers string `json:"providers.v1"`
+	}
+	_, err = c.getJSON(ctx, "discovery", c.server.url+"/.well-known/terraform.json", &found)
+	return c.server.url + found.Modules, c.server.url + found.Providers, err
+}
+
+type listedVersions struct {
+	Versions []struct {
+		Version string `json:"version"`
+	} `json:"versions"`
+}
+
+// choose checks a listing, for what was known before it was asked for, and returns the newest version of it, unless another
+// one is wanted.
+func (c *loadClient) choose(path, want string, before []string, l listedVersions) (string, error) {
+	listed := make(map[string]bool, len(l.Versions))
+	all := make([]string, len(l.Versions))
+	for i, v := range l.Versions {
+		listed[v.Version], all[i] = true, v.Version
+	}
+	for _, v := range before {
+		if !listed[v] {
+			return "", fmt.Errorf("%w: %s %s is not listed, among %d", errMissing, path, v, len(all))
+		}
+	}
+	if len(all) == 0 {
+		return "", fmt.Errorf("%w: %s has none", errMissing, path)
+	}
+	c.known.add(path, all...)
+	if want == "" {
+		want = all[0] // the registry lists the newest first
+	}
+	return want, nil
+}
+
+func (c *loadClient) module(ctx context.Context, m registry.Module, want string) error {
+	modules, _, err := c.services(ctx)
+	if err != nil {
+		return err
+	}
+	before := c.known.of(m.Path())
+	var listing struct{ Modules []listedVersions }
+	if _, err := c.getJSON(ctx, "module versions", modules+m.String()+"/versions", &listing); err != nil {
+		return err
+	}
+	if len(listing.Modules) != 1 {
+		return fmt.Errorf("%w: %s: %d modules are listed", errHalf, m, len(listing.Modules))
+	}
+	v, err := c.choose(m.Path(), want, before, listing.Modules[0])
+	if err != nil {
+		return err
+	}
+	header, err := c.getJSON(ctx, "module download", modules+m.String()+"/"+v+"/download", nil)
+	if err != nil {
+		return err
+	}
+	location, err := url.Parse(header.Get("X-Terraform-Get"))
+	if err != nil || location.Host == "" {
+		return fmt.Errorf("%w: %s %s is nowhere: %w", errHalf, m, v, err)
+	}
+	query := location.Query()
+	sum, found := strings.CutPrefix(query.Get("checksum"), "sha256:")
+	if !found {
+		return fmt.Errorf("%w: %s %s has no checksum", errHalf, m, v)
+	}
+	query.Del("checksum")
+	query.Del("archive")
+	location.RawQuery = query.Encode()
+	return c.whole(ctx, "archive", location.String(), sum)
+}
+
+func (c *loadClient) provider(ctx context.Context, want string) error {
+	_, providers, err := c.services(ctx)
+	if err != nil {
+		return err
+	}
+	p := loadedProvider
+	before := c.known.of(p.Path())
+	var listing listedVersions
+	if _, err := c.getJSON(ctx, "provider versions", providers+p.String()+"/versions", &listing); err != nil {
+		return err
+	}
+	v, err := c.choose(p.Path(), want, before, listing)
+	if err != nil {
+		return err
+	}
+	var found struct {
+		Filename string `json:"filename"`
+		URL      string `json:"download_url"`
+		Sum      string `json:"shasum"`
+		SumsURL  string `json:"shasums_url"`
+	}
+	if _, err := c.getJSON(ctx, "provider download", providers+p.String()+"/"+v+"/download/"+loadedPlatform.OS+"/"+loadedPlatform.Arch, &found); err != nil {
+		return err
+	}
+	sums, _, err := c.get(ctx, "SHA256SUMS", found.SumsURL)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(sums), found.Sum+"  "+found.Filename+"\n") {
+		return fmt.Errorf("%w: %s %s: SHA256SUMS does not have %s", errHalf, p, v, found.Filename)
+	}
+	return c.whole(ctx, "zip", found.URL, found.Sum)
+}
+
+// whole downloads what must have a SHA-256.
+func (c *loadClient) whole(ctx context.Context, kind, from, sum string) error {
+	body, _, err := c.get(ctx, kind, from)
+	if err != nil {
+		return err
+	}
+	if got := fmt.Sprintf("%x", sha256.Sum256(body)); got != sum {
+		return fmt.Errorf("%w: %s of %d bytes has sha256:%s, not sha256:%s", errHalf, kind, len(body), got, sum)
+	}
+	return nil
+}
+
+func (c *loadClient) getJSON(ctx context.Context, kind, from string, into any) (http.Header, error) {
+	body, header, err := c.get(ctx, kind, from)
+	if err == nil && into != nil {
+		if err = json.Unmarshal(body, into); err != nil {
+			err = fmt.Errorf("%w: %s: %w", errHalf, kind, err)
+		}
+	}
+	return header, err
+}
+
+// get sends one request, and takes its time.
+func (c *loadClient) get(ctx context.Context, kind, from string) ([]byte, http.Header, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", errRequest, kind, err)
+	}
+	begun := time.Now()
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", errRequest, kind, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	c.took[kind] = append(c.took[kind], time.Since(begun))
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices {
+		return nil, nil, errors.Join(fmt.Errorf("%w: %s: %s: %.200s", errRequest, kind, response.Status, body), err)
+	}
+	return body, response.Header, nil
+}

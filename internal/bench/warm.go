@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// kind is a kind of request.
+type kind struct {
+	name, function, path string
+	status               int
+	// keys is 1 if it needs the keys of a namespace, which are kept for a minute.
+	keys float64
+	// units of read capacity that it may cost; 0 if any number.
+	units float64
+}
+
+const (
+	few, many = "module versions, of 100", "module versions, of 5,000"
+	// growth is how many times as much of a processor many versions may take as a few.
+	growth = 2
+)
+
+var kinds = []kind{
+	{"discovery", "discovery", "/.well-known/terraform.json", http.StatusOK, 0, 0},
+	{"module versions, of 1", "modules", "/v1/modules/acme/of-1/aws/versions", http.StatusOK, 0, 0},
+	{few, "modules", "/v1/modules/acme/of-100/aws/versions", http.StatusOK, 0, 0},
+	{"module versions, of 1,000", "modules", "/v1/modules/acme/of-1000/aws/versions", http.StatusOK, 0, 0},
+	{many, "modules", "/v1/modules/acme/of-5000/aws/versions", http.StatusOK, 0, 0},
+	{"module download", "modules", "/v1/modules/acme/of-100/aws/1.9.9/download", http.StatusNoContent, 0, 0},
+	{"provider versions, 500 of 11 platforms", "providers", "/v1/providers/acme/inventory/versions", http.StatusOK, 0, 3},
+	{"provider download, of 11 platforms", "providers", "/v1/providers/acme/inventory/5.9.9/download/linux/amd64", http.StatusOK, 1, 0},
+	{"mirror index, of 500", "mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json", http.StatusOK, 0, 0},
+	{"mirror version, of 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/inventory/5.9.9.json", http.StatusOK, 0, 0},
+}
+
+// publishKinds publishes what the kinds of requests ask for.
+func publishKinds(ctx context.Context, table catalog.Table) error {
+	_, key, err := addKey(ctx, catalog.New(table))
+	if err != nil {
+		return err
+	}
+	s := &shelf{table: table}
+	for _, versions := range []int{1, 100, 1000, 5000} {
+		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("of-%d", versions), System: "aws"}, versions, 1); err != nil {
+			return err
+		}
+	}
+	address := registry.Provider{Namespace: "acme", Type: "inventory"}
+	if err := s.provider(ctx, address, key, 500, 1, 11); err != nil {
+		return err
+	}
+	if err := s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}, 500, 14); err != nil {
+		return err
+	}
+	return s.flush(ctx)
+}
+
+func warm(ctx context.Context, n amounts) (result, error) {
+	dir, remove, err := scratch()
+	if err != nil {
+		return result{}, err
+	}
+	defer remove()
+	binaries, err := build(ctx, lambda.Architecture(), dir)
+	if err != nil {
+		return result{}, err
+	}
+	tables, err := measureRequests(ctx, binaries, n)
+	return result{tables: tables}, err
+}
+
+// measureRequests measures requests to those functions that are there.
+func measureRequests(ctx context.Context, binaries map[string]string, n amounts) ([]table, error) {
+	d, err := deploy(ctx, binaries, publishKinds)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	var running []*requests
+	defer func() {
+		for _, r := range running {
+			r.function.Close()
+		}
+	}()
+	reads := table{title: "reads, of each request", columns: []column{
+		{"GetItem", ""}, {"Query", ""}, {"S3", ""}, {"read", "bytes"}, {"read units", ""}, {"the first also GetItem", ""}, {"the first also Query", ""},
+	}}
+	for _, k := range kinds {
+		if binaries[k.function] == "" {
+			continue
+		}
+		r, figures, err := d.begin(ctx, k)
+		if r != nil {
+			running = append(running, r)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		reads.rows = append(reads.rows, row{k.name, figures})
+	}
+	for range n.rounds {
+		for _, r := range running {
+			if err := r.round(ctx, n.requests); err != nil {
+				return nil, fmt.Errorf("%s: %w", r.name, err)
+			}
+		}
+	}
+	work := table{title: fmt.Sprintf("work, of %d requests in %d rounds", n.rounds*n.requests, n.rounds), columns: []column{
+		{"processor, least", "µs"}, {"processor, median", "µs"}, {"answer", "bytes"}, {"peak memory", "MiB"}, {"allocations without the SDK", ""},
+	}}
+	allocations, err := countAllocations(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	took := make(map[string]times)
+	for _, r := range running {
+		took[r.name] = r.processor
+		f := row{r.name, []*figure{is(microseconds(r.processor.min())), is(microseconds(r.processor.median())), is(float64(r.answer)), is(float64(r.memory>>10) / 1024), nil}}
+		if count, counted := allocations[r.name]; counted {
+			f.figures[4] = is(count)
+		}
+		work.rows = append(work.rows, f)
+	}
+	grown := table{title: "growth", columns: []column{{"processor, least", "times"}}}
+	if few, many := took[few], took[many]; len(few) > 0 {
+		grown.rows = []row{{"5,000 versions of a module, beside 100", []*figure{atMost(ratio(many.min(), few.min()), growth)}}}
+	}
+	return []table{reads, work, grown}, nil
+}
+
+// requests are those of one kind, to a function of their own.
+type requests struct {
+	kind
+	function  *lambda.Function
+	event     any
+	answer    int // its size
+	processor times
+	memory    int64
+}
+
+// begin starts a function, and finds out what a request reads: the first one, and any other. The result is not nil where a
+// function runs.
+func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, error) {
+	event, err := lambda.Event(request(ctx, k.path, d.token), k.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := d.start(ctx, k.function)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &requests{kind: k, function: f, event: event}
+	asked := d.asked.Load()
+	d.dynamo.Reads()
+	if r.answer, err = invoke(ctx, f, event, k.status); err != nil {
+		return r, nil, err
+	}
+	first := d.dynamo.Reads()
+	if _, err = invoke(ctx, f, event, k.status); err != nil {
+		return r, nil, err
+	}
+	next := d.dynamo.Reads()
+	if other := first.Other + next.Other; other > 0 {
+		return r, nil, fmt.Errorf("it has asked the table %d times for something else than to read", other)
+	}
+	one := 1.0
+	if k.function == "discovery" {
+		one = 0
+	}
+	units := is(float64(next.Units))
+	if k.units > 0 {
+		units = atMost(float64(next.Units), k.units)
+	}
+	return r, []*figure{
+		atMost(float64(next.GetItem), one), atMost(float64(next.Query), 0), atMost(float64(d.asked.Load()-asked), 0),
+		is(float64(next.Bytes)), units,
+		atMost(float64(first.GetItem-next.GetItem), one), atMost(float64(first.Query-next.Query), k.keys),
+	}, nil
+}
+
+// round sends so many requests.
+func (r *requests) round(ctx context.Context, n int) error {
+	_, before, err := r.function.Usage()
+	if err != nil {
+		return err
+	}
+	for range n {
+		if _, err := invoke(ctx, r.function, r.event, r.status); err != nil {
+			return err
+		}
+	}
+	peak, after, err := r.function.Usage()
+	if err != nil {
+		return err
+	}
+	r.processor = append(r.processor, (after-before)/time.Duration(n))
+	r.memory = peak
+	return nil
+}
+
+// request is a client's for a path. Those that are written in Go take gzip.
+func request(ctx context.Context, path, token string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Accept-Encoding", "gzip")
+	r.Header.Set("User-Agent", "OpenTofu/1.12.6 (+https://opentofu.org)")
+	return r
+}
+
+// countAllocations counts them in this process, in a function's handlers on a table in memory: everything but the AWS SDK,
+// whose allocations are no more of one request than of another.
+func countAllocations(ctx context.Context, n amounts) (map[string]float64, error) {
+	table := make(memory)
+	if err := publishKinds(ctx, table); err != nil {
+		return nil, err
+	}
+	published := catalog.New(table)
+	token, digest := access.NewToken()
+	if err := published.AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}); err != nil {
+		return nil, err
+	}
+	signer, err := presign.New(awstest.Config("https://s3.example.com"), bucketName, presign.Options{PathStyle: true})
+	if err != nil {
+		return nil, err
+	}
+	gate := access.New(access.Settings{}, published)
+	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line is made as in a function
+	handlers := map[string]http.Handler{
+		"modules": modules.New(published, signer), "providers": providers.NewKeeping(published, signer), "mirror": mirror.New(published, signer),
+	}
+	counts := make(map[string]float64)
+	for _, k := range kinds {
+		if handlers[k.function] == nil {
+			continue
+		}
+		event, err := lambda.Event(request(ctx, k.path, token), k.path)
+		if err != nil {
+			return nil, err
+		}
+		handle := lambdahttp.Handler(log, gate.Protect(handlers[k.function]))
+		var failed error
+		counts[k.name] = testing.AllocsPerRun(n.requests, func() {
+			response, err := handle(ctx, event)
+			payload, encoding := json.Marshal(response)
+			if err != nil || encoding != nil || response.StatusCode != k.status {
+				failed = fmt.Errorf("%s: %s, %w", k.name, payload, errors.Join(err, encoding))
+			}
+		})
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	return counts, nil
+}
+
+// memory is the least of a table that holds what is published once.
+type memory map[catalog.Key]catalog.Item
+
+// Get implements catalog.Table.
+func (m memory) Get(_ context.Context, k catalog.Key) (catalog.Item, error) {
+	item, found := m[k]
+	if !found {
+		return item, registry.ErrNotFound
+	}
+	return item, nil
+}
+
+// Query implements catalog.Table, for partitions of which everything is asked.
+func (m memory) Query(_ context.Context, q catalog.Query) (page catalog.Page, err error) {
+	for k, item := range m {
+		if k.Partition == q.Partition {
+			page.Items = append(page.Items, item)
+		}
+	}
+	return page, nil
+}
+
+// Write implements catalog.Table.
+func (m memory) Write(_ context.Context, changes ...catalog.Change) error {
+	for _, c := range changes {
+		m[c.Key] = catalog.Item{Key: c.Key, Revision: c.Revision + 1, Data: c.Data}
+	}
+	return nil
+}

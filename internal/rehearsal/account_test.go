@@ -1,0 +1,234 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/iam"
+	"github.com/larder-registry/larder/pkg/objects"
+	objectstore "github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// IAM sees each request as calls of actions, on resources, with keys; whatever is not known is refused.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	a := &Account{ID: "1", Region: "r", tags: func(_ context.Context, bucket, key string) (map[string]string, error) {
+		switch bucket + "/" + key {
+		case "b/modules/staged":
+			return map[string]string{"larder": "staged", "other": "x"}, nil
+		case "b/modules/broken":
+			return nil, errors.New("broken")
+		}
+		return nil, nil
+	}}
+	request := func(method, target string, body io.Reader) *http.Request {
+		return httptest.NewRequestWithContext(t.Context(), method, target, body)
+	}
+	dynamo := func(action, body string) *http.Request {
+		r := request(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+action)
+		return r
+	}
+	logs := func(action, body string) *http.Request {
+		r := request(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("X-Amz-Target", "Logs_20140328."+action)
+		return r
+	}
+	form := func(body string) *http.Request { return request(http.MethodPost, "/", strings.NewReader(body)) }
+	put := func(target string, headers ...string) *http.Request {
+		r := request(http.MethodPut, target, nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Add(headers[i], headers[i+1])
+		}
+		return r
+	}
+	tag := func(key, body string) *http.Request {
+		return request(http.MethodPut, "/b/"+key+"?tagging=", strings.NewReader(body))
+	}
+	const kept = `<Tagging xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><TagSet><Tag><Key>larder</Key><Value>kept</Value></Tag><Tag><Key>b</Key><Value>c d</Value></Tag></TagSet></Tagging>`
+	for _, test := range []struct {
+		service string
+		request *http.Request
+		want    string // the calls; empty for a refusal
+	}{
+		{"dynamodb", dynamo("GetItem", `{"TableName": "t", "Key": {"pk": {"S": "modules/a"}, "sk": {"S": "listing"}}}`), "dynamodb:GetItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys modules/a)"},
+		{"dynamodb", dynamo("Query", `{"TableName": "t", "KeyConditionExpression": "#pk = :p AND begins_with(#sk, :s)", "ExpressionAttributeValues": {":p": {"S": "modules/a"}, ":s": {"S": "v"}}}`), "dynamodb:Query of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys modules/a)"},
+		{"dynamodb", dynamo("TransactWriteItems", `{"TransactItems": [{"Put": {"TableName": "t", "Item": {"pk": {"S": "a"}, "revision": {"N": "1"}}}}, {"Put": {"TableName": "t", "Item": {"pk": {"S": "b"}}}}]}`), "dynamodb:PutItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys a); dynamodb:PutItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys b)"},
+		{"dynamodb", dynamo("TransactWriteItems", `{"TransactItems": [{"Delete": {"TableName": "t", "Key": {"pk": {"S": "a"}}}}]}`), "dynamodb:DeleteItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys a)"},
+		{"dynamodb", dynamo("TransactWriteItems", `{"TransactItems": [{"Put": {"TableName": "t", "Item": {"pk": {"S": "providers/a"}}}}, {"ConditionCheck": {"TableName": "t", "Key": {"pk": {"S": "keys/a"}, "sk": {"S": "K"}}, "ConditionExpression": "revision = :r"}}]}`), "dynamodb:ConditionCheckItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys keys/a); dynamodb:PutItem of arn:aws:dynamodb:r:1:table/t (dynamodb:LeadingKeys providers/a)"},
+		{"dynamodb", dynamo("TransactWriteItems", `{"TransactItems": [{"ConditionCheck": {"TableName": "t"}}]}`), ""},
+		{"dynamodb", dynamo("GetItem", `{"TableName": "t"}`), ""},
+		{"dynamodb", dynamo("GetItem", `{`), ""},
+		{"dynamodb", dynamo("Scan", `{"TableName": "t"}`), ""},
+		{"s3", request(http.MethodGet, "/b/modules/x?X-Amz-Signature=1", nil), "s3:GetObject of arn:aws:s3:::b/modules/x"},
+		{"s3", request(http.MethodHead, "/b/modules/x", nil), "s3:GetObject of arn:aws:s3:::b/modules/x"},
+		{"s3", request(http.MethodPut, "/b/modules/x", nil), "s3:PutObject of arn:aws:s3:::b/modules/x"},
+		{"s3", request(http.MethodGet, "/b?list-type=2&prefix=modules/", nil), "s3:ListBucket of arn:aws:s3:::b (s3:prefix modules/)"},
+		{"s3", request(http.MethodDelete, "/b/key", nil), ""},
+		{"s3", request(http.MethodDelete, "/b", nil), ""},
+		{"s3", request(http.MethodGet, "/b?versions&prefix=modules/x/&key-marker=a&version-id-marker=1", nil), "s3:ListBucketVersions of arn:aws:s3:::b (s3:prefix modules/x/)"},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=1&x-id=DeleteObject", nil), "s3:DeleteObjectVersion of arn:aws:s3:::b/key"},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=", nil), ""},
+		{"s3", request(http.MethodDelete, "/b/key?versionId=1&tagging", nil), ""},
+		{"s3", request(http.MethodGet, "/b/key?versionId=1", nil), ""},
+		{"s3", request(http.MethodPut, "/b?versions", nil), ""},
+		{"logs", logs("StartQuery", `{"logGroupNames": ["g", "h"], "queryString": "x"}`), "logs:StartQuery of arn:aws:logs:r:1:log-group:g:log-stream:; logs:StartQuery of arn:aws:logs:r:1:log-group:h:log-stream:"},
+		{"logs", logs("StartQuery", `{"queryString": "SOURCE logGroups() | fields @message"}`), ""},
+		{"logs", logs("GetQueryResults", `{"queryId": "1"}`), "logs:GetQueryResults of *"},
+		{"logs", logs("StopQuery", `{"queryId": "1"}`), "logs:StopQuery of *"},
+		{"logs", logs("DeleteLogGroup", `{}`), ""},
+		{"s3", put("/b/key", "X-Amz-Copy-Source", "b/other"), ""},
+		{"s3", put("/b/key", "X-Amz-Acl", "public-read"), ""},
+		{"s3", put("/b/key?acl"), ""},
+		{"s3", put("/b/x?X-Amz-Signature=1", "If-None-Match", "*"), "s3:PutObject of arn:aws:s3:::b/x (s3:if-none-match *)"},
+		{"s3", put("/b/x?X-Amz-Signature=1&x-id=PutObject", "If-None-Match", "*", "X-Amz-Tagging", "larder=staged"), "s3:PutObject of arn:aws:s3:::b/x (s3:RequestObjectTag/larder staged) (s3:if-none-match *); s3:PutObjectTagging of arn:aws:s3:::b/x (s3:RequestObjectTag/larder staged)"},
+		{"s3", put("/b/modules/staged", "X-Amz-Tagging", "larder=staged&a%20b=c"), "s3:PutObject of arn:aws:s3:::b/modules/staged (s3:RequestObjectTag/a b c) (s3:RequestObjectTag/larder staged); s3:PutObjectTagging of arn:aws:s3:::b/modules/staged (s3:RequestObjectTag/a b c) (s3:RequestObjectTag/larder staged)"},
+		{"s3", put("/b/x", "X-Amz-Tagging", "larder=staged&larder=kept"), ""},
+		{"s3", put("/b/x", "X-Amz-Tagging", "larder=staged", "X-Amz-Tagging", "larder=kept"), ""},
+		{"s3", put("/b/x", "X-Amz-Tagging", "larder=%zz"), ""},
+		{"s3", put("/b/x?X-Amz-Tagging=larder%3Dstaged"), ""}, // S3 does not read it there, and an emulator may
+		{"s3", put("/b/x?x-amz-tagging=larder%3Dstaged"), ""},
+		{"s3", tag("modules/new", kept), "s3:PutObjectTagging of arn:aws:s3:::b/modules/new (s3:RequestObjectTag/b c d) (s3:RequestObjectTag/larder kept)"},
+		{"s3", tag("modules/staged", kept), "s3:PutObjectTagging of arn:aws:s3:::b/modules/staged (s3:ExistingObjectTag/larder staged) (s3:ExistingObjectTag/other x) (s3:RequestObjectTag/b c d) (s3:RequestObjectTag/larder kept)"},
+		{"s3", tag("modules/new", `<Tagging><TagSet/></Tagging>`), "s3:PutObjectTagging of arn:aws:s3:::b/modules/new"},
+		{"s3", tag("modules/broken", kept), ""},
+		{"s3", tag("modules/new", ""), ""},
+		{"s3", tag("modules/new", "<Other/>"), ""},
+		{"s3", tag("modules/new", kept+strings.Repeat(" ", 64<<10)), ""},
+		{"s3", tag("", kept), ""},
+		{"s3", request(http.MethodPut, "/b/x?tagging&versionId=1", strings.NewReader(kept)), ""},
+		{"s3", request(http.MethodGet, "/b/x?tagging", nil), "s3:GetObjectTagging of arn:aws:s3:::b/x"},
+		{"s3", request(http.MethodHead, "/b/x?tagging", nil), ""},
+		{"s3", request(http.MethodDelete, "/b/x?tagging", nil), ""},
+		{"s3", request(http.MethodGet, "/b?tagging", nil), ""},
+		{"cloudformation", form("Action=DescribeStacks&StackName=larder"), "cloudformation:DescribeStacks of arn:aws:cloudformation:r:1:stack/larder/00000000-0000-0000-0000-000000000000"},
+		{"cloudformation", form("Action=DeleteStack&StackName=larder"), ""},
+		{"kms", form("Action=Decrypt"), ""},
+	} {
+		calls, err := a.calls(test.service, test.request)
+		var got []string
+		for _, c := range calls {
+			got = append(got, c.String())
+		}
+		if strings.Join(got, "; ") != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s %s: %q, %v", test.service, test.request.URL, got, err)
+		}
+	}
+	// What was read of a body is there for the emulator.
+	r := tag("modules/staged", kept)
+	if _, err := a.calls("s3", r); err != nil {
+		t.Error(err)
+	}
+	if body, err := io.ReadAll(r.Body); string(body) != kept || err != nil {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
+// As the stack has it, a publisher's role stages an archive once and keeps it for good, through the SDK and by presigned
+// URLs, which are the signer's.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	moto, err := StartMoto(t.Context())
+	if errors.Is(err, ErrNoMoto) {
+		t.Skip("LEFT OUT:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(moto.Close)
+	path := func(o *s3.Options) { o.UsePathStyle = true }
+	owner := s3.NewFromConfig(awstest.Config(moto.URL), path)
+	bucket := aws.String("bucket")
+	if _, err := owner.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket, CreateBucketConfiguration: &types.CreateBucketConfiguration{LocationConstraint: awstest.Region}}); err != nil {
+		t.Fatal(err)
+	}
+	account, err := StartAccount(t.Context(), moto.URL, "1", awstest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(account.Close)
+	role, err := iam.NewRole(`{"Statement": [
+		{"Sid": "Read", "Effect": "Allow", "Action": ["s3:GetObject", "s3:GetObjectTagging"], "Resource": "arn:aws:s3:::bucket/modules/*"},
+		{"Sid": "Put", "Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::bucket/modules/*", "Condition": {"StringEquals": {"s3:RequestObjectTag/larder": "staged"}, "Null": {"s3:if-none-match": "false"}}},
+		{"Sid": "Tag", "Effect": "Allow", "Action": "s3:PutObjectTagging", "Resource": "arn:aws:s3:::bucket/modules/*", "Condition": {"StringEquals": {"s3:RequestObjectTag/larder": ["staged", "kept"]}}},
+		{"Sid": "Kept", "Effect": "Deny", "Action": "s3:PutObjectTagging", "Resource": "arn:aws:s3:::bucket/modules/*", "Condition": {"StringEquals": {"s3:ExistingObjectTag/larder": "kept"}}},
+		{"Sid": "List", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::bucket", "Condition": {"StringLike": {"s3:prefix": "modules/*"}}}
+	]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := awstest.Config(account.URL)
+	config.Credentials = credentials.NewStaticCredentialsProvider(account.Add("publisher", role), awstest.SecretKey, "session")
+	store := objectstore.New(config, *bucket, objectstore.Options{PathStyle: true})
+	const key = "modules/acme/vpc/aws/1.0.0/door/sum/vpc.tar.gz"
+	digest := objects.Digest{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 4}
+	if _, err := store.Stat(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	if err := store.Keep(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("keeping what is not there: %v", err)
+	}
+	signed, err := store.SignPut(t.Context(), key, digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(without string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, signed.URL, strings.NewReader("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range signed.Header {
+			if !strings.EqualFold(name, without) {
+				r.Header.Set(name, value)
+			}
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	for _, without := range []string{"x-amz-tagging", "if-none-match"} {
+		if status := send(without); status != http.StatusForbidden {
+			t.Errorf("without %s: %d", without, status)
+		}
+	}
+	if status := send(""); status != http.StatusOK {
+		t.Fatalf("PUT: %d, %v", status, account.Denied())
+	}
+	if err := store.Keep(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	denied := len(account.Denied())
+	if denied != 2 {
+		t.Errorf("denied: %q", account.Denied())
+	}
+	tags, err := account.tags(t.Context(), *bucket, key)
+	if err != nil || len(tags) != 1 || tags["larder"] != "kept" {
+		t.Errorf("tags %v, %v", tags, err)
+	}
+	if unused := account.Unused(); len(unused) > 0 {
+		t.Errorf("%q", unused)
+	}
+	publisher := s3.NewFromConfig(config, path)
+	for _, value := range []string{"staged", "kept"} {
+		_, err := publisher.PutObjectTagging(t.Context(), &s3.PutObjectTaggingInput{Bucket: bucket, Key: aws.String(key), Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String("larder"), Value: &value}}}})
+		if denied++; err == nil || len(account.Denied()) != denied || !strings.Contains(account.Denied()[denied-1], "statement Kept denies it") {
+			t.Errorf("what is kept becomes %s: %v, %q", value, err, account.Denied())
+		}
+	}
+}

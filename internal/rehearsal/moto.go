@@ -1,0 +1,86 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/programs"
+)
+
+// Moto is moto_server, which emulates so much of AWS that CDK can deploy to it.
+type Moto struct {
+	// URL has the host localhost, as CDK needs it.
+	URL   string
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+	ended chan struct{}
+}
+
+// ErrNoMoto says that moto_server is not on PATH.
+var ErrNoMoto = errors.New("moto_server is not on PATH")
+
+// StartMoto starts an empty account on a free port.
+func StartMoto(ctx context.Context) (*Moto, error) {
+	path, err := exec.LookPath("moto_server")
+	if err != nil {
+		return nil, ErrNoMoto
+	}
+	address, err := programs.FreeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	m := &Moto{URL: "http://localhost:" + port, ended: make(chan struct{})}
+	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
+	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
+	startGroup(m.cmd) // it may be a script that starts the server
+	if err := m.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting moto_server: %w", err)
+	}
+	go func() {
+		_ = m.cmd.Wait()
+		close(m.ended)
+	}()
+	client := sts.NewFromConfig(awstest.Config(m.URL), func(o *sts.Options) { o.RetryMaxAttempts = 1 })
+	for attempt := 0; ; attempt++ {
+		_, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		if err == nil {
+			return m, nil
+		}
+		select {
+		case <-m.ended:
+			return nil, fmt.Errorf("moto_server has ended:\n%s", &m.out)
+		case <-ctx.Done():
+			m.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+		if attempt == 150 {
+			m.Close()
+			return nil, fmt.Errorf("starting moto_server: %w\n%s", err, &m.out)
+		}
+	}
+}
+
+// Env is the environment in which programs find the account, in place of what they would find otherwise.
+func (m *Moto) Env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + m.URL, "AWS_REGION=" + awstest.Region, "AWS_DEFAULT_REGION=" + awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+		"AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+}
+
+// Close ends the server.
+func (m *Moto) Close() {
+	endGroup(m.cmd)
+	<-m.ended
+}

@@ -1,0 +1,442 @@
+// Package rehearsal deploys the registry as its owner would, to an emulator or to
+// an account of AWS, and uses it as its clients would.
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/issuers"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// StackName is that of the stack of a rehearsal; no other is touched.
+const StackName = "larder-rehearsal"
+
+// Rehearsal deploys the registry as its owner would, and uses it as clients would.
+type Rehearsal struct {
+	// Checkout is the root of the source.
+	Checkout string
+	// Older is a commit to deploy first, over which the source is deployed then; none if it is empty.
+	Older string
+	// Restore says that the registry is filled, lost and restored before the scenarios, in an emulator.
+	Restore bool
+	// Account is where to deploy, and Endpoint the URL of the emulator that it is in; empty for AWS itself.
+	Account  aws.Config
+	Endpoint string
+	// Env is added to the environment of programs that find the account by it.
+	Env []string
+	// Out is told what is done, and how long it takes.
+	Out io.Writer
+	// Ask is asked before anything is made in an account of AWS.
+	Ask func(question string) bool
+	// Scenarios are what the deployed registry is used for.
+	Scenarios []Scenario
+}
+
+// ErrNotWanted says that the answer to Ask was no.
+var ErrNotWanted = errors.New("nothing was done")
+
+// Run rehearses. Its error names what is wrong, a line for each thing.
+func (r *Rehearsal) Run(ctx context.Context) error {
+	begun := time.Now()
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	if err := r.agree(ctx); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "larder-rehearsal-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	found, missing := clients.Find()
+	for _, c := range found {
+		fmt.Fprintln(r.Out, "with", c.Path)
+	}
+	for _, why := range missing {
+		fmt.Fprintln(r.Out, "LEFT OUT:", why)
+	}
+	if len(found) == 0 {
+		return errors.New("there is no client to rehearse with")
+	}
+	// A namespace of its own, so that a second rehearsal on the same stack publishes as the first did.
+	d := &deployment{Rehearsal: r, scratch: scratch, namespace: begun.UTC().Format("rehearsal-20060102-150405"), clients: found}
+	if r.Endpoint == "" {
+		fmt.Fprintln(r.Out, "LEFT OUT: publishing by a CI job's identity, since AWS does not reach an issuer on this machine")
+	} else {
+		if d.ci, err = issuers.StartCI(); err != nil {
+			return err
+		}
+		defer d.ci.Close()
+	}
+	stack, err := d.deploy(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.deployAgain(ctx, stack); err != nil {
+		return err
+	}
+	if r.Restore {
+		if stack, err = d.restore(ctx, stack); err != nil {
+			return err
+		}
+	}
+	if err := d.use(ctx, stack); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.Out, "rehearsed in %s\n", time.Since(begun).Round(time.Second))
+	if r.Endpoint == "" {
+		fmt.Fprintf(r.Out, "the stack %s stays until scripts/rehearse --destroy\n", StackName)
+	}
+	return nil
+}
+
+// check finds out, before anything is made, whether what is needed is there.
+func (r *Rehearsal) check(ctx context.Context) error {
+	if r.Restore && r.Endpoint == "" {
+		return errors.New("restoring is rehearsed in an emulator alone: AWS takes up to an hour for it, and keeps the tables and buckets that were lost")
+	}
+	if r.Endpoint != "" && runtime.GOOS != "linux" {
+		return errors.New("functions run on Linux alone: here only a rehearsal in AWS is possible")
+	}
+	for _, program := range []string{"go", "npm", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is not on PATH", program)
+		}
+	}
+	if r.Older == "" {
+		return nil
+	}
+	if out, err := exec.CommandContext(ctx, "git", "-C", r.Checkout, "cat-file", "-e", r.Older+":infra/cdk.json").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s is no commit of this checkout that can be deployed: %s", r.Older, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// agree finds out where this is, and asks whether it is meant.
+func (r *Rehearsal) agree(ctx context.Context) error {
+	id, err := r.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Endpoint != "" {
+		fmt.Fprintf(r.Out, "rehearsing in the emulator at %s, account %s, region %s\n", r.Endpoint, id, r.Account.Region)
+		return nil
+	}
+	fmt.Fprintf(r.Out, "rehearsing in AWS, account %s, region %s\n", id, r.Account.Region)
+	if !r.Ask(fmt.Sprintf("This makes the stack %s there, with a registry of its own, bootstraps CDK where that is not done, and costs next to nothing. Go on?", StackName)) {
+		return ErrNotWanted
+	}
+	return nil
+}
+
+// caller returns the number of the account.
+func (r *Rehearsal) caller(ctx context.Context) (string, error) {
+	caller, err := sts.NewFromConfig(r.Account).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		where := "AWS"
+		if r.Endpoint != "" {
+			where = r.Endpoint
+		}
+		return "", fmt.Errorf("asking %s whose account this is: %w", where, err)
+	}
+	return aws.ToString(caller.Account), nil
+}
+
+// step does one thing, and says what and how long it took.
+func (r *Rehearsal) step(what string, do func() error) error {
+	fmt.Fprintf(r.Out, "%s ...\n", what)
+	begun := time.Now()
+	if err := do(); err != nil {
+		fmt.Fprintf(r.Out, "  failed after %.1f s\n", time.Since(begun).Seconds())
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Fprintf(r.Out, "  %.1f s\n", time.Since(begun).Seconds())
+	return nil
+}
+
+// deployment is one run of a rehearsal.
+type deployment struct {
+	*Rehearsal
+	scratch   string
+	namespace string
+	clients   []clients.Client
+	ci        *issuers.CI // whom the stack trusts; nil in AWS
+	adopted   []string    // settings by which the stack has a restored table and bucket
+}
+
+// run runs a program and returns its standard output. Its error has all that it printed.
+func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(d.environ(), d.Env...), env...)
+	cmd.WaitDelay = 10 * time.Second // what it has started may hold on to its output
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(name), strings.Join(args, " "), err, &said, &out)
+	}
+	return out.String(), nil
+}
+
+// environ is this process's environment, without what would lead programs elsewhere than to an emulator.
+func (d *deployment) environ() []string {
+	if d.Endpoint == "" {
+		return os.Environ()
+	}
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "AWS_ENDPOINT_URL_") || strings.HasPrefix(variable, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=")
+	})
+}
+
+// deploy leaves the source deployed, and says what is there then.
+func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
+	err = d.step("building the command line, and CDK's", func() error {
+		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", filepath.Join(d.scratch, "larder"), "./scripts/larder"); err != nil {
+			return err
+		}
+		_, err := d.run(ctx, filepath.Join(d.Checkout, "infra"), nil, "npm", "ci", "--silent", "--no-audit", "--no-fund")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.bootstrap(ctx); err != nil {
+		return nil, err
+	}
+	var older *Stack
+	if d.Older != "" {
+		if older, err = d.deployOlder(ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = d.step("cdk deploy", func() error { return d.deploySource(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
+		return nil, err
+	}
+	for _, kept := range []string{settings.OutputTable, settings.OutputBucket} {
+		if older != nil && older.Outputs[kept] != stack.Outputs[kept] {
+			return nil, fmt.Errorf("a deploy over %s makes another %s: it was %s and is %s", d.Older, kept, older.Outputs[kept], stack.Outputs[kept])
+		}
+	}
+	return stack, nil
+}
+
+// deployAgain deploys the same source, which must change nothing.
+func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
+	return d.step("cdk deploy again, with no change", func() error {
+		if err := d.deploySource(ctx); err != nil {
+			return err
+		}
+		again, err := Inspect(ctx, d.Account, StackName)
+		if err != nil {
+			return err
+		}
+		if changes := again.Changes(stack); len(changes) > 0 {
+			return fmt.Errorf("it changes what is there: %s", strings.Join(changes, "; "))
+		}
+		return nil
+	})
+}
+
+// olderModule is what the older release publishes.
+func (d *deployment) olderModule() string { return d.namespace + "/older/null" }
+
+// deployOlder deploys an older commit and publishes a module with its own command line.
+func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) {
+	err = d.step("cdk deploy of the older "+d.Older, func() error {
+		checkout, tar := filepath.Join(d.scratch, "older"), filepath.Join(d.scratch, "older.tar")
+		if err := os.Mkdir(checkout, 0o700); err != nil {
+			return err
+		}
+		if _, err := d.run(ctx, d.Checkout, nil, "git", "archive", "--output", tar, d.Older); err != nil {
+			return err
+		}
+		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {
+			return err
+		}
+		// The first releases must be told so. What they published then is private, as everything is by default.
+		if err := d.cdkDeploy(ctx, checkout, "-c", "anonymousRead=true"); err != nil {
+			return err
+		}
+		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
+			return err
+		}
+		module := filepath.Join(d.scratch, "older-module")
+		if err := os.MkdirAll(module, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
+			return err
+		}
+		_, err := d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
+		return err
+	})
+	return stack, err
+}
+
+// pathStyle is what programs need besides AWS's own variables to use an emulator of S3.
+func (d *deployment) pathStyle() []string {
+	if d.Endpoint == "" {
+		return nil
+	}
+	return []string{"LARDER_S3_PATH_STYLE=true"}
+}
+
+// bootstrap prepares the account for CDK, unless it is.
+func (d *deployment) bootstrap(ctx context.Context) error {
+	const toolkit = "CDKToolkit"
+	_, found, err := describe(ctx, d.Account, toolkit)
+	if err != nil {
+		return err
+	}
+	if found {
+		fmt.Fprintf(d.Out, "cdk bootstrap: it has been done, the stack %s is there\n", toolkit)
+		return nil
+	}
+	return d.step("cdk bootstrap", func() error { return d.cdk(ctx, d.Checkout, "bootstrap") })
+}
+
+// bootstrapVersion is where CDK finds which bootstrap there is. moto answers 500 to an update that rests on the default of
+// this parameter.
+const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
+
+func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...string) error {
+	args := append([]string{"deploy", "--require-approval", "never"}, more...)
+	if d.Endpoint != "" {
+		// moto gives a stack that a change set made no outputs.
+		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
+	}
+	return d.cdk(ctx, checkout, args...)
+}
+
+// deploySource deploys the source that is rehearsed.
+func (d *deployment) deploySource(ctx context.Context) error {
+	// All that a stack can have to tell of itself.
+	told := append([]string{"-c", "alarms=true", "-c", "dashboard=true"}, d.adopted...)
+	if d.ci == nil {
+		return d.cdkDeploy(ctx, d.Checkout, told...)
+	}
+	access, err := trusting(d.ci.URL, d.namespace)
+	if err != nil {
+		return err
+	}
+	return d.cdkDeploy(ctx, d.Checkout, append(told, "-c", "access="+access)...)
+}
+
+// cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.
+func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) error {
+	app := fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))
+	args = append(args, "--app", app, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci",
+		"-c", "stackName="+StackName, "-c", "architecture="+lambda.Architecture())
+	env := []string{"CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1"}
+	_, err := d.run(ctx, d.scratch, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
+	return err
+}
+
+// open returns a deployed stack as its users have it. In an emulator it runs until it is closed; in AWS, running is nil.
+func (d *deployment) open(ctx context.Context, stack *Stack) (registry *Registry, running *Running, err error) {
+	registry = &Registry{
+		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch, CI: d.ci,
+		Lose: func(ctx context.Context, key string) error {
+			_, err := d.buckets().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
+			return err
+		},
+	}
+	env := d.pathStyle()
+	if d.Endpoint != "" {
+		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() error {
+			dir, err := os.MkdirTemp(d.scratch, "functions")
+			if err != nil {
+				return err
+			}
+			running, err = stack.Run(ctx, d.Endpoint, dir)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		registry.Host, registry.HTTP, registry.CAFile = running.Gateway.Host, running.Gateway.Client(), filepath.Join(d.scratch, "ca.pem")
+		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
+			running.Close()
+			return nil, nil, err
+		}
+		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey, "AWS_SECRET_ACCESS_KEY="+awstest.SecretKey, "AWS_SESSION_TOKEN=")
+	}
+	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
+		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
+	}
+	registry.Withdraw = func(ctx context.Context, args ...string) error {
+		who := env
+		if running != nil {
+			who = append(slices.Clone(env), "AWS_ACCESS_KEY_ID="+running.WithdrawKey)
+		}
+		_, err := d.run(ctx, d.scratch, who, filepath.Join(d.scratch, "larder"), append(append([]string{"withdraw"}, args...), "--yes", "--store", "stack:"+StackName)...)
+		return err
+	}
+	registry.Through = func(ctx context.Context, env []string, args ...string) (string, error) {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
+			env = append(env, name+"=")
+		}
+		if registry.CAFile != "" {
+			env = append(env, "SSL_CERT_FILE="+registry.CAFile)
+		}
+		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--registry", "https://"+registry.Host)...)
+	}
+	return registry, running, nil
+}
+
+// use goes through the scenarios with a deployed stack.
+func (d *deployment) use(ctx context.Context, stack *Stack) error {
+	registry, running, err := d.open(ctx, stack)
+	if err != nil {
+		return err
+	}
+	if running != nil {
+		defer running.Close()
+	}
+	scenarios := d.Scenarios
+	if d.Older != "" {
+		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {
+			return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
+		}}}, scenarios...)
+	}
+	if d.adopted != nil {
+		scenarios = append([]Scenario{{"what was restored: verify, init", d.restored}}, scenarios...)
+	}
+	for _, s := range scenarios {
+		if err := d.step(s.Name, func() error { return s.Run(ctx, registry) }); err != nil {
+			if running != nil {
+				return errors.Join(err, running.Wrong())
+			}
+			return fmt.Errorf("%w\nwhat the functions say of it: %s", err, stack.logs())
+		}
+	}
+	if running == nil {
+		return nil
+	}
+	return errors.Join(running.Wrong(), running.Unneeded())
+}

@@ -1,0 +1,277 @@
+package rehearsal
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/issuers"
+	"github.com/larder-registry/larder/internal/testkit/programs"
+)
+
+// deployForTest deploys this source to an emulator that ends with the test.
+func deployForTest(t *testing.T) (*deployment, *Stack) {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("LEFT OUT: npm is not on PATH")
+	}
+	moto, err := StartMoto(t.Context())
+	if errors.Is(err, ErrNoMoto) {
+		t.Skip("LEFT OUT:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(moto.Close)
+	found, missing := clients.Find()
+	if len(found) == 0 {
+		t.Skip("LEFT OUT:", missing)
+	}
+	checkout, err := programs.InCheckout(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci, err := issuers.StartCI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ci.Close)
+	d := &deployment{scratch: t.TempDir(), namespace: "rehearsal", clients: found[:1], ci: ci, Rehearsal: &Rehearsal{
+		Checkout: checkout, Account: awstest.Config(moto.URL), Endpoint: moto.URL, Env: moto.Env(), Out: io.Discard, Scenarios: Scenarios(),
+	}}
+	stack, err := d.deploy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, stack
+}
+
+// zipped is code as Lambda has it. It is not compressed, since the race detector makes that slow.
+func zipped(t *testing.T, program []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Store}
+	header.SetMode(0o755)
+	w, err := z.CreateHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A rehearsal of what is deployed passes. With anything missing or too much of it, it fails and names that.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	d, stack := deployForTest(t)
+	if err := d.use(t.Context(), stack); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
+	for _, f := range stack.Functions {
+		binary, err := f.Unpack(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Code = zipped(t, program)
+	}
+	// Faults show in the first ones; building a provider for each would take long.
+	var brief []Scenario
+	publishing := []Scenario{{"publishing", publishModuleScenario}}
+	for _, s := range Scenarios() {
+		if !strings.HasPrefix(s.Name, "a provider") && !strings.HasPrefix(s.Name, "publishing") {
+			brief = append(brief, s)
+		}
+	}
+	const versions, download = "ANY /v1/modules/{namespace}/{name}/{system}/versions", "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
+	const uploads = "ANY /v1/publish/modules/{namespace}/{name}/{system}/{version}/uploads"
+	replaceOf := func(function string) func(s *Stack, old, now string) {
+		return func(s *Stack, old, now string) {
+			p := &s.Functions[function].Policies[0]
+			if !strings.Contains(*p, old) {
+				t.Fatalf("the role has no %s", old)
+			}
+			*p = strings.ReplaceAll(*p, old, now)
+		}
+	}
+	replace, replacePublish := replaceOf("modules"), replaceOf("publish")
+	operator := func(s *Stack, old, now string) {
+		if !strings.Contains(s.OperatorPolicy, old) {
+			t.Fatalf("the operator's policy has no %s", old)
+		}
+		s.OperatorPolicy = strings.ReplaceAll(s.OperatorPolicy, old, now)
+	}
+	type fault struct {
+		do   func(*Stack)
+		want string
+	}
+	try := func(name string, test fault, scenarios []Scenario) {
+		t.Run(name, func(t *testing.T) {
+			broken := *stack
+			broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
+			for _, function := range []string{"modules", "publish"} {
+				f := *stack.Functions[function]
+				f.Environment, f.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
+				broken.Functions[function] = &f
+			}
+			test.do(&broken)
+			again, rehearsal := *d, *d.Rehearsal
+			rehearsal.Scenarios = scenarios
+			again.Rehearsal = &rehearsal
+			again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
+			for _, built := range []string{"larder", "provider"} {
+				if err := os.Symlink(filepath.Join(d.scratch, built), filepath.Join(again.scratch, built)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := again.use(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	for name, test := range map[string]fault{
+		"a publisher who cannot put":    {func(s *Stack) { replacePublish(s, `"s3:PutObject"`, `"s3:PutObjectAcl"`) }, "function publish: s3:PutObject of arn:aws:s3:::"},
+		"a publisher who cannot look":   {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") }, "function publish: asking for a missing object: s3:ListBucket of"},
+		"a publisher who can delete":    {func(s *Stack) { replacePublish(s, `"s3:GetObjectTagging"`, `"s3:GetObjectTagging","s3:DeleteObject"`) }, "function publish: statement ReadUploads: no call needs action s3:DeleteObject"},
+		"a publisher who can unpublish": {func(s *Stack) { replacePublish(s, `"dynamodb:PutItem"`, `["dynamodb:PutItem","dynamodb:DeleteItem"]`) }, "function publish: statement Publish: no call needs action dynamodb:DeleteItem"},
+		"a Deny that denies nothing":    {func(s *Stack) { replacePublish(s, "s3:ExistingObjectTag/larder", "s3:ExistingObjectTag/lader") }, "function publish: statement KeepForGood: no call needs key s3:ExistingObjectTag/lader"},
+		"no route to publish by":        {func(s *Stack) { delete(s.Routes, uploads) }, "no route for POST /v1/publish/modules/"},
+	} {
+		try(name, test, publishing)
+	}
+	for name, test := range map[string]fault{
+		"a permission of the bucket too few": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") }, "function modules: s3:GetObject of arn:aws:s3:::"},
+		"a permission of the table too few":  {func(s *Stack) { replace(s, "dynamodb:GetItem", "dynamodb:DescribeTable") }, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
+		"items of another":                   {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) }, "(dynamodb:LeadingKeys modules/"},
+		"a log that cannot be written":       {func(s *Stack) { replace(s, "logs:PutLogEvents", "logs:GetLogEvents") }, "function modules: logs:PutLogEvents of"},
+		"a permission too many":              {func(s *Stack) { replace(s, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`) }, "function modules: statement ReadItsItems: no call needs action dynamodb:Scan"},
+		"an operator who cannot write":       {func(s *Stack) { operator(s, "dynamodb:PutItem", "dynamodb:UpdateItem") }, "the operator's policy: dynamodb:PutItem of"},
+		"an operator who cannot list":        {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") }, "the operator's policy: asking for a missing object: s3:ListBucket of"},
+		"a route missing":                    {func(s *Stack) { delete(s.Routes, download) }, "no route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
+		"a route that nobody needs":          {func(s *Stack) { s.Routes["ANY /v2"] = "modules" }, "route ANY /v2: no request needs it"},
+		"a route to another function":        {func(s *Stack) { s.Routes[versions] = "discovery" }, "GET /v1/modules/rehearsal/absent/null/versions: 404"},
+		"a variable misnamed": {func(s *Stack) {
+			env := s.Functions["modules"].Environment
+			env["LARDER_BUKET"] = env["LARDER_BUCKET"]
+			delete(env, "LARDER_BUCKET")
+		}, "LARDER_BUCKET is not set"},
+		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}") }, "no route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
+		"a route missing of discovery":        {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
+		"code that is no program": {func(s *Stack) {
+			s.Functions["modules"].Code = zipped(t, []byte("junk"))
+		}, "function modules: "},
+		"code that does not run": {func(s *Stack) { s.Functions["modules"].Code = nil }, "function modules: zip"},
+	} {
+		try(name, test, brief)
+	}
+}
+
+// In an account of AWS nothing is lost on purpose.
+func TestRestoreInAWS(t *testing.T) {
+	t.Parallel()
+	asked := false
+	r := Rehearsal{Restore: true, Out: io.Discard, Ask: func(string) bool { asked = true; return true }}
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in an emulator alone") || asked {
+		t.Errorf("%v, asked: %v", err, asked)
+	}
+}
+
+// Between two states of a stack each difference is seen.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	state := func(change func(*Stack)) *Stack {
+		s := &Stack{Outputs: map[string]string{"a": "b"}, Routes: map[string]string{"ANY /": "f"}, updated: "then", Functions: map[string]*StackFunction{
+			"f": {Environment: map[string]string{"a": "b"}, Policies: []string{"{}"}, LogGroup: "g", Code: []byte("x")},
+		}}
+		change(s)
+		return s
+	}
+	same := func(*Stack) {}
+	if changes := state(same).Changes(state(same)); len(changes) > 0 {
+		t.Error(changes)
+	}
+	for name, change := range map[string]func(*Stack){
+		"updated": func(s *Stack) { s.updated = "now" }, "output": func(s *Stack) { s.Outputs["a"] = "c" }, "route": func(s *Stack) { delete(s.Routes, "ANY /") },
+		"function": func(s *Stack) { delete(s.Functions, "f") }, "code": func(s *Stack) { s.Functions["f"].Code = nil }, "policy": func(s *Stack) { s.Functions["f"].Policies = nil },
+		"environment": func(s *Stack) { s.Functions["f"].Environment = nil }, "log": func(s *Stack) { s.Functions["f"].LogGroup = "" },
+		"timeout": func(s *Stack) { s.Functions["f"].Timeout = 1 }, "memory": func(s *Stack) { s.Functions["f"].MemoryMiB = 1 }, "operator": func(s *Stack) { s.OperatorPolicy = "{}" },
+		"withdraw": func(s *Stack) { s.WithdrawPolicy = "{}" },
+	} {
+		if len(state(change).Changes(state(same))) == 0 {
+			t.Errorf("%s is not seen", name)
+		}
+	}
+}
+
+// What a stack says is read as AWS means it.
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	const good = `{"Resources": {
+		"F0ABCDEF0": {"Type": "AWS::Lambda::Function", "Properties": {}},
+		"I": {"Type": "AWS::ApiGatewayV2::Integration", "Properties": {"PayloadFormatVersion": "2.0", "IntegrationUri": {"Fn::GetAtt": ["F0ABCDEF0", "Arn"]}}},
+		"R": {"Type": "AWS::ApiGatewayV2::Route", "Properties": {"RouteKey": "ANY /a/{b}", "Target": {"Fn::Join": ["", ["integrations/", {"Ref": "I"}]]}}},
+		"S": {"Type": "AWS::ApiGatewayV2::Stage", "Properties": {"StageName": "$default", "AutoDeploy": true}},
+		"P": {"Type": "AWS::Lambda::Permission", "Properties": {"Principal": "apigateway.amazonaws.com", "FunctionName": {"Fn::GetAtt": ["F0ABCDEF0", "Arn"]},
+			"SourceArn": {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":execute-api:", {"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}, ":", {"Ref": "Api"}, "/*/*/a/{b}"]]}}}
+	}}`
+	for _, test := range []struct{ old, now, want string }{
+		{"{b}", "{b}", ""},
+		{`"2.0"`, `"1.0"`, "route ANY /a/{b}: its events have format 1.0"},
+		{`"/*/*/a/{b}"`, `"/*/*/a"`, "route ANY /a/{b}: nothing permits the gateway to invoke function F"},
+		{"apigateway.amazonaws.com", "s3.amazonaws.com", "route ANY /a/{b}: nothing permits the gateway to invoke function F"},
+		{"$default", "prod", "the gateway has 0 stages"},
+	} {
+		var tm template
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(good, test.old, test.now)), &tm); err != nil {
+			t.Fatal(err)
+		}
+		routes := make(map[string]string)
+		switch err := tm.routes(routes); {
+		case test.want != "":
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v", test.now, err)
+			}
+		case err != nil || routes["ANY /a/{b}"] != "F":
+			t.Error(routes, err)
+		}
+	}
+	tm := template{account: "1", region: "r", physical: map[string]string{"T": "table", "B": "bucket"}}
+	if err := json.Unmarshal([]byte(`{"Resources": {"T": {"Type": "AWS::DynamoDB::Table"}, "B": {"Type": "AWS::S3::Bucket"}}}`), &tm); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`{"Fn::GetAtt": ["T", "Arn"]}`:                                        `"arn:aws:dynamodb:r:1:table/table"`,
+		`{"Fn::Join": ["", [{"Fn::GetAtt": ["B", "Arn"]}, "/modules/*"]]}`:    `"arn:aws:s3:::bucket/modules/*"`,
+		`{"Fn::Sub": "assets-${AWS::AccountId}-${AWS::Region}"}`:              `"assets-1-r"`,
+		`{"a": [{"Ref": "B"}, 1, true], "b": {"Fn::GetAtt": ["T", "Other"]}}`: `{"a":["bucket",1,true],"b":{"Fn::GetAtt":["T","Other"]}}`,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(tm.resolve(v)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", value, got, err)
+		}
+	}
+}

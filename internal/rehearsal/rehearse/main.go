@@ -1,0 +1,115 @@
+// Rehearse deploys the registry as its owner would and uses it as its clients would, in an emulator or in an account of
+// AWS. scripts/rehearse builds and runs it.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/larder-registry/larder/internal/rehearsal"
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+)
+
+const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; --help says more`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted; run it again, or with --destroy")
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rehearse:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, usage) }
+	var (
+		moto    = flag.Bool("moto", false, "")
+		destroy = flag.Bool("destroy", false, "")
+		yes     = flag.Bool("yes", false, "")
+		older   = flag.String("from", "", "")
+		restore = flag.Bool("restore", false, "")
+	)
+	flag.Parse()
+	if flag.NArg() > 0 || *destroy && (*moto || *older != "" || *restore) {
+		return errors.New(usage)
+	}
+	checkout, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
+		return *yes || ask(ctx, question)
+	}}
+	if *moto {
+		server, err := rehearsal.StartMoto(ctx)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		r.Endpoint, r.Env, r.Account = server.URL, server.Env(), awstest.Config(server.URL)
+	} else if err := find(ctx, &r); err != nil {
+		return err
+	}
+	if *destroy {
+		return r.Destroy(ctx)
+	}
+	return r.Run(ctx)
+}
+
+// find finds the account as the AWS command line would.
+func find(ctx context.Context, r *rehearsal.Rehearsal) (err error) {
+	if r.Account, err = config.LoadDefaultConfig(ctx); err != nil {
+		return fmt.Errorf("AWS configuration: %w", err)
+	}
+	if r.Account.Region == "" {
+		return errors.New("there is no AWS region: set AWS_REGION")
+	}
+	if _, err := r.Account.Credentials.Retrieve(ctx); err != nil {
+		return errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which may be anything for an emulator")
+	}
+	r.Endpoint = os.Getenv("AWS_ENDPOINT_URL")
+	if r.Endpoint == "" && r.Account.BaseEndpoint == nil {
+		return nil
+	}
+	// What is done without asking must stay on this machine, whatever else the environment says.
+	if u, err := url.Parse(r.Endpoint); err != nil || u.Scheme != "http" || u.Hostname() != "localhost" {
+		return fmt.Errorf("AWS_ENDPOINT_URL is %q, and must name an emulator on this machine as http://localhost:PORT", r.Endpoint)
+	}
+	r.Account.BaseEndpoint = &r.Endpoint
+	r.Account.ConfigSources = nil
+	return nil
+}
+
+// ask asks, and takes an interrupt for a no.
+func ask(ctx context.Context, question string) bool {
+	fmt.Printf("%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		if err != nil {
+			fmt.Println()
+		}
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		return strings.EqualFold(strings.TrimSpace(line), "y")
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,169 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/iam"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// Running is a deployed stack that runs on this machine: its functions' deployed code with the environment that the stack
+// gives them, under their roles, behind a gateway with the deployed routes.
+type Running struct {
+	// Gateway is where clients go.
+	Gateway *lambda.Gateway
+	// Account is where the functions' calls of AWS go.
+	Account *Account
+	// OperatorKey is the access key of who publishes with the operator's policy, and WithdrawKey of who withdraws with both.
+	OperatorKey, WithdrawKey string
+
+	functions map[string]*lambda.Function
+	metrics   map[string]string // the namespaces in which they count
+	roles     map[string]*iam.Role
+	logGroups map[string]string
+}
+
+// Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked.
+func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error) {
+	roles, operator, withdraw, err := s.Roles()
+	if err != nil {
+		return nil, err
+	}
+	account, err := StartAccount(ctx, emulator, s.Account, s.Region)
+	if err != nil {
+		return nil, err
+	}
+	r := &Running{Account: account, functions: make(map[string]*lambda.Function), metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string)}
+	account.Insights = &cloudwatch.Insights{Lines: r.logged}
+	r.OperatorKey = account.Add("the operator's policy", operator)
+	r.WithdrawKey = account.Add("the policy for withdrawing", withdraw, operator)
+	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
+		f := s.Functions[name]
+		r.logGroups[name] = f.LogGroup
+		r.metrics[name] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
+		env := map[string]string{
+			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
+			// As a role's credentials are.
+			"AWS_ACCESS_KEY_ID": account.Add("function "+name, roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
+			"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.MemoryMiB),
+		}
+		maps.Copy(env, f.Environment)
+		if err := r.start(ctx, name, f, env, filepath.Join(dir, name)); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("function %s: %w", name, err)
+		}
+	}
+	routes := make(map[string]*lambda.Function)
+	for key, name := range s.Routes {
+		routes[key] = r.functions[name]
+	}
+	r.Gateway = lambda.StartGateway(routes)
+	return r, nil
+}
+
+// logged returns what a function has logged, by its log group.
+func (r *Running) logged(group string) ([]string, bool) {
+	for name, at := range r.logGroups {
+		if strings.HasSuffix(at, ":log-group:"+group) {
+			return strings.Split(r.functions[name].Log(), "\n"), true
+		}
+	}
+	return nil, false
+}
+
+func (r *Running) start(ctx context.Context, name string, f *StackFunction, env map[string]string, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	binary, err := f.Unpack(dir)
+	if err != nil {
+		return err
+	}
+	started, err := lambda.StartFunction(ctx, name, binary, env, f.Timeout)
+	if err == nil {
+		r.functions[name] = started
+	}
+	return err
+}
+
+// Close ends functions and gateway.
+func (r *Running) Close() {
+	if r.Gateway != nil {
+		r.Gateway.Close()
+	}
+	for _, f := range r.functions {
+		f.Close()
+	}
+	r.Account.Close()
+}
+
+// Wrong says what has gone wrong behind the gateway, a line for each thing, which a client sees as a mere failure.
+func (r *Running) Wrong() error {
+	wrong := r.Account.Denied()
+	for _, failure := range r.Gateway.Failures() {
+		wrong = append(wrong, failure.Error())
+	}
+	for name, f := range r.functions {
+		if _, err := cloudwatch.ReadMetrics(r.metrics[name], f.Log()); err != nil {
+			wrong = append(wrong, fmt.Sprintf("function %s counts what CloudWatch would not: %v", name, err))
+		}
+		for line := range strings.SplitSeq(f.Log(), "\n") {
+			if strings.Contains(line, `"level":"ERROR"`) {
+				wrong = append(wrong, fmt.Sprintf("function %s has logged %s", name, line))
+			}
+		}
+	}
+	for _, request := range r.Gateway.Stray() {
+		if request != nowhere {
+			wrong = append(wrong, fmt.Sprintf("no route for %s: it went to $default", request))
+		}
+	}
+	return lines(wrong)
+}
+
+// lines makes one error of what is to be said, each thing once and in an order.
+func lines(texts []string) error {
+	slices.Sort(texts)
+	var errs []error
+	for _, text := range slices.Compact(texts) {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// Unneeded says which permissions and routes nothing has needed.
+func (r *Running) Unneeded() error {
+	var wrong []string
+	for name, f := range r.functions {
+		if f.Log() == "" {
+			continue
+		}
+		// What Lambda does with the role when a function prints.
+		stream := r.logGroups[name] + ":log-stream:2026/01/01/[$LATEST]0123456789abcdef"
+		for _, action := range []string{"logs:CreateLogStream", "logs:PutLogEvents"} {
+			if err := r.roles[name].Judge(iam.Call{Action: action, Resource: stream}); err != nil {
+				wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
+			}
+		}
+	}
+	for _, unused := range r.Account.Unused() {
+		// It takes an interrupt at the right moment.
+		if !strings.HasSuffix(unused, "no call needs action logs:StopQuery") {
+			wrong = append(wrong, unused)
+		}
+	}
+	for _, key := range r.Gateway.Unasked() {
+		wrong = append(wrong, fmt.Sprintf("route %s: no request needs it", key))
+	}
+	return lines(wrong)
+}

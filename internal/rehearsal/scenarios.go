@@ -1,0 +1,458 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/issuers"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+)
+
+// Scenario is a use of a deployed registry, from publishing to what the real clients make of it.
+type Scenario struct {
+	Name string
+	// Run fails with what was not as it must be. It can be run again on the same registry.
+	Run func(context.Context, *Registry) error
+}
+
+// Scenarios are what a rehearsal goes through, in this order. Here is where a feature adds its own: between them they must
+// ask for each route, and need each permission of each role.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{"discovery, and answers to who has no token", discoveryScenario},
+		{"tokens: make, list, revoke", tokenScenario},
+		{"a module: publish, init, list", moduleScenario},
+		{"a module whose archive is lost: publish again", lostArchiveScenario},
+		{"a provider: key, publish, deprecate, init, apply", providerScenario},
+		{"a mirror: import, init of two hosts' providers from it alone, export", mirrorScenario},
+		{"publishing by a token: a module, deprecate, init", publishModuleScenario},
+		{"a provider by a token: publish, deprecate, init, apply", publishProviderScenario},
+		{"publishing by a CI job's identity", trustScenario},
+		{"withdrawing: who downloads it, and that nobody does any more", withdrawScenario},
+	}
+}
+
+// Registry is a deployed registry as its users have it.
+type Registry struct {
+	// Host is what addresses begin with.
+	Host string
+	// Clients are the real clients that are there.
+	Clients []clients.Client
+	// HTTP trusts the registry.
+	HTTP *http.Client
+	// CAFile is what clients must trust; empty for what they trust anyway.
+	CAFile string
+	// Larder runs the command line on the deployed stack, as who has the operator's policy, and returns what it prints.
+	Larder func(ctx context.Context, args ...string) (string, error)
+	// Withdraw withdraws, as who has the policy for that beside the operator's.
+	Withdraw func(ctx context.Context, args ...string) error
+	// Through runs it through the registry's own endpoint, as who has no credentials of AWS, with further variables as
+	// NAME=value.
+	Through func(ctx context.Context, env []string, args ...string) (string, error)
+	// CI is an issuer that the registry trusts; nil where there is none.
+	CI *issuers.CI
+	// Lose deletes an object, behind the registry's back.
+	Lose func(ctx context.Context, key string) error
+	// Namespace is where scenarios publish.
+	Namespace string
+	// Scratch is a folder for files.
+	Scratch string
+
+	config string // of clients, besides their credentials
+}
+
+// nowhere is the one request that scenarios send for which there is no route.
+const nowhere = "GET /nowhere"
+
+func discoveryScenario(ctx context.Context, r *Registry) error {
+	if err := r.get(ctx, "/.well-known/terraform.json", "", http.StatusOK); err != nil {
+		return err
+	}
+	if err := r.get(ctx, "/nowhere", "", http.StatusNotFound); err != nil {
+		return err
+	}
+	for _, path := range []string{
+		"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
+		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
+		"/v1/mirror/registry.example.com/rehearsal/absent/index.json", "/v1/mirror/registry.example.com/rehearsal/absent/1.0.0.json",
+	} {
+		if err := r.get(ctx, path, "", http.StatusUnauthorized); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tokenScenario(ctx context.Context, r *Registry) error {
+	const path = "/v1/modules/rehearsal/absent/null/versions"
+	token, err := r.newToken(ctx, "revoked", "read:modules/rehearsal/*")
+	if err != nil {
+		return err
+	}
+	if err := r.get(ctx, path, token, http.StatusNotFound); err != nil {
+		return err
+	}
+	if err := r.get(ctx, "/v1/modules/other/absent/null/versions", token, http.StatusForbidden); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "token", "list", "--json")
+	if err != nil {
+		return err
+	}
+	if name := r.Namespace + ".revoked"; !strings.Contains(listed, name) || strings.Contains(listed, token) {
+		return fmt.Errorf("the list does not have %s, or has the token itself", name)
+	}
+	// That it is refused within a minute is for other tests to show.
+	_, err = r.Larder(ctx, "token", "revoke", r.Namespace+".revoked")
+	return err
+}
+
+// newToken makes a token of a name within the rehearsal's namespace.
+func (r *Registry) newToken(ctx context.Context, name, scope string) (string, error) {
+	var made struct{ Token string }
+	text, err := r.Larder(ctx, "token", "create", "--json", "--name", r.Namespace+"."+name, "--scope", scope, "--expires", "1h")
+	if err != nil {
+		return "", err
+	}
+	err = json.Unmarshal([]byte(text), &made)
+	return made.Token, err
+}
+
+func moduleScenario(ctx context.Context, r *Registry) error {
+	address := r.Namespace + "/hello/null"
+	if err := r.publishModule(ctx, address, "1.2.0", "hello"); err != nil {
+		return err
+	}
+	if err := r.installModule(ctx, address, "~> 1.0", "hello"); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "list", r.Namespace)
+	if err == nil && !strings.Contains(listed, address) {
+		err = fmt.Errorf("the list does not have %s:\n%s", address, listed)
+	}
+	return err
+}
+
+func lostArchiveScenario(ctx context.Context, r *Registry) error {
+	address := r.Namespace + "/lost/null"
+	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {
+		return err
+	}
+	listed, err := r.Larder(ctx, "list", address, "--json")
+	if err != nil {
+		return err
+	}
+	var list struct{ Versions []struct{ Object string } }
+	if err := json.Unmarshal([]byte(listed), &list); err != nil {
+		return fmt.Errorf("the list of versions: %w:\n%s", err, listed)
+	}
+	if len(list.Versions) != 1 {
+		return fmt.Errorf("it is not a list of one version:\n%s", listed)
+	}
+	if err := r.Lose(ctx, list.Versions[0].Object); err != nil {
+		return err
+	}
+	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {
+		return err
+	}
+	return r.installModule(ctx, address, "1.0.0", "lost")
+}
+
+// signedRelease is a release of the test provider, signed by a new key, and the file with its public half.
+func (r *Registry) signedRelease(ctx context.Context) (release, public string, err error) {
+	if release, err = r.release(ctx); err != nil {
+		return "", "", err
+	}
+	key, err := keys.NewSigningKey("Ed25519", 0)
+	if err != nil {
+		return "", "", err
+	}
+	if err := key.SignRelease(release); err != nil {
+		return "", "", err
+	}
+	public = filepath.Join(release, "key.asc")
+	return release, public, os.WriteFile(public, key.Public, 0o600)
+}
+
+// providerScenario builds a real provider, which writes a file, and has it installed and run.
+func providerScenario(ctx context.Context, r *Registry) error {
+	release, public, err := r.signedRelease(ctx)
+	if err != nil {
+		return err
+	}
+	address := r.Namespace + "/note"
+	for _, args := range [][]string{
+		{"key", "add", r.Namespace, public},
+		{"publish", "provider", release, address},
+		{"deprecate", "provider", address, "1.0.0", "--message", "rehearsed"},
+	} {
+		if _, err := r.Larder(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if err := r.installProvider(ctx, address, "rehearsed"); err != nil {
+		return err
+	}
+	// What is removed cannot be the key of what others still use.
+	id, err := r.keyID(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.Larder(ctx, "key", "remove", r.Namespace, id, "--force")
+	return err
+}
+
+// installProvider installs the provider note with each client, which must print a warning, and has it write a file.
+func (r *Registry) installProvider(ctx context.Context, address, warning string) error {
+	written := filepath.Join(r.Scratch, "note.txt")
+	return r.eachClient(ctx, fmt.Sprintf(`terraform {
+  required_providers {
+    note = {
+      source  = "%s/%s"
+      version = "1.0.0"
+    }
+  }
+}
+
+resource "note_file" "it" {
+  path    = %q
+  content = "written"
+}
+`, r.Host, address, written), func(run func(args ...string) (string, error)) error {
+		out, err := run("init", "-no-color")
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(out, warning) {
+			return fmt.Errorf("init does not print the deprecation:\n%s", out)
+		}
+		if _, err := run("apply", "-auto-approve"); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(written)
+		if err == nil && string(text) != "written" {
+			err = fmt.Errorf("the provider has written %q", text)
+		}
+		return errors.Join(err, os.Remove(written)) // the next client's is to write its own
+	})
+}
+
+// release returns a folder with what a release of the provider note leaves, which is built once.
+func (r *Registry) release(ctx context.Context) (string, error) {
+	built := filepath.Join(r.Scratch, "provider")
+	if _, err := os.Stat(built); err != nil {
+		if err := os.Mkdir(built, 0o700); err != nil {
+			return "", err
+		}
+		if err := clients.BuildProvider(ctx, built, "1.0.0", []string{clients.Platform()}); err != nil {
+			return "", err
+		}
+	}
+	release, err := os.MkdirTemp(r.Scratch, "release")
+	if err != nil {
+		return "", err
+	}
+	return release, os.CopyFS(release, os.DirFS(built))
+}
+
+// mirrorScenario mirrors the same provider for two hosts that are nowhere, and has it installed by both addresses.
+func mirrorScenario(ctx context.Context, r *Registry) error {
+	release, err := r.release(ctx)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(r.Scratch, "folder")
+	if err != nil {
+		return err
+	}
+	addresses := []string{"one.example.com/" + r.Namespace + "/note", "two.example.com/" + r.Namespace + "/note"}
+	for _, address := range addresses {
+		if err := clients.WriteMirrorFolder(release, filepath.Join(folder, address)); err != nil {
+			return err
+		}
+	}
+	exported, err := os.MkdirTemp(r.Scratch, "exported")
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"mirror", "import", folder},
+		{"mirror", "import", folder}, // nothing is left to do
+		append([]string{"mirror", "export", exported}, addresses...),
+		{"list", addresses[0]},
+	} {
+		if _, err := r.Larder(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if err := sameZips(folder, exported); err != nil {
+		return err
+	}
+	r = r.with(fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = \"https://%s/v1/mirror/\"\n  }\n}\n", r.Host))
+	return r.eachClient(ctx, fmt.Sprintf(`terraform {
+  required_providers {
+    one = {
+      source = %q
+    }
+    two = {
+      source = %q
+    }
+  }
+}
+`, addresses[0], addresses[1]), func(run func(args ...string) (string, error)) error {
+		out, err := run("init", "-no-color")
+		if err != nil {
+			return err
+		}
+		for _, address := range addresses {
+			if !strings.Contains(out, "Installed "+address) {
+				return fmt.Errorf("init does not say that it installed %s:\n%s", address, out)
+			}
+		}
+		return nil
+	})
+}
+
+// sameZips fails where a zip of one folder is not in the other, byte for byte.
+func sameZips(folder, other string) error {
+	zips, err := filepath.Glob(filepath.Join(folder, "*/*/*/*.zip"))
+	if err != nil {
+		return err
+	}
+	for _, path := range zips {
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		first, err1 := os.ReadFile(path)
+		second, err2 := os.ReadFile(filepath.Join(other, name))
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if !bytes.Equal(first, second) {
+			return fmt.Errorf("%s is not what was imported", name)
+		}
+	}
+	return nil
+}
+
+// with returns the registry for clients that have more in their configuration.
+func (r *Registry) with(config string) *Registry {
+	with := *r
+	with.config += config
+	return &with
+}
+
+// keyID returns the id of the namespace's only key.
+func (r *Registry) keyID(ctx context.Context) (string, error) {
+	text, err := r.Larder(ctx, "key", "list", r.Namespace, "--json")
+	if err != nil {
+		return "", err
+	}
+	var list struct{ Keys []struct{ ID string } }
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return "", err
+	}
+	if len(list.Keys) != 1 {
+		return "", fmt.Errorf("namespace %s has %d keys", r.Namespace, len(list.Keys))
+	}
+	return list.Keys[0].ID, nil
+}
+
+// get asks for a path, with a token or none, and fails where the status is another or the answer is not JSON.
+func (r *Registry) get(ctx context.Context, path, token string, want int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := r.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err == nil && (response.StatusCode != want || !json.Valid(body)) {
+		err = fmt.Errorf("GET %s: %s, and it must be %d: %s", path, response.Status, want, body)
+	}
+	return err
+}
+
+// publishModule publishes a module whose output is a text.
+func (r *Registry) publishModule(ctx context.Context, address, version, text string) error {
+	dir, err := r.folder(fmt.Sprintf("output \"text\" {\n  value = %q\n}\n", text))
+	if err != nil {
+		return err
+	}
+	_, err = r.Larder(ctx, "publish", "module", dir, address, version)
+	return err
+}
+
+// installModule installs a module with each client, and fails where its output is another text.
+func (r *Registry) installModule(ctx context.Context, address, constraint, text string) error {
+	config := fmt.Sprintf(`module "it" {
+  source  = "%s/%s"
+  version = "%s"
+}
+
+output "text" {
+  value = module.it.text
+}
+`, r.Host, address, constraint)
+	return r.eachClient(ctx, config, func(run func(args ...string) (string, error)) error {
+		for _, args := range [][]string{{"init"}, {"apply", "-auto-approve"}} {
+			if _, err := run(args...); err != nil {
+				return err
+			}
+		}
+		out, err := run("output", "-raw", "text")
+		if err == nil && out != text {
+			err = fmt.Errorf("the module's output is %q, and must be %q", out, text)
+		}
+		return err
+	})
+}
+
+// eachClient runs a use of a configuration with each client, in a folder and a home of its own.
+func (r *Registry) eachClient(ctx context.Context, config string, use func(run func(args ...string) (string, error)) error) error {
+	token, err := r.newToken(ctx, "clients", "read:**")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range r.Clients {
+		dir, err := r.folder(config)
+		if err != nil {
+			return err
+		}
+		home, err := os.MkdirTemp(r.Scratch, "home")
+		if err != nil {
+			return err
+		}
+		session := clients.Session{Client: c, Home: home, CAFile: r.CAFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token) + r.config}
+		if err := use(func(args ...string) (string, error) { return session.Run(ctx, dir, args...) }); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// folder makes a folder that has one file.
+func (r *Registry) folder(main string) (string, error) {
+	dir, err := os.MkdirTemp(r.Scratch, "module")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "main.tf"), []byte(main), 0o600)
+}

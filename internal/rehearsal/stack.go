@@ -1,0 +1,418 @@
+package rehearsal
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/larder-registry/larder/internal/testkit/iam"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// Stack is a deployed registry, as AWS tells of it.
+type Stack struct {
+	Account, Region string
+	// Outputs of the stack, by name.
+	Outputs map[string]string
+	// Functions by their names within the stack.
+	Functions map[string]*StackFunction
+	// Routes of the gateway: the names of functions by route keys.
+	Routes map[string]string
+	// OperatorPolicy is the document of the policy for who publishes with AWS credentials.
+	OperatorPolicy string
+	// WithdrawPolicy is that of the policy for who withdraws versions.
+	WithdrawPolicy string
+
+	updated string
+}
+
+// StackFunction is a function of a stack.
+type StackFunction struct {
+	// Environment is what the stack tells it.
+	Environment map[string]string
+	// Policies are the documents of its role.
+	Policies []string
+	// LogGroup is the ARN of where it logs.
+	LogGroup string
+	// Timeout and MemoryMiB are how long it may take, and how much.
+	Timeout   time.Duration
+	MemoryMiB int
+	// Code is the zip file that was deployed.
+	Code []byte
+}
+
+// template is a deployed CloudFormation template. It says what an emulator without API Gateway cannot be asked for.
+type template struct {
+	Resources map[string]struct {
+		Type       string
+		Properties map[string]any
+	}
+
+	account, region string
+	physical        map[string]string // what became of each resource
+}
+
+// Inspect reads a deployed stack.
+func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, error) {
+	formation := cloudformation.NewFromConfig(account)
+	described, found, err := describe(ctx, account, name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("there is no stack %s", name)
+	}
+	id, err := arn.Parse(aws.ToString(described.StackId))
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: make(map[string]string), Functions: make(map[string]*StackFunction), Routes: make(map[string]string)}
+	s.updated = fmt.Sprint(described.CreationTime, described.LastUpdatedTime)
+	for _, o := range described.Outputs {
+		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	}
+	t := template{account: s.Account, region: s.Region, physical: make(map[string]string)}
+	resources, err := stackResources(ctx, account, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resources {
+		t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+	}
+	text, err := formation.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &name})
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
+		return nil, fmt.Errorf("template of stack %s: %w", name, err)
+	}
+	for logical, r := range t.Resources {
+		if r.Type == "AWS::IAM::Policy" {
+			return nil, fmt.Errorf("policy %s: a role's statements are in the role itself, where they are judged", logical)
+		}
+		if r.Type != "AWS::Lambda::Function" {
+			continue
+		}
+		if s.Functions[FunctionName(logical)], err = t.function(ctx, account, logical); err != nil {
+			return nil, fmt.Errorf("function %s: %w", FunctionName(logical), err)
+		}
+	}
+	for logical, r := range t.Resources {
+		if r.Type != "AWS::IAM::ManagedPolicy" {
+			continue
+		}
+		for output, document := range map[string]*string{settings.OutputOperatorPolicy: &s.OperatorPolicy, settings.OutputWithdrawPolicy: &s.WithdrawPolicy} {
+			if t.physical[logical] != s.Outputs[output] {
+				continue
+			}
+			if *document, err = t.document(r.Properties["PolicyDocument"]); err != nil {
+				return nil, fmt.Errorf("policy %s: %w", logical, err)
+			}
+		}
+	}
+	return s, t.routes(s.Routes)
+}
+
+// describe returns a stack, if it is found.
+func describe(ctx context.Context, account aws.Config, name string) (stack types.Stack, found bool, err error) {
+	described, err := cloudformation.NewFromConfig(account).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return types.Stack{}, false, nil
+	}
+	if err != nil || len(described.Stacks) != 1 {
+		return types.Stack{}, false, fmt.Errorf("looking for stack %s: %w", name, err)
+	}
+	return described.Stacks[0], true, nil
+}
+
+func stackResources(ctx context.Context, account aws.Config, name string) (all []types.StackResourceSummary, err error) {
+	for pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(account), &cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("resources of stack %s: %w", name, err)
+		}
+		all = append(all, page.StackResourceSummaries...)
+	}
+	return all, nil
+}
+
+// logs says where functions that run in AWS log.
+func (s *Stack) logs() string {
+	var groups []string
+	for _, f := range s.Functions {
+		groups = append(groups, "aws logs tail --since 10m "+f.LogGroup[strings.LastIndex(f.LogGroup, ":")+1:])
+	}
+	slices.Sort(groups)
+	return strings.Join(groups, "; ")
+}
+
+// hash is what CDK puts behind a name.
+var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
+
+// FunctionName returns the name of a function in the tree for its name in a template.
+func FunctionName(logical string) string { return hash.ReplaceAllString(logical, "") }
+
+func (t template) function(ctx context.Context, account aws.Config, logical string) (*StackFunction, error) {
+	properties := t.Resources[logical].Properties
+	if properties["Runtime"] != "provided.al2023" || properties["Handler"] != "bootstrap" {
+		return nil, fmt.Errorf("its runtime is %v with handler %v", properties["Runtime"], properties["Handler"])
+	}
+	deployed, err := lambda.NewFromConfig(account).GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: aws.String(t.physical[logical])})
+	if err != nil {
+		return nil, err
+	}
+	f := &StackFunction{Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second, MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
+	if deployed.Environment != nil {
+		f.Environment = deployed.Environment.Variables
+	}
+	role := t.Resources[reference(properties["Role"])].Properties
+	if role["ManagedPolicyArns"] != nil {
+		return nil, fmt.Errorf("its role has managed policies, which are wider than it needs: %v", role["ManagedPolicyArns"])
+	}
+	inline, _ := role["Policies"].([]any)
+	for _, policy := range inline {
+		p, _ := policy.(map[string]any)
+		document, err := t.document(p["PolicyDocument"])
+		if err != nil {
+			return nil, err
+		}
+		f.Policies = append(f.Policies, document)
+	}
+	logging, _ := properties["LoggingConfig"].(map[string]any)
+	f.LogGroup = "arn:aws:logs:" + t.region + ":" + t.account + ":log-group:" + fmt.Sprint(t.resolve(logging["LogGroup"]))
+
+	code, _ := t.resolve(properties["Code"]).(map[string]any)
+	client := s3.NewFromConfig(account, func(o *s3.Options) { o.UsePathStyle = true })
+	object, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(fmt.Sprint(code["S3Bucket"])), Key: aws.String(fmt.Sprint(code["S3Key"]))})
+	if err != nil {
+		return nil, err
+	}
+	defer object.Body.Close()
+	if f.Code, err = io.ReadAll(io.LimitReader(object.Body, 100<<20)); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(f.Code); base64.StdEncoding.EncodeToString(sum[:]) != aws.ToString(deployed.CodeSha256) {
+		return nil, errors.New("the code that Lambda has is not the code of the template")
+	}
+	return f, nil
+}
+
+func (t template) document(value any) (string, error) {
+	text, err := json.Marshal(t.resolve(value))
+	return string(text), err
+}
+
+// variable is what Fn::Sub replaces.
+var variable = regexp.MustCompile(`\$\{([A-Za-z0-9:.]+)\}`)
+
+// resolve replaces references of a template's value by what they refer to.
+func (t template) resolve(value any) any {
+	switch v := value.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, part := range v {
+			out[i] = t.resolve(part)
+		}
+		return out
+	case map[string]any:
+		if name, ok := v["Ref"].(string); ok {
+			return t.name(name)
+		}
+		if text, ok := v["Fn::Sub"].(string); ok {
+			return variable.ReplaceAllStringFunc(text, func(s string) string { return t.name(s[2 : len(s)-1]) })
+		}
+		if join, ok := v["Fn::Join"].([]any); ok && len(join) == 2 {
+			var parts []string
+			list, _ := t.resolve(join[1]).([]any)
+			for _, part := range list {
+				parts = append(parts, fmt.Sprint(part))
+			}
+			return strings.Join(parts, fmt.Sprint(join[0]))
+		}
+		if get, ok := v["Fn::GetAtt"].([]any); ok && len(get) == 2 && get[1] == "Arn" {
+			return t.arn(fmt.Sprint(get[0]))
+		}
+		out := make(map[string]any, len(v))
+		for key, part := range v {
+			out[key] = t.resolve(part)
+		}
+		return out
+	}
+	return value
+}
+
+func (t template) name(ref string) string {
+	if pseudo, ok := map[string]string{"AWS::AccountId": t.account, "AWS::Region": t.region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}[ref]; ok {
+		return pseudo
+	}
+	return t.physical[ref]
+}
+
+func (t template) arn(ref string) string {
+	local := t.region + ":" + t.account + ":"
+	switch t.Resources[ref].Type {
+	case "AWS::DynamoDB::Table":
+		return "arn:aws:dynamodb:" + local + "table/" + t.physical[ref]
+	case "AWS::S3::Bucket":
+		return "arn:aws:s3:::" + t.physical[ref]
+	case "AWS::Logs::LogGroup":
+		return "arn:aws:logs:" + local + "log-group:" + t.physical[ref] + ":*"
+	case "AWS::Lambda::Function":
+		return "arn:aws:lambda:" + local + "function:" + t.physical[ref]
+	}
+	return "arn of " + ref // it matches nothing
+}
+
+// Unpack writes the function's binary to a folder, and says where it lies. It must run for anyone on this machine.
+func (f *StackFunction) Unpack(dir string) (string, error) {
+	z, err := zip.NewReader(bytes.NewReader(f.Code), int64(len(f.Code)))
+	if err != nil {
+		return "", err
+	}
+	in, err := z.Open("bootstrap")
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o111 != 0o111 {
+		return "", fmt.Errorf("its bootstrap has mode %s, and Lambda could not run it", info.Mode())
+	}
+	binary, err := io.ReadAll(io.LimitReader(in, 200<<20))
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "bootstrap")
+	return path, os.WriteFile(path, binary, 0o700)
+}
+
+// reference returns the first resource that a template's value refers to.
+func reference(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		if ref, ok := v["Ref"].(string); ok {
+			return ref
+		}
+		if get, ok := v["Fn::GetAtt"].([]any); ok && len(get) > 0 {
+			return fmt.Sprint(get[0])
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if found := reference(v[key]); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, part := range v {
+			if found := reference(part); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// routes finds which function each route leads to, through its integration, and that the gateway may invoke it.
+func (t template) routes(out map[string]string) error {
+	stages := 0
+	for _, r := range t.Resources {
+		if r.Type == "AWS::ApiGatewayV2::Stage" && r.Properties["StageName"] == "$default" && r.Properties["AutoDeploy"] == true {
+			stages++
+		}
+	}
+	if stages != 1 {
+		return fmt.Errorf("the gateway has %d stages that serve at its root, and must have one", stages)
+	}
+	for _, r := range t.Resources {
+		if r.Type != "AWS::ApiGatewayV2::Route" {
+			continue
+		}
+		key := fmt.Sprint(r.Properties["RouteKey"])
+		integration := t.Resources[reference(r.Properties["Target"])]
+		if version := integration.Properties["PayloadFormatVersion"]; version != "2.0" {
+			return fmt.Errorf("route %s: its events have format %v, and functions read 2.0", key, version)
+		}
+		function := reference(integration.Properties["IntegrationUri"])
+		if !t.invocable(function, key) {
+			return fmt.Errorf("route %s: nothing permits the gateway to invoke function %s for it", key, FunctionName(function))
+		}
+		out[key] = FunctionName(function)
+	}
+	return nil
+}
+
+// invocable says whether a permission lets the gateway invoke a function for a route. That it holds for any stage and
+// method is how CDK makes them.
+func (t template) invocable(function, routeKey string) bool {
+	_, path, _ := strings.Cut(routeKey, " ") // none for $default
+	for _, r := range t.Resources {
+		if r.Type != "AWS::Lambda::Permission" || reference(r.Properties["FunctionName"]) != function || r.Properties["Principal"] != "apigateway.amazonaws.com" {
+			continue
+		}
+		if source := fmt.Sprint(t.resolve(r.Properties["SourceArn"])); strings.HasSuffix(source, "/*/*"+path) {
+			return true
+		}
+	}
+	return false
+}
+
+// Roles returns the roles of the functions by their names, of who publishes with the operator's policy, and of the policy that
+// who withdraws has beside it.
+func (s *Stack) Roles() (functions map[string]*iam.Role, operator, withdraw *iam.Role, err error) {
+	functions = make(map[string]*iam.Role)
+	for name, f := range s.Functions {
+		if functions[name], err = iam.NewRole(f.Policies...); err != nil {
+			return nil, nil, nil, fmt.Errorf("role of function %s: %w", name, err)
+		}
+	}
+	if operator, err = iam.NewRole(s.OperatorPolicy); err != nil {
+		return nil, nil, nil, fmt.Errorf("the operator's policy: %w", err)
+	}
+	if withdraw, err = iam.NewRole(s.WithdrawPolicy); err != nil {
+		return nil, nil, nil, fmt.Errorf("the policy for withdrawing: %w", err)
+	}
+	return functions, operator, withdraw, nil
+}
+
+// Changes says what differs from another state of the same stack.
+func (s *Stack) Changes(other *Stack) []string {
+	var changes []string
+	if s.updated != other.updated {
+		changes = append(changes, "the stack was updated")
+	}
+	if !maps.Equal(s.Outputs, other.Outputs) {
+		changes = append(changes, fmt.Sprintf("the outputs were %v and are %v", s.Outputs, other.Outputs))
+	}
+	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || s.WithdrawPolicy != other.WithdrawPolicy || len(s.Functions) != len(other.Functions) {
+		changes = append(changes, "routes, functions or the operator's policy are others")
+	}
+	for name, f := range s.Functions {
+		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout || f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
+			changes = append(changes, "function "+name+" has changed")
+		}
+	}
+	slices.Sort(changes)
+	return changes
+}

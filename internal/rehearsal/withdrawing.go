@@ -1,0 +1,92 @@
+package rehearsal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/clients"
+)
+
+// withdrawScenario withdraws versions of a module, a provider and a mirrored provider, in a namespace that is another one each
+// time, as their numbers are used up then.
+func withdrawScenario(ctx context.Context, r *Registry) error {
+	namespace := fmt.Sprintf("%s-%d", r.Namespace, time.Now().Unix())
+	module, provider, mirrored := namespace+"/gone/null", namespace+"/note", "gone.example.com/"+namespace+"/note"
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		if err := r.publishModule(ctx, module, v, "version "+v); err != nil {
+			return err
+		}
+	}
+	if err := r.fillProviders(ctx, namespace, mirrored); err != nil {
+		return err
+	}
+	if err := r.installModule(ctx, module, "1.0.0", "version 1.0.0"); err != nil {
+		return err
+	}
+	if err := r.counted(ctx, module, "1.0.0"); err != nil {
+		return err
+	}
+	for _, address := range []string{module, provider, mirrored} {
+		if err := r.Withdraw(ctx, address, "1.0.0", "--reason", "rehearsed"); err != nil {
+			return err
+		}
+	}
+	token, err := r.newToken(ctx, "withdrawn", "read:**")
+	if err != nil {
+		return err
+	}
+	platform := strings.Replace(clients.Platform(), "_", "/", 1)
+	for path, status := range map[string]int{
+		"/v1/modules/" + module + "/1.0.0/download":                 http.StatusNotFound,
+		"/v1/providers/" + provider + "/versions":                   http.StatusNotFound,
+		"/v1/providers/" + provider + "/1.0.0/download/" + platform: http.StatusNotFound,
+		"/v1/mirror/" + mirrored + "/index.json":                    http.StatusNotFound,
+	} {
+		if err := r.get(ctx, path, token, status); err != nil {
+			return err
+		}
+	}
+	if err := r.publishModule(ctx, module, "1.0.0", "version 1.0.0"); err == nil || !strings.Contains(err.Error(), "rehearsed") {
+		return fmt.Errorf("publishing again what is withdrawn is not refused: %w", err)
+	}
+	return r.installModule(ctx, module, "~> 1.0", "version 1.1.0")
+}
+
+// counted waits until it is counted that each client has downloaded a version: what functions log is there some time later.
+func (r *Registry) counted(ctx context.Context, address, version string) error {
+	const attempts, wait = 20, 10 * time.Second
+	for attempt := 1; ; attempt++ {
+		text, err := r.Larder(ctx, "usage", address, version, "--since", "1h", "--json")
+		if err != nil {
+			return err
+		}
+		var counted struct {
+			Downloads []struct {
+				Caller string
+				Count  int
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &counted); err != nil {
+			return err
+		}
+		n := 0
+		for _, d := range counted.Downloads {
+			n += d.Count
+		}
+		switch {
+		case n >= len(r.Clients) && len(counted.Downloads) == 1 && strings.Contains(counted.Downloads[0].Caller, r.Namespace+".clients"):
+			return nil
+		case attempt == attempts:
+			return fmt.Errorf("%d clients have downloaded %s %s, and what is counted is\n%s", len(r.Clients), address, version, text)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}

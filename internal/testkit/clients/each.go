@@ -1,0 +1,27 @@
+package clients
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/programs"
+)
+
+// Each runs a test with each real client, and says which are left out. Where scripts/test runs it, OpenTofu must
+// be there.
+func Each(t *testing.T, test func(*testing.T, Client)) {
+	t.Helper()
+	found, missing := Find()
+	for _, why := range missing {
+		if strings.HasPrefix(why, "tofu") && programs.Required() {
+			t.Fatal(why)
+		}
+		t.Run(strings.Split(why, ":")[0], func(t *testing.T) { t.Skip("LEFT OUT:", why) })
+	}
+	for _, c := range found {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package issuers
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// CI is the issuer of a CI service, which signs for each of its jobs which one that is, as GitHub's and GitLab's do. It is
+// on loopback, without TLS.
+type CI struct {
+	URL string
+
+	server *httptest.Server
+	signer jose.Signer
+	key    *rsa.PrivateKey
+}
+
+// StartCI starts an issuer.
+func StartCI() (*CI, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	private := jose.JSONWebKey{Key: key, KeyID: "jobs", Algorithm: string(jose.RS256), Use: "sig"}
+	c := &CI{key: key}
+	if c.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: private}, nil); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	answer := func(path string, document func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(document())
+		})
+	}
+	answer("/.well-known/openid-configuration", func() any { return map[string]string{"issuer": c.URL, "jwks_uri": c.URL + "/jwks"} })
+	answer("/jwks", func() any { return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}} })
+	c.server = httptest.NewServer(mux)
+	c.URL = c.server.URL
+	return c, nil
+}
+
+// Close ends the issuer.
+func (c *CI) Close() { c.server.Close() }
+
+// Token signs what a job has for claims. Unless they say otherwise, it holds for five minutes from now.
+func (c *CI) Token(claims map[string]any) (string, error) {
+	now := time.Now()
+	all := map[string]any{"iss": c.URL, "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(5 * time.Minute).Unix()}
+	maps.Copy(all, claims)
+	return jwt.Signed(c.signer).Claims(all).Serialize()
+}
+
+// Sign returns a JWT with a header and a payload as they are given, which need not
+// be JSON. Its signature is valid by RS256.
+func (c *CI) Sign(header, payload string) (string, error) {
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(header)) + "." + encode([]byte(payload))
+	digest := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(nil, c.key, crypto.SHA256, digest[:])
+	return text + "." + encode(signature), err
+}
+
+// PublicKey returns the key by which its tokens are verified.
+func (c *CI) PublicKey() *rsa.PublicKey { return &c.key.PublicKey }

@@ -1,0 +1,13 @@
+//go:build unix
+
+package issuers
+
+import (
+	"os"
+	"syscall"
+)
+
+// tryLock locks an open file, unless another process has it locked. Closing it gives the lock back.
+func tryLock(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}

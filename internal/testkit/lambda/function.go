@@ -1,0 +1,252 @@
+// Package lambda runs the binaries of functions under a server of the Lambda
+// Runtime API, behind a gateway that does what API Gateway does.
+package lambda
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+)
+
+// Function is a Lambda function: its binary in a process of its own, under a server of the Lambda Runtime API.
+//
+// Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html.
+type Function struct {
+	name    string
+	timeout time.Duration
+	cmd     *exec.Cmd
+	server  *http.Server
+	events  chan invocation
+	ended   chan struct{}
+	endedBy error
+	begun   time.Time
+
+	mu      sync.Mutex
+	polled  time.Time // zero until then
+	waiting map[string]chan result
+	next    int
+	log     bytes.Buffer
+}
+
+type invocation struct {
+	id      string
+	payload []byte
+}
+
+type result struct {
+	payload []byte
+	err     error
+}
+
+const (
+	// FunctionTimeout is what the stack gives a function that reads.
+	FunctionTimeout = 10 * time.Second
+	// gatewayTimeout is how long API Gateway waits for a function. One that may take longer goes on.
+	gatewayTimeout = 30 * time.Second
+)
+
+// errGoesOn says that the gateway has given up on a function that may take longer.
+var errGoesOn = errors.New("the gateway waits no longer, and it goes on")
+
+// StartFunction starts a function's binary with an environment, to which Lambda's own variables are added. The timeout is
+// how long it may take for one event.
+func StartFunction(ctx context.Context, name, binary string, env map[string]string, timeout time.Duration) (*Function, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	f := &Function{name: name, timeout: timeout, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", f.serveNext)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", f.serveResult)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", f.serveResult)
+	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	go func() { _ = f.server.Serve(listener) }()
+
+	f.cmd = exec.CommandContext(ctx, binary)
+	f.cmd.Env = []string{
+		"AWS_LAMBDA_RUNTIME_API=" + listener.Addr().String(), "AWS_LAMBDA_FUNCTION_NAME=" + name, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256",
+		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_REGION=" + awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+	}
+	for name, value := range env {
+		f.cmd.Env = append(f.cmd.Env, name+"="+value)
+	}
+	f.cmd.Stdout, f.cmd.Stderr = &locked{f}, &locked{f}
+	f.begun = time.Now()
+	if err := f.cmd.Start(); err != nil {
+		_ = f.server.Close()
+		return nil, fmt.Errorf("starting function %s: %w", name, err)
+	}
+	go func() {
+		f.endedBy = f.cmd.Wait()
+		close(f.ended)
+	}()
+	return f, nil
+}
+
+// locked is where a function logs.
+type locked struct{ f *Function }
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.f.log.Write(p)
+}
+
+// Log returns what the function has printed.
+func (f *Function) Log() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.String()
+}
+
+// Process returns the id of the function's process.
+func (f *Function) Process() int { return f.cmd.Process.Pid }
+
+// Ended reports whether the function's process has ended.
+func (f *Function) Ended() bool {
+	select {
+	case <-f.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Begun is when the function's process was started.
+func (f *Function) Begun() time.Time { return f.begun }
+
+// Polled is when the function first asked for an event; the zero time until it has.
+func (f *Function) Polled() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.polled
+}
+
+// Usage is the most memory that the function's process has had, in bytes, and its time on processors until now. It is
+// known while the function runs, on Linux.
+func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
+	proc := filepath.Join("/proc", strconv.Itoa(f.cmd.Process.Pid))
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, found, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err = fmt.Sscanf(found, "%d kB", &peak); err != nil {
+		return 0, 0, err
+	}
+	// The kernel counts a thread's time in nanoseconds; what it counts for a whole process has a grain of ten milliseconds.
+	threads, err := filepath.Glob(filepath.Join(proc, "task", "*", "schedstat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, thread := range threads {
+		var ran time.Duration
+		text, err := os.ReadFile(thread)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended, which Go's hardly ever do
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if _, err := fmt.Sscan(string(text), &ran); err != nil {
+			return 0, 0, err
+		}
+		processor += ran
+	}
+	return peak << 10, processor, nil
+}
+
+// Close ends the function.
+func (f *Function) Close() {
+	_ = f.cmd.Process.Kill()
+	<-f.ended
+	_ = f.server.Close()
+}
+
+// Invoke gives the function one event and returns its answer. It fails where the function returns an error, ends or
+// takes longer than it may, or than API Gateway waits, each of which that would answer with a 5xx.
+func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	f.next++
+	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", f.next)
+	done := make(chan result, 1)
+	f.waiting[id] = done
+	f.mu.Unlock()
+	patience, tooLong := f.timeout, context.DeadlineExceeded
+	if f.timeout > gatewayTimeout {
+		patience, tooLong = gatewayTimeout, errGoesOn
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, tooLong)
+	defer cancel()
+	select {
+	case f.events <- invocation{id, payload}:
+	case <-f.ended:
+		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+	case <-ctx.Done():
+		return nil, fmt.Errorf("function %s does not ask for work: %w", f.name, ctx.Err())
+	}
+	select {
+	case r := <-done:
+		return r.payload, r.err
+	case <-f.ended:
+		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+	case <-ctx.Done():
+		return nil, fmt.Errorf("function %s takes too long: %w", f.name, context.Cause(ctx))
+	}
+}
+
+func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	if f.polled.IsZero() {
+		f.polled = time.Now()
+	}
+	f.mu.Unlock()
+	select {
+	case i := <-f.events:
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Lambda-Runtime-Aws-Request-Id", i.id)
+		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(f.timeout).UnixMilli(), 10))
+		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:"+awstest.Region+":000000000000:function:"+f.name)
+		h.Set("Lambda-Runtime-Trace-Id", "Root=1-00000000-000000000000000000000000;Sampled=0")
+		_, _ = w.Write(i.payload)
+	case <-r.Context().Done():
+	}
+}
+
+func (f *Function) serveResult(w http.ResponseWriter, r *http.Request) {
+	payload, err := io.ReadAll(r.Body)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/error") {
+		err = errors.New("function " + f.name + " returned an error: " + string(payload))
+	}
+	f.mu.Lock()
+	done := f.waiting[r.PathValue("id")]
+	delete(f.waiting, r.PathValue("id"))
+	f.mu.Unlock()
+	if done != nil {
+		done <- result{payload, err}
+	}
+	w.WriteHeader(http.StatusAccepted)
+}

@@ -1,0 +1,45 @@
+// Package programs finds the programs that tests start, and free addresses for
+// them to listen on.
+package programs
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Required reports whether everything that scripts/test builds must be there.
+// Otherwise a test that lacks a program is skipped.
+func Required() bool { return os.Getenv("LARDER_REQUIRE_CLIENTS") != "" }
+
+// InCheckout finds a file by its path from the root of the checkout that holds the working directory.
+func InCheckout(name string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			path := filepath.Join(dir, name)
+			_, err := os.Stat(path)
+			return path, err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", fs.ErrNotExist
+		}
+		dir = up
+	}
+}
+
+// FreeAddress returns a loopback address with a port that nobody listens on.
+func FreeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
