@@ -121,19 +121,38 @@ func TestKeyChanges(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
+// An error names the object, but nothing of the credentials.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no credentials")
-	s, err := presign.New(aws.Config{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, broken })}, "b", presign.Options{})
+	s, err := presign.New(aws.Config{
+		Region: "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return someone, broken
+		}),
+	}, "b", presign.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SignGet(t.Context(), "x"); !errors.Is(err, broken) {
-		t.Error(err)
+	for key, want := range map[string]error{"x": broken, "../x": registry.ErrInvalid} {
+		url, err := s.SignGet(t.Context(), key)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: error is %v, not %v", key, err, want)
+			continue
+		}
+		if url != "" {
+			t.Errorf("%s: got a URL with an error: %s", key, url)
+		}
+		for _, secret := range []string{someone.AccessKeyID, someone.SecretAccessKey, someone.SessionToken} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error contains %s: %v", key, secret, err)
+			}
+		}
 	}
-	if _, err := s.SignGet(t.Context(), "../x"); !errors.Is(err, registry.ErrInvalid) {
-		t.Error(err)
-	}
+}
+
+func TestInvalidEndpoint(t *testing.T) {
+	t.Parallel()
 	for _, endpoint := range []string{"", "localhost", "://", "%"} {
 		if _, err := presign.New(aws.Config{BaseEndpoint: &endpoint}, "b", presign.Options{}); err == nil {
 			t.Errorf("%q is an endpoint", endpoint)
