@@ -1,7 +1,8 @@
-// Package presign makes presigned URLs to GET objects of an S3 bucket. It sends nothing and reads nothing, and does without
-// the SDK's client of S3, so that a function which only hands out URLs neither carries nor starts it.
+// Package presign makes presigned URLs to GET objects of an S3 bucket. It sends
+// no request. It does without the SDK's S3 client, so that a function that only
+// hands out URLs neither links nor starts that client.
 //
-// A URL signs the host and nothing else of what a client sends, so that any client can use it.
+// The host is the only header that a URL signs, so any client can use it.
 //
 // Source: Signature Version 4 in the query,
 // https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html.
@@ -10,46 +11,53 @@ package presign
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/larder-registry/larder/pkg/objects"
 )
 
 // Options of New.
 type Options struct {
-	// Lifetime of URLs; 60 minutes where it is zero. They end earlier where the credentials that sign them do.
+	// Lifetime of URLs. If zero, it is 60 minutes. A URL expires earlier if the
+	// credentials that signed it do.
 	Lifetime time.Duration
-	// PathStyle puts the bucket into the path and not into the host, as S3's emulators need it.
+	// PathStyle puts the bucket into the path and not into the host, as
+	// emulators of S3 need it.
 	PathStyle bool
 }
 
-// Signer signs for one bucket.
+// Signer signs URLs for one bucket. It is safe for concurrent use.
 type Signer struct {
 	credentials aws.CredentialsProvider
 	region      string
-	origin      string // what comes before a path
-	path        string // what comes before a key
-	// request is what a request has behind its query, as far as it is signed, and expires the part of a query.
-	request []byte
-	expires string
-	now     func() time.Time
-	key     atomic.Pointer[signingKey]
+	scheme      string
+	host        string
+	path        string // precedes a key
+	query       string // of a request before it is signed
+	now         func() time.Time
+	// signer caches the key that it derives from the latest credentials.
+	signer atomic.Pointer[secretSigner]
 }
 
-// New returns what signs for a bucket, with the region, the credentials and the endpoint of a configuration.
+// secretSigner is a signer for one secret access key. The SDK's signer looks up
+// its derived key by access key ID alone, so it must not meet another secret.
+type secretSigner struct {
+	secret string
+	*v4.Signer
+}
+
+// New returns a Signer for a bucket. It uses the region, the credentials and the
+// endpoint of the configuration. It fails if the endpoint is not a URL.
 func New(config aws.Config, bucket string, options Options) (*Signer, error) {
 	scheme, host, path := "https", "s3."+config.Region+"."+domain(config.Region), "/"
 	if config.BaseEndpoint != nil {
@@ -64,21 +72,25 @@ func New(config aws.Config, bucket string, options Options) (*Signer, error) {
 	} else {
 		host = bucket + "." + host
 	}
+	lifetime := cmp.Or(options.Lifetime, time.Hour)
 	return &Signer{
-		credentials: config.Credentials, region: config.Region, origin: scheme + "://" + host, path: path,
-		request: []byte("\nhost:" + host + "\n\nhost\nUNSIGNED-PAYLOAD"),
-		expires: "&X-Amz-Expires=" + strconv.Itoa(int(cmp.Or(options.Lifetime, time.Hour).Seconds())),
-		now:     time.Now,
+		credentials: config.Credentials, region: config.Region, scheme: scheme, host: host, path: path,
+		query: "X-Amz-Expires=" + strconv.Itoa(int(lifetime.Seconds())),
+		now:   time.Now,
 	}, nil
 }
 
-// canBeHost says whether a bucket's name is one label before S3's, as certificates are for. Old ones need not be.
+// canBeHost reports whether a bucket's name can be the first label of a host.
+// Old names need not be, and S3's certificates cover only one label.
 func canBeHost(bucket string) bool {
 	return len(bucket) >= 3 && len(bucket) <= 63 && strings.Trim(bucket, "-") == bucket &&
-		!strings.ContainsFunc(bucket, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' })
+		!strings.ContainsFunc(bucket, func(c rune) bool {
+			return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
+		})
 }
 
-// isAddress says whether a host, perhaps with a port, is an IP address, before which there is no label.
+// isAddress reports whether a host, with or without a port, is an IP address.
+// No label can precede one.
 func isAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -86,12 +98,13 @@ func isAddress(host string) bool {
 	return net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
-// domain returns that of a region's partition.
+// domain returns the domain of a region's partition.
 //
 // Source: partitions.json of https://github.com/aws/aws-sdk-go-v2/tree/main/internal/endpoints/awsrulesfn
 func domain(region string) string {
 	for _, other := range []struct{ region, domain string }{
-		{"cn-", "amazonaws.com.cn"}, {"eusc-", "amazonaws.eu"}, {"us-iso-", "c2s.ic.gov"}, {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
+		{"cn-", "amazonaws.com.cn"}, {"eusc-", "amazonaws.eu"}, {"us-iso-", "c2s.ic.gov"},
+		{"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
 	} {
 		if strings.HasPrefix(region, other.region) {
 			return other.domain
@@ -100,91 +113,43 @@ func domain(region string) string {
 	return "amazonaws.com"
 }
 
-const (
-	algorithm = "AWS4-HMAC-SHA256"
-	timestamp = "20060102T150405Z"
-	day       = 24 * 60 * 60 // in seconds
-)
-
-// signingKey is what stays the same for a day, unless there are other credentials.
-type signingKey struct {
-	of  aws.Credentials
-	day int64
-	// scope is that of the key; credential, with the algorithm, and token are parts of a query.
-	scope, credential, token string
-	// tools are made for one signature and used for the next.
-	tools sync.Pool
-}
-
-// tools are what a signature takes.
-type tools struct {
-	mac, hash hash.Hash
-	text      []byte // that is summed
-	sums      [sha256.Size + 2*sha256.Size]byte
-}
-
-// SignGet returns an absolute URL from which anyone can GET an object for a limited time. It does not look whether the
-// object is there. Errors are registry.ErrInvalid where no object has such a key, and those of getting credentials.
+// SignGet returns an absolute URL from which anyone can GET an object for a
+// limited time. It does not check that the object exists. The error is
+// registry.ErrInvalid if no object can have the key, or the one of retrieving
+// the credentials.
 func (s *Signer) SignGet(ctx context.Context, key string) (string, error) {
 	if err := objects.CheckKey(key); err != nil {
 		return "", err
 	}
 	credentials, err := s.credentials.Retrieve(ctx)
 	if err != nil {
-		return "", fmt.Errorf("signing a URL for %s: %w", key, err)
+		return "", fmt.Errorf("cannot sign a URL for %s: %w", key, err)
 	}
-	now := s.now().UTC()
-	k := s.keyOf(credentials, now)
-	// Of what a key is made, this alone does not mean itself to S3.
-	key = strings.ReplaceAll(key, "+", "%2B")
-	const rest = 200 // the date, names, and the signature
-	signed := make([]byte, 0, len(s.origin)+len(s.path)+len(key)+len(k.credential)+len(s.expires)+len(k.token)+rest)
-	signed = append(signed, s.origin...)
-	path := len(signed)
-	signed = append(append(signed, s.path...), key...)
-	query := len(signed) + 1
-	signed = append(append(signed, '?'), k.credential...)
-	signed = now.AppendFormat(append(signed, "&X-Amz-Date="...), timestamp)
-	signed = append(append(append(signed, s.expires...), k.token...), "&X-Amz-SignedHeaders=host"...)
-
-	t, _ := k.tools.Get().(*tools)
-	defer k.tools.Put(t)
-	t.text = append(append(t.text[:0], "GET\n"...), signed[path:query-1]...)
-	t.text = append(append(append(t.text, '\n'), signed[query:]...), s.request...)
-	request := t.sum(t.hash)
-	t.text = now.AppendFormat(append(t.text[:0], algorithm+"\n"...), timestamp)
-	t.text = append(append(append(append(t.text, '\n'), k.scope...), '\n'), request...)
-	signature := t.sum(t.mac)
-	return string(append(append(signed, "&X-Amz-Signature="...), signature...)), nil
+	// S3 reads a plus sign in a path as a space. The other characters of a key
+	// stand for themselves.
+	escaped := strings.ReplaceAll(key, "+", "%2B")
+	// With a scheme, the signer would sign the host without the scheme's default
+	// port. Go's HTTP client sends that port if the URL has it.
+	request := &http.Request{
+		Method: http.MethodGet, Host: s.host,
+		URL: &url.URL{Opaque: "//" + s.host + s.path + escaped, RawQuery: s.query},
+	}
+	signed, _, err := s.signerOf(credentials.SecretAccessKey).
+		PresignHTTP(ctx, credentials, request, "UNSIGNED-PAYLOAD", "s3", s.region, s.now())
+	if err != nil {
+		return "", fmt.Errorf("cannot sign a URL for %s: %w", key, err)
+	}
+	return s.scheme + ":" + signed, nil
 }
 
-// sum returns the sum of the text by a hash, in hexadecimal, which the next one overwrites.
-func (t *tools) sum(by hash.Hash) []byte {
-	by.Reset()
-	by.Write(t.text)
-	binary, text := t.sums[:0:sha256.Size], t.sums[sha256.Size:]
-	hex.Encode(text, by.Sum(binary))
-	return text
-}
-
-func (s *Signer) keyOf(c aws.Credentials, now time.Time) *signingKey {
-	k := s.key.Load()
-	if k != nil && k.day == now.Unix()/day && k.of.AccessKeyID == c.AccessKeyID && k.of.SecretAccessKey == c.SecretAccessKey && k.of.SessionToken == c.SessionToken {
-		return k
+// signerOf returns the signer for a secret access key.
+func (s *Signer) signerOf(secret string) *v4.Signer {
+	latest := s.signer.Load()
+	if latest == nil || latest.secret != secret {
+		latest = &secretSigner{secret, v4.NewSigner(func(o *v4.SignerOptions) {
+			o.DisableURIPathEscaping = true // the path is escaped as S3 wants it
+		})}
+		s.signer.Store(latest)
 	}
-	date := now.Format("20060102")
-	k = &signingKey{of: c, day: now.Unix() / day, scope: date + "/" + s.region + "/s3/aws4_request"}
-	k.credential = "X-Amz-Algorithm=" + algorithm + "&X-Amz-Credential=" + url.QueryEscape(c.AccessKeyID+"/"+k.scope)
-	if c.SessionToken != "" {
-		k.token = "&X-Amz-Security-Token=" + url.QueryEscape(c.SessionToken)
-	}
-	key := []byte("AWS4" + c.SecretAccessKey)
-	for _, part := range []string{date, s.region, "s3", "aws4_request"} {
-		h := hmac.New(sha256.New, key)
-		h.Write([]byte(part))
-		key = h.Sum(nil)
-	}
-	k.tools.New = func() any { return &tools{mac: hmac.New(sha256.New, key), hash: sha256.New()} }
-	s.key.Store(k)
-	return k
+	return latest.Signer
 }
