@@ -26,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Tokens finds the record of a token by its digest, which is hexadecimal, or fails with registry.ErrNotFound.
@@ -91,8 +92,8 @@ func New(s Settings, tokens Tokens) *Gate {
 // Protect puts the gate in front of a service that is read, whose paths are below /v1/.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.check(w, r); err != nil {
-			httpapi.Error(w, err)
+		if err := g.check(r); err != nil {
+			httpapi.Error(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -105,9 +106,9 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 // gate knows of nothing else.
 func (g *Gate) ProtectPublish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		as, err := g.checkPublisher(w, r)
+		as, err := g.checkPublisher(r)
 		if err != nil {
-			httpapi.Error(w, err)
+			httpapi.Error(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, as)))
@@ -139,7 +140,7 @@ func published(path string) []string {
 	return segments[:depth]
 }
 
-func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
+func (g *Gate) check(r *http.Request) error {
 	credential, err := bearer(r)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (g *Gate) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	httpapi.LogCaller(w, who.name)
+	requestlog.From(r.Context()).Caller = who.name
 	if public || allows(who.scopes, Read, what) {
 		return nil
 	}
@@ -169,7 +170,7 @@ var (
 	errNobody       = fmt.Errorf("%w: what the caller publishes would be nobody's, since his token has no subject", registry.ErrForbidden)
 )
 
-func (g *Gate) checkPublisher(w http.ResponseWriter, r *http.Request) (*Caller, error) {
+func (g *Gate) checkPublisher(r *http.Request) (*Caller, error) {
 	credential, err := bearer(r)
 	if err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (g *Gate) checkPublisher(w http.ResponseWriter, r *http.Request) (*Caller, 
 	if who.as != nil {
 		name = who.as.Name
 	}
-	httpapi.LogCaller(w, name)
+	requestlog.From(r.Context()).Caller = name
 	switch {
 	case !allows(who.scopes, Publish, published(r.URL.Path)):
 		return nil, errReach

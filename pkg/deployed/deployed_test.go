@@ -25,13 +25,13 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/deployed"
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -165,7 +165,7 @@ func fill(tb testing.TB, table catalog.Table) {
 type function func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error)
 
 // open returns the functions that read, by the first segment of paths below /v1/, on a table that is filled.
-func open(tb testing.TB, client *aws, more map[string]string, served ...func(httpapi.Served)) (functions map[string]function, table catalog.Table) {
+func open(tb testing.TB, client *aws, more map[string]string, observers ...func(*requestlog.Entry)) (functions map[string]function, table catalog.Table) {
 	tb.Helper()
 	dynamo, err := dynamodbtest.Start(tb.Context(), "larder")
 	if err != nil {
@@ -185,7 +185,7 @@ func open(tb testing.TB, client *aws, more map[string]string, served ...func(htt
 	for name, h := range map[string]http.Handler{
 		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewKeeping(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
 	} {
-		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h), served...)
+		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h), observers...)
 	}
 	return functions, table
 }
@@ -303,16 +303,19 @@ func TestEndpoints(t *testing.T) {
 // Each call of the table is counted with the request that it was made for, and no other time is.
 func TestCallsAreTimed(t *testing.T) {
 	t.Parallel()
-	functions, _ := open(t, &aws{}, nil, func(s httpapi.Served) {
-		if s.Download != "" && (len(s.Store) == 0 || s.Store[0] <= 0 || s.Store[0] > s.Took) {
-			t.Errorf("%+v", s)
+	functions, _ := open(t, &aws{}, nil, func(e *requestlog.Entry) {
+		calls := e.StoreCalls()
+		for _, took := range calls {
+			if took <= 0 || took > e.Duration {
+				t.Errorf("%s: a call took %v of %v", e.Route, took, e.Duration)
+			}
 		}
-		calls := 1
-		if s.Download == httpapi.ProviderDownload {
-			calls = 2
+		want := 1
+		if e.Download == requestlog.ProviderDownload {
+			want = 2
 		}
-		if len(s.Store) != calls {
-			t.Errorf("%s: %d calls", s.Route, len(s.Store))
+		if len(calls) != want {
+			t.Errorf("%s: %d calls, want %d", e.Route, len(calls), want)
 		}
 	})
 	for _, r := range requests {
@@ -366,9 +369,9 @@ func BenchmarkMetered(b *testing.B) {
 	benchmarkRequest(b, lambdahttp.Meter(slog.New(slog.DiscardHandler), io.Discard, "larder"))
 }
 
-func benchmarkRequest(b *testing.B, served ...func(httpapi.Served)) {
+func benchmarkRequest(b *testing.B, observers ...func(*requestlog.Entry)) {
 	b.Helper()
-	functions, _ := open(b, &aws{replay: true}, nil, served...)
+	functions, _ := open(b, &aws{replay: true}, nil, observers...)
 	for _, r := range requests {
 		b.Run(strings.ReplaceAll(r.name, " ", "-"), func(b *testing.B) {
 			f := functions[of(r.path)]

@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Document maps service identifiers, such as modules.v1, to the paths of their services.
@@ -69,9 +70,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	login, err := h.login(r.Context())
 	if err != nil {
-		httpapi.LogError(w, err)
+		requestlog.From(r.Context()).Err = err
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, h.doc)
-		return nil
+		return nil //nolint:nilerr // the rest of the document is served
 	}
 	doc := maps.Clone(h.doc)
 	doc[loginService] = login

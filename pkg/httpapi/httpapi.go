@@ -1,11 +1,11 @@
-// Package httpapi is what all endpoints share: a route table, the one translation of errors into statuses, JSON bodies
-// in both directions, and the wrapper that checks paths, recovers from panics and logs each request once.
+// Package httpapi has what all endpoints share: a route table, the one
+// translation of errors into statuses, JSON bodies in both directions, and the
+// outermost handler.
 //
-// It promises that every response carries Content-Type and Cache-Control, that an error's body is
-// {"errors":["…"]} with a fixed text that gives nothing away, and that a request's query string, headers and the URLs
-// in its answer are never logged. Tokens, JWTs and signatures that a caller puts into a path, and those that an error
-// quotes, are cut from the log. Publishing alone, whose callers must learn what is wrong with what they hand in, has
-// texts of its own, by Explain.
+// Every response has Content-Type and Cache-Control. The body of an error is
+// {"errors":["…"]} with a fixed text that gives nothing away. Only publishing
+// replaces the text, with [Explain], because its callers must learn what is
+// wrong with what they send.
 package httpapi
 
 import (
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Values of Cache-Control.
@@ -105,16 +106,29 @@ type resource struct {
 }
 
 func (s *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	logRoute(w, r, s.path)
+	entry := requestlog.From(r.Context())
+	entry.Route, entry.Address, entry.Version = s.path, addressOf(r), r.PathValue("version")
 	serve := s.serve[r.Method]
 	if serve == nil {
 		w.Header().Set("Allow", strings.Join(s.allowed, ", "))
-		Error(w, fmt.Errorf("%w: %s", errMethod, r.Method))
+		Error(w, r, fmt.Errorf("%w: %s", errMethod, r.Method))
 		return
 	}
 	if err := serve(w, r); err != nil {
-		Error(w, err)
+		Error(w, r, err)
 	}
+}
+
+// addressOf returns the address that a request's path has, by the wildcards of
+// its route; empty if the route has none of them.
+func addressOf(r *http.Request) string {
+	var address []string
+	for _, wildcard := range []string{"hostname", "namespace", "name", "system", "type"} {
+		if part := r.PathValue(wildcard); part != "" {
+			address = append(address, part)
+		}
+	}
+	return strings.Join(address, "/")
 }
 
 // Service is a handler and the routes that it serves.
@@ -143,7 +157,7 @@ func handle(mux *http.ServeMux, path string, h http.Handler) {
 	}
 }
 
-func notFound(w http.ResponseWriter, _ *http.Request) { Error(w, core.ErrNotFound) }
+func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, core.ErrNotFound) }
 
 var errMethod = errors.New("method not allowed")
 
@@ -164,9 +178,9 @@ var statuses = []struct {
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
-// Error answers with the status and the fixed message that stand for err, or with what Explain has put in its place; err
-// itself goes to the log alone.
-func Error(w http.ResponseWriter, err error) {
+// Error writes the status and the fixed message that stand for err, or the text
+// that [Explain] has put in its place. err itself goes only to the request's log.
+func Error(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, "internal error"
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {
@@ -177,7 +191,7 @@ func Error(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*explained](err); ok && explains(status) {
 		message = e.text
 	}
-	LogError(w, err)
+	requestlog.From(r.Context()).Err = err
 	switch {
 	case status == http.StatusServiceUnavailable, status == http.StatusConflict && errors.Is(err, core.ErrConflict):
 		// Clients wait for as long as this says, without a limit of their own. It also tells a conflict that asking again

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -83,26 +80,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A store that takes too long is an error; a client that goes away is none.
-func TestContextEnds(t *testing.T) {
-	t.Parallel()
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	h := httpapi.Mux(get("/x", func(_ http.ResponseWriter, r *http.Request) error {
-		return fmt.Errorf("%w: %w", registry.ErrUnavailable, r.Context().Err())
-	}))
-	for want, ctx := range map[string]context.Context{"level=INFO msg=request method=GET path=/x status=499": cancelled, "level=ERROR msg=request method=GET path=/x status=503": late} {
-		var log bytes.Buffer
-		w := httptest.NewRecorder()
-		httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), h).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/x", nil))
-		if w.Code != 503 || !strings.Contains(log.String(), want) {
-			t.Errorf("%d, want %s in %s", w.Code, want, &log)
-		}
-	}
-}
-
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Mux(get("/x", func(w http.ResponseWriter, _ *http.Request) error {
@@ -115,35 +92,6 @@ func TestPanic(t *testing.T) {
 	}
 	if !strings.Contains(logged, "at the disco") || !strings.Contains(logged, "level=ERROR") || !strings.Contains(logged, "httpapi_test.go") {
 		t.Errorf("logged: %s", logged)
-	}
-}
-
-// A request that its handler aborts is logged and counted once, as what a function answers then, and the server gets to know of it.
-func TestAbort(t *testing.T) {
-	t.Parallel()
-	for name, begun := range map[string]bool{"before it answered": false, "amid its answer": true} {
-		var log bytes.Buffer
-		var served []httpapi.Served
-		h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if begun {
-				_, _ = io.WriteString(w, "{")
-			}
-			panic(http.ErrAbortHandler)
-		}), func(s httpapi.Served) { served = append(served, s) })
-		func() {
-			defer func() {
-				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-					t.Errorf("%s: %v goes on", name, p)
-				}
-			}()
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
-		}()
-		if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR msg=request method=GET path=/x status=500") || !strings.Contains(lines, "abort Handler") {
-			t.Errorf("%s: logged %s", name, lines)
-		}
-		if len(served) != 1 || served[0].Status != 500 {
-			t.Errorf("%s: counted %+v", name, served)
-		}
 	}
 }
 
@@ -349,73 +297,4 @@ func TestAccepts(t *testing.T) {
 func FuzzAccepts(f *testing.F) {
 	f.Add("application/json;q=0.5, */*")
 	f.Fuzz(func(_ *testing.T, header string) { httpapi.Accepts([]string{header}, "application/json") })
-}
-
-// A request's line says where it went and what it asked for, and nobody who counts requests is told what a caller made up.
-func TestRequestLog(t *testing.T) {
-	t.Parallel()
-	answer := func(w http.ResponseWriter, _ *http.Request) error {
-		httpapi.LogCaller(w, "token ci")
-		httpapi.WriteNoContent(w, httpapi.NoStore)
-		return nil
-	}
-	document := func(w http.ResponseWriter, r *http.Request) error {
-		httpapi.LogVersion(w, "3.0.0")
-		httpapi.CountDownload(w, httpapi.MirrorDownload)
-		return answer(w, r)
-	}
-	const module, mirror = "/v1/modules/{namespace}/{name}/{system}/{version}/download", "/v1/mirror/{hostname}/{namespace}/{type}/{document}"
-	h := httpapi.Mux(get(module, answer), get(mirror, document))
-	for _, test := range []struct {
-		method, path string
-		route        string
-		status       int
-		want         string // the line but for its time
-	}{
-		{"GET", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":204,"bytes":0,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","caller":"token ci"}`},
-		{"GET", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"GET","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","download":"mirror","caller":"token ci"}`},
-		{"HEAD", "/v1/mirror/a.example/acme/x/3.0.0.json", mirror, 204, `{"level":"INFO","msg":"request","method":"HEAD","path":"/v1/mirror/a.example/acme/x/3.0.0.json","status":204,"bytes":0,"request_id":"id-1","route":"` + mirror + `","address":"a.example/acme/x","version":"3.0.0","caller":"token ci"}`},
-		{"PUT", "/v1/modules/acme/vpc/aws/1.0.0/download", module, 405, `{"level":"INFO","msg":"request","method":"PUT","path":"/v1/modules/acme/vpc/aws/1.0.0/download","status":405,"bytes":34,"request_id":"id-1","route":"` + module + `","address":"acme/vpc/aws","version":"1.0.0","error":"method not allowed: PUT"}`},
-		{"GET", "/nowhere", "", 404, `{"level":"INFO","msg":"request","method":"GET","path":"/nowhere","status":404,"bytes":25,"request_id":"id-1","error":"not found"}`},
-		{"GET", "/a//b", "", 400, `{"level":"INFO","msg":"request","method":"GET","path":"/a//b","status":400,"bytes":33,"request_id":"id-1","error":"invalid path"}`},
-	} {
-		var log bytes.Buffer
-		var served []httpapi.Served
-		varies := func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "duration_ms" && a.Value.Kind() == slog.KindFloat64 && a.Value.Float64() >= 0 {
-				return slog.Attr{}
-			}
-			return a
-		}
-		r := httptest.NewRequestWithContext(httpapi.WithRequestID(t.Context(), "id-1"), test.method, test.path+"?token="+secret, nil)
-		httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: varies})), h, func(s httpapi.Served) { served = append(served, s) }).ServeHTTP(httptest.NewRecorder(), r)
-		if log.String() != test.want+"\n" {
-			t.Errorf("%s %s: logged %swant %s", test.method, test.path, &log, test.want)
-		}
-		if len(served) != 1 || served[0].Route != test.route || served[0].Status != test.status || served[0].Took < 0 {
-			t.Errorf("%s %s: counted %v", test.method, test.path, served)
-		}
-	}
-}
-
-// Calls of the store are counted for a request while it is served, up to a bound, and only where somebody counts.
-func TestStoreCalls(t *testing.T) {
-	t.Parallel()
-	var served []httpapi.Served
-	count := func(s httpapi.Served) { served = append(served, s) }
-	var calls sync.WaitGroup
-	h := httpapi.Mux(get("/x", func(w http.ResponseWriter, r *http.Request) error {
-		for range 150 {
-			calls.Go(func() { httpapi.CountStoreCall(r.Context(), time.Second) })
-		}
-		calls.Wait()
-		httpapi.WriteNoContent(w, httpapi.NoStore)
-		return nil
-	}))
-	for _, counters := range [][]func(httpapi.Served){nil, {count}} {
-		httpapi.Wrap(slog.New(slog.DiscardHandler), h, counters...).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
-	}
-	if len(served) != 1 || len(served[0].Store) != 100 || served[0].Store[99] != time.Second {
-		t.Errorf("%v", served)
-	}
 }

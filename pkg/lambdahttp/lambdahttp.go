@@ -33,6 +33,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -40,11 +41,11 @@ import (
 // where it has a namespace for that.
 func Start(h http.Handler) {
 	log := NewLogger()
-	var served []func(httpapi.Served)
+	var observers []func(*requestlog.Entry)
 	if namespace := settings.MetricsNamespace(os.Getenv); namespace != "" {
-		served = append(served, Meter(log, os.Stdout, namespace))
+		observers = append(observers, Meter(log, os.Stdout, namespace))
 	}
-	lambda.Start(Handler(log, h, served...))
+	lambda.Start(Handler(log, h, observers...))
 }
 
 // NewLogger returns a log in the form that the function is configured for.
@@ -54,8 +55,10 @@ func NewLogger() *slog.Logger { return lambdacontext.NewLogger() }
 func Memory() int64 { return int64(lambdacontext.MemoryLimitInMB) << 20 }
 
 // Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It never returns an error.
-func Handler(log *slog.Logger, h http.Handler, served ...func(httpapi.Served)) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-	h = httpapi.Wrap(log, h, served...)
+func Handler(
+	log *slog.Logger, h http.Handler, observers ...func(*requestlog.Entry),
+) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	h = httpapi.Wrap(log, h, observers...)
 	adapter := httpadapter.NewV2(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := &firstHeader{ResponseWriter: w}
 		h.ServeHTTP(first, request(r))
@@ -76,7 +79,7 @@ func Handler(log *slog.Logger, h http.Handler, served ...func(httpapi.Served)) f
 			defer cancel()
 		}
 		// The gateway's id of a request is in its access log, and in the caller's answer as Apigw-Requestid.
-		ctx = httpapi.WithRequestID(ctx, event.RequestContext.RequestID)
+		ctx = requestlog.NewContext(ctx, &requestlog.Entry{RequestID: event.RequestContext.RequestID})
 		return adapter.ProxyWithContext(context.WithValue(ctx, eventKey{}, &event), harmless)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
@@ -141,7 +142,7 @@ func TestJSON(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) {
 		var v map[string]string
 		if err := httpapi.ReadJSON(r, 100, &v); err != nil {
-			httpapi.Error(w, err)
+			httpapi.Error(w, r, err)
 			return
 		}
 		httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, v)
@@ -248,10 +249,10 @@ func TestMeter(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
 	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, r *http.Request) error {
-		httpapi.CountStoreCall(r.Context(), 5*time.Millisecond)
+		entry := requestlog.From(r.Context())
+		entry.AddStoreCall(5 * time.Millisecond)
 		if r.PathValue("name") == "2" {
-			httpapi.CountDownload(w, httpapi.ProviderDownload)
-			httpapi.CountKeys(w, time.Now().Add(100*time.Hour))
+			entry.Download, entry.KeysEnd = requestlog.ProviderDownload, time.Now().Add(100*time.Hour)
 		}
 		httpapi.WriteNoContent(w, httpapi.NoStore)
 		return nil
@@ -292,7 +293,7 @@ func TestBadNamespace(t *testing.T) {
 	var log, counted bytes.Buffer
 	count := lambdahttp.Meter(slog.New(slog.NewTextHandler(&log, nil)), &counted, ":larder")
 	for range 3 {
-		count(httpapi.Served{Status: 200})
+		count(&requestlog.Entry{Status: 200})
 	}
 	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, ":larder") || counted.Len() > 0 {
 		t.Errorf("logged %s, counted %s", lines, &counted)
@@ -310,9 +311,12 @@ func TestSeries(t *testing.T) {
 	count := lambdahttp.Meter(slog.New(slog.DiscardHandler), &out, "larder")
 	for _, path := range paths {
 		for _, status := range []int{0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000} {
-			s := httpapi.Served{Route: path, ID: fmt.Sprint(path, status), Status: status, Store: []time.Duration{time.Second, 2 * time.Second}, KeysEnd: time.Now().Add(time.Hour)}
-			for _, s.Download = range []httpapi.Download{"", httpapi.ModuleDownload, httpapi.ProviderDownload, httpapi.MirrorDownload, "another"} {
-				count(s)
+			// What a caller makes up becomes no metric.
+			e := &requestlog.Entry{Route: path, RequestID: fmt.Sprint(path, status), Status: status, Address: path, Version: path, Caller: path, KeysEnd: time.Now().Add(time.Hour)}
+			e.AddStoreCall(time.Second)
+			e.AddStoreCall(2 * time.Second)
+			for _, e.Download = range []requestlog.Download{"", requestlog.ModuleDownload, requestlog.ProviderDownload, requestlog.MirrorDownload, "another"} {
+				count(e)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Path is where the protocol is served; it is what the url of a network_mirror ends with.
@@ -74,13 +75,13 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 		}
 		return h.index(w, r, p)
 	}
-	httpapi.LogVersion(w, version)
+	requestlog.From(r.Context()).Version = version
 	var v registry.Version
 	if err == nil {
 		v, err = registry.ParseVersion(version)
 	}
 	if err != nil {
-		httpapi.LogError(w, fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err))
+		requestlog.From(r.Context()).Err = fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err)
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.MirrorPackages{Archives: map[string]protocol.MirrorArchive{}})
 		return nil
 	}
@@ -112,7 +113,7 @@ func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.Mi
 		answer.Archives[pkg.String()] = protocol.MirrorArchive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 	}
 	if err == nil {
-		httpapi.CountDownload(w, httpapi.MirrorDownload)
+		requestlog.From(r.Context()).Download = requestlog.MirrorDownload
 	}
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil

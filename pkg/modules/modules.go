@@ -16,6 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Service is the identifier under which discovery lists the protocol, and Path its value there.
@@ -97,7 +98,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	// A header that is set in every case, and before the body: Terraform never reads the body, OpenTofu prefers it.
 	w.Header().Set("X-Terraform-Get", location)
 	w.Header().Set("Vary", "Accept")
-	httpapi.CountDownload(w, httpapi.ModuleDownload)
+	requestlog.From(r.Context()).Download = requestlog.ModuleDownload
 	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
 			Location string `json:"location"`

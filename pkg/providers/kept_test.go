@@ -13,6 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Keys are read once a minute, unless the signer's is not among them or they cannot be read.
@@ -92,8 +93,8 @@ func TestKeysEnd(t *testing.T) {
 				}
 				f.keys = append(f.keys, key)
 			}
-			var served []httpapi.Served
-			h := httpapi.Wrap(slog.New(slog.DiscardHandler), providers.NewKeeping(f, f), func(s httpapi.Served) { served = append(served, s) })
+			var served []*requestlog.Entry
+			h := httpapi.Wrap(slog.New(slog.DiscardHandler), providers.NewKeeping(f, f), func(s *requestlog.Entry) { served = append(served, s) })
 			for range 2 {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, downloadPath, nil))
 			}
@@ -101,7 +102,7 @@ func TestKeysEnd(t *testing.T) {
 			if test.want != 0 {
 				want = begin.Add(test.want)
 			}
-			if len(served) != 2 || !served[0].KeysEnd.Equal(want) || !served[1].KeysEnd.IsZero() && len(test.ends) > 0 || served[1].Download != httpapi.ProviderDownload {
+			if len(served) != 2 || !served[0].KeysEnd.Equal(want) || !served[1].KeysEnd.IsZero() && len(test.ends) > 0 || served[1].Download != requestlog.ProviderDownload {
 				t.Errorf("%v: %+v", test.ends, served)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Service is the identifier under which discovery lists the protocol, and Path its value there.
@@ -115,7 +116,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	}
 	now := time.Now()
 	if read {
-		httpapi.CountKeys(w, lastEnd(keys, now))
+		requestlog.From(r.Context()).KeysEnd = lastEnd(keys, now)
 	}
 	pkg := record.Packages[at]
 	answer := protocol.ProviderDownload{
@@ -130,7 +131,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 			return fmt.Errorf("signing a URL for provider %s %s: %w", p, v, err)
 		}
 	}
-	httpapi.CountDownload(w, httpapi.ProviderDownload)
+	requestlog.From(r.Context()).Download = requestlog.ProviderDownload
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Log is where functions log their requests.
@@ -80,26 +80,26 @@ const (
 
 // parse reads the address of a download of a kind, which is as the registry's own routes have it.
 func parse(kind, address string) (registry.Address, error) {
-	switch httpapi.Download(kind) {
-	case httpapi.ModuleDownload:
+	switch requestlog.Download(kind) {
+	case requestlog.ModuleDownload:
 		return registry.ParseModule(address)
-	case httpapi.ProviderDownload:
+	case requestlog.ProviderDownload:
 		return registry.ParseProvider(address)
-	case httpapi.MirrorDownload:
+	case requestlog.MirrorDownload:
 		return registry.ParseMirrorProvider(address)
 	}
 	return nil, fmt.Errorf("%w kind of download", registry.ErrInvalid)
 }
 
 // Kind is how the log calls a download of an address.
-func Kind(a registry.Address) httpapi.Download {
+func Kind(a registry.Address) requestlog.Download {
 	switch a.(type) {
 	case registry.Module:
-		return httpapi.ModuleDownload
+		return requestlog.ModuleDownload
 	case registry.Provider:
-		return httpapi.ProviderDownload
+		return requestlog.ProviderDownload
 	default:
-		return httpapi.MirrorDownload
+		return requestlog.MirrorDownload
 	}
 }
 

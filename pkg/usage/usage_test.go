@@ -23,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -78,7 +79,7 @@ func logged(t *testing.T, requests ...string) []string {
 	)
 	h := httpapi.Wrap(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr})), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller := r.Header.Get("Caller"); caller != "" {
-			httpapi.LogCaller(w, caller)
+			requestlog.From(r.Context()).Caller = caller
 		}
 		served.ServeHTTP(w, r)
 	}))

@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // A staged object has a marker, which is a file with its key in the folder staged; one without is kept. Who changes either
@@ -171,7 +172,7 @@ func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case errors.Is(err, registry.ErrExists):
-		httpapi.LogError(w, err)
+		requestlog.From(r.Context()).Err = err
 		httpapi.WriteJSON(w, http.StatusPreconditionFailed, httpapi.NoStore, map[string][]string{"errors": {"precondition failed"}})
 	case err != nil:
 		return err

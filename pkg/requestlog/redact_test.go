@@ -1,4 +1,4 @@
-package httpapi_test
+package requestlog_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Made-up secrets. The second half of each is in no log.
@@ -167,14 +168,15 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 // A method may be any word, and a caller's name any claim.
 func TestLogHasNoSecretOfMethodOrCaller(t *testing.T) {
 	t.Parallel()
-	h := httpapi.Mux(get("/x", func(w http.ResponseWriter, _ *http.Request) error {
-		httpapi.LogCaller(w, "token "+someToken)
+	h := httpapi.Mux(get("/x", func(_ http.ResponseWriter, r *http.Request) error {
+		requestlog.From(r.Context()).Caller = "token " + someToken
 		return nil
 	}))
 	for _, method := range []string{someToken, http.MethodGet} {
-		_, _, logged := serve(t, h, method, "/x")
-		if leaks(logged, someToken) != "" || !strings.Contains(logged, "larder_…") {
-			t.Errorf("%s: logged %s", method, logged)
+		var log bytes.Buffer
+		httpapi.Wrap(textLog(&log), h).ServeHTTP(httptest.NewRecorder(), request(t.Context(), method, "/x"))
+		if leaks(log.String(), someToken) != "" || !strings.Contains(log.String(), "larder_…") {
+			t.Errorf("%s: logged %s", method, &log)
 		}
 	}
 }
@@ -209,7 +211,7 @@ func FuzzLogHasNoSecret(f *testing.F) {
 				return
 			}
 			var log bytes.Buffer
-			fail := func(w http.ResponseWriter, _ *http.Request) { httpapi.Error(w, errors.New(text)) }
+			fail := func(w http.ResponseWriter, r *http.Request) { httpapi.Error(w, r, errors.New(text)) }
 			h := httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(fail))
 			for _, path := range []string{"/", text, "/" + text} {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

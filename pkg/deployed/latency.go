@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // timed has it counted how long each call takes until its answer begins, for the request that it is made for. An attempt
@@ -16,6 +16,6 @@ type timed struct{ aws.HTTPClient }
 func (c timed) Do(r *http.Request) (*http.Response, error) {
 	begin := time.Now()
 	response, err := c.HTTPClient.Do(r)
-	httpapi.CountStoreCall(r.Context(), time.Since(begin))
+	requestlog.From(r.Context()).AddStoreCall(time.Since(begin))
 	return response, err
 }

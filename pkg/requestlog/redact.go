@@ -1,4 +1,4 @@
-package httpapi
+package requestlog
 
 import (
 	"strings"
@@ -9,6 +9,9 @@ import (
 const (
 	// redacted stands in the log for what was cut.
 	redacted = "…"
+	// maxPath is how many bytes of a path are shown. No path that names something
+	// is longer.
+	maxPath = 1024
 	// maxSegment is the length of the longest name, and of a SHA-256 digest.
 	maxSegment = 64
 	// tokenPart is how many characters of a registry token make it worth hiding.
@@ -28,7 +31,10 @@ const (
 // of a path that has come to a route; elsewhere it may be a signature.
 func safePath(path string, routed bool) string {
 	var safe strings.Builder
-	for rest, more := shorten(path), true; more; {
+	if len(path) > maxPath {
+		path = path[:maxPath] + redacted
+	}
+	for rest, more := path, true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
 		shown := safeSegment(segment, routed)

@@ -1,0 +1,205 @@
+// Package requestlog logs each request once, in one line.
+//
+// [Handler] puts an [Entry] into a request's context. Middlewares and handlers
+// get it with [From] and set its fields, whatever wraps the ResponseWriter
+// between them. The line never holds the query string, headers or body of a
+// request or of its response. Tokens, JWTs and signatures are cut from the
+// method, the path, the caller's name and the error.
+package requestlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Entry is what is logged and counted of one request. All fields are optional.
+type Entry struct {
+	// RequestID identifies the request in other logs and to its caller.
+	RequestID string
+	// Route is the path of the route that serves the request, with its
+	// wildcards. It is empty if no route does.
+	Route string
+	// Address and Version are what the request is about.
+	Address, Version string
+	// Caller is the name of the authenticated caller.
+	Caller string
+	// Download is the kind of archive that the response locates. Handler clears
+	// it unless the request is a GET that succeeds.
+	Download Download
+	// KeysEnd is when the last signing key expires of those that were read for
+	// the response.
+	KeysEnd time.Time
+	// Err is the cause of an error response, or a failure that the response
+	// conceals.
+	Err error
+	// Stack is where a handler panicked.
+	Stack []byte
+
+	// Handler sets these from the response.
+	Status   int
+	Bytes    int64
+	Duration time.Duration
+
+	mu         sync.Mutex
+	storeCalls []time.Duration
+}
+
+// Download is a kind of archive.
+type Download string
+
+// The kinds of archives that clients download.
+const (
+	ModuleDownload   Download = "module"
+	ProviderDownload Download = "provider"
+	MirrorDownload   Download = "mirror"
+)
+
+// maxStoreCalls bounds the durations of an entry. CloudWatch accepts this many
+// values of one metric at once.
+const maxStoreCalls = 100
+
+// AddStoreCall adds the duration of a call to the table or the bucket. It may be
+// called concurrently, and has no effect after the first hundred calls.
+func (e *Entry) AddStoreCall(took time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.storeCalls) < maxStoreCalls {
+		e.storeCalls = append(e.storeCalls, took)
+	}
+}
+
+// StoreCalls returns the durations that AddStoreCall has added.
+func (e *Entry) StoreCalls() []time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.storeCalls)
+}
+
+type entryKey struct{}
+
+// NewContext returns a context with an entry. A Handler that gets it logs this
+// entry instead of a new one.
+func NewContext(ctx context.Context, e *Entry) context.Context {
+	return context.WithValue(ctx, entryKey{}, e)
+}
+
+// From returns the entry of a request's context. It never returns nil: without
+// an entry in the context, it returns one that is not logged.
+func From(ctx context.Context) *Entry {
+	if e, ok := ctx.Value(entryKey{}).(*Entry); ok {
+		return e
+	}
+	return &Entry{}
+}
+
+// statusGone is logged instead of a 5xx if the client has gone away. No client
+// receives it. The number is nginx's.
+const statusGone = 499
+
+// Handler serves requests with next. It writes a line to log for each, and calls
+// each observer with the complete entry. If next panics, the request is logged
+// as a 500 and the panic continues.
+func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		e, found := r.Context().Value(entryKey{}).(*Entry)
+		if !found {
+			e = &Entry{}
+			r = r.WithContext(NewContext(r.Context(), e))
+		}
+		defer func() {
+			p := recover()
+			if p != nil {
+				// A server cuts the connection and a function answers 500, whatever was
+				// written before.
+				defer panic(p)
+				e.Status = http.StatusInternalServerError
+				if err, ok := p.(error); ok {
+					e.Err = err
+				} else {
+					e.Err = fmt.Errorf("panic: %v", p)
+				}
+			}
+			gone := errors.Is(r.Context().Err(), context.Canceled)
+			if gone && e.Err != nil && e.Status >= http.StatusInternalServerError {
+				e.Status = statusGone
+			}
+			if e.Status == 0 {
+				e.Status = http.StatusOK
+			}
+			if r.Method != http.MethodGet || e.Status >= http.StatusMultipleChoices {
+				e.Download = ""
+			}
+			e.Duration = time.Since(begin)
+			level := slog.LevelInfo
+			// An error of the caller's is none of the registry's.
+			ofCaller := e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
+			if e.Err != nil && !ofCaller && !gone {
+				level = slog.LevelError
+			}
+			log.LogAttrs(r.Context(), level, "request", e.attrs(r)...)
+			for _, observe := range observers {
+				observe(e)
+			}
+		}()
+		next.ServeHTTP(&response{w, e}, r)
+	})
+}
+
+// attrs returns the attributes of the line.
+func (e *Entry) attrs(r *http.Request) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("method", redact(r.Method)),
+		slog.String("path", safePath(r.URL.Path, e.Route != "")),
+		slog.Int("status", e.Status),
+		slog.Int64("bytes", e.Bytes),
+		// A number, so that a query of logs can compare it.
+		slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000),
+	}
+	for _, field := range []struct{ name, value string }{
+		{"request_id", e.RequestID}, {"route", e.Route}, {"address", e.Address}, {"version", e.Version},
+		{"download", string(e.Download)}, {"caller", e.Caller},
+	} {
+		if field.value != "" {
+			attrs = append(attrs, slog.String(field.name, redact(field.value)))
+		}
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("error", redact(e.Err.Error())))
+	}
+	if e.Stack != nil {
+		attrs = append(attrs, slog.String("stack", string(e.Stack)))
+	}
+	return attrs
+}
+
+// response passes a response on and records its status and size.
+type response struct {
+	http.ResponseWriter
+	entry *Entry
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.entry.Status == 0 && status >= http.StatusOK {
+		w.entry.Status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if w.entry.Status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.entry.Bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
