@@ -366,7 +366,7 @@ func BenchmarkRequest(b *testing.B) { benchmarkRequest(b) }
 
 // BenchmarkMetered is the same where requests are counted.
 func BenchmarkMetered(b *testing.B) {
-	benchmarkRequest(b, lambdahttp.Meter(slog.New(slog.DiscardHandler), io.Discard, "larder"))
+	benchmarkRequest(b, lambdahttp.Count(slog.New(slog.DiscardHandler), io.Discard, "larder"))
 }
 
 func benchmarkRequest(b *testing.B, observers ...func(*requestlog.Entry)) {

@@ -43,7 +43,7 @@ func Start(h http.Handler) {
 	log := NewLogger()
 	var observers []func(*requestlog.Entry)
 	if namespace := settings.MetricsNamespace(os.Getenv); namespace != "" {
-		observers = append(observers, Meter(log, os.Stdout, namespace))
+		observers = append(observers, Count(log, os.Stdout, namespace))
 	}
 	lambda.Start(Handler(log, h, observers...))
 }

@@ -245,7 +245,7 @@ func FuzzEvent(f *testing.F) {
 }
 
 // Each request is logged under the gateway's id and counted once, the first of a function as a cold start.
-func TestMeter(t *testing.T) {
+func TestCount(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
 	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, r *http.Request) error {
@@ -258,7 +258,7 @@ func TestMeter(t *testing.T) {
 		return nil
 	}})
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
-	handle := lambdahttp.Handler(logger, h, lambdahttp.Meter(logger, &counted, "larder"))
+	handle := lambdahttp.Handler(logger, h, lambdahttp.Count(logger, &counted, "larder"))
 	for _, path := range []string{"/x/1", "/x/2", "/nowhere"} {
 		e := event(http.MethodGet, path)
 		e.RequestContext.RequestID = "id of " + path
@@ -274,15 +274,16 @@ func TestMeter(t *testing.T) {
 	var got []string
 	for line := range strings.Lines(counted.String()) {
 		var counted struct {
-			Requests, ColdStarts, Downloads, SigningKeyDays, StoreLatency int
-			Route, StatusClass, Kind                                      string
+			Requests, ColdStarts, Downloads, SigningKeyDays int
+			StoreLatency                                    []int
+			Route, StatusClass, Kind                        string
 		}
 		if err := json.Unmarshal([]byte(line), &counted); err != nil {
 			t.Error(err)
 		}
 		got = append(got, fmt.Sprint(counted))
 	}
-	if want := "{1 1 0 0 5 /x/{name} 2xx } {1 0 1 4 5 /x/{name} 2xx provider} {1 0 0 0 0  4xx }"; strings.Join(got, " ") != want {
+	if want := "{1 1 0 0 [5] /x/{name} 2xx } {1 0 1 4 [5] /x/{name} 2xx provider} {1 0 0 0 []  4xx }"; strings.Join(got, " ") != want {
 		t.Errorf("counted %s, want %s", got, want)
 	}
 }
@@ -291,7 +292,7 @@ func TestMeter(t *testing.T) {
 func TestBadNamespace(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
-	count := lambdahttp.Meter(slog.New(slog.NewTextHandler(&log, nil)), &counted, ":larder")
+	count := lambdahttp.Count(slog.New(slog.NewTextHandler(&log, nil)), &counted, ":larder")
 	for range 3 {
 		count(&requestlog.Entry{Status: 200})
 	}
@@ -308,7 +309,7 @@ func TestSeries(t *testing.T) {
 		paths = append(paths, httpapi.Paths(routes)...)
 	}
 	var out bytes.Buffer
-	count := lambdahttp.Meter(slog.New(slog.DiscardHandler), &out, "larder")
+	count := lambdahttp.Count(slog.New(slog.DiscardHandler), &out, "larder")
 	for _, path := range paths {
 		for _, status := range []int{0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000} {
 			// What a caller makes up becomes no metric.

@@ -1,32 +1,36 @@
-// Package metrics writes what is counted in CloudWatch's Embedded Metric Format: lines of a log, of which CloudWatch Logs
-// makes metrics without a call of any API.
+// Package metrics writes the functions' metrics in CloudWatch's Embedded Metric
+// Format: lines of a log, from which CloudWatch Logs makes metrics without an API
+// call.
 //
-// CloudWatch bills each series, which is a name with dimensions' values, by the hours in which it occurs. So it promises that
-// there are no more than those of All, and that nothing a caller makes up becomes a value: addresses, versions and names are for
-// the request log. What AWS counts by itself, such as a function's duration, is not counted once more.
+// CloudWatch bills each series, which is a name with the values of its
+// dimensions, by the hours in which it occurs. There are no other series than
+// those of [All]. Nothing that a caller makes up becomes a dimension: addresses
+// and versions are in the request log. Metrics that AWS has itself, such as a
+// function's duration, are not repeated.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 package metrics
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
+	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// The names of all metrics and dimensions, for whoever sets an alarm on one.
+// The names of all metrics and dimensions.
 const (
-	// Requests counts those that were answered, by StatusClass.
+	// Requests counts requests by StatusClass.
 	Requests = "Requests"
-	// Downloads counts answers that locate archives, by Kind.
+	// Downloads counts responses that locate archives, by Kind.
 	Downloads = "Downloads"
-	// Refusals counts requests that were answered with 401 or 403.
+	// Refusals counts responses with 401 or 403.
 	Refusals = "Refusals"
-	// StoreLatency is how many milliseconds each call of the table and the bucket took.
+	// StoreLatency is the duration of each call to the table or the bucket, in
+	// milliseconds.
 	StoreLatency = "StoreLatency"
 	// ColdStarts counts requests for which a function had to start.
 	ColdStarts = "ColdStarts"
@@ -45,13 +49,17 @@ var (
 	kinds   = []string{"module", "provider", "mirror"}
 )
 
-// Series is what CloudWatch keeps, and bills, as one metric. Its dimension is empty where it has none.
+// Series is what CloudWatch stores, and bills, as one metric. Dimension is empty
+// if it has none.
 type Series struct {
 	Name      string
 	Dimension Dimension
 }
 
-// All returns the series that there are.
+// Dimension tells series of one name apart.
+type Dimension struct{ Name, Value string }
+
+// All returns all series.
 func All() []Series {
 	all := []Series{{Name: Refusals}, {Name: StoreLatency}, {Name: ColdStarts}, {Name: SigningKeyDays}}
 	for _, class := range classes {
@@ -63,67 +71,79 @@ func All() []Series {
 	return all
 }
 
-const (
-	unitCount        = "Count"
-	unitMilliseconds = "Milliseconds"
-	unitNone         = "None"
-)
-
-// The names of a line's properties, which no metric is told apart by. They are those of the request log.
-const (
-	route     = "route"
-	requestID = "request_id"
-)
-
-// Request is what is counted of one.
+// Request is what is counted of one request.
 type Request struct {
-	// Route and ID are what a line has to find the request by. They are empty where there is none.
+	// Route and ID are written beside the metrics, as in the request log. Empty
+	// ones are left out.
 	Route, ID string
 	Status    int
-	// Download is one of the kinds of archives, or empty.
+	// Download is module, provider, mirror or empty.
 	Download string
-	// Store has how long each call of the table and the bucket took.
+	// Store has the duration of each call to the table or the bucket, of which a
+	// hundred are counted.
 	Store []time.Duration
-	// KeysEnd is when the last signing key of a namespace ends; the zero time where nobody has looked.
+	// KeysEnd is when the last signing key of a namespace expires; zero if no keys
+	// were read.
 	KeysEnd time.Time
-	// Cold says that it was the first of its function.
-	Cold bool
 }
 
-// Line returns the line that counts a request, with its end.
-func (r Request) Line(namespace string, at time.Time) ([]byte, error) {
-	directives := []Directive{{
-		Dimensions: []Dimension{{StatusClass, class(r.Status)}},
-		Metrics:    []Metric{{Requests, unitCount, one}},
-	}}
+// Writer writes one line for each request.
+type Writer struct {
+	out       io.Writer
+	namespace string
+	warm      atomic.Bool
+}
+
+// NewWriter returns a writer for metrics of a CloudWatch namespace. It fails if
+// CloudWatch would ignore metrics of that name.
+func NewWriter(out io.Writer, namespace string) (*Writer, error) {
+	notPrintable := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(namespace) > 255 || strings.TrimSpace(namespace) == "" || namespace[0] == ':' ||
+		strings.ContainsFunc(namespace, notPrintable) {
+		return nil, fmt.Errorf("cannot write metrics of namespace %.80q: CloudWatch takes up to 255 printable ASCII "+
+			"characters, not blank and not beginning with a colon", namespace)
+	}
+	return &Writer{out: out, namespace: namespace}, nil
+}
+
+// maxValues is the most that CloudWatch takes of one metric in a line.
+const maxValues = 100
+
+// Count writes the line of a request. The writer's first one is a cold start.
+func (w *Writer) Count(r Request) {
+	now := time.Now()
+	l := line{Route: r.Route, RequestID: r.ID, StatusClass: class(r.Status), Requests: 1}
+	l.AWS.Timestamp = now.UnixMilli()
+	l.add(w.namespace, []string{StatusClass}, metric{Requests, "Count"})
 	if slices.Contains(kinds, r.Download) {
-		directives = append(directives, Directive{Dimensions: []Dimension{{Kind, r.Download}}, Metrics: []Metric{{Downloads, unitCount, one}}})
+		l.Kind, l.Downloads = r.Download, 1
+		l.add(w.namespace, []string{Kind}, metric{Downloads, "Count"})
 	}
-	var plain []Metric
+	var plain []metric // without a dimension
 	if r.Status == 401 || r.Status == 403 {
-		plain = append(plain, Metric{Refusals, unitCount, one})
+		l.Refusals = 1
+		plain = append(plain, metric{Refusals, "Count"})
 	}
-	if len(r.Store) > 0 {
-		took := make([]float64, len(r.Store))
-		for i, t := range r.Store {
-			took[i] = float64(t.Microseconds()) / 1000
-		}
-		plain = append(plain, Metric{StoreLatency, unitMilliseconds, took})
+	for _, took := range r.Store[:min(len(r.Store), maxValues)] {
+		l.StoreLatency = append(l.StoreLatency, float64(took.Microseconds())/1000)
 	}
-	if r.Cold {
-		plain = append(plain, Metric{ColdStarts, unitCount, one})
+	if len(l.StoreLatency) > 0 {
+		plain = append(plain, metric{StoreLatency, "Milliseconds"})
+	}
+	if !w.warm.Swap(true) {
+		l.ColdStarts = 1
+		plain = append(plain, metric{ColdStarts, "Count"})
 	}
 	if !r.KeysEnd.IsZero() {
-		days := math.Floor(r.KeysEnd.Sub(at).Hours() / 24)
-		plain = append(plain, Metric{SigningKeyDays, unitNone, []float64{max(0, days)}})
+		days := max(0, int(r.KeysEnd.Sub(now).Hours()/24))
+		l.SigningKeyDays = &days
+		plain = append(plain, metric{SigningKeyDays, "None"})
 	}
 	if len(plain) > 0 {
-		directives = append(directives, Directive{Metrics: plain})
+		l.add(w.namespace, []string{}, plain...)
 	}
-	return Encode(namespace, at, map[string]string{route: r.Route, requestID: r.ID}, directives...)
+	w.write(l)
 }
-
-var one = []float64{1}
 
 // class is one of classes, whatever the status.
 func class(status int) string {
@@ -136,113 +156,43 @@ func class(status int) string {
 	return "2xx"
 }
 
-// Directive says which metrics have which dimensions, of which there may be none.
-type Directive struct {
-	Dimensions []Dimension
-	Metrics    []Metric
-}
-
-// Dimension is what a metric is told apart by.
-type Dimension struct{ Name, Value string }
-
-// Metric is some numbers, and what they are numbers of.
-type Metric struct {
-	Name string
-	// Unit is one of CloudWatch's, such as Count or Milliseconds.
-	Unit   string
-	Values []float64
-}
-
-// The bounds are CloudWatch's but for the number of metrics, which it would let be 100.
-const (
-	maxMetrics    = 10
-	maxDimensions = 30
-	maxValues     = 100
-	maxName       = 255
-	maxValue      = 1024
-)
-
-// Encode returns one document of the format, as a line with its end. Properties are what it says besides metrics; empty ones are
-// left out. It fails on what CloudWatch would leave out without a word.
-func Encode(namespace string, at time.Time, properties map[string]string, directives ...Directive) ([]byte, error) {
-	if err := checkText("namespace", namespace, maxName); err != nil {
-		return nil, err
-	}
-	if len(directives) == 0 {
-		return nil, errors.New("metrics: there is nothing to count")
-	}
-	type definition struct{ Name, Unit string }
-	type directive struct {
-		Namespace  string
-		Dimensions [][]string
-		Metrics    []definition
-	}
-	var said []directive
-	members := make(map[string]any) // of the document, which has the values of all directives
-	for name, value := range properties {
-		if value != "" {
-			members[name] = value
-		}
-	}
-	metrics := 0
-	for _, d := range directives {
-		if len(d.Dimensions) > maxDimensions || len(d.Metrics) == 0 {
-			return nil, fmt.Errorf("metrics: a directive has up to %d dimensions, and metrics; not %d, and %d", maxDimensions, len(d.Dimensions), len(d.Metrics))
-		}
-		if metrics += len(d.Metrics); metrics > maxMetrics {
-			return nil, fmt.Errorf("metrics: there are more than %d", maxMetrics)
-		}
-		set := directive{Namespace: namespace}
-		names := []string{} // an empty set is [], and not null
-		for _, dimension := range d.Dimensions {
-			if slices.Contains(names, dimension.Name) {
-				return nil, fmt.Errorf("metrics: dimension %q is there twice", dimension.Name)
-			}
-			if err := errors.Join(checkText("dimension", dimension.Name, maxName), checkText(dimension.Name, dimension.Value, maxValue), add(members, dimension.Name, dimension.Value)); err != nil {
-				return nil, err
-			}
-			names = append(names, dimension.Name)
-		}
-		set.Dimensions = [][]string{names}
-		for _, m := range d.Metrics {
-			if len(m.Values) == 0 || len(m.Values) > maxValues || slices.ContainsFunc(m.Values, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-				return nil, fmt.Errorf("metrics: %s has 1 to %d values, all of them numbers", m.Name, maxValues)
-			}
-			var value any = m.Values
-			if len(m.Values) == 1 {
-				value = m.Values[0]
-			}
-			if err := errors.Join(checkText("metric", m.Name, maxName), checkText("unit", m.Unit, maxName), add(members, m.Name, value)); err != nil {
-				return nil, err
-			}
-			set.Metrics = append(set.Metrics, definition{m.Name, m.Unit})
-		}
-		said = append(said, set)
-	}
-	if err := add(members, "_aws", struct {
+// line is one document of the format: which members are metrics and dimensions,
+// and their values. Other members are properties.
+type line struct {
+	ColdStarts     int       `json:",omitempty"`
+	Downloads      int       `json:",omitempty"`
+	Kind           string    `json:",omitempty"`
+	Refusals       int       `json:",omitempty"`
+	Requests       int       `json:",omitempty"`
+	SigningKeyDays *int      `json:",omitempty"`
+	StatusClass    string    `json:",omitempty"`
+	StoreLatency   []float64 `json:",omitempty"`
+	AWS            struct {
 		Timestamp         int64
 		CloudWatchMetrics []directive
-	}{at.UnixMilli(), said}); err != nil {
-		return nil, err
-	}
-	line, err := json.Marshal(members)
-	return append(line, '\n'), err
+	} `json:"_aws"`
+	RequestID string `json:"request_id,omitempty"`
+	Route     string `json:"route,omitempty"`
 }
 
-// add gives a document a member, which directives may share where they mean the same.
-func add(members map[string]any, name string, value any) error {
-	text, isText := value.(string)
-	if there, taken := members[name]; taken && (!isText || there != text) {
-		return fmt.Errorf("metrics: %q would mean two things", name)
-	}
-	members[name] = value
-	return nil
+// directive says which members are metrics of a namespace, with which dimension.
+type directive struct {
+	Namespace  string
+	Dimensions [1][]string
+	Metrics    []metric
 }
 
-// checkText says whether CloudWatch takes a name or a value: printable ASCII, not of blanks alone, and not from a colon on.
-func checkText(what, s string, most int) error {
-	if len(s) > most || strings.TrimSpace(s) == "" || s[0] == ':' || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return fmt.Errorf("metrics: %s %.80q is none that CloudWatch takes", what, s)
+type metric struct{ Name, Unit string }
+
+func (l *line) add(namespace string, dimension []string, metrics ...metric) {
+	l.AWS.CloudWatchMetrics = append(l.AWS.CloudWatchMetrics, directive{namespace, [1][]string{dimension}, metrics})
+}
+
+// write writes a line at once, because Lambda passes on what each write has.
+func (w *Writer) write(l line) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // a line always encodes
 	}
-	return nil
+	_, _ = w.out.Write(append(text, '\n'))
 }

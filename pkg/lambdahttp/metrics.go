@@ -1,0 +1,26 @@
+package lambdahttp
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// Count returns what counts each request in a CloudWatch namespace, with lines to
+// w. If CloudWatch does not take the namespace, the function serves all the same:
+// Count logs that once, and counts nothing.
+func Count(log *slog.Logger, w io.Writer, namespace string) func(*requestlog.Entry) {
+	counter, err := metrics.NewWriter(w, namespace)
+	if err != nil {
+		log.Error("no request is counted", slog.String("error", err.Error()))
+		return func(*requestlog.Entry) {}
+	}
+	return func(e *requestlog.Entry) {
+		counter.Count(metrics.Request{
+			Route: e.Route, ID: e.RequestID, Status: e.Status, Download: string(e.Download),
+			Store: e.StoreCalls(), KeysEnd: e.KeysEnd,
+		})
+	}
+}
