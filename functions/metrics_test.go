@@ -24,8 +24,8 @@ import (
 // namespace is where functions count here.
 const namespace = "Larder/tests"
 
-// said has a function answer, and returns what it has printed of it.
-func said(t *testing.T, f *lambda.Function, method, path, token string, status int) string {
+// said has a function answer, and returns the lines that it has printed of it.
+func said(t *testing.T, f *lambda.Function, method, path, token string, status, lines int) string {
 	t.Helper()
 	e := recorded(t)["path /"]
 	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.RequestContext.RequestID = path, path, method, "request "+path
@@ -43,7 +43,7 @@ func said(t *testing.T, f *lambda.Function, method, path, token string, status i
 	}
 	// What a function prints comes through a pipe, and so perhaps after its answer.
 	for waited := 0; ; waited++ {
-		if printed := f.Log()[before:]; strings.Count(printed, "\n") == 2 {
+		if printed := f.Log()[before:]; strings.Count(printed, "\n") == lines {
 			return printed
 		}
 		if waited == 200 {
@@ -90,7 +90,8 @@ func TestMetrics(t *testing.T) {
 
 	const download = "/v1/modules/acme/vpc/aws/1.0.0/download"
 	all := make(map[metrics.Series][]float64)
-	fields := make(map[string]bool)
+	// The names in the lines of requests, and in those of signing keys.
+	fields, keyFields := make(map[string]bool), make(map[string]bool)
 	for _, r := range []struct {
 		function, method, path, token string
 		status                        int
@@ -112,7 +113,11 @@ func TestMetrics(t *testing.T) {
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 3},
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
-		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status)
+		lines := 2
+		if strings.Contains(r.want, metrics.SigningKeyDays) {
+			lines = 3
+		}
+		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status, lines)
 		counted, err := cloudwatch.ReadMetrics(namespace, printed)
 		if err != nil {
 			t.Fatal(err)
@@ -134,8 +139,18 @@ func TestMetrics(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &members); err != nil {
 				t.Error(err)
 			}
-			if members["request_id"] != "request "+r.path || strings.Contains(line, cmp.Or(r.token, "X-Amz-Signature")) {
-				t.Errorf("%s: %s", r.path, line)
+			if strings.Contains(line, cmp.Or(r.token, "X-Amz-Signature")) {
+				t.Errorf("%s: a secret is printed: %s", r.path, line)
+			}
+			if members[metrics.SigningKeyDays] != nil {
+				if members["namespace"] != "acme" {
+					t.Errorf("%s: no namespace: %s", r.path, line)
+				}
+				maps.Copy(keyFields, keysOf(members))
+				continue
+			}
+			if members["request_id"] != "request "+r.path {
+				t.Errorf("%s: no request id: %s", r.path, line)
 			}
 			if members["message"] == "request" {
 				maps.Copy(fields, keysOf(members))
@@ -156,17 +171,32 @@ func TestMetrics(t *testing.T) {
 
 	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
 	check(err)
-	names := fieldsOf(string(queries))
+	var ofRequests, ofKeys []string
+	for query := range strings.SplitSeq(string(queries), "\n\n") {
+		if strings.HasPrefix(query, `filter message = "request"`) {
+			ofRequests = append(ofRequests, query)
+		} else {
+			ofKeys = append(ofKeys, query)
+		}
+	}
 	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e), latest(f) as g by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "f", "n"}) {
 		t.Errorf("of a query that is known it says %q", got)
 	}
-	for _, name := range names {
-		if !fields[name] {
-			t.Errorf("no function logs %q, for which a query asks; they log %q", name, slices.Sorted(maps.Keys(fields)))
+	for _, kind := range []struct {
+		queries []string
+		fields  map[string]bool
+		least   int
+	}{{ofRequests, fields, 5}, {ofKeys, keyFields, 2}} {
+		names := fieldsOf(strings.Join(kind.queries, "\n\n"))
+		for _, name := range names {
+			if !kind.fields[name] {
+				logged := slices.Sorted(maps.Keys(kind.fields))
+				t.Errorf("no function logs %q, for which a query asks; they log %q", name, logged)
+			}
 		}
-	}
-	if len(names) < 5 {
-		t.Errorf("queries ask for %q", names)
+		if len(names) < kind.least {
+			t.Errorf("queries ask for %q", names)
+		}
 	}
 }
 
@@ -183,7 +213,7 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/i?`)
 	renamed  = regexp.MustCompile(`as (\w+)`)
 	word     = regexp.MustCompile(`@?[A-Za-z_]\w*`)
-	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct max sum latest ispresent bin")
+	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct min max sum latest ispresent bin")
 )
 
 // fieldsOf returns the names of fields that queries ask for.

@@ -120,7 +120,7 @@ func publishing(more ...string) []string {
 
 // onDeployed is what a function of a deployed registry links, and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
 }
 
 // slowToStart is what no function links for which somebody waits, and more: of the AWS SDK they need a table's client alone.

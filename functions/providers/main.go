@@ -15,5 +15,6 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(registry.Gate.Protect(providers.NewKeeping(registry.Catalog, registry.Archives)))
+	catalog := providers.ReportExpiry(registry.Catalog, registry.Metrics.CountKeys)
+	lambdahttp.Start(registry.Gate.Protect(providers.NewCaching(catalog, registry.Archives)))
 }

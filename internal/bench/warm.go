@@ -246,7 +246,8 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	gate := access.New(access.Settings{}, published)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line is made as in a function
 	handlers := map[string]http.Handler{
-		"modules": modules.New(published, signer), "providers": providers.NewKeeping(published, signer), "mirror": mirror.New(published, signer),
+		"modules": modules.New(published, signer), "mirror": mirror.New(published, signer),
+		"providers": providers.NewCaching(published, signer),
 	}
 	counts := make(map[string]float64)
 	for _, k := range kinds {

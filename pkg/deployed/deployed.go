@@ -5,6 +5,7 @@ package deployed
 
 import (
 	nethttp "net/http"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/objects/presign"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -23,6 +25,8 @@ type Registry struct {
 	// Archives signs the URLs from which clients get them.
 	Archives *presign.Signer
 	Gate     *access.Gate
+	// Metrics counts what requests do not; nil if nothing is counted.
+	Metrics *metrics.Writer
 	// Bucket has the archives.
 	Bucket Bucket
 }
@@ -71,6 +75,10 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 	if err != nil {
 		return nil, err
 	}
+	counted, err := metrics.NewWriter(os.Stdout, settings.MetricsNamespace(getenv))
+	if err != nil {
+		counted = nil // there is none, or pkg/lambdahttp logs what is wrong with it
+	}
 	published := newCatalog(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
-	return &Registry{Catalog: published, Archives: archives, Gate: access.New(rules, published), Bucket: bucket}, nil
+	return &Registry{Catalog: published, Archives: archives, Gate: access.New(rules, published), Metrics: counted, Bucket: bucket}, nil
 }

@@ -183,7 +183,7 @@ func open(tb testing.TB, client *aws, more map[string]string, observers ...func(
 	functions = make(map[string]function)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line costs something too
 	for name, h := range map[string]http.Handler{
-		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewKeeping(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
+		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewCaching(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
 	} {
 		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h), observers...)
 	}

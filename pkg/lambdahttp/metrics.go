@@ -19,8 +19,7 @@ func Count(log *slog.Logger, w io.Writer, namespace string) func(*requestlog.Ent
 	}
 	return func(e *requestlog.Entry) {
 		counter.Count(metrics.Request{
-			Route: e.Route, ID: e.RequestID, Status: e.Status, Download: string(e.Download),
-			Store: e.StoreCalls(), KeysEnd: e.KeysEnd,
+			Route: e.Route, ID: e.RequestID, Status: e.Status, Download: string(e.Download), Store: e.StoreCalls(),
 		})
 	}
 }

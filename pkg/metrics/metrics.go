@@ -5,7 +5,7 @@
 // CloudWatch bills each series, which is a name with the values of its
 // dimensions, by the hours in which it occurs. There are no other series than
 // those of [All]. Nothing that a caller makes up becomes a dimension: addresses
-// and versions are in the request log. Metrics that AWS has itself, such as a
+// and versions are in the request log, and namespaces are properties. Metrics that AWS has itself, such as a
 // function's duration, are not repeated.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
@@ -34,8 +34,8 @@ const (
 	StoreLatency = "StoreLatency"
 	// ColdStarts counts requests for which a function had to start.
 	ColdStarts = "ColdStarts"
-	// SigningKeyDays is how many whole days are left until the last signing key of a namespace ends whose keys were read. A
-	// namespace whose keys need nobody's care counts about a year.
+	// SigningKeyDays is how many whole days are left until the last signing key of
+	// a namespace expires. It is about a year if its keys need no attention.
 	SigningKeyDays = "SigningKeyDays"
 
 	// StatusClass is 2xx, 4xx or 5xx.
@@ -82,12 +82,9 @@ type Request struct {
 	// Store has the duration of each call to the table or the bucket, of which a
 	// hundred are counted.
 	Store []time.Duration
-	// KeysEnd is when the last signing key of a namespace expires; zero if no keys
-	// were read.
-	KeysEnd time.Time
 }
 
-// Writer writes one line for each request.
+// Writer writes one line for each request, and for each namespace's keys.
 type Writer struct {
 	out       io.Writer
 	namespace string
@@ -111,9 +108,7 @@ const maxValues = 100
 
 // Count writes the line of a request. The writer's first one is a cold start.
 func (w *Writer) Count(r Request) {
-	now := time.Now()
 	l := line{Route: r.Route, RequestID: r.ID, StatusClass: class(r.Status), Requests: 1}
-	l.AWS.Timestamp = now.UnixMilli()
 	l.add(w.namespace, []string{StatusClass}, metric{Requests, "Count"})
 	if slices.Contains(kinds, r.Download) {
 		l.Kind, l.Downloads = r.Download, 1
@@ -134,15 +129,23 @@ func (w *Writer) Count(r Request) {
 		l.ColdStarts = 1
 		plain = append(plain, metric{ColdStarts, "Count"})
 	}
-	if !r.KeysEnd.IsZero() {
-		days := max(0, int(r.KeysEnd.Sub(now).Hours()/24))
-		l.SigningKeyDays = &days
-		plain = append(plain, metric{SigningKeyDays, "None"})
-	}
 	if len(plain) > 0 {
 		l.add(w.namespace, []string{}, plain...)
 	}
-	w.write(l)
+	w.write(l, time.Now())
+}
+
+// CountKeys writes the line of a registry's namespace whose last signing key
+// expires then. A nil writer writes nothing.
+func (w *Writer) CountKeys(namespace string, expires time.Time) {
+	if w == nil {
+		return
+	}
+	now := time.Now()
+	days := max(0, int(expires.Sub(now).Hours()/24))
+	l := line{SigningKeyDays: &days, KeyNamespace: namespace}
+	l.add(w.namespace, []string{}, metric{SigningKeyDays, "None"})
+	w.write(l, now)
 }
 
 // class is one of classes, whatever the status.
@@ -171,8 +174,9 @@ type line struct {
 		Timestamp         int64
 		CloudWatchMetrics []directive
 	} `json:"_aws"`
-	RequestID string `json:"request_id,omitempty"`
-	Route     string `json:"route,omitempty"`
+	KeyNamespace string `json:"namespace,omitempty"`
+	RequestID    string `json:"request_id,omitempty"`
+	Route        string `json:"route,omitempty"`
 }
 
 // directive says which members are metrics of a namespace, with which dimension.
@@ -189,7 +193,8 @@ func (l *line) add(namespace string, dimension []string, metrics ...metric) {
 }
 
 // write writes a line at once, because Lambda passes on what each write has.
-func (w *Writer) write(l line) {
+func (w *Writer) write(l line, at time.Time) {
+	l.AWS.Timestamp = at.UnixMilli()
 	text, err := json.Marshal(l)
 	if err != nil {
 		panic(err) // a line always encodes

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -43,10 +44,8 @@ func TestCount(t *testing.T) {
 		plain     = `,{"Namespace":"larder","Dimensions":[[]],"Metrics":[`
 		refusals  = `{"Name":"Refusals","Unit":"Count"}`
 		latencies = `{"Name":"StoreLatency","Unit":"Milliseconds"}`
-		days      = `{"Name":"SigningKeyDays","Unit":"None"}`
 	)
 	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
 		for _, test := range []struct {
 			request metrics.Request
 			want    string
@@ -62,16 +61,13 @@ func TestCount(t *testing.T) {
 				`{"Refusals":1,"Requests":1,"StatusClass":"4xx",` + begin + plain + refusals + `]}]}}`,
 			},
 			{
-				metrics.Request{
-					Status: 503, Store: []time.Duration{1500 * time.Microsecond, 2 * time.Second}, KeysEnd: now.Add(50 * time.Hour),
-				},
-				`{"Requests":1,"SigningKeyDays":2,"StatusClass":"5xx","StoreLatency":[1.5,2000],` + begin +
-					plain + latencies + "," + days + `]}]}}`,
+				metrics.Request{Status: 503, Store: []time.Duration{1500 * time.Microsecond, 2 * time.Second}},
+				`{"Requests":1,"StatusClass":"5xx","StoreLatency":[1.5,2000],` + begin + plain + latencies + `]}]}}`,
 			},
 			{
-				metrics.Request{Status: 403, Store: []time.Duration{time.Second}, KeysEnd: now.Add(-50 * time.Hour)},
-				`{"Refusals":1,"Requests":1,"SigningKeyDays":0,"StatusClass":"4xx","StoreLatency":[1000],` + begin +
-					plain + refusals + "," + latencies + "," + days + `]}]}}`,
+				metrics.Request{Status: 403, Store: []time.Duration{time.Second}},
+				`{"Refusals":1,"Requests":1,"StatusClass":"4xx","StoreLatency":[1000],` + begin +
+					plain + refusals + "," + latencies + `]}]}}`,
 			},
 		} {
 			if diff := cmp.Diff(test.want+"\n", counted(t, test.request)); diff != "" {
@@ -79,6 +75,25 @@ func TestCount(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCountKeys(t *testing.T) {
+	t.Parallel()
+	const line = `{"SigningKeyDays":%d,"_aws":{"Timestamp":946684800000,"CloudWatchMetrics":[{"Namespace":"larder",` +
+		`"Dimensions":[[]],"Metrics":[{"Name":"SigningKeyDays","Unit":"None"}]}]},"namespace":"acme"}` + "\n"
+	synctest.Test(t, func(t *testing.T) {
+		for left, days := range map[time.Duration]int{
+			50 * time.Hour: 2, 48 * time.Hour: 2, 47 * time.Hour: 1, time.Hour: 0, 0: 0, -50 * time.Hour: 0,
+		} {
+			var out bytes.Buffer
+			newWriter(t, &out).CountKeys("acme", time.Now().Add(left))
+			if diff := cmp.Diff(fmt.Sprintf(line, days), out.String()); diff != "" {
+				t.Errorf("%v: - want, + got:\n%s", left, diff)
+			}
+		}
+	})
+	// Nothing is counted without a writer.
+	(*metrics.Writer)(nil).CountKeys("acme", time.Now())
 }
 
 // The first request of a writer is a cold start, and no other is.

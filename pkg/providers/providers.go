@@ -48,24 +48,24 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New serves the protocol.
 func New(catalog Catalog, signer Signer) http.Handler {
-	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, bool, error) {
-		keys, err := catalog.SigningKeys(ctx, namespace)
-		return keys, true, err
+	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
+		return catalog.SigningKeys(ctx, namespace)
 	}
 	return httpapi.Mux((&handler{catalog, signer, keys}).endpoints()...)
 }
 
-// NewKeeping is New for where each read of the catalogue costs: it keeps the keys of a namespace for a minute, so that one
-// that was removed is handed out for no longer.
-func NewKeeping(catalog Catalog, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{catalog, signer, newKeptKeys(catalog).of}).endpoints()...)
+// NewCaching is like New, but caches the signing keys of a namespace for a
+// minute. It serves a key for no longer after the key was removed.
+func NewCaching(catalog Catalog, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{catalog, signer, newKeyCache(catalog).get}).endpoints()...)
 }
 
 type handler struct {
 	catalog Catalog
 	signer  Signer
-	// keys returns the keys of a namespace for who needs a signer's, and whether they were read for this.
-	keys func(ctx context.Context, namespace, signer string) (keys []registry.SigningKey, read bool, err error)
+	// keys returns the signing keys of a namespace, the signer's among them if it
+	// exists.
+	keys func(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error)
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -110,18 +110,15 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if at < 0 {
 		return fmt.Errorf("provider %s %s for %s: %w", p, v, platform, registry.ErrNotFound)
 	}
-	keys, read, err := h.keys(r.Context(), p.Namespace, record.SigningKey)
+	keys, err := h.keys(r.Context(), p.Namespace, record.SigningKey)
 	if err != nil {
 		return fmt.Errorf("keys of namespace %s: %w", p.Namespace, err)
-	}
-	now := time.Now()
-	if read {
-		requestlog.From(r.Context()).KeysEnd = lastEnd(keys, now)
 	}
 	pkg := record.Packages[at]
 	answer := protocol.ProviderDownload{
 		Protocols: record.Protocols, OS: platform.OS, Arch: platform.Arch, Filename: pkg.Filename, SHASum: pkg.SHA256,
-		SigningKeys: protocol.PublicKeys(record.SigningKey, keys, now), Packages: protocol.HashPackages(record.Packages),
+		SigningKeys: protocol.PublicKeys(record.SigningKey, keys, time.Now()),
+		Packages:    protocol.HashPackages(record.Packages),
 	}
 	for _, file := range []struct {
 		url *string
@@ -134,34 +131,6 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	requestlog.From(r.Context()).Download = requestlog.ProviderDownload
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
-}
-
-const day = 24 * time.Hour
-
-const (
-	// farOff is the end that is told of keys that need nobody's care.
-	farOff = 365 * day
-	// retired is for how long keys have ended when nobody is thought to publish in their namespace any more.
-	retired = 30 * day
-)
-
-// lastEnd returns when the last of a namespace's keys ends, from when on nobody can publish in it; a key that has a successor is
-// no concern. Where one never ends it is far off, and also where all have ended long ago: whoever waits for the end to move away
-// must be told so, and would wait forever if nothing were told. It is zero where there is no key.
-func lastEnd(keys []registry.SigningKey, now time.Time) time.Time {
-	var last time.Time
-	for _, k := range keys {
-		if k.ExpiresAt.IsZero() {
-			return now.Add(farOff)
-		}
-		if k.ExpiresAt.After(last) {
-			last = k.ExpiresAt
-		}
-	}
-	if !last.IsZero() && now.Sub(last) >= retired {
-		return now.Add(farOff)
-	}
-	return last
 }
 
 func address(r *http.Request) (registry.Provider, error) {

@@ -32,9 +32,6 @@ type Entry struct {
 	// Download is the kind of archive that the response locates. Handler clears
 	// it unless the request is a GET that succeeds.
 	Download Download
-	// KeysEnd is when the last signing key expires of those that were read for
-	// the response.
-	KeysEnd time.Time
 	// Err is the cause of an error response, or a failure that the response
 	// conceals.
 	Err error
