@@ -15,5 +15,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(registry.Gate.Protect(mirror.New(registry.Catalog, registry.Archives)))
+	lambdahttp.Start(registry.Access.RequireRead(mirror.New(registry.Catalog, registry.Archives)))
 }

@@ -15,5 +15,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(registry.Gate.Protect(modules.New(registry.Catalog, registry.Archives)))
+	lambdahttp.Start(registry.Access.RequireRead(modules.New(registry.Catalog, registry.Archives)))
 }

@@ -16,5 +16,5 @@ func main() {
 		log.Fatal(err)
 	}
 	catalog := providers.ReportExpiry(registry.Catalog, registry.Metrics.CountKeys)
-	lambdahttp.Start(registry.Gate.Protect(providers.NewCaching(catalog, registry.Archives)))
+	lambdahttp.Start(registry.Access.RequireRead(providers.NewCaching(catalog, registry.Archives)))
 }

@@ -20,5 +20,5 @@ func main() {
 	}
 	inspector := inspection.Process{MaxMemory: min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2), Log: lambdahttp.NewLogger()}
 	archives := s3.New(registry.Bucket.Config, registry.Bucket.Name, s3.Options{PathStyle: registry.Bucket.PathStyle})
-	lambdahttp.Start(registry.Gate.ProtectPublish(publishapi.New(registry.Catalog, archives, inspector, limits)))
+	lambdahttp.Start(registry.Access.RequirePublish(publishapi.New(registry.Catalog, archives, inspector, limits)))
 }

@@ -243,7 +243,7 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	if err != nil {
 		return nil, err
 	}
-	gate := access.New(access.Settings{}, published)
+	control := access.New(access.Settings{}, published)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line is made as in a function
 	handlers := map[string]http.Handler{
 		"modules": modules.New(published, signer), "mirror": mirror.New(published, signer),
@@ -258,7 +258,7 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 		if err != nil {
 			return nil, err
 		}
-		handle := lambdahttp.Handler(log, gate.Protect(handlers[k.function]))
+		handle := lambdahttp.Handler(log, control.RequireRead(handlers[k.function]))
 		var failed error
 		counts[k.name] = testing.AllocsPerRun(n.requests, func() {
 			response, err := handle(ctx, event)

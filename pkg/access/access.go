@@ -34,8 +34,8 @@ type Tokens interface {
 	Token(ctx context.Context, digest string) (registry.Token, error)
 }
 
-// Gate lets callers through to what they may read and publish.
-type Gate struct {
+// Control decides who may read and publish what.
+type Control struct {
 	public  []Pattern
 	tokens  Tokens
 	issuers map[string]*issuer
@@ -73,26 +73,27 @@ const (
 	longest = 16 << 10
 )
 
-// New returns a gate.
-func New(s Settings, tokens Tokens) *Gate {
-	g := &Gate{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now}
+// New returns the access control that settings describe.
+func New(s Settings, tokens Tokens) *Control {
+	c := &Control{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now}
 	for _, i := range s.Issuers {
-		g.issuers[i.Issuer] = newIssuer(i)
+		c.issuers[i.Issuer] = newIssuer(i)
 	}
 	var err error
-	if g.good, err = lru.New[digest, decision](remembered); err == nil {
-		g.bad, err = lru.New[digest, decision](remembered)
+	if c.good, err = lru.New[digest, decision](remembered); err == nil {
+		c.bad, err = lru.New[digest, decision](remembered)
 	}
 	if err != nil {
 		panic(err) // only a size that is not positive fails
 	}
-	return g
+	return c
 }
 
-// Protect puts the gate in front of a service that is read, whose paths are below /v1/.
-func (g *Gate) Protect(next http.Handler) http.Handler {
+// RequireRead returns a handler that passes a request to next if the caller may
+// read what its path names. Paths are below /v1/.
+func (c *Control) RequireRead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.check(r); err != nil {
+		if err := c.check(r); err != nil {
 			httpapi.Error(w, r, err)
 			return
 		}
@@ -100,13 +101,14 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// ProtectPublish puts the gate in front of a service that publishes. Its paths begin with /v1/publish/ and then what is
-// published, modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE, and whatever method is used on them needs a scope
-// to publish it. What is behind the gate finds the caller by CallerOf, and must take what is published from the path: the
-// gate knows of nothing else.
-func (g *Gate) ProtectPublish(next http.Handler) http.Handler {
+// RequirePublish returns a handler that passes a request to next if the caller
+// may publish what its path names. Paths begin with /v1/publish/ and then
+// modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE, and every method on
+// them needs a scope to publish that. next gets the caller with [CallerOf]. It
+// must take what is published from the path, because nothing else is checked.
+func (c *Control) RequirePublish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		as, err := g.checkPublisher(r)
+		as, err := c.checkPublisher(r)
 		if err != nil {
 			httpapi.Error(w, r, err)
 			return
@@ -140,20 +142,20 @@ func published(path string) []string {
 	return segments[:depth]
 }
 
-func (g *Gate) check(r *http.Request) error {
+func (c *Control) check(r *http.Request) error {
 	credential, err := bearer(r)
 	if err != nil {
 		return err
 	}
 	what := resource(r.URL.Path)
-	public := covers(g.public, what)
+	public := covers(c.public, what)
 	if credential == "" {
 		if public {
 			return nil
 		}
 		return errNoCredential
 	}
-	who, err := g.authenticate(r.Context(), credential)
+	who, err := c.authenticate(r.Context(), credential)
 	if err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ var (
 	errNobody       = fmt.Errorf("%w: what the caller publishes would be nobody's, since his token has no subject", registry.ErrForbidden)
 )
 
-func (g *Gate) checkPublisher(r *http.Request) (*Caller, error) {
+func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	credential, err := bearer(r)
 	if err != nil {
 		return nil, err
@@ -178,7 +180,7 @@ func (g *Gate) checkPublisher(r *http.Request) (*Caller, error) {
 	if credential == "" {
 		return nil, errNoCredential
 	}
-	who, err := g.authenticate(r.Context(), credential)
+	who, err := c.authenticate(r.Context(), credential)
 	if err != nil {
 		return nil, err
 	}
@@ -226,10 +228,10 @@ func notToken68(r rune) bool {
 
 // authenticate finds out who a credential stands for. Errors are registry.ErrBadCredential, or registry.ErrUnavailable
 // where it cannot be found out at present.
-func (g *Gate) authenticate(ctx context.Context, credential string) (caller, error) {
+func (c *Control) authenticate(ctx context.Context, credential string) (caller, error) {
 	sum := digest(sha256.Sum256([]byte(credential)))
-	now := g.now()
-	for _, known := range []*lru.Cache[digest, decision]{g.good, g.bad} {
+	now := c.now()
+	for _, known := range []*lru.Cache[digest, decision]{c.good, c.bad} {
 		// One that holds for longer was made before the clock was set back.
 		if d, ok := known.Get(sum); ok && now.Before(d.until) && d.until.Sub(now) <= keep {
 			return d.caller, d.err
@@ -238,43 +240,43 @@ func (g *Gate) authenticate(ctx context.Context, credential string) (caller, err
 	}
 	d := decision{until: now.Add(keep)}
 	var changes time.Time
-	d.caller, changes, d.err = g.decide(ctx, credential, sum)
+	d.caller, changes, d.err = c.decide(ctx, credential, sum)
 	if !changes.IsZero() && changes.Before(d.until) {
 		d.until = changes
 	}
 	switch {
 	case d.err == nil && len(d.caller.scopes) > 0:
-		g.good.Add(sum, d)
+		c.good.Add(sum, d)
 	// Whoever runs a job at a CI service has its issuer's tokens, for any audience, which no rule need hold for.
 	case d.err == nil, errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
-		g.bad.Add(sum, d)
+		c.bad.Add(sum, d)
 	}
 	return d.caller, d.err
 }
 
 // decide looks at a credential. changes is when it will be decided otherwise, such as when it ends; the zero time is never.
-func (g *Gate) decide(ctx context.Context, credential string, sum digest) (who caller, changes time.Time, err error) {
+func (c *Control) decide(ctx context.Context, credential string, sum digest) (who caller, changes time.Time, err error) {
 	switch {
 	case strings.HasPrefix(credential, tokenPrefix):
 		if !wellFormed(credential) {
 			return caller{}, time.Time{}, fmt.Errorf("%w: it begins as a token of the registry, and is mistyped or cut", registry.ErrBadCredential)
 		}
-		return g.token(ctx, hex.EncodeToString(sum[:]))
+		return c.token(ctx, hex.EncodeToString(sum[:]))
 	case strings.Count(credential, ".") == 2:
-		return g.jwt(ctx, credential)
+		return c.jwt(ctx, credential)
 	}
 	return caller{}, time.Time{}, fmt.Errorf("%w: it is neither a token of the registry nor a JWT; an issuer that gives opaque access tokens may need to be asked for an audience, by the login's authorize parameters", registry.ErrBadCredential)
 }
 
-func (g *Gate) token(ctx context.Context, digest string) (caller, time.Time, error) {
-	record, err := g.tokens.Token(ctx, digest)
+func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, error) {
+	record, err := c.tokens.Token(ctx, digest)
 	if errors.Is(err, registry.ErrNotFound) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: there is no such token: it was revoked, has expired, or is another registry's", registry.ErrBadCredential)
 	}
 	if err != nil {
 		return caller{}, time.Time{}, fmt.Errorf("looking for a token: %w", err)
 	}
-	if !record.ExpiresAt.IsZero() && !g.now().Before(record.ExpiresAt) {
+	if !record.ExpiresAt.IsZero() && !c.now().Before(record.ExpiresAt) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: token %q has expired", registry.ErrBadCredential, record.Name)
 	}
 	scopes, err := ParseScopes(record.Scopes)

@@ -92,16 +92,16 @@ func anySubject(issuer string) string {
 	return fmt.Sprintf(`{"issuers": [{"issuer": %q, "audiences": ["a"], "rules": [{"claims": {"sub": "**"}, "scopes": ["read:**"]}]}]}`, issuer)
 }
 
-// protected is a gate before a handler that counts what reaches it.
+// protected is access control before a handler that counts what reaches it.
 type protected struct {
 	http.Handler
 	reached atomic.Int64
 	log     strings.Builder
 }
 
-func protect(gate *access.Gate) *protected {
+func protect(control *access.Control) *protected {
 	p := &protected{}
-	p.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&p.log, nil)), gate.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	p.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&p.log, nil)), control.RequireRead(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		p.reached.Add(1)
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, "there")
 	})))
@@ -164,10 +164,10 @@ func TestDecisionsAreKept(t *testing.T) {
 	store := &records{}
 	token := store.add("ci", "read:**")
 	bad, _ := access.NewToken()
-	gate := access.New(access.Settings{}, store)
+	control := access.New(access.Settings{}, store)
 	now := time.Now()
-	access.SetClock(gate, func() time.Time { return now })
-	p := protect(gate)
+	access.SetClock(control, func() time.Time { return now })
+	p := protect(control)
 	for range 3 {
 		p.want(t, 200, path, "Bearer "+token)
 		p.want(t, 401, path, "Bearer "+bad)
@@ -216,11 +216,11 @@ func TestDecisionsEnd(t *testing.T) {
 		"not before": {"nbf", 40 * time.Second, 401, 200, 10 * time.Second},
 		"issued at":  {"iat", 50 * time.Second, 401, 200, 20 * time.Second},
 	} {
-		gate := access.New(parse(t, anySubject(i.URL)), &records{})
+		control := access.New(parse(t, anySubject(i.URL)), &records{})
 		begin := time.Unix(1_800_000_000, 0)
 		now := begin
-		access.SetClock(gate, func() time.Time { return now })
-		p := protect(gate)
+		access.SetClock(control, func() time.Time { return now })
+		p := protect(control)
 		c := map[string]any{"iss": i.URL, "aud": "a", "sub": name, "exp": now.Add(time.Hour).Unix()}
 		c[test.claim] = now.Add(test.at).Unix()
 		token := "Bearer " + sign(t, jose.ES256, key, "1", c)
@@ -249,10 +249,10 @@ func TestFlood(t *testing.T) {
 	token := "Bearer " + store.add("ci", "read:**")
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
-	gate := access.New(parse(t, strings.Replace(anySubject(i.URL), `"**"`, `"somebody"`, 1)), store)
+	control := access.New(parse(t, strings.Replace(anySubject(i.URL), `"**"`, `"somebody"`, 1)), store)
 	begin := time.Now()
-	access.SetClock(gate, func() time.Time { return begin })
-	h := gate.Protect(http.NotFoundHandler())
+	access.SetClock(control, func() time.Time { return begin })
+	h := control.RequireRead(http.NotFoundHandler())
 	send := func(credential string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		r.Header.Set("Authorization", credential)
@@ -262,7 +262,7 @@ func TestFlood(t *testing.T) {
 	}
 	send(token)
 	send("Bearer " + sign(t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": "anybody", "exp": begin.Add(time.Hour).Unix()}))
-	if good, bad := access.Decisions(gate); good != 1 || bad != 1 {
+	if good, bad := access.Decisions(control); good != 1 || bad != 1 {
 		t.Errorf("%d good ones and %d bad ones are kept", good, bad)
 	}
 	for n := range access.Remembered + 100 {
@@ -276,7 +276,7 @@ func TestFlood(t *testing.T) {
 	for n := range access.Remembered + 100 {
 		send("Bearer " + store.add(fmt.Sprint(n), "read:**"))
 	}
-	if good, bad := access.Decisions(gate); good != access.Remembered || bad != access.Remembered {
+	if good, bad := access.Decisions(control); good != access.Remembered || bad != access.Remembered {
 		t.Errorf("%d good ones and %d bad ones are kept", good, bad)
 	}
 }
@@ -320,10 +320,10 @@ func TestBadCredentials(t *testing.T) {
 	]}`, people.URL, audience, ci.URL))
 	store := &records{}
 	good, _ := access.NewToken()
-	gate := access.New(settings, store)
+	control := access.New(settings, store)
 	now := time.Unix(1_800_000_000, 0)
-	access.SetClock(gate, func() time.Time { return now })
-	p := protect(gate)
+	access.SetClock(control, func() time.Time { return now })
+	p := protect(control)
 
 	claims := func(change ...any) map[string]any {
 		c := map[string]any{"iss": people.URL, "sub": "ada", "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix()}
@@ -494,14 +494,14 @@ func forge(t *testing.T, key crypto.Signer, header string, body []byte) string {
 // What no credential can be is refused for its characters, before anything looks at it.
 func TestCharacters(t *testing.T) {
 	t.Parallel()
-	gate := access.New(access.Settings{}, &records{})
+	control := access.New(access.Settings{}, &records{})
 	for _, credential := range []string{"a b", "a\tb", "a\x00b", "a\x7fb", `"ab"`, "a,b", "a;b", "a:b", "a%b", "a!b", "a\u00e4b", "a\xffb", "larder_\nb", "a.b.c\n"} {
-		p := protect(gate)
+		p := protect(control)
 		if p.want(t, 401, path, "Bearer "+credential); !strings.Contains(p.log.String(), "characters that no credential has") {
 			t.Errorf("%q: %s", credential, &p.log)
 		}
 	}
-	p := protect(gate)
+	p := protect(control)
 	if p.want(t, 401, path, "Bearer Az09-._~+/="); strings.Contains(p.log.String(), "characters") {
 		t.Error(&p.log)
 	}
@@ -750,9 +750,9 @@ func FuzzCredential(f *testing.F) {
 	for _, s := range []string{"", "Bearer", "Bearer x", "Bearer a.b.c", "bearer larder_", "Basic a"} {
 		f.Add(s)
 	}
-	gate := access.New(access.Settings{}, &records{})
+	control := access.New(access.Settings{}, &records{})
 	f.Fuzz(func(t *testing.T, header string) {
-		p := protect(gate)
+		p := protect(control)
 		p.want(t, 401, path, header)
 	})
 }
@@ -771,15 +771,15 @@ func BenchmarkGate(b *testing.B) {
 		reads      float64
 	}{"token/warm": {token, false, 0}, "token/cold": {token, true, 1}, "jwt/warm": {identity, false, 0}, "jwt/cold": {identity, true, 0}} {
 		b.Run(name, func(b *testing.B) {
-			gate := access.New(s, store)
-			h := gate.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+			control := access.New(s, store)
+			h := control.RequireRead(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, path, nil)
 			r.Header.Set("Authorization", bench.credential)
 			h.ServeHTTP(httptest.NewRecorder(), r)
 			store.reads.Store(0)
 			for b.Loop() {
 				if bench.cold {
-					access.Forget(gate)
+					access.Forget(control)
 				}
 				w := httptest.NewRecorder()
 				if h.ServeHTTP(w, r); w.Code != http.StatusNoContent {

@@ -11,7 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Caller is who publishes, as the gate has verified him.
+// Caller is who publishes, as access control has verified him.
 type Caller struct {
 	// ID is his alone, and the same each time he calls: what he has begun is his by it. A token's is by its digest, so that
 	// another of the same name is another caller; others' is by issuer and subject, which for a CI service is all jobs of
@@ -27,8 +27,8 @@ type Caller struct {
 
 type callerKey struct{}
 
-// CallerOf returns who has sent a request, which ProtectPublish has put into its context. There is none where there was
-// no such gate.
+// CallerOf returns the caller of a request that RequirePublish has let through,
+// and reports whether there is one.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(*Caller)
 	if !ok {

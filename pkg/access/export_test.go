@@ -15,42 +15,43 @@ const (
 	MaxKeys    = maxKeys
 )
 
-// Clocks are those from which a gate and its issuers take the time.
-func Clocks(g *Gate) []func() time.Time {
-	clocks := []func() time.Time{g.now}
-	for _, i := range g.issuers {
+// Clocks are those from which access control and its issuers take the time.
+func Clocks(c *Control) []func() time.Time {
+	clocks := []func() time.Time{c.now}
+	for _, i := range c.issuers {
 		clocks = append(clocks, i.keys.Clock)
 	}
 	return clocks
 }
 
-// SetClock has a gate and its issuers take the time from a test.
-func SetClock(g *Gate, now func() time.Time) {
-	g.now = now
-	for _, i := range g.issuers {
+// SetClock has access control and its issuers take the time from a test.
+func SetClock(c *Control, now func() time.Time) {
+	c.now = now
+	for _, i := range c.issuers {
 		i.keys.Clock = now
 	}
 }
 
-// SetTransport has a gate ask its issuers by a test's transport.
-func SetTransport(g *Gate, t http.RoundTripper) {
-	for _, i := range g.issuers {
+// SetTransport has access control ask its issuers by a test's transport.
+func SetTransport(c *Control, t http.RoundTripper) {
+	for _, i := range c.issuers {
 		i.provider.Client.Transport = t
 	}
 }
 
-// SetPatience has a gate wait for its issuers' answers for longer, so that a test can tell who waits from who does not.
-func SetPatience(g *Gate, d time.Duration) {
-	for _, i := range g.issuers {
+// SetPatience has access control wait for its issuers' answers for longer, so that
+// a test can tell who waits from who does not.
+func SetPatience(c *Control, d time.Duration) {
+	for _, i := range c.issuers {
 		i.provider.Client.Timeout = d
 	}
 }
 
 // Decisions are how many are kept.
-func Decisions(g *Gate) (good, bad int) { return g.good.Len(), g.bad.Len() }
+func Decisions(c *Control) (good, bad int) { return c.good.Len(), c.bad.Len() }
 
-// Forget has a gate decide anew.
-func Forget(g *Gate) {
-	g.good.Purge()
-	g.bad.Purge()
+// Forget has access control decide anew.
+func Forget(c *Control) {
+	c.good.Purge()
+	c.bad.Purge()
 }

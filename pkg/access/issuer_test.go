@@ -64,10 +64,10 @@ func TestKeys(t *testing.T) {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	next, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
-	gate := access.New(parse(t, anySubject(i.URL)), &records{})
+	control := access.New(parse(t, anySubject(i.URL)), &records{})
 	now := time.Now()
-	access.SetClock(gate, func() time.Time { return now })
-	p := protect(gate)
+	access.SetClock(control, func() time.Time { return now })
+	p := protect(control)
 	n := 0
 	token := func(key *ecdsa.PrivateKey, id string) string {
 		n++
@@ -117,20 +117,20 @@ func TestKeys(t *testing.T) {
 	p.want(t, 503, path, token(next, "2"))
 }
 
-// visitors send what an issuer has signed to a gate, with a clock of their own.
+// visitors send what an issuer has signed to access control, with a clock of their own.
 type visitors struct {
 	*protected
-	issuer *testIssuer
-	gate   *access.Gate
-	passed atomic.Int64 // of the clock
-	sent   atomic.Int64
+	issuer  *testIssuer
+	control *access.Control
+	passed  atomic.Int64 // of the clock
+	sent    atomic.Int64
 }
 
 func visit(t testing.TB, i *testIssuer) *visitors {
 	t.Helper()
-	v := &visitors{issuer: i, gate: access.New(parse(t, anySubject(i.URL)), &records{})}
-	access.SetClock(v.gate, v.now)
-	v.protected = protect(v.gate)
+	v := &visitors{issuer: i, control: access.New(parse(t, anySubject(i.URL)), &records{})}
+	access.SetClock(v.control, v.now)
+	v.protected = protect(v.control)
 	return v
 }
 
@@ -223,7 +223,7 @@ func TestSlowIssuer(t *testing.T) {
 	t.Parallel()
 	key, stranger := newKey(t), newKey(t)
 	v := visit(t, newIssuer(t, public(&key.PublicKey, "1")))
-	access.SetPatience(v.gate, forEver)
+	access.SetPatience(v.control, forEver)
 	v.want(t, 200, path, v.token(t, key, "1"))
 	v.fetches()
 
@@ -266,7 +266,7 @@ func TestCallersCancel(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	v := visit(t, newIssuer(t, public(&key.PublicKey, "1")))
-	access.SetPatience(v.gate, forEver)
+	access.SetPatience(v.control, forEver)
 	v.issuer.hold.Lock()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -293,7 +293,7 @@ func TestRotation(t *testing.T) {
 		// It is too early, but that is not kept.
 		early := v.token(t, next, id)
 		v.want(t, 401, path, early)
-		if _, bad := access.Decisions(v.gate); bad != 0 {
+		if _, bad := access.Decisions(v.control); bad != 0 {
 			t.Error("a key that is not known yet is remembered as a bad one")
 		}
 		v.pass(30 * time.Second)
@@ -393,9 +393,9 @@ func TestWhereKeysAre(t *testing.T) {
 		"another issuer's":       {httptest.NewServer, set("issuer", "https://a.example.com"), nil, "of the issuer"},
 	} {
 		s := elsewhere(t, test.start, test.change, test.redirects)
-		gate := access.New(parse(t, anySubject(s.URL)), &records{})
-		access.SetTransport(gate, s.Client().Transport)
-		p := protect(gate)
+		control := access.New(parse(t, anySubject(s.URL)), &records{})
+		access.SetTransport(control, s.Client().Transport)
+		p := protect(control)
 		// No key signs it; where the keys are there, it is refused for that.
 		status, in := 503, test.want
 		if test.want == "" {

@@ -61,7 +61,7 @@ type claims struct {
 // jwt verifies a JWT and turns its claims into scopes.
 //
 // Sources: RFC 7519; RFC 8725, the best current practices.
-func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, error) {
+func (c *Control) jwt(ctx context.Context, credential string) (caller, time.Time, error) {
 	bad := func(format string, args ...any) (caller, time.Time, error) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: %w", registry.ErrBadCredential, fmt.Errorf(format, args...))
 	}
@@ -78,15 +78,15 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 	if err := token.UnsafeClaimsWithoutVerification(&unverified); err != nil {
 		return bad("its claims cannot be read")
 	}
-	i := g.issuers[unverified.Issuer]
+	i := c.issuers[unverified.Issuer]
 	if i == nil {
 		return bad("its issuer %.100q is not among the registry's", unverified.Issuer)
 	}
-	var c claims
+	var claimed claims
 	var all map[string]any
 	verified, err := i.keys.Use(ctx, func(keys []jose.JSONWebKey) bool {
 		return slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
-			return fits(key, token.Headers[0]) && token.Claims(key.Key, &c, &all) == nil
+			return fits(key, token.Headers[0]) && token.Claims(key.Key, &claimed, &all) == nil
 		})
 	})
 	if err != nil {
@@ -95,16 +95,16 @@ func (g *Gate) jwt(ctx context.Context, credential string) (caller, time.Time, e
 	if !verified {
 		return bad("of issuer %s, key %.100q: %w, or its claims cannot be read", i.Issuer.Issuer, token.Headers[0].KeyID, errUnknownKey)
 	}
-	now := g.now()
-	if err := i.accepts(c, now); err != nil {
-		_, _, err = bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, c.Subject, err)
-		return caller{}, c.begins(now), err
+	now := c.now()
+	if err := i.accepts(claimed, now); err != nil {
+		_, _, err = bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, claimed.Subject, err)
+		return caller{}, claimed.begins(now), err
 	}
-	who := caller{name: i.name(c, all), scopes: i.scopes(all)}
+	who := caller{name: i.name(claimed, all), scopes: i.scopes(all)}
 	if who.publishes() {
-		who.as = i.caller(c, all, who.scopes)
+		who.as = i.caller(claimed, all, who.scopes)
 	}
-	return who, c.Expiry.Time().Add(leeway), nil
+	return who, claimed.Expiry.Time().Add(leeway), nil
 }
 
 // checkHeader refuses a JWT whose header says that it is of another kind than an

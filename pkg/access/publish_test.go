@@ -20,16 +20,16 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// door is a gate before a handler that publishes, and remembers for whom it did last.
+// door is access control before a handler that publishes, and remembers for whom it did last.
 type door struct {
 	*protected
 	last access.Caller
 }
 
-func publishBy(t testing.TB, gate *access.Gate) *door {
+func publishBy(t testing.TB, control *access.Control) *door {
 	t.Helper()
 	d := &door{protected: &protected{}}
-	d.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), gate.ProtectPublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	d.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), control.RequirePublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.reached.Add(1)
 		var ok bool
 		if d.last, ok = access.CallerOf(r.Context()); !ok || d.last.ID == "" || d.last.Name == "" {
@@ -101,10 +101,10 @@ func TestPublishersDoNotRead(t *testing.T) {
 func TestTokenPublishes(t *testing.T) {
 	t.Parallel()
 	store := &records{}
-	gate := access.New(access.Settings{}, store)
+	control := access.New(access.Settings{}, store)
 	now := time.Now()
-	access.SetClock(gate, func() time.Time { return now })
-	d := publishBy(t, gate)
+	access.SetClock(control, func() time.Time { return now })
+	d := publishBy(t, control)
 	seen := make(map[string]bool)
 	for _, token := range []string{store.add("ci", "publish:modules/acme/**"), store.add("ci", "publish:modules/acme/**")} {
 		d.want(t, 200, publishModule, "Bearer "+token)
@@ -199,8 +199,8 @@ func publishFrom(t *testing.T, rules string, usual map[string]any) *jobs {
 	now := time.Now()
 	claims := map[string]any{"iss": i.URL, "aud": "https://registry.example.com", "jti": "1", "exp": now.Add(5 * time.Minute).Unix(), "iat": now.Unix(), "nbf": now.Add(-5 * time.Minute).Unix()}
 	maps.Copy(claims, usual)
-	gate := access.New(parse(t, fmt.Sprintf(`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`, i.URL, rules)), &records{})
-	return &jobs{publishBy(t, gate), key, claims}
+	control := access.New(parse(t, fmt.Sprintf(`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`, i.URL, rules)), &records{})
+	return &jobs{publishBy(t, control), key, claims}
 }
 
 // token is the usual job's, but for some claims; nil takes one away.
@@ -333,8 +333,8 @@ func TestCallersOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
-	gate := access.New(parse(t, fmt.Sprintf(`{"issuers": [{"issuer": %q, "audiences": ["a"], "name": "email", "rules": [{"claims": {"aud": "a"}, "scopes": ["publish:**"]}]}]}`, i.URL)), &records{})
-	d := publishBy(t, gate)
+	control := access.New(parse(t, fmt.Sprintf(`{"issuers": [{"issuer": %q, "audiences": ["a"], "name": "email", "rules": [{"claims": {"aud": "a"}, "scopes": ["publish:**"]}]}]}`, i.URL)), &records{})
+	d := publishBy(t, control)
 	long := strings.Repeat("a", 2000)
 	ids := make(map[string]string)
 	for _, test := range []struct{ sub, email, ref, want string }{
@@ -371,7 +371,7 @@ func TestCallersOfAnIssuer(t *testing.T) {
 func TestCallersAtOnce(t *testing.T) {
 	t.Parallel()
 	store := &records{}
-	h := access.New(access.Settings{}, store).ProtectPublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := access.New(access.Settings{}, store).RequirePublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := access.CallerOf(r.Context())
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, c.Name)
 	}))

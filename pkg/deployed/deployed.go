@@ -1,4 +1,4 @@
-// Package deployed is what the functions of a stack share: the catalogue, the archives and the gate, as the stack's
+// Package deployed is what the functions of a stack share: the catalogue, the archives and access control, as the stack's
 // settings name them. Those that read have a patience that is shorter than clients', and no more of the AWS SDK than a
 // table takes, since who waits for an answer may wait for a function to start.
 package deployed
@@ -24,7 +24,7 @@ type Registry struct {
 	Catalog *catalog.Catalog
 	// Archives signs the URLs from which clients get them.
 	Archives *presign.Signer
-	Gate     *access.Gate
+	Access   *access.Control
 	// Metrics counts what requests do not; nil if nothing is counted.
 	Metrics *metrics.Writer
 	// Bucket has the archives.
@@ -80,5 +80,5 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 		counted = nil // there is none, or pkg/lambdahttp logs what is wrong with it
 	}
 	published := newCatalog(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
-	return &Registry{Catalog: published, Archives: archives, Gate: access.New(rules, published), Metrics: counted, Bucket: bucket}, nil
+	return &Registry{Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket}, nil
 }

@@ -185,7 +185,7 @@ func open(tb testing.TB, client *aws, more map[string]string, observers ...func(
 	for name, h := range map[string]http.Handler{
 		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewCaching(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
 	} {
-		functions[name] = lambdahttp.Handler(log, r.Gate.Protect(h), observers...)
+		functions[name] = lambdahttp.Handler(log, r.Access.RequireRead(h), observers...)
 	}
 	return functions, table
 }

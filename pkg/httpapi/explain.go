@@ -29,8 +29,9 @@ func (e *explained) Unwrap() error { return e.cause }
 // for the caller: it has nothing in it of the causes below err, and nothing that he may not know. It is cut short and made
 // printable.
 //
-// It is for publishing alone, behind a gate. Endpoints that read never use it, so that what they refuse gives nothing
-// away. A 401 keeps its fixed message, and so does what is no fault of the caller's.
+// It is for publishing alone, behind access control. Endpoints that read never
+// use it, so that what they refuse gives nothing away. A 401 keeps its fixed
+// message, and so does what is no fault of the caller's.
 func Explain(err error, text string) error {
 	return &explained{err, Printable(text, maxExplanation)}
 }

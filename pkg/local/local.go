@@ -86,21 +86,22 @@ func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Clo
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
 	store := *d.Objects
 	store.BaseURL = baseURL
-	gate := access.New(rules, d.Catalog)
+	control := access.New(rules, d.Catalog)
 	inspector := d.Inspector
 	if inspector == nil {
 		inspector = inspection.InThisProcess{}
 	}
-	protect := gate.Protect
+	protect := control.RequireRead
 	if open {
 		protect = func(h http.Handler) http.Handler { return h }
 	}
+	publishing := publishapi.New(d.Catalog, &store, inspector, settings.DefaultPublishLimits)
 	return httpapi.Wrap(log, httpapi.Join(
 		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Larder(), rules.Login.Service())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog, &store))},
-		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(publishapi.New(d.Catalog, &store, inspector, settings.DefaultPublishLimits))},
+		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
 	))
 }

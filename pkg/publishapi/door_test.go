@@ -92,12 +92,12 @@ func openWith(t testing.TB, renew time.Duration) *door {
 	var served http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { served.ServeHTTP(w, r) }))
 	d.url, d.store.BaseURL = server.URL, server.URL
-	gate := access.New(access.Settings{}, d.catalog)
+	control := access.New(access.Settings{}, d.catalog)
 	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
 	published := publishapi.NewAt(catalogOf{d.faults.Catalog, d.faults}, objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
-		httpapi.Service{Routes: publishapi.Routes(), Handler: gate.ProtectPublish(published)},
-		httpapi.Service{Routes: modules.Routes(), Handler: gate.Protect(modules.New(d.catalog, d.store))},
+		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(published)},
+		httpapi.Service{Routes: modules.Routes(), Handler: control.RequireRead(modules.New(d.catalog, d.store))},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.store.Handler()},
 	))
 	t.Cleanup(func() {

@@ -3,11 +3,11 @@
 // and commits.
 //
 // It trusts nothing that it was told: whatever becomes visible follows from the stored bytes, which it reads itself, and
-// from the path that the gate has let the caller through to. Names, sizes and sums of an announcement say what the bytes
-// must be, and the store refuses any other. Until the commit nothing is visible, and a version that is published does not
-// change, whoever asks and however often.
+// from the path that access control has let the caller through to. Names, sizes and sums of an announcement say what the
+// bytes must be, and the store refuses any other. Until the commit nothing is visible, and a version that is published
+// does not change, whoever asks and however often.
 //
-// It stands behind access.Gate.ProtectPublish.
+// It stands behind access.Control.RequirePublish.
 package publishapi
 
 import (
@@ -273,7 +273,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// publisher returns who sends a request, as the gate has verified him.
+// publisher returns who sends a request, as access control has verified him.
 func publisher(r *http.Request) (access.Caller, error) {
 	caller, ok := access.CallerOf(r.Context())
 	if !ok {

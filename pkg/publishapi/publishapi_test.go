@@ -586,7 +586,7 @@ func TestBuildMetadata(t *testing.T) {
 	}
 }
 
-// What the gate has not let through publishes nothing, should a door ever stand without one.
+// What access control has not let through publishes nothing, should it ever be left out.
 func TestNoGate(t *testing.T) {
 	t.Parallel()
 	d := open(t)
