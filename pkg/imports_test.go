@@ -85,10 +85,10 @@ var rules = []rule{
 	{"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi", "pkg/metrics", "pkg/settings"}, notInDiscovery("github.com/aws/aws-sdk-go-v2")},
 	{"functions/discovery", []string{"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics"}, notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...)},
 	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
-	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed", "pkg/lambdahttp", "pkg/metrics"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/lambdahttp", "pkg/metrics", "pkg/objects/s3", "pkg/publishapi", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
+	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
+	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
+	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
 	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
@@ -120,7 +120,7 @@ func publishing(more ...string) []string {
 
 // onDeployed is what a function of a deployed registry links, and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/lambdahttp", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
 }
 
 // slowToStart is what no function links for which somebody waits, and more: of the AWS SDK they need a table's client alone.

@@ -2,18 +2,14 @@
 package main
 
 import (
-	"log"
-	"os"
+	"net/http"
 
 	"github.com/larder-registry/larder/pkg/deployed"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 )
 
 func main() {
-	registry, err := deployed.Open(os.Getenv)
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambdahttp.Start(registry.Access.RequireRead(mirror.New(registry.Catalog, registry.Archives)))
+	deployed.Serve(func(r *deployed.Registry) http.Handler {
+		return mirror.New(r.Catalog, r.Archives)
+	})
 }

@@ -2,18 +2,14 @@
 package main
 
 import (
-	"log"
-	"os"
+	"net/http"
 
 	"github.com/larder-registry/larder/pkg/deployed"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/modules"
 )
 
 func main() {
-	registry, err := deployed.Open(os.Getenv)
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambdahttp.Start(registry.Access.RequireRead(modules.New(registry.Catalog, registry.Archives)))
+	deployed.Serve(func(r *deployed.Registry) http.Handler {
+		return modules.New(r.Catalog, r.Archives)
+	})
 }

@@ -2,19 +2,15 @@
 package main
 
 import (
-	"log"
-	"os"
+	"net/http"
 
 	"github.com/larder-registry/larder/pkg/deployed"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/providers"
 )
 
 func main() {
-	registry, err := deployed.Open(os.Getenv)
-	if err != nil {
-		log.Fatal(err)
-	}
-	catalog := providers.ReportExpiry(registry.Catalog, registry.Metrics.CountKeys)
-	lambdahttp.Start(registry.Access.RequireRead(providers.NewCaching(catalog, registry.Archives)))
+	deployed.Serve(func(r *deployed.Registry) http.Handler {
+		catalog := providers.ReportExpiry(r.Catalog, r.Metrics.CountKeys)
+		return providers.NewCaching(catalog, r.Archives)
+	})
 }

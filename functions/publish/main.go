@@ -2,23 +2,22 @@
 package main
 
 import (
-	"log"
-	"os"
+	"net/http"
 
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 func main() {
 	inspection.RunIfChild()
-	registry, limits, err := deployed.OpenToPublish(os.Getenv)
-	if err != nil {
-		log.Fatal(err)
-	}
-	inspector := inspection.Process{MaxMemory: min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2), Log: lambdahttp.NewLogger()}
-	archives := s3.New(registry.Bucket.Config, registry.Bucket.Name, s3.Options{PathStyle: registry.Bucket.PathStyle})
-	lambdahttp.Start(registry.Access.RequirePublish(publishapi.New(registry.Catalog, archives, inspector, limits)))
+	deployed.ServePublish(func(r *deployed.Registry, limits settings.PublishLimits) http.Handler {
+		maxMemory := min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2)
+		inspector := inspection.Process{MaxMemory: maxMemory, Log: lambdahttp.NewLogger()}
+		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{PathStyle: r.Bucket.PathStyle})
+		return publishapi.New(r.Catalog, archives, inspector, limits)
+	})
 }

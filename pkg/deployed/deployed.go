@@ -1,9 +1,14 @@
-// Package deployed is what the functions of a stack share: the catalogue, the archives and access control, as the stack's
-// settings name them. Those that read have a patience that is shorter than clients', and no more of the AWS SDK than a
-// table takes, since who waits for an answer may wait for a function to start.
+// Package deployed opens the registry of a stack for one of its functions, and
+// serves it behind access control. Each function passes the constructor of its
+// own protocol's handler, so that none links another's.
+//
+// Functions that read have shorter timeouts than clients, and link no more of the
+// AWS SDK than the client of a table, because clients may wait for a function to
+// start.
 package deployed
 
 import (
+	"log"
 	nethttp "net/http"
 	"os"
 	"time"
@@ -14,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/objects/presign"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -22,38 +28,63 @@ import (
 // Registry is a deployed registry, as one of its functions has it.
 type Registry struct {
 	Catalog *catalog.Catalog
-	// Archives signs the URLs from which clients get them.
+	// Archives signs the URLs from which clients get archives.
 	Archives *presign.Signer
-	Access   *access.Control
+	// Access decides who may read and publish.
+	Access *access.Control
 	// Metrics counts what requests do not; nil if nothing is counted.
 	Metrics *metrics.Writer
 	// Bucket has the archives.
 	Bucket Bucket
 }
 
-// Bucket is what it takes to open the bucket, for a function that does.
+// Bucket is what a function needs to open the bucket.
 type Bucket struct {
 	Config    aws.Config
 	Name      string
 	PathStyle bool
 }
 
-// Open opens a registry for a function that reads it. It reads the settings through getenv, which is os.Getenv, and sends
-// no request. Its error names what is wrong with them.
+// Serve is the main function of a Lambda function that reads. It opens the
+// registry that the environment names, and serves what newHandler returns to
+// callers who may read. It ends the process if a setting is wrong.
+func Serve(newHandler func(*Registry) nethttp.Handler) {
+	r, err := Open(os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.Start(r.Access.RequireRead(newHandler(r)))
+}
+
+// ServePublish is like Serve for the function that publishes, and serves callers
+// who may publish.
+func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Handler) {
+	r, limits, err := OpenToPublish(os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.Start(r.Access.RequirePublish(newHandler(r, limits)))
+}
+
+// Open opens a registry for a function that reads. It reads the settings with
+// getenv, which is os.Getenv, and sends no request. Its error names the settings
+// that are wrong.
 func Open(getenv func(string) string) (*Registry, error) {
 	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
 	return open(getenv, http.NewBuildableClient().WithTimeout(2*time.Second), catalog.New)
 }
 
-// OpenToPublish opens a registry for the function that publishes, in the same way.
+// OpenToPublish is like Open for the function that publishes.
 func OpenToPublish(getenv func(string) string) (*Registry, settings.PublishLimits, error) {
 	limits, err := settings.PublishLimitsFromEnvironment(getenv)
 	if err != nil {
 		return nil, limits, err
 	}
 	// It reads archives, each of which takes as long as it takes.
-	patient := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) { t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial })
-	r, err := open(getenv, patient, catalog.NewKeyless)
+	client := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) {
+		t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial
+	})
+	r, err := open(getenv, client, catalog.NewKeyless)
 	return r, limits, err
 }
 
@@ -66,7 +97,7 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 	if err != nil {
 		return nil, err
 	}
-	role, err := account(getenv, timed{client})
+	role, err := account(getenv, measuredClient{client})
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +108,10 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 	}
 	counted, err := metrics.NewWriter(os.Stdout, settings.MetricsNamespace(getenv))
 	if err != nil {
-		counted = nil // there is none, or pkg/lambdahttp logs what is wrong with it
+		counted = nil // nothing is counted, and lambdahttp.Start logs a namespace that is wrong
 	}
 	published := newCatalog(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
-	return &Registry{Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket}, nil
+	return &Registry{
+		Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket,
+	}, nil
 }

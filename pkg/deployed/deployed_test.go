@@ -165,7 +165,9 @@ func fill(tb testing.TB, table catalog.Table) {
 type function func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error)
 
 // open returns the functions that read, by the first segment of paths below /v1/, on a table that is filled.
-func open(tb testing.TB, client *aws, more map[string]string, observers ...func(*requestlog.Entry)) (functions map[string]function, table catalog.Table) {
+func open(
+	tb testing.TB, client *aws, more map[string]string, observers ...func(*requestlog.Entry),
+) (functions map[string]function, table catalog.Table) {
 	tb.Helper()
 	dynamo, err := dynamodbtest.Start(tb.Context(), "larder")
 	if err != nil {
@@ -183,7 +185,8 @@ func open(tb testing.TB, client *aws, more map[string]string, observers ...func(
 	functions = make(map[string]function)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line costs something too
 	for name, h := range map[string]http.Handler{
-		"modules": modules.New(r.Catalog, r.Archives), "providers": providers.NewCaching(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
+		"modules": modules.New(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
+		"providers": providers.NewCaching(r.Catalog, r.Archives),
 	} {
 		functions[name] = lambdahttp.Handler(log, r.Access.RequireRead(h), observers...)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// timed has it counted how long each call takes until its answer begins, for the request that it is made for. An attempt
-// that failed is a call.
-type timed struct{ aws.HTTPClient }
+// measuredClient adds the time until each response begins to the log of the
+// request that the call is made for. A failed attempt is a call too.
+type measuredClient struct{ aws.HTTPClient }
 
-func (c timed) Do(r *http.Request) (*http.Response, error) {
+func (c measuredClient) Do(r *http.Request) (*http.Response, error) {
 	begin := time.Now()
 	response, err := c.HTTPClient.Do(r)
 	requestlog.From(r.Context()).AddStoreCall(time.Since(begin))

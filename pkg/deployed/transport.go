@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// stall is how long nothing may come of an answer that has begun. Without a bound a stream that S3 neither goes on with nor
-// ends would last as long as the function.
-const stall = 20 * time.Second
+// readTimeout is how long a read of a connection may wait. Without it, a response
+// that S3 neither continues nor ends would last as long as the function.
+const readTimeout = 20 * time.Second
 
-// dial dials connections whose reads wait no longer than that.
+// dial connects to an address. Each read of the connection has a timeout.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return lively{c}, nil
+	return readTimeoutConn{c}, nil
 }
 
-type lively struct{ net.Conn }
+type readTimeoutConn struct{ net.Conn }
 
-func (l lively) Read(p []byte) (int, error) {
-	if err := l.SetReadDeadline(time.Now().Add(stall)); err != nil {
+func (c readTimeoutConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
 		return 0, err
 	}
-	return l.Conn.Read(p)
+	return c.Conn.Read(p)
 }
