@@ -1,5 +1,6 @@
-// Package publishapi is the publishers' door: it lets holders of the registry's own credentials publish without reaching
-// the table or the bucket. A caller announces files, uploads them by presigned URLs to where they stay, has each inspected,
+// Package publishapi serves the publish API: it lets holders of the registry's own
+// credentials publish without access to the table or the bucket. A caller announces
+// files, uploads them with presigned URLs to where they stay, has each inspected,
 // and commits.
 //
 // It trusts nothing that it was told: whatever becomes visible follows from the stored bytes, which it reads itself, and
@@ -97,7 +98,7 @@ const (
 // Routes are the endpoints.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves the publishers' door.
+// New returns a handler that serves the publish API.
 func New(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
 	return httpapi.Mux(newHandler(published, stored, inspector, limits).endpoints()...)
 }
@@ -251,7 +252,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, f := range a.Files {
 		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
-			Object: registry.DoorKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
+			Object: registry.UploadKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
 		}})
 	}
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
