@@ -135,7 +135,7 @@ const (
 // Publishing through the registry is measured beside publishing with AWS credentials, of the same files to the same
 // emulators: uploading takes no longer but for what the bound says, and the function's memory does not grow with the
 // files. scripts/bench runs it.
-func TestDoor(t *testing.T) {
+func TestPublishAPI(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
 	}
@@ -174,7 +174,7 @@ func TestDoor(t *testing.T) {
 		f := start(t, "publish", env)
 		defer f.Close()
 		w := &watched{}
-		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
+		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
 		p.Pause = 0
 		begun := time.Now()
 		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
@@ -200,7 +200,7 @@ func TestDoor(t *testing.T) {
 	// killed ends the function in the midst of an inspection.
 	killed := func(dir string) {
 		f := start(t, "publish", env)
-		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper {
+		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
 			return &watched{RoundTripper: next, inspecting: func() { time.AfterFunc(500*time.Millisecond, f.Close) }}
 		})
 		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
@@ -223,11 +223,11 @@ func TestDoor(t *testing.T) {
 	var ratios []float64
 	for run := range runs {
 		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
-		doors := []func(string) float64{operator, through}
-		took := make([]float64, len(doors))
-		for i := range doors {
-			at := (i + run) % len(doors) // each goes first in turn
-			took[at] = doors[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
+		ways := []func(string) float64{operator, through}
+		took := make([]float64, len(ways))
+		for i := range ways {
+			at := (i + run) % len(ways) // each goes first in turn
+			took[at] = ways[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
 		}
 		ratios = append(ratios, took[1]/took[0])
 	}

@@ -20,15 +20,16 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// door is a gate before a handler that publishes, and remembers for whom it did last.
-type door struct {
+// publishAPI is a gate in front of a handler that stands for the publish API, with
+// the last caller that was let through.
+type publishAPI struct {
 	*protected
 	last access.Caller
 }
 
-func publishBy(t testing.TB, gate *access.Gate) *door {
+func publishBy(t testing.TB, gate *access.Gate) *publishAPI {
 	t.Helper()
-	d := &door{protected: &protected{}}
+	d := &publishAPI{protected: &protected{}}
 	d.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), gate.ProtectPublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.reached.Add(1)
 		var ok bool
@@ -186,7 +187,7 @@ func TestCallerOfNobody(t *testing.T) {
 
 // jobs are those of a CI service's issuer, by which something is published.
 type jobs struct {
-	*door
+	*publishAPI
 	key    *ecdsa.PrivateKey
 	claims map[string]any
 }

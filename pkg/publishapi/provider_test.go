@@ -29,7 +29,7 @@ func TestPublishProvider(t *testing.T) {
 	token := d.token(t, both)
 	r := newRelease(t)
 	sums, signature := named("SHA256SUMS"), named("SHA256SUMS.sig")
-	u := &upload{door: d, token: token, path: provider1, files: r}
+	u := &upload{testAPI: d, token: token, path: provider1, files: r}
 	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r))
 	begun.into(t, http.StatusCreated, &u.Begun)
 	// A signature is another one each time.

@@ -66,7 +66,7 @@ func TestPublishModule(t *testing.T) {
 	a.Description, a.ContentSHA256 = "A network", strings.Repeat("0", 64)
 	golden(t, "module-announcement", asked(t, a))
 	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", a)
-	u := &upload{door: d, token: token, path: module1, files: files}
+	u := &upload{testAPI: d, token: token, path: module1, files: files}
 	begun.into(t, http.StatusCreated, &u.Begun)
 	golden(t, "module-begun", begun.body, u.Upload, "UPLOAD", d.url, "https://registry.example.com")
 	if life := time.Until(u.ExpiresAt); life > publishapi.Lifetime || life < publishapi.Lifetime-time.Minute {
@@ -586,7 +586,7 @@ func TestBuildMetadata(t *testing.T) {
 	}
 }
 
-// What the gate has not let through publishes nothing, should a door ever stand without one.
+// Without access control in front of it, the publish API publishes nothing.
 func TestNoGate(t *testing.T) {
 	t.Parallel()
 	d := open(t)
