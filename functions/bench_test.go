@@ -163,7 +163,9 @@ func TestPublishAPI(t *testing.T) {
 		defer clear()
 		objects := &putting{Objects: store}
 		begun := time.Now()
-		if _, err := (&publish.Publisher{Catalog: d.catalog, Objects: objects, By: "operator"}).Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
+		by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
+		p := publish.Publisher{Catalog: d.catalog, Objects: objects, By: by}
+		if _, err := p.Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())

@@ -65,7 +65,7 @@ const (
 	// keep is how long a decision holds.
 	keep = time.Minute
 	// remembered bounds the decisions of each kind. Most are below a kilobyte: a caller of an issuer is his name and which
-	// rules hold, and a refusal is its reason, cut short. One who may publish has another name or two, cut short too. A token
+	// rules hold, and a refusal is its reason, cut short. One who may publish has a registry.Publisher too. A token
 	// has its own scopes, as many as it was made with.
 	remembered = 4096
 	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
@@ -183,7 +183,7 @@ func (g *Gate) checkPublisher(w http.ResponseWriter, r *http.Request) (*Caller, 
 	}
 	name := who.name
 	if who.as != nil {
-		name = who.as.Name
+		name = who.as.Publisher.String()
 	}
 	httpapi.LogCaller(w, name)
 	switch {

@@ -3,6 +3,10 @@ package access
 import (
 	"net/http"
 	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Fits is what every key goes through.
@@ -53,4 +57,10 @@ func Decisions(g *Gate) (good, bad int) { return g.good.Len(), g.bad.Len() }
 func Forget(g *Gate) {
 	g.good.Purge()
 	g.bad.Purge()
+}
+
+// PublisherOf returns the publisher of a token with verified claims.
+func PublisherOf(settings Issuer, verified map[string]any) registry.Publisher {
+	subject, _ := verified["sub"].(string)
+	return (&issuer{Issuer: settings}).publisher(claims{Claims: jwt.Claims{Subject: subject}}, verified)
 }

@@ -46,7 +46,7 @@ func TestPrepareModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, r := prepared.Archive, prepared.Record
-	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != "" {
+	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != (registry.Publisher{}) {
 		t.Errorf("%+v, %+v", f, r)
 	}
 	if len(prepared.Files) != 1 || len(prepared.LeftOut) != 1 || len(progress.steps) != 2 {

@@ -158,7 +158,7 @@ type kind interface {
 	// free says, by registry.ErrExists, whether another version stands in the way of one that is not published.
 	free(context.Context, registry.Version) error
 	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
-	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error)
+	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 }
 
@@ -596,7 +596,7 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.assemble(ctx, u, found, caller.Name, h.now().UTC().Truncate(time.Second))
+	p, err := s.assemble(ctx, u, found, caller.Publisher, h.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return explain(err)
 	}
@@ -714,7 +714,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = s.deprecate(r.Context(), version, d, caller.Name)
+	err = s.deprecate(r.Context(), version, d, caller.Publisher.String())
 	if errors.Is(err, registry.ErrNotFound) {
 		return httpapi.Explain(err, "there is nothing published by that name and version")
 	}

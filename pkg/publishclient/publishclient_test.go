@@ -327,7 +327,7 @@ func release(t *testing.T) publish.PreparedRelease {
 // recorded is what a registry would publish of it.
 func recorded(m publish.PreparedRelease) protocol.Published {
 	record := m.Record
-	record.PublishedBy = "somebody"
+	record.PublishedBy = registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
 	return protocol.Published{Provider: &record}
 }
 
@@ -336,11 +336,11 @@ func TestModule(t *testing.T) {
 	f, p := newFake(t), &progress{}
 	m := module(t)
 	record := m.Record
-	record.PublishedBy = "token ci"
+	record.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
 	f.record = protocol.Published{Module: &record}
 	publisher := f.publisher(t, p, token)
 	result, err := publisher.Module(t.Context(), m)
-	if err != nil || result.Unchanged || result.Record.PublishedBy != "token ci" || len(result.Files) != 1 {
+	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "token ci" || len(result.Files) != 1 {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if want := []string{"begin", "put vpc.tar.gz", "inspect vpc.tar.gz", "commit"}; !slices.Equal(f.order, want) {
@@ -365,7 +365,7 @@ func TestProvider(t *testing.T) {
 	f.record = recorded(m)
 	publisher := f.publisher(t, p, token)
 	result, err := publisher.Provider(t.Context(), m)
-	if err != nil || result.Unchanged || result.Record.PublishedBy != "somebody" {
+	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "somebody" {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if f.count("put") != 6 || f.count("inspect") != 6 || f.count("commit") != 1 || f.count("abort") != 0 || f.order[0] != "begin" || f.order[13] != "commit" {
@@ -507,7 +507,7 @@ func TestFaults(t *testing.T) {
 			result, err := f.publisher(t, p, token).Provider(t.Context(), m)
 			switch {
 			case test.err == nil:
-				if err != nil || result.Record.PublishedBy != "somebody" || !f.committed {
+				if err != nil || result.Record.PublishedBy.String() != "somebody" || !f.committed {
 					t.Errorf("%+v, %v", result, err)
 				}
 				for _, file := range m.Send {

@@ -88,7 +88,8 @@ func (d data) fill(ctx context.Context) error {
 }
 
 func (d data) publisher() *publish.Publisher {
-	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: "somebody"}
+	by := registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
+	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: by}
 }
 
 var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
