@@ -135,7 +135,7 @@ const (
 // Publishing through the registry is measured beside publishing with AWS credentials, of the same files to the same
 // emulators: uploading takes no longer but for what the bound says, and the function's memory does not grow with the
 // files. scripts/bench runs it.
-func TestDoor(t *testing.T) {
+func TestPublishAPI(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
 	}
@@ -163,7 +163,9 @@ func TestDoor(t *testing.T) {
 		defer clear()
 		objects := &putting{Objects: store}
 		begun := time.Now()
-		if _, err := (&publish.Publisher{Catalog: d.catalog, Objects: objects, By: "operator"}).Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
+		by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
+		p := publish.Publisher{Catalog: d.catalog, Objects: objects, By: by}
+		if _, err := p.Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
@@ -174,7 +176,7 @@ func TestDoor(t *testing.T) {
 		f := start(t, "publish", env)
 		defer f.Close()
 		w := &watched{}
-		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
+		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
 		p.Pause = 0
 		begun := time.Now()
 		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
@@ -200,7 +202,7 @@ func TestDoor(t *testing.T) {
 	// killed ends the function in the midst of an inspection.
 	killed := func(dir string) {
 		f := start(t, "publish", env)
-		p := d.door(t, f, func(next http.RoundTripper) http.RoundTripper {
+		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
 			return &watched{RoundTripper: next, inspecting: func() { time.AfterFunc(500*time.Millisecond, f.Close) }}
 		})
 		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
@@ -223,11 +225,11 @@ func TestDoor(t *testing.T) {
 	var ratios []float64
 	for run := range runs {
 		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
-		doors := []func(string) float64{operator, through}
-		took := make([]float64, len(doors))
-		for i := range doors {
-			at := (i + run) % len(doors) // each goes first in turn
-			took[at] = doors[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
+		ways := []func(string) float64{operator, through}
+		took := make([]float64, len(ways))
+		for i := range ways {
+			at := (i + run) % len(ways) // each goes first in turn
+			took[at] = ways[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
 		}
 		ratios = append(ratios, took[1]/took[0])
 	}

@@ -125,7 +125,7 @@ func deploy(t *testing.T) deployed {
 	d.publisher = publish.Publisher{
 		Catalog: published,
 		Objects: s3.New(awstest.Config(s3server.URL), bucket, s3.Options{PathStyle: true}),
-		By:      "arn:aws:iam::000000000000:user/rehearsal",
+		By:      registry.Publisher{Kind: registry.PublisherAWS, Name: "arn:aws:iam::000000000000:user/rehearsal"},
 	}
 	return d
 }

@@ -34,8 +34,9 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// door is a gateway of its own to a function that publishes, with who publishes by it.
-func (d deployed) door(t *testing.T, f *lambda.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
+// publishAPI publishes through a gateway of its own to a function that serves the
+// publish API.
+func (d deployed) publishAPI(t *testing.T, f *lambda.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
 	t.Helper()
 	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
 	for _, r := range publishapi.Routes() {
@@ -270,12 +271,12 @@ func TestKilledPublish(t *testing.T) {
 			}
 			f := start(t, "publish", env)
 			requests := &uploading{}
-			door := d.door(t, f, func(next http.RoundTripper) http.RoundTripper {
+			p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
 				requests.RoundTripper = next
 				return requests
 			})
 			k.begin(f, at, after)
-			_, err = door.Provider(t.Context(), release)
+			_, err = p.Provider(t.Context(), release)
 			k.mu.Lock()
 			died := k.killed
 			k.mu.Unlock()
@@ -301,7 +302,7 @@ func TestKilledPublish(t *testing.T) {
 				before++
 			}
 			d.giveUp(t, requests.id, len(release.Send))
-			again, err := d.door(t, start(t, "publish", env), direct).Provider(t.Context(), release)
+			again, err := d.publishAPI(t, start(t, "publish", env), direct).Provider(t.Context(), release)
 			if err != nil || again.Unchanged != there || there && !cmp.Equal(again.Record, stored) {
 				t.Errorf("killed at change %d, after it: %t, and published again: %+v, %v", at, after, again, err)
 			}

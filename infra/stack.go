@@ -319,12 +319,12 @@ func (st *stack) told() map[string]string {
 // https://docs.aws.amazon.com/AmazonS3/latest/userguide/tagging-and-policies.html.
 func (st *stack) publishing() []awsiam.PolicyStatement {
 	table := []*string{st.table.TableArn()}
-	// As registry.DoorKey makes keys. A star stands for slashes too: were there fewer, these would have all of a module that
-	// is called door.
-	doors := []string{"modules/*/*/*/*/door/*", "providers/*/*/*/door/*"}
+	// These match the keys of registry.UploadKey. A star also matches slashes: with
+	// fewer stars they would match all objects of a module that is called api.
+	uploads := []string{"modules/*/*/*/*/api/*", "providers/*/*/*/api/*"}
 	var archives []*string
-	for _, door := range doors {
-		archives = append(archives, st.bucket.ArnForObjects(&door))
+	for _, keys := range uploads {
+		archives = append(archives, st.bucket.ArnForObjects(&keys))
 	}
 	const brings, has = "s3:RequestObjectTag/" + objects.Tag, "s3:ExistingObjectTag/" + objects.Tag
 	equals := func(key string, values ...string) map[string]any { return map[string]any{key: values} }
@@ -342,7 +342,7 @@ func (st *stack) publishing() []awsiam.PolicyStatement {
 		allow("StageAndKeep", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(brings, objects.TagStaged, objects.TagKept)}),
 		deny("KeepForGood", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(has, objects.TagKept)}),
 		// Without it S3 answers 403, and not 404, to a question for an object that is missing, whose key counts as the prefix.
-		allow("SeeWhichUploadsThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": doors}}),
+		allow("SeeWhichUploadsThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": uploads}}),
 	}
 }
 

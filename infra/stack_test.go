@@ -504,7 +504,7 @@ func TestPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := strings.Repeat("0", 64)
-	module, provider := registry.DoorKey("modules/acme/vpc/aws", version, sum, "vpc.tar.gz"), registry.DoorKey("providers/acme/dns", version, sum, "SHA256SUMS")
+	module, provider := registry.UploadKey("modules/acme/vpc/aws", version, sum, "vpc.tar.gz"), registry.UploadKey("providers/acme/dns", version, sum, "SHA256SUMS")
 	const brings, has, once = "s3:RequestObjectTag/larder", "s3:ExistingObjectTag/larder", "s3:if-none-match"
 	type keys = map[string]string
 	for _, test := range []struct {
@@ -541,10 +541,12 @@ func TestPublisher(t *testing.T) {
 		{false, "s3:PutObject", "arn:bucket/" + module, keys{brings: "kept", once: "*"}},
 		{false, "s3:PutObject", "arn:bucket/" + module, keys{once: "*"}},
 		{false, "s3:PutObject", "arn:bucket/modules/acme/vpc/aws/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
-		{false, "s3:PutObject", "arn:bucket/modules/acme/door/aws/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
-		{false, "s3:PutObject", "arn:bucket/modules/door/vpc/door/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
-		{false, "s3:PutObjectTagging", "arn:bucket/providers/acme/door/1.0.0/0/SHA256SUMS", keys{brings: "staged"}},
-		{false, "s3:PutObject", "arn:bucket/mirror/a/b/c/door/d", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/modules/acme/api/aws/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/modules/api/vpc/api/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObjectTagging", "arn:bucket/providers/acme/api/1.0.0/0/SHA256SUMS", keys{brings: "staged"}},
+		{false, "s3:PutObject", "arn:bucket/modules/api/api/api/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/providers/api/api/1.0.0/0/api", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/mirror/a/b/c/api/d", keys{brings: "staged", once: "*"}},
 		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged"}},
 		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "kept", has: "staged"}},
 		{false, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged", has: "kept"}},

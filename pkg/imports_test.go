@@ -145,7 +145,7 @@ func notInDiscovery(more ...string) []string {
 }
 
 // Only pkg/lambdahttp knows of Lambda; tests do too.
-func TestLambdaHasOneDoor(t *testing.T) {
+func TestLambdaHasOneImporter(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {

@@ -238,7 +238,7 @@ func (v *serverVictim) publishGood(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
 		return err
 	}
-	p := publish.Publisher{Catalog: v.data.Catalog, Objects: v.data.Objects, By: "bench"}
+	p := publish.Publisher{Catalog: v.data.Catalog, Objects: v.data.Objects, By: operator}
 	_, err = p.Module(ctx, publish.Module{Dir: dir, Address: goodModule, Version: version(1)})
 	return err
 }

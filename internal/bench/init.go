@@ -132,7 +132,7 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 
 // publishAll publishes what the configuration uses.
 func publishAll(ctx context.Context, data *local.Data, dir, release string) error {
-	publisher := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: "bench"}
+	publisher := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: operator}
 	module := filepath.Join(dir, "module")
 	if err := os.Mkdir(module, 0o700); err != nil {
 		return err

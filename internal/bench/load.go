@@ -342,7 +342,7 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 		return nil, err
 	}
 	p := &loadPublisher{dir: dir, data: data, known: &ledger{known: make(map[string][]string), has: make(map[string]bool)}}
-	p.publisher = publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: "bench"}
+	p.publisher = publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: operator}
 	if p.key, _, err = addKey(ctx, data.Catalog); err != nil {
 		return nil, errors.Join(err, data.Close())
 	}

@@ -47,7 +47,7 @@ var sections = []section{
 	{"hostile", "attacks on the registry of this machine and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
 	{"publish", "publishing large providers, beside an uploader of the same files, at 1 Gbit/s and unbounded", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
-	{"door", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestDoor")},
+	{"publish-api", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestPublishAPI")},
 }
 
 // amounts say how much is measured.

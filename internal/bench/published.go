@@ -78,6 +78,11 @@ var platforms = []registry.Platform{
 	{OS: "freebsd", Arch: "arm64"}, {OS: "openbsd", Arch: "amd64"}, {OS: "windows", Arch: "arm64"},
 }
 
+// operator is who has published everything.
+var operator = registry.Publisher{
+	Kind: registry.PublisherAWS, Name: "arn:aws:iam::111122223333:user/publisher",
+}
+
 var long = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) // ago
 
 // sum stands for the hash of a file.
@@ -98,7 +103,7 @@ func (s *shelf) module(ctx context.Context, m registry.Module, versions, records
 		hexadecimal := hex.EncodeToString(digest[:])
 		err := s.putJSON(ctx, m.Path(), "version/"+v.String(), registry.ModuleVersion{
 			Version: v, Object: m.ArchiveKey(v, hexadecimal), SHA256: hexadecimal, ContentSHA256: hexadecimal, Size: 12345,
-			PublishedAt: long, PublishedBy: "arn:aws:iam::111122223333:user/publisher", Description: "A network with public and private subnets",
+			PublishedAt: long, PublishedBy: operator, Description: "A network with public and private subnets",
 		})
 		if err != nil {
 			return err
@@ -131,7 +136,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 		file := of[0].StoredFile // as good as another
 		record := registry.ProviderVersion{
 			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: file, Signature: file, SigningKey: key,
-			PublishedAt: long, PublishedBy: "arn:aws:iam::111122223333:user/publisher",
+			PublishedAt: long, PublishedBy: operator,
 		}
 		listing.Versions = append(listing.Versions, protocol.ListProvider(record))
 		if i >= records {
@@ -163,7 +168,7 @@ func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, version
 	}
 	record := registry.MirrorVersion{Version: all[0]}
 	for _, pkg := range packages(platforms, p.Path(), p.Type, all[0]) {
-		record.Packages = append(record.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: "arn:aws:iam::111122223333:user/publisher"})
+		record.Packages = append(record.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: operator})
 	}
 	return s.putJSON(ctx, p.Path(), "version/"+all[0].String(), record)
 }

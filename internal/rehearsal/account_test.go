@@ -172,7 +172,7 @@ func TestTags(t *testing.T) {
 	config := awstest.Config(account.URL)
 	config.Credentials = credentials.NewStaticCredentialsProvider(account.Add("publisher", role), awstest.SecretKey, "session")
 	store := objectstore.New(config, *bucket, objectstore.Options{PathStyle: true})
-	const key = "modules/acme/vpc/aws/1.0.0/door/sum/vpc.tar.gz"
+	const key = "modules/acme/vpc/aws/1.0.0/api/sum/vpc.tar.gz"
 	digest := objects.Digest{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 4}
 	if _, err := store.Stat(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("before: %v", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Whom the tokens of CI jobs are for, and the repository that may publish.
@@ -148,15 +149,16 @@ func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcem
 	return nil
 }
 
-// publishedBy fails unless the record of the only version of something names who published it, by all of these.
-func (r *Registry) publishedBy(ctx context.Context, address string, names ...string) error {
+// publishedBy fails unless the record of the only version of something has this
+// publisher.
+func (r *Registry) publishedBy(ctx context.Context, address string, want registry.Publisher) error {
 	text, err := r.Larder(ctx, "list", address, "--json")
 	if err != nil {
 		return err
 	}
 	var list struct {
 		Versions []struct {
-			PublishedBy string `json:"published_by"`
+			PublishedBy registry.Publisher `json:"published_by"`
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
@@ -165,12 +167,15 @@ func (r *Registry) publishedBy(ctx context.Context, address string, names ...str
 	if len(list.Versions) != 1 {
 		return fmt.Errorf("it is not a list of one version:\n%s", text)
 	}
-	for _, name := range names {
-		if by := list.Versions[0].PublishedBy; !strings.Contains(by, name) {
-			return fmt.Errorf("%s is published by %q, and that must name %q", address, by, name)
-		}
+	if by := list.Versions[0].PublishedBy; by != want {
+		return fmt.Errorf("%s is published by %+v, and that must be %+v", address, by, want)
 	}
 	return nil
+}
+
+// tokenNamed is the publisher with a registry token of the rehearsal.
+func (r *Registry) tokenNamed(name string) registry.Publisher {
+	return registry.Publisher{Kind: registry.PublisherToken, Name: r.Namespace + "." + name}
 }
 
 // publishModuleScenario publishes a module with nothing but a token of the registry.
@@ -229,7 +234,7 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 		p.refused(ctx, "publish:modules/"+r.Namespace+"/hello/null", "deprecate", "module", r.Namespace+"/hello/null", "--message", "no"),
 		r.get(ctx, "/v1/"+path+"/versions", p.token, http.StatusForbidden),
 		r.get(ctx, "/v1/"+path+"/1.0.0/download", p.token, http.StatusForbidden),
-		r.publishedBy(ctx, address, "token "+r.Namespace+".module-publisher"),
+		r.publishedBy(ctx, address, r.tokenNamed("module-publisher")),
 	)
 	if err != nil {
 		return err
@@ -279,7 +284,7 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 	}
 	err = errors.Join(
 		r.get(ctx, "/v1/"+path+"/versions", p.token, http.StatusForbidden),
-		r.publishedBy(ctx, address, "token "+r.Namespace+".provider-publisher"),
+		r.publishedBy(ctx, address, r.tokenNamed("provider-publisher")),
 	)
 	if err != nil {
 		return err
@@ -300,8 +305,12 @@ func trustScenario(ctx context.Context, r *Registry) error {
 	defer stranger.Close()
 	address := r.jobs() + "/trusted/null"
 	const subject, ref = "repo:" + jobsRepository + ":environment:release", "refs/tags/v1.0.0"
+	const commit = "0123456789abcdef0123456789abcdef01234567"
 	with := func(claims map[string]any) map[string]any {
-		all := map[string]any{"aud": jobsAudience, "sub": subject, "repository": jobsRepository, "ref": ref, "environment": "release", "event_name": "push"}
+		all := map[string]any{
+			"aud": jobsAudience, "sub": subject, "repository": jobsRepository, "ref": ref, "environment": "release",
+			"event_name": "push", "sha": commit, "run_id": "9001", "run_attempt": "1",
+		}
 		maps.Copy(all, claims)
 		return all
 	}
@@ -346,7 +355,11 @@ func trustScenario(ctx context.Context, r *Registry) error {
 	}
 	return errors.Join(
 		r.ask(ctx, http.MethodPost, protocol.PublishPath+"modules/"+r.fresh()+"/published/null/1.0.0/uploads", token, announcement("published.tar.gz"), nil, http.StatusForbidden),
-		r.publishedBy(ctx, address, r.CI.URL, subject, "repository "+jobsRepository, "ref "+ref),
+		r.publishedBy(ctx, address, registry.Publisher{
+			Kind: registry.PublisherOIDC, Issuer: r.CI.URL, Subject: subject,
+			Repository: jobsRepository, Ref: ref, Commit: commit,
+			RunURL: r.CI.Web + "/" + jobsRepository + "/actions/runs/9001/attempts/1",
+		}),
 		r.get(ctx, "/v1/modules/"+address+"/versions", token, http.StatusForbidden),
 	)
 }

@@ -57,7 +57,7 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 		account.denied = nil
 		account.mu.Unlock()
 	}
-	door, others := 0, 0
+	uploaded, others := 0, 0
 	for _, object := range listed.Contents {
 		key := object.Key
 		put := func(tag string, once bool) error {
@@ -75,8 +75,8 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 			_, err := role.PutObjectTagging(t.Context(), &s3.PutObjectTaggingInput{Bucket: bucket, Key: key, Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String(objects.Tag), Value: &value}}}})
 			return err
 		}
-		if strings.Contains(*key, "/door/") {
-			door++
+		if strings.Contains(*key, "/api/") {
+			uploaded++
 			// What nobody has kept expires, and is nobody's.
 			if tags(*key) != objects.TagKept {
 				continue
@@ -101,8 +101,8 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 		refused("untagging "+*key, err)
 	}
 	// A module's one archive by a token and another by a job; of a provider the zip, the sums and the signature.
-	if door < 5 || others < 5 {
-		t.Errorf("%d objects came by the registry's endpoint, and %d otherwise", door, others)
+	if uploaded < 5 || others < 5 {
+		t.Errorf("%d objects came through the publish API, and %d otherwise", uploaded, others)
 	}
 	table := dynamodb.New(config, stack.Outputs[settings.OutputTable])
 	module := "modules/" + d.namespace + "-fresh/published/null"

@@ -66,7 +66,7 @@ const (
 	// keep is how long a decision holds.
 	keep = time.Minute
 	// remembered bounds the decisions of each kind. Most are below a kilobyte: a caller of an issuer is his name and which
-	// rules hold, and a refusal is its reason, cut short. One who may publish has another name or two, cut short too. A token
+	// rules hold, and a refusal is its reason, cut short. One who may publish has a registry.Publisher too. A token
 	// has its own scopes, as many as it was made with.
 	remembered = 4096
 	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
@@ -186,7 +186,7 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	}
 	name := who.name
 	if who.as != nil {
-		name = who.as.Name
+		name = who.as.Publisher.String()
 	}
 	requestlog.From(r.Context()).Caller = name
 	switch {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -17,10 +16,9 @@ type Caller struct {
 	// another of the same name is another caller; others' is by issuer and subject, which for a CI service is all jobs of
 	// one repository and ref, or environment. It is short, and a segment of a path.
 	ID string
-	// Name is what records and the log call him: a token by its name; others by issuer and subject with the claim that the
-	// issuer's settings say names them and, of a CI job, its repository and ref. It is bounded and printable, and no
-	// decision may rest on it.
-	Name string
+	// Publisher identifies the caller in records, in the audit trail and in the log. It
+	// is bounded and printable, and no decision may rest on it.
+	Publisher registry.Publisher
 
 	scopes [][]Scope
 }
@@ -62,16 +60,9 @@ func (c caller) publishes() bool {
 	})
 }
 
-// maxPart bounds each part of a caller's name, in bytes.
-const maxPart = 256
-
 func tokenCaller(digest, name string, scopes [][]Scope) *Caller {
-	return &Caller{ID: "token-" + registry.TokenID(digest), Name: httpapi.Printable("token "+name, maxPart), scopes: scopes}
+	return &Caller{ID: "token-" + registry.TokenID(digest), Publisher: tokenPublisher(name), scopes: scopes}
 }
-
-// jobClaims say which job of a CI service a token is of: GitHub's, Forgejo's and Gitea's by repository, GitLab's by
-// project_path.
-var jobClaims = []string{"repository", "project_path", "ref"}
 
 // caller is who publishes by a JWT; nil where it has no subject, and could be anybody's.
 func (i *issuer) caller(c claims, all map[string]any, scopes [][]Scope) *Caller {
@@ -80,21 +71,5 @@ func (i *issuer) caller(c claims, all map[string]any, scopes [][]Scope) *Caller 
 	}
 	// An issuer is a URL, in which there is no NUL, so that no other two are as one.
 	sum := sha256.Sum256([]byte(i.Issuer.Issuer + "\x00" + c.Subject))
-	var more []string
-	add := func(claim string) {
-		if value, _ := all[claim].(string); value != "" {
-			more = append(more, httpapi.Printable(claim+" "+value, maxPart))
-		}
-	}
-	if i.Name != "" && i.Name != "sub" && !slices.Contains(jobClaims, i.Name) {
-		add(i.Name)
-	}
-	for _, claim := range jobClaims {
-		add(claim)
-	}
-	name := httpapi.Printable(i.Issuer.Issuer, maxPart) + " " + httpapi.Printable(c.Subject, maxPart)
-	if len(more) > 0 {
-		name += " (" + strings.Join(more, ", ") + ")"
-	}
-	return &Caller{ID: "jwt-" + hex.EncodeToString(sum[:]), Name: name, scopes: scopes}
+	return &Caller{ID: "jwt-" + hex.EncodeToString(sum[:]), Publisher: i.publisher(c, all), scopes: scopes}
 }

@@ -3,6 +3,10 @@ package access
 import (
 	"net/http"
 	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Fits is what every key goes through.
@@ -54,4 +58,10 @@ func Decisions(c *Control) (good, bad int) { return c.good.Len(), c.bad.Len() }
 func Forget(c *Control) {
 	c.good.Purge()
 	c.bad.Purge()
+}
+
+// PublisherOf returns the publisher of a token with verified claims.
+func PublisherOf(settings Issuer, verified map[string]any) registry.Publisher {
+	subject, _ := verified["sub"].(string)
+	return (&issuer{Issuer: settings}).publisher(claims{Claims: jwt.Claims{Subject: subject}}, verified)
 }

@@ -14,25 +14,27 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// door is access control before a handler that publishes, and remembers for whom it did last.
-type door struct {
+// publishAPI is access control in front of a handler that stands for the publish API, with
+// the last caller that was let through.
+type publishAPI struct {
 	*protected
 	last access.Caller
 }
 
-func publishBy(t testing.TB, control *access.Control) *door {
+func publishBy(t testing.TB, control *access.Control) *publishAPI {
 	t.Helper()
-	d := &door{protected: &protected{}}
+	d := &publishAPI{protected: &protected{}}
 	d.Handler = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), control.RequirePublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.reached.Add(1)
 		var ok bool
-		if d.last, ok = access.CallerOf(r.Context()); !ok || d.last.ID == "" || d.last.Name == "" {
+		if d.last, ok = access.CallerOf(r.Context()); !ok || d.last.ID == "" || d.last.Publisher.Kind == "" {
 			t.Errorf("%s: nobody publishes: %+v", r.URL.Path, d.last)
 		}
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, "there")
@@ -110,16 +112,19 @@ func TestTokenPublishes(t *testing.T) {
 		d.want(t, 200, publishModule, "Bearer "+token)
 		first := d.last
 		sum := sha256.Sum256([]byte(token))
-		if want := "token-" + hex.EncodeToString(sum[:])[:12]; first.ID != want || first.Name != "token ci" || seen[first.ID] {
+		if want := "token-" + hex.EncodeToString(sum[:])[:12]; first.ID != want || seen[first.ID] {
 			t.Errorf("%+v, want %s", first, want)
+		}
+		if want := (registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}); first.Publisher != want {
+			t.Errorf("%+v, want %+v", first.Publisher, want)
 		}
 		seen[first.ID] = true
 		for range 3 {
-			if d.want(t, 200, publishModule, "Bearer "+token); d.last.ID != first.ID || d.last.Name != first.Name {
+			if d.want(t, 200, publishModule, "Bearer "+token); d.last.ID != first.ID || d.last.Publisher != first.Publisher {
 				t.Errorf("%+v and %+v", first, d.last)
 			}
 		}
-		if strings.Contains(first.ID+first.Name+d.log.String(), token[7:20]) {
+		if strings.Contains(first.ID+first.Publisher.String()+d.log.String(), token[7:20]) {
 			t.Error("the token is told")
 		}
 	}
@@ -130,12 +135,13 @@ func TestTokenPublishes(t *testing.T) {
 		t.Error(&d.log)
 	}
 	odd := "Bearer " + store.add(strings.Repeat("ä", 1000)+"\n\x1b", "publish:**")
-	if d.want(t, 200, publishModule, odd); len(d.last.Name) > 260 || !strings.HasSuffix(d.last.Name, "ä…") {
-		t.Error(d.last.Name)
+	d.want(t, 200, publishModule, odd)
+	if by := d.last.Publisher; len(by.String()) > 260 || !strings.HasSuffix(by.Name, "ä…") {
+		t.Error(by)
 	}
 	odd = "Bearer " + store.add("a\n\x1b[31m", "publish:**")
-	if d.want(t, 200, publishModule, odd); d.last.Name != "token a \ufffd[31m" {
-		t.Errorf("%q", d.last.Name)
+	if d.want(t, 200, publishModule, odd); d.last.Publisher.String() != "token a \ufffd[31m" {
+		t.Errorf("%q", d.last.Publisher)
 	}
 	clear(store.tokens)
 	now = now.Add(time.Minute)
@@ -186,20 +192,22 @@ func TestCallerOfNobody(t *testing.T) {
 
 // jobs are those of a CI service's issuer, by which something is published.
 type jobs struct {
-	*door
+	*publishAPI
 	key    *ecdsa.PrivateKey
 	claims map[string]any
 }
 
-// publishFrom has an issuer's tokens publish by rules; usual are the claims of a job that may.
-func publishFrom(t *testing.T, rules string, usual map[string]any) *jobs {
+// publishFrom returns the jobs of an issuer at a path, which publish by rules. usual
+// are the claims of a job that may.
+func publishFrom(t *testing.T, path, rules string, usual map[string]any) *jobs {
 	t.Helper()
 	key := newKey(t)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
+	i.as = i.URL + path
 	now := time.Now()
-	claims := map[string]any{"iss": i.URL, "aud": "https://registry.example.com", "jti": "1", "exp": now.Add(5 * time.Minute).Unix(), "iat": now.Unix(), "nbf": now.Add(-5 * time.Minute).Unix()}
+	claims := map[string]any{"iss": i.as, "aud": "https://registry.example.com", "jti": "1", "exp": now.Add(5 * time.Minute).Unix(), "iat": now.Unix(), "nbf": now.Add(-5 * time.Minute).Unix()}
 	maps.Copy(claims, usual)
-	control := access.New(parse(t, fmt.Sprintf(`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`, i.URL, rules)), &records{})
+	control := access.New(parse(t, fmt.Sprintf(`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`, i.as, rules)), &records{})
 	return &jobs{publishBy(t, control), key, claims}
 }
 
@@ -219,7 +227,7 @@ func (j *jobs) token(t *testing.T, change ...any) string {
 func TestPublishFromGitHub(t *testing.T) {
 	t.Parallel()
 	const sub = "repo:acme/vpc:ref:refs/tags/v1.0.0"
-	j := publishFrom(t, `[
+	j := publishFrom(t, "/_services/token", `[
 		{"claims": {"repository": "acme/vpc", "ref": "refs/tags/**"}, "scopes": ["publish:modules/acme/vpc/aws"]},
 		{"claims": {"repository_owner_id": "123456", "repository": "acme/terraform-provider-x", "environment": "release"}, "scopes": ["publish:providers/acme/x"]},
 		{"claims": {"repository": "acme/*"}, "scopes": ["read:**"]}
@@ -230,8 +238,17 @@ func TestPublishFromGitHub(t *testing.T) {
 	issuer := j.claims["iss"].(string)
 	j.want(t, 200, publishModule, j.token(t))
 	tag := j.last
-	if want := issuer + " " + sub + " (repository acme/vpc, ref refs/tags/v1.0.0)"; tag.Name != want || !strings.Contains(j.log.String(), want) {
-		t.Errorf("%q, want %q, the log:\n%s", tag.Name, want, &j.log)
+	text := issuer + " " + sub + " (repository acme/vpc, ref refs/tags/v1.0.0)"
+	if tag.Publisher.String() != text || !strings.Contains(j.log.String(), text) {
+		t.Errorf("%q, want %q, the log:\n%s", tag.Publisher, text, &j.log)
+	}
+	want := registry.Publisher{
+		Kind: registry.PublisherOIDC, Issuer: issuer, Subject: sub,
+		Repository: "acme/vpc", Ref: "refs/tags/v1.0.0", Commit: "0123456789012345678901234567890123456789",
+		RunURL: strings.TrimSuffix(issuer, "/_services/token") + "/acme/vpc/actions/runs/8/attempts/1",
+	}
+	if diff := cmp.Diff(want, tag.Publisher); diff != "" {
+		t.Errorf("publisher (-want +got):\n%s", diff)
 	}
 	if !strings.HasPrefix(tag.ID, "jwt-") || len(tag.ID) != 68 || !tag.NamesNamespace("modules/acme/vpc/aws") {
 		t.Errorf("%+v", tag)
@@ -295,12 +312,22 @@ func TestPublishFromGitHub(t *testing.T) {
 func TestPublishFromGitLab(t *testing.T) {
 	t.Parallel()
 	const sub = "project_path:acme/infra/vpc:ref_type:tag:ref:v1.0.0"
-	j := publishFrom(t, `[{"claims": {"project_path": "acme/infra/vpc", "ref_type": "tag", "ref_protected": "true"}, "scopes": ["publish:modules/acme/vpc/*"]}]`, map[string]any{
+	j := publishFrom(t, "", `[{"claims": {"project_path": "acme/infra/vpc", "ref_type": "tag", "ref_protected": "true"}, "scopes": ["publish:modules/acme/vpc/*"]}]`, map[string]any{
 		"sub": sub, "namespace_id": "72", "namespace_path": "acme/infra", "project_id": "20", "project_path": "acme/infra/vpc", "user_id": "1", "user_login": "ada", "pipeline_id": "574", "pipeline_source": "push", "job_id": "302", "ref": "v1.0.0", "ref_path": "refs/tags/v1.0.0", "ref_type": "tag", "ref_protected": "true", "runner_id": 1, "runner_environment": "self-hosted", "sha": "0123456789012345678901234567890123456789",
 	})
 	j.want(t, 200, publishModule, j.token(t))
-	if want := j.claims["iss"].(string) + " " + sub + " (project_path acme/infra/vpc, ref v1.0.0)"; j.last.Name != want {
-		t.Errorf("%q, want %q", j.last.Name, want)
+	issuer := j.claims["iss"].(string)
+	want := registry.Publisher{
+		Kind: registry.PublisherOIDC, Issuer: issuer, Subject: sub,
+		Repository: "acme/infra/vpc", Ref: "refs/tags/v1.0.0", Commit: "0123456789012345678901234567890123456789",
+		RunURL: issuer + "/acme/infra/vpc/-/jobs/302",
+	}
+	if diff := cmp.Diff(want, j.last.Publisher); diff != "" {
+		t.Errorf("publisher (-want +got):\n%s", diff)
+	}
+	text := issuer + " " + sub + " (repository acme/infra/vpc, ref refs/tags/v1.0.0)"
+	if j.last.Publisher.String() != text {
+		t.Errorf("%q, want %q", j.last.Publisher, text)
 	}
 	j.want(t, 200, publishModule, j.token(t, "ref_protected", true))
 	j.reached.Store(0)
@@ -339,16 +366,16 @@ func TestCallersOfAnIssuer(t *testing.T) {
 	ids := make(map[string]string)
 	for _, test := range []struct{ sub, email, ref, want string }{
 		{"ada", "", "", " ada"},
-		{"ada2", "ada@example.com", "", " ada2 (email ada@example.com)"},
-		{"ada3", "ada@example.com", "main", " ada3 (email ada@example.com, ref main)"},
-		{"a\nb\x00", "c\r\x1b", "", " a b\ufffd (email c \ufffd)"},
+		{"ada2", "ada@example.com", "", " ada2 (ada@example.com)"},
+		{"ada3", "ada@example.com", "main", " ada3 (ada@example.com)"}, // it is no CI service's issuer
+		{"a\nb\x00", "c\r\x1b", "", " a b\ufffd (c \ufffd)"},
 		{"a\nb", "", "", " a b"}, {"a b", "", "", " a b"},
-		{long, long, long, " " + long[:256] + "… (email " + long[:250] + "…, ref " + long[:252] + "…)"},
+		{long, long, long, " " + long[:256] + "… (" + long[:256] + "…)"},
 		{long + "b", "", "", " " + long[:256] + "…"},
 	} {
 		d.want(t, 200, publishModule, "Bearer "+sign(t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": test.sub, "email": test.email, "ref": test.ref, "repository": 7, "exp": time.Now().Add(time.Hour).Unix()}))
-		if d.last.Name != i.URL+test.want {
-			t.Errorf("%.20q: %q", test.sub, d.last.Name)
+		if d.last.Publisher.String() != i.URL+test.want {
+			t.Errorf("%.20q: %q", test.sub, d.last.Publisher)
 		}
 		if other, there := ids[d.last.ID]; there {
 			t.Errorf("%.20q and %.20q are one", test.sub, other)
@@ -373,7 +400,7 @@ func TestCallersAtOnce(t *testing.T) {
 	store := &records{}
 	h := access.New(access.Settings{}, store).RequirePublish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := access.CallerOf(r.Context())
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, c.Name)
+		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, c.Publisher.String())
 	}))
 	tokens := make(map[string]string)
 	for n := range 8 {

@@ -32,7 +32,8 @@ type Issuer struct {
 	Audiences []string `json:"audiences,omitempty"`
 	// ClientIDs are accepted in place of an audience in access tokens that have none, which are those of Amazon Cognito.
 	ClientIDs []string `json:"clientIds,omitempty"`
-	// Name is the claim that names a caller in the log; sub if it is empty.
+	// Name is the claim that names a caller in the log and in what he publishes; sub if
+	// it is empty.
 	Name string `json:"name,omitempty"`
 	// Rules turn claims into scopes. A token has the scopes of all rules that it matches.
 	Rules []Rule `json:"rules"`

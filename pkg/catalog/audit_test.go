@@ -47,7 +47,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	released := providerRecord(t, "1.0.0", "A")
-	released.PublishedBy = "token ci"
+	released.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
 	publishProvider(t, c, inventory, released)
 	for _, add := range [][]string{{"linux_amd64 l"}, {"linux_amd64 l"}, {"linux_amd64 l", "linux_386 3"}} {
 		if _, _, err := c.Mirror(ctx, random, mirrorRecord(t, "3.0.0", add...), "mia"); err != nil {

@@ -102,7 +102,7 @@ func (c *Catalog) PublishModule(ctx context.Context, m registry.Module, record r
 		if err != nil {
 			return err
 		}
-		entry := registry.AuditEntry{By: record.PublishedBy, Action: registry.AuditPublish, Subject: m.Path(), Version: &record.Version}
+		entry := registry.AuditEntry{By: record.PublishedBy.String(), Action: registry.AuditPublish, Subject: m.Path(), Version: &record.Version}
 		return c.write(ctx, entry, changes...)
 	})
 	if err != nil {

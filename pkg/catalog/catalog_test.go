@@ -49,7 +49,7 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 	}
 	return registry.ModuleVersion{
 		Version: v, Object: "modules/acme/vpc/aws/" + version + "/archive-of-" + content, SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
-		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: "somebody", Description: "of " + version,
+		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}, Description: "of " + version,
 	}
 }
 

@@ -49,7 +49,7 @@ func mirrorRecordOf(t testing.TB, p registry.MirrorProvider, version string, pac
 				Platform: platform, Filename: name, H1: "h1:" + words[1],
 				StoredFile: registry.StoredFile{Object: p.FileKey(v, words[1], name), SHA256: words[1], Size: 7},
 			},
-			SigningKey: words[2], MirroredAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), MirroredBy: "somebody",
+			SigningKey: words[2], MirroredAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
 		})
 	}
 	return r
@@ -184,7 +184,7 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	again := mirrorRecord(t, "1.0.0", "linux_amd64 l K", "linux_386 3")
 	for i := range again.Packages {
 		pkg := &again.Packages[i]
-		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), "another", "other.zip", random.FileKey(again.Version, pkg.SHA256, "other.zip")
+		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), registry.Publisher{Kind: registry.PublisherUser, Name: "another"}, "other.zip", random.FileKey(again.Version, pkg.SHA256, "other.zip")
 	}
 	given := slices.Clone(again.Packages)
 	for _, r := range []registry.MirrorVersion{first, again} {

@@ -80,7 +80,7 @@ func (c *Catalog) PublishProvider(ctx context.Context, p registry.Provider, reco
 		if err != nil {
 			return err
 		}
-		entry := registry.AuditEntry{By: record.PublishedBy, Action: registry.AuditPublish, Subject: p.Path(), Version: &record.Version}
+		entry := registry.AuditEntry{By: record.PublishedBy.String(), Action: registry.AuditPublish, Subject: p.Path(), Version: &record.Version}
 		return c.write(ctx, entry, changes...)
 	})
 	if err != nil {

@@ -134,7 +134,7 @@ func fill(tb testing.TB, table catalog.Table) {
 	// Publishing them one by one would take longer than all that is tested here.
 	check(table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "modules/acme/many/aws", Sort: "listing"}, Data: listing}))
 	_, _, err = c.PublishModule(ctx, vpc, registry.ModuleVersion{
-		Version: version(moduleV), Object: "modules/acme/vpc/aws/1.0.4999/" + sum + ".tar.gz", SHA256: sum, ContentSHA256: sum, Size: 1 << 20, PublishedAt: time.Now(), PublishedBy: "somebody", Description: "A network",
+		Version: version(moduleV), Object: "modules/acme/vpc/aws/1.0.4999/" + sum + ".tar.gz", SHA256: sum, ContentSHA256: sum, Size: 1 << 20, PublishedAt: time.Now(), PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}, Description: "A network",
 	})
 	check(err)
 
@@ -151,7 +151,7 @@ func fill(tb testing.TB, table catalog.Table) {
 		pkg := registry.ProviderPackage{Platform: platform, Filename: file, H1: "h1:" + own[:44], StoredFile: registry.StoredFile{Object: inventory.Path() + "/1.0.0/" + own + "/" + file, SHA256: own, Size: 1 << 24}}
 		record.Packages = append(record.Packages, pkg)
 		pkg.Object = "mirror/registry.terraform.io/hashicorp/aws/5.0.0/" + own + "/" + file
-		mirrored.Packages = append(mirrored.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "34365D9472D7468F", MirroredAt: time.Now(), MirroredBy: "somebody"})
+		mirrored.Packages = append(mirrored.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "34365D9472D7468F", MirroredAt: time.Now(), MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}})
 	}
 	_, _, err = c.PublishProvider(ctx, inventory, record)
 	check(err)

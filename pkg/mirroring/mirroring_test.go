@@ -368,8 +368,11 @@ func newStore(t testing.TB) *store {
 func (s *store) mirror(o *origin) *mirroring.Mirror {
 	m := &mirroring.Mirror{
 		Catalog: catalog.New(s.table), Objects: s.objects,
-		Publisher: &publish.Publisher{Catalog: catalog.New(s.table), Objects: s.objects, By: "somebody"},
-		Progress:  &progress{},
+		Publisher: &publish.Publisher{
+			Catalog: catalog.New(s.table), Objects: s.objects,
+			By: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
+		},
+		Progress: &progress{},
 	}
 	if o != nil {
 		m.Client = o.client
@@ -409,7 +412,7 @@ func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.Mir
 				if err != nil {
 					t.Errorf("%s %s %s is visible, and is not what the store has: %v", address, v.Version, pkg.Platform, err)
 				}
-				if pkg.MirroredBy != "somebody" || pkg.MirroredAt.IsZero() || !strings.HasPrefix(pkg.H1, "h1:") {
+				if pkg.MirroredBy.String() != "somebody" || pkg.MirroredAt.IsZero() || !strings.HasPrefix(pkg.H1, "h1:") {
 					t.Errorf("%s %s: %+v", address, v.Version, pkg)
 				}
 			}

@@ -301,7 +301,8 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 		return result, err
 	}
 	if len(confirmed) > 0 {
-		if _, _, err := m.Publisher.Catalog.Mirror(ctx, w.Address, registry.MirrorVersion{Version: v.Version, Packages: confirmed}, m.Publisher.By); err != nil {
+		record, by := registry.MirrorVersion{Version: v.Version, Packages: confirmed}, m.Publisher.By.String()
+		if _, _, err := m.Publisher.Catalog.Mirror(ctx, w.Address, record, by); err != nil {
 			return Result{}, err
 		}
 	}

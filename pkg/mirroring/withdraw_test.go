@@ -10,7 +10,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What is withdrawn comes by no door again, and nothing of it is stored. Who asks for several versions gets the others.
+// A withdrawn version is not mirrored again in any way, and nothing of it is
+// stored. A request for several versions gets the others.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

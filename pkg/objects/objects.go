@@ -1,7 +1,8 @@
 // Package objects keeps archives: put once, never replaced, handed to clients by presigned URLs.
 //
-// They come by one of two doors. Who may write to a Store puts them, and they stay. Who may not gets a URL from a Stage,
-// and what is put by it is staged: it stands under its final key, and expires unless it is kept.
+// They come in one of two ways. An operator, who may write to a Store, puts them,
+// and they stay. The publish API hands out a URL from a Stage, and an object that
+// is put with it is staged: it has its final key, and expires unless it is kept.
 package objects
 
 import (

@@ -48,7 +48,7 @@ func (p *Publisher) PrepareModule(ctx context.Context, m Module) (PreparedModule
 	}
 	name := m.Address.Name + ".tar.gz"
 	record := &result.Record
-	record.Object = registry.DoorKey(m.Address.Path(), m.Version, record.SHA256, name)
+	record.Object = registry.UploadKey(m.Address.Path(), m.Version, record.SHA256, name)
 	return PreparedModule{m.Address, result, PreparedFile{name, record.SHA256, record.Size, func() (io.ReadCloser, error) {
 		return io.NopCloser(io.NewSectionReader(packed, 0, record.Size)), nil
 	}}, packed}, nil
@@ -84,7 +84,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 
 	record := &r.record
 	at := func(f *registry.StoredFile, name string) {
-		f.Object = registry.DoorKey(m.Address.Path(), record.Version, f.SHA256, name)
+		f.Object = registry.UploadKey(m.Address.Path(), record.Version, f.SHA256, name)
 	}
 	for i := range record.Packages {
 		at(&record.Packages[i].StoredFile, record.Packages[i].Filename)

@@ -46,7 +46,7 @@ func TestPrepareModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, r := prepared.Archive, prepared.Record
-	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/door/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != "" {
+	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != (registry.Publisher{}) {
 		t.Errorf("%+v, %+v", f, r)
 	}
 	if len(prepared.Files) != 1 || len(prepared.LeftOut) != 1 || len(progress.steps) != 2 {
@@ -69,7 +69,7 @@ func TestPrepareModule(t *testing.T) {
 			t.Error("it is there after Close")
 		}
 	}
-	// It is the same archive as the operator's door stores.
+	// It is the same archive as an operator's publish stores.
 	m.DryRun = true
 	dry, err := new(publish.Publisher).Module(t.Context(), m)
 	if err != nil || dry.Record.SHA256 != r.SHA256 {
@@ -81,7 +81,8 @@ func TestPrepareModule(t *testing.T) {
 	}
 }
 
-// A release is prepared without asking a registry, and is what the operator's door would publish.
+// A release is prepared without a request to a registry, and is what an operator
+// would publish.
 func TestPrepareProvider(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -107,7 +108,7 @@ func TestPrepareProvider(t *testing.T) {
 		t.Errorf("files: %q", names)
 	}
 	record := prepared.Record
-	if record.SigningKey != id || record.Packages[1].Object != "providers/acme/inventory/1.0.0/door/"+record.Packages[1].SHA256+"/"+r.name+"_linux_amd64.zip" || record.Sums.Object != "providers/acme/inventory/1.0.0/door/"+record.Sums.SHA256+"/"+r.name+"_SHA256SUMS" {
+	if record.SigningKey != id || record.Packages[1].Object != "providers/acme/inventory/1.0.0/api/"+record.Packages[1].SHA256+"/"+r.name+"_linux_amd64.zip" || record.Sums.Object != "providers/acme/inventory/1.0.0/api/"+record.Sums.SHA256+"/"+r.name+"_SHA256SUMS" {
 		t.Errorf("record: %+v", record)
 	}
 	published, err := b.publisher().Provider(t.Context(), r.provider())

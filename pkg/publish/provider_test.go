@@ -171,7 +171,7 @@ func TestProvider(t *testing.T) {
 			t.Fatalf("%+v, %v", result, err)
 		}
 		record := result.Record
-		if record.SigningKey != id || fmt.Sprint(record.Protocols) != "[5.0 6.0]" || len(record.Packages) != 3 || record.Packages[0].String() != "darwin_arm64" || record.PublishedBy != "somebody" {
+		if record.SigningKey != id || fmt.Sprint(record.Protocols) != "[5.0 6.0]" || len(record.Packages) != 3 || record.Packages[0].String() != "darwin_arm64" || record.PublishedBy.String() != "somebody" {
 			t.Errorf("%+v", record)
 		}
 		for _, pkg := range record.Packages {

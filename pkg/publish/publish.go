@@ -70,8 +70,8 @@ type Publisher struct {
 	// Catalog and Objects are the registry's. A dry run needs no Objects, and no Catalog where there is no registry yet.
 	Catalog Catalog
 	Objects Objects
-	// By is recorded as the publisher's name.
-	By string
+	// By is recorded as who publishes.
+	By registry.Publisher
 	// Progress may be nil.
 	Progress Progress
 	// Now tells the time; time.Now where it is nil.

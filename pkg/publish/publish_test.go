@@ -83,7 +83,8 @@ func onBoth(t *testing.T, test func(t *testing.T, empty func(*testing.T) backend
 }
 
 func (b backend) publisher() *publish.Publisher {
-	return &publish.Publisher{Catalog: catalog.New(b.table), Objects: b.store, By: "somebody"}
+	by := registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
+	return &publish.Publisher{Catalog: catalog.New(b.table), Objects: b.store, By: by}
 }
 
 func module(t *testing.T, version, content string) publish.Module {
@@ -131,7 +132,7 @@ func TestModule(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	r := first.Record
-	if r.PublishedBy != "somebody" || r.Description != "A network" || r.PublishedAt.IsZero() || r.Object != "modules/acme/vpc/aws/1.0.0/"+r.SHA256+".tar.gz" {
+	if r.PublishedBy.String() != "somebody" || r.Description != "A network" || r.PublishedAt.IsZero() || r.Object != "modules/acme/vpc/aws/1.0.0/"+r.SHA256+".tar.gz" {
 		t.Errorf("record: %+v", r)
 	}
 	if progress.sent != r.Size || len(progress.steps) != 2 {

@@ -30,11 +30,17 @@ type ending struct{ remover }
 var errEnded = errors.New("ended")
 
 func (e ending) Remove(ctx context.Context, prefix string) (int, error) {
-	last := ""
-	if err := e.Walk(ctx, prefix, func(i objects.Info) error { last = i.Key; return nil }); err != nil {
+	uploaded := "" // it has a folder of its own
+	err := e.Walk(ctx, prefix, func(i objects.Info) error {
+		if strings.HasPrefix(i.Key, prefix+"api/") {
+			uploaded = i.Key
+		}
+		return nil
+	})
+	if err != nil {
 		return 0, err
 	}
-	n, err := e.remover.Remove(ctx, path.Dir(last)+"/")
+	n, err := e.remover.Remove(ctx, path.Dir(uploaded)+"/")
 	return n, errors.Join(err, errEnded)
 }
 
@@ -73,7 +79,7 @@ func TestWithdraw(t *testing.T) {
 		for _, body := range []string{"a", "b"} {
 			sum := sha256.Sum256([]byte(body))
 			digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body))}
-			if err := store.PutOnce(t.Context(), registry.DoorKey(address.Path(), one, digest.SHA256, "vpc.tar.gz"), strings.NewReader(body), digest); err != nil {
+			if err := store.PutOnce(t.Context(), registry.UploadKey(address.Path(), one, digest.SHA256, "vpc.tar.gz"), strings.NewReader(body), digest); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What comes through the door is recorded under the name of who sent it.
+// A change through the publish API is recorded under the name of its caller.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	d := open(t)

@@ -60,7 +60,7 @@ var (
 )
 
 // addKey adds a key to a namespace, and returns its id.
-func (d *door) addKey(t testing.TB, namespace string, of func() (keys.SigningKey, error)) string {
+func (d *testAPI) addKey(t testing.TB, namespace string, of func() (keys.SigningKey, error)) string {
 	t.Helper()
 	pair, err := of()
 	if err != nil {

@@ -212,7 +212,7 @@ type slow struct {
 	release chan struct{}
 }
 
-func (d *door) slow() slow {
+func (d *testAPI) slow() slow {
 	s := slow{make(chan struct{}, 9), make(chan struct{})}
 	d.faults.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
 		s.reading <- struct{}{}
@@ -379,7 +379,7 @@ func FuzzBegin(f *testing.F) {
 			if begun.Add(1) > 1 && len(a.body) == 0 {
 				t.Error("an empty answer")
 			}
-			u := upload{door: d, token: token, path: path}
+			u := upload{testAPI: d, token: token, path: path}
 			a.into(t, http.StatusCreated, &u.Begun)
 			u.abort(t).into(t, http.StatusNoContent, nil)
 		case http.StatusBadRequest:

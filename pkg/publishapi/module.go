@@ -42,7 +42,7 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 	return registry.Inspection{ContentSHA256: found.ContentSHA256}, err
 }
 
-func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error) {
+func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error) {
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,

@@ -163,7 +163,7 @@ func (p provider) verify(ctx context.Context, u registry.Upload, names publish.R
 	return signer.ID, nil
 }
 
-func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error) {
+func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error) {
 	names, err := p.namesOf(u)
 	if err != nil {
 		return publication{}, err

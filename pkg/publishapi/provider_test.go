@@ -29,7 +29,7 @@ func TestPublishProvider(t *testing.T) {
 	token := d.token(t, both)
 	r := newRelease(t)
 	sums, signature := named("SHA256SUMS"), named("SHA256SUMS.sig")
-	u := &upload{door: d, token: token, path: provider1, files: r}
+	u := &upload{testAPI: d, token: token, path: provider1, files: r}
 	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r))
 	begun.into(t, http.StatusCreated, &u.Begun)
 	// A signature is another one each time.
@@ -57,7 +57,7 @@ func TestPublishProvider(t *testing.T) {
 		t.Errorf("commit again: %d %s", again.status, again.body)
 	}
 	record, err := d.catalog.ProviderVersion(t.Context(), inventory, v1)
-	if err != nil || record.SigningKey != key || record.PublishedBy != "token ci" || len(record.Packages) != 2 || record.Packages[0].String() != darwin || record.Packages[1].H1 == "" || record.Sums.SHA256 != sum(r[sums]) || record.Signature.SHA256 != sum(r[signature]) {
+	if err != nil || record.SigningKey != key || record.PublishedBy.String() != "token ci" || len(record.Packages) != 2 || record.Packages[0].String() != darwin || record.Packages[1].H1 == "" || record.Sums.SHA256 != sum(r[sums]) || record.Signature.SHA256 != sum(r[signature]) {
 		t.Errorf("%+v, %v", record, err)
 	}
 	// The manifest is read, and not served.

@@ -1,5 +1,6 @@
-// Package publishapi is the publishers' door: it lets holders of the registry's own credentials publish without reaching
-// the table or the bucket. A caller announces files, uploads them by presigned URLs to where they stay, has each inspected,
+// Package publishapi serves the publish API: it lets holders of the registry's own
+// credentials publish without access to the table or the bucket. A caller announces
+// files, uploads them with presigned URLs to where they stay, has each inspected,
 // and commits.
 //
 // It trusts nothing that it was told: whatever becomes visible follows from the stored bytes, which it reads itself, and
@@ -97,7 +98,7 @@ const (
 // Routes are the endpoints.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves the publishers' door.
+// New returns a handler that serves the publish API.
 func New(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
 	return httpapi.Mux(newHandler(published, stored, inspector, limits).endpoints()...)
 }
@@ -157,7 +158,7 @@ type kind interface {
 	// free says, by registry.ErrExists, whether another version stands in the way of one that is not published.
 	free(context.Context, registry.Version) error
 	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
-	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by string, now time.Time) (publication, error)
+	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 }
 
@@ -251,7 +252,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, f := range a.Files {
 		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
-			Object: registry.DoorKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
+			Object: registry.UploadKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
 		}})
 	}
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
@@ -595,7 +596,7 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.assemble(ctx, u, found, caller.Name, h.now().UTC().Truncate(time.Second))
+	p, err := s.assemble(ctx, u, found, caller.Publisher, h.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return explain(err)
 	}
@@ -713,7 +714,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = s.deprecate(r.Context(), version, d, caller.Name)
+	err = s.deprecate(r.Context(), version, d, caller.Publisher.String())
 	if errors.Is(err, registry.ErrNotFound) {
 		return httpapi.Explain(err, "there is nothing published by that name and version")
 	}

@@ -80,12 +80,12 @@ func (f *fake) publisher(t *testing.T, p publish.Progress, token string) *publis
 	}
 	c := client.New(config, "larder/test", f.server.Client().Transport)
 	c.Wait = time.Millisecond
-	door, err := publishclient.Open(t.Context(), c, f.host())
+	publisher, err := publishclient.Open(t.Context(), c, f.host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	door.Progress, door.Pause = p, time.Millisecond
-	return door
+	publisher.Progress, publisher.Pause = p, time.Millisecond
+	return publisher
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
@@ -327,7 +327,7 @@ func release(t *testing.T) publish.PreparedRelease {
 // recorded is what a registry would publish of it.
 func recorded(m publish.PreparedRelease) protocol.Published {
 	record := m.Record
-	record.PublishedBy = "somebody"
+	record.PublishedBy = registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
 	return protocol.Published{Provider: &record}
 }
 
@@ -336,11 +336,11 @@ func TestModule(t *testing.T) {
 	f, p := newFake(t), &progress{}
 	m := module(t)
 	record := m.Record
-	record.PublishedBy = "token ci"
+	record.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
 	f.record = protocol.Published{Module: &record}
-	door := f.publisher(t, p, token)
-	result, err := door.Module(t.Context(), m)
-	if err != nil || result.Unchanged || result.Record.PublishedBy != "token ci" || len(result.Files) != 1 {
+	publisher := f.publisher(t, p, token)
+	result, err := publisher.Module(t.Context(), m)
+	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "token ci" || len(result.Files) != 1 {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if want := []string{"begin", "put vpc.tar.gz", "inspect vpc.tar.gz", "commit"}; !slices.Equal(f.order, want) {
@@ -352,7 +352,7 @@ func TestModule(t *testing.T) {
 	if p.sent["acme/vpc/aws 1.0.0"] != int(record.Size) {
 		t.Errorf("progress: %v of %d", p.sent, record.Size)
 	}
-	again, err := door.Module(t.Context(), m)
+	again, err := publisher.Module(t.Context(), m)
 	if err != nil || !again.Unchanged || f.count("put") != 1 || f.count("commit") != 1 {
 		t.Errorf("again: %+v, %v", again, err)
 	}
@@ -363,9 +363,9 @@ func TestProvider(t *testing.T) {
 	f, p := newFake(t), &progress{}
 	m := release(t)
 	f.record = recorded(m)
-	door := f.publisher(t, p, token)
-	result, err := door.Provider(t.Context(), m)
-	if err != nil || result.Unchanged || result.Record.PublishedBy != "somebody" {
+	publisher := f.publisher(t, p, token)
+	result, err := publisher.Provider(t.Context(), m)
+	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "somebody" {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if f.count("put") != 6 || f.count("inspect") != 6 || f.count("commit") != 1 || f.count("abort") != 0 || f.order[0] != "begin" || f.order[13] != "commit" {
@@ -507,7 +507,7 @@ func TestFaults(t *testing.T) {
 			result, err := f.publisher(t, p, token).Provider(t.Context(), m)
 			switch {
 			case test.err == nil:
-				if err != nil || result.Record.PublishedBy != "somebody" || !f.committed {
+				if err != nil || result.Record.PublishedBy.String() != "somebody" || !f.committed {
 					t.Errorf("%+v, %v", result, err)
 				}
 				for _, file := range m.Send {
@@ -552,8 +552,8 @@ func TestInterrupted(t *testing.T) {
 		}
 		return false
 	}
-	door := f.publisher(t, p, token)
-	_, err := door.Provider(ctx, m)
+	publisher := f.publisher(t, p, token)
+	_, err := publisher.Provider(ctx, m)
 	if interrupted, ok := errors.AsType[*publishclient.InterruptedError](err); !ok || !errors.Is(err, context.Canceled) || !strings.Contains(interrupted.Error(), "goes on") {
 		t.Errorf("interrupted: %v", err)
 	}
@@ -566,7 +566,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	before := f.count("put")
-	if _, err := door.Provider(t.Context(), m); err != nil {
+	if _, err := publisher.Provider(t.Context(), m); err != nil {
 		t.Error(err)
 	}
 	f.committed = false
@@ -583,12 +583,12 @@ func TestInterrupted(t *testing.T) {
 		return false
 	}
 	aborted := f.count("abort")
-	_, err = door.Provider(ctx, m)
+	_, err = publisher.Provider(ctx, m)
 	if interrupted, ok := errors.AsType[*publishclient.InterruptedError](err); !ok || !strings.Contains(interrupted.Error(), "finishes that") || f.count("abort") != aborted {
 		t.Errorf("interrupted: %v", err)
 	}
 	f.fault = nil
-	if _, err := door.Provider(t.Context(), m); err != nil {
+	if _, err := publisher.Provider(t.Context(), m); err != nil {
 		t.Error(err)
 	}
 }
@@ -603,9 +603,9 @@ func TestPatience(t *testing.T) {
 		answer(w, 202, protocol.Inspected{})
 		return true
 	}
-	door := f.publisher(t, nil, token)
-	door.Patience = 20 * time.Millisecond
-	if _, err := door.Module(t.Context(), module(t)); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "has not ended yet; run it again") {
+	publisher := f.publisher(t, nil, token)
+	publisher.Patience = 20 * time.Millisecond
+	if _, err := publisher.Module(t.Context(), module(t)); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "has not ended yet; run it again") {
 		t.Errorf("%v", err)
 	}
 }
@@ -695,22 +695,22 @@ func TestDishonest(t *testing.T) {
 func TestDeprecate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	door := f.publisher(t, nil, token)
+	publisher := f.publisher(t, nil, token)
 	version, err := registry.ParseTag("1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := door.Deprecate(t.Context(), "modules/acme/vpc/aws", &version, protocol.Deprecation{Message: "use 2.0.0", Hide: true}); err != nil || f.said != `/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation {"message":"use 2.0.0","hide":true}` {
+	if err := publisher.Deprecate(t.Context(), "modules/acme/vpc/aws", &version, protocol.Deprecation{Message: "use 2.0.0", Hide: true}); err != nil || f.said != `/v1/publish/modules/acme/vpc/aws/1.0.0/deprecation {"message":"use 2.0.0","hide":true}` {
 		t.Errorf("%q, %v", f.said, err)
 	}
-	if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); err != nil || f.said != `/v1/publish/providers/acme/inventory/deprecation {"message":""}` {
+	if err := publisher.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); err != nil || f.said != `/v1/publish/providers/acme/inventory/deprecation {"message":""}` {
 		t.Errorf("%q, %v", f.said, err)
 	}
 	for code, want := range map[int]error{400: registry.ErrInvalid, 403: registry.ErrForbidden, 404: registry.ErrNotFound} {
 		f.fault = func(_ string, _ int, w http.ResponseWriter, r *http.Request) bool {
 			return status(code, "no such thing")(w, r)
 		}
-		if err := door.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); !errors.Is(err, want) || err.Error() != f.host()+": no such thing" {
+		if err := publisher.Deprecate(t.Context(), "providers/acme/inventory", nil, protocol.Deprecation{}); !errors.Is(err, want) || err.Error() != f.host()+": no such thing" {
 			t.Errorf("%d: %v", code, err)
 		}
 	}

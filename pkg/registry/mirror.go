@@ -79,7 +79,7 @@ type MirrorPackage struct {
 	// no signature was there to verify.
 	SigningKey string    `json:"signing_key,omitempty"`
 	MirroredAt time.Time `json:"mirrored_at"`
-	MirroredBy string    `json:"mirrored_by"`
+	MirroredBy Publisher `json:"mirrored_by"`
 }
 
 // MirrorVersion is the record of one mirrored version of a provider. It grows by platforms; those that it has do not change

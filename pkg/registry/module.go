@@ -55,7 +55,7 @@ type ModuleVersion struct {
 	// Size is that of the archive in bytes.
 	Size        int64     `json:"size,omitzero"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
-	PublishedBy string    `json:"published_by,omitzero"`
+	PublishedBy Publisher `json:"published_by,omitzero"`
 	Description string    `json:"description,omitempty"`
 	// Deprecated says why it should not be used any more; empty if it may be.
 	Deprecated string `json:"deprecated,omitempty"`

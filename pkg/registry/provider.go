@@ -99,7 +99,7 @@ type ProviderVersion struct {
 	// SigningKey is the id of the key that signed.
 	SigningKey  string    `json:"signing_key,omitzero"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
-	PublishedBy string    `json:"published_by,omitzero"`
+	PublishedBy Publisher `json:"published_by,omitzero"`
 	// Deprecated says why it should not be used any more; empty if it may be.
 	Deprecated string `json:"deprecated,omitempty"`
 	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.

@@ -61,8 +61,9 @@ const (
 	InspectionRefused = "refused"
 )
 
-// DoorKey returns the object key of a file that was published through the registry's own endpoint. It is like those of files
-// that operators put, and not among them, so that the endpoint's role cannot reach these.
-func DoorKey(path string, v Version, sha256, filename string) string {
-	return path + "/" + v.String() + "/door/" + sha256 + "/" + filename
+// UploadKey returns the object key of a file that is published through the
+// publish API. An operator's files have keys without the api segment, so that the
+// role of the publish API cannot reach them.
+func UploadKey(path string, v Version, sha256, filename string) string {
+	return path + "/" + v.String() + "/api/" + sha256 + "/" + filename
 }

@@ -74,5 +74,6 @@ func ParseAddress(s string) (a Address, err error) {
 	return a, nil
 }
 
-// ObjectsOf is what the keys of all objects of a version begin with, whichever door they came by.
+// ObjectsOf returns what the keys of all objects of a version begin with, whether
+// an operator or the publish API put them.
 func ObjectsOf(a Address, v Version) string { return a.Path() + "/" + v.String() + "/" }

@@ -211,7 +211,7 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	}
 	lines, err := signing.ParseSums(sums)
 	if err == nil {
-		// A manifest that it speaks of is kept by the publishers' door alone.
+		// Only the publish API stores the manifest that the sums list.
 		err = publish.CheckSums(v.Packages, true, lines)
 	}
 	if err != nil {

@@ -488,7 +488,7 @@ func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 		switch {
 		case slices.Contains(lost, f.Version):
 			f.Do = "keep it, and mend its version first, which has lost its record"
-		case doorKey(s.path, info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record T) bool { return s.version(record).String() == f.Version })):
+		case isUploaded(s.path, info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record T) bool { return s.version(record).String() == f.Version })):
 			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < settled:
 			f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
@@ -533,10 +533,11 @@ func orphan(path string, info objects.Info) Finding {
 	return f
 }
 
-// doorKey says whether an object came by the publishers' door. It may be staged, and the manifest of a provider stays there.
-func doorKey(path, key string) bool {
+// isUploaded reports whether an object came through the publish API. It may be
+// staged, and the manifest of a provider stays there.
+func isUploaded(path, key string) bool {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, path+"/"), "/")
-	return strings.HasPrefix(rest, "door/")
+	return strings.HasPrefix(rest, "api/")
 }
 
 // keys reports keys of a namespace that cannot be read, by us or by clients.

@@ -88,7 +88,8 @@ func (d data) fill(ctx context.Context) error {
 }
 
 func (d data) publisher() *publish.Publisher {
-	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: "somebody"}
+	by := registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
+	return &publish.Publisher{Catalog: d.catalog, Objects: d.store, By: by}
 }
 
 var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
@@ -665,8 +666,8 @@ func TestCorruptions(t *testing.T) {
 			func(t *testing.T, d data) { d.item(t, catalogue, "modules/acme/gone/aws", with([]byte("{}"))) },
 			[]string{"catalogue-entry modules/acme/gone/aws"}, []string{"catalogue-entry modules/acme/gone/aws"},
 		},
-		"what the publishers' door left": {
-			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/door/abc/manifest.json") },
+		"what the publish API left": {
+			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/api/abc/manifest.json") },
 			[]string{"object-without-version " + p + " 1.0.0 (note)"}, []string{"object-without-version " + p + " 1.0.0 (note)"},
 		},
 	}
@@ -841,7 +842,7 @@ func TestAdvice(t *testing.T) {
 	d.item(t, vpc.Path(), "version/1.0.0", record(t, func(r *registry.ModuleVersion) { r.Size++ }))
 	d.item(t, vpc.Path(), "version/1.1.0", record(t, func(r *registry.ModuleVersion) { r.ContentSHA256 = "x" }))
 	d.item(t, mirrored.Path(), "listing", nil)
-	d.put(t, inventory.Path()+"/1.0.0/door/abc/manifest.json")
+	d.put(t, inventory.Path()+"/1.0.0/api/abc/manifest.json")
 	advice := make(map[verify.Kind]string)
 	for _, f := range d.verified(t).Findings {
 		advice[f.Kind] = f.Do
@@ -872,8 +873,8 @@ func TestAtRest(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
 	d.put(t, vpc.ArchiveKey(version("3.0.0"), "abc"))
-	d.put(t, vpc.Path()+"/4.0.0/door/abc/x.tar.gz")
-	d.put(t, inventory.Path()+"/1.0.0/door/abc/manifest.json")
+	d.put(t, vpc.Path()+"/4.0.0/api/abc/x.tar.gz")
+	d.put(t, inventory.Path()+"/1.0.0/api/abc/manifest.json")
 	for rest, faults := range map[bool]int{false: 0, true: 2} {
 		report := d.verified(t, func(v *verify.Verifier) { v.Now, v.AtRest = nil, rest })
 		if len(report.Findings) != 3 || report.Faults() != faults {

@@ -162,7 +162,7 @@ func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d depre
 			if err != nil {
 				return err
 			}
-			err = onStore(cmd.Context(), data, by)
+			err = onStore(cmd.Context(), data, by.String())
 			if errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrWithdrawn) {
 				// What the catalogue misses are items of its table.
 				return fmt.Errorf("%s: %w: no version of that is published", strings.Join(args, " "), registry.ErrNotFound)

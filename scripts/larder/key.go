@@ -90,7 +90,7 @@ revoked, expired or cannot sign.`,
 			if err != nil {
 				return err
 			}
-			key.AddedAt, key.AddedBy = now, by
+			key.AddedAt, key.AddedBy = now, by.String()
 			added, err := data.catalog.AddSigningKey(cmd.Context(), args[0], key)
 			if err != nil {
 				return err
@@ -218,7 +218,7 @@ func (c *cli) removeKey(ctx context.Context, data *store, namespace, id string, 
 	if err != nil {
 		return err
 	}
-	if err := data.catalog.RemoveSigningKey(ctx, namespace, id, by); err != nil {
+	if err := data.catalog.RemoveSigningKey(ctx, namespace, id, by.String()); err != nil {
 		return fmt.Errorf("key %s: %w", id, err)
 	}
 	if c.json {

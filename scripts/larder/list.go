@@ -178,7 +178,7 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 		for i, pkg := range v.Packages {
 			platforms[i] = pkg.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), shortPublisher(v.PublishedBy), strings.Join(v.Protocols, " "), v.SigningKey, strings.Join(platforms, " "), deprecated(v.Deprecated, ""))
 	}
 	printLost(table, lost, 5)
 	return table.Flush()
@@ -238,7 +238,7 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 			continue
 		}
 		for _, pkg := range v.Packages {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), pkg.MirroredBy, humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, pkg.Platform, pkg.MirroredAt.Format("2006-01-02 15:04 MST"), shortPublisher(pkg.MirroredBy), humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
 		}
 	}
 	printLost(table, lost, 4)
@@ -269,10 +269,26 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 			fmt.Fprintf(table, "%s\t-\t-\t-\t%s\n", v.Version, withdrawal(*v.Withdrawn))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), v.PublishedBy, humanize.IBytes(uint64(v.Size)), archived(v))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Version, v.PublishedAt.Format("2006-01-02 15:04 MST"), shortPublisher(v.PublishedBy), humanize.IBytes(uint64(v.Size)), archived(v))
 	}
 	printLost(table, lost, 3)
 	return table.Flush()
+}
+
+// shortPublisher returns what a table shows of a publisher: the repository, ref and
+// short commit of a CI job with its issuer, or the name of anybody else.
+func shortPublisher(p registry.Publisher) string {
+	if p.Repository == "" {
+		return p.String()
+	}
+	text := p.Repository
+	if p.Ref != "" {
+		text += " " + p.Ref
+	}
+	if p.Commit != "" {
+		text += " " + p.Commit[:min(len(p.Commit), 7)]
+	}
+	return text + " (" + p.Issuer + ")"
 }
 
 // withdrawal says what there is to know of a version that is withdrawn.

@@ -71,7 +71,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		version, _ := registry.ParseTag(strings.Split(path, "/")[4])
 		e.published = &registry.ModuleVersion{
 			Version: version, SHA256: e.announced.Files[0].SHA256, Size: e.announced.Files[0].Size, ContentSHA256: e.announced.ContentSHA256,
-			PublishedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), PublishedBy: "token ci",
+			PublishedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), PublishedBy: registry.Publisher{Kind: registry.PublisherToken, Name: "ci"},
 		}
 		answer(200, protocol.Published{Module: e.published})
 	case strings.HasSuffix(path, "/deprecation"):
@@ -159,14 +159,14 @@ func TestThroughRegistry(t *testing.T) {
 	var printed struct {
 		Status, Address string
 		Version         string
-		PublishedBy     string `json:"published_by"`
+		PublishedBy     registry.Publisher `json:"published_by"`
 		Files           []any
 	}
 	var stdout bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "larder", append(module, "--registry", host, "--json")...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + ca, good}
 	cmd.Stdout = &stdout
-	if err := cmd.Run(); err != nil || json.Unmarshal(stdout.Bytes(), &printed) != nil || printed.Status != "unchanged" || printed.PublishedBy != "token ci" || printed.Version != "1.0.0" || len(printed.Files) != 1 {
+	if err := cmd.Run(); err != nil || json.Unmarshal(stdout.Bytes(), &printed) != nil || printed.Status != "unchanged" || printed.PublishedBy.String() != "token ci" || printed.Version != "1.0.0" || len(printed.Files) != 1 {
 		t.Errorf("%v: %s", err, &stdout)
 	}
 	writeFiles(t, dir, map[string]string{"more.tf": ""})

@@ -54,12 +54,12 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		requests:       requests,
 		noRequests:     noRequests,
 		withdrawPolicy: outputs[settings.OutputWithdrawPolicy],
-		by: func(ctx context.Context) (string, error) {
+		by: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
-				return "", fmt.Errorf("asking AWS who publishes: %w", err)
+				return registry.Publisher{}, fmt.Errorf("asking AWS who publishes: %w", err)
 			}
-			return aws.ToString(caller.Arn), nil
+			return registry.Publisher{Kind: registry.PublisherAWS, Name: aws.ToString(caller.Arn)}, nil
 		},
 		close: func() error { return nil },
 	}, nil

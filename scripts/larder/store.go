@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -30,8 +31,8 @@ type store struct {
 	remover publish.Remover
 	// host is what addresses begin with, where the store knows that.
 	host string
-	// by finds out under which name a publish is recorded.
-	by    func(context.Context) (string, error)
+	// by returns the operator, as whom a change is recorded.
+	by    func(context.Context) (registry.Publisher, error)
 	close func() error
 	// requests is where requests are logged, and nil where they are not, or that is not known, as noRequests says.
 	requests   *downloads.Log
@@ -101,11 +102,12 @@ func emptyStore(ctx context.Context, name string, missing error) (*store, error)
 	}}, nil
 }
 
-// whoami returns the name of who uses this machine.
-func whoami(context.Context) (string, error) {
-	u, err := user.Current()
-	if err != nil {
-		return "unknown", nil //nolint:nilerr // a machine without a list of users is no reason not to publish
+// whoami returns the user of this machine.
+func whoami(context.Context) (registry.Publisher, error) {
+	by := registry.Publisher{Kind: registry.PublisherUser, Name: "unknown"}
+	// A machine without a list of users is no reason not to publish.
+	if u, err := user.Current(); err == nil {
+		by.Name = u.Username
 	}
-	return u.Username, nil
+	return by, nil
 }

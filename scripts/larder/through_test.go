@@ -20,8 +20,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // publisher is who publishes to a server through its own endpoint: a user with a configuration of the clients, trust in the
@@ -105,10 +107,10 @@ func TestPublishModuleThroughServer(t *testing.T) {
 	}
 	var printed struct {
 		Status      string
-		SHA256      string `json:"sha256"`
-		PublishedBy string `json:"published_by"`
+		SHA256      string             `json:"sha256"`
+		PublishedBy registry.Publisher `json:"published_by"`
 	}
-	if out := p.run(t, 0, nil, "publish", "module", other, "acme/vpc/aws", "1.1.0", "--json"); json.Unmarshal([]byte(out), &printed) != nil || printed.Status != "published" || printed.PublishedBy != "token ci" || len(printed.SHA256) != 64 {
+	if out := p.run(t, 0, nil, "publish", "module", other, "acme/vpc/aws", "1.1.0", "--json"); json.Unmarshal([]byte(out), &printed) != nil || printed.Status != "published" || printed.PublishedBy.String() != "token ci" || len(printed.SHA256) != 64 {
 		t.Error(out)
 	}
 	var failed struct {
@@ -247,7 +249,8 @@ type jobs struct {
 	signer jose.Signer
 }
 
-func newJobs(t *testing.T) jobs {
+// newJobs starts an identity provider, which has a path at its host.
+func newJobs(t *testing.T, path string) jobs {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -259,14 +262,14 @@ func newJobs(t *testing.T) jobs {
 	}
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/keys" {
+		if r.URL.Path == path+"/keys" {
 			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}})
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": server.URL, "jwks_uri": server.URL + "/keys"})
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": server.URL + path, "jwks_uri": server.URL + path + "/keys"})
 	}))
 	t.Cleanup(server.Close)
-	return jobs{server.URL, signer}
+	return jobs{server.URL + path, signer}
 }
 
 // token is the identity of a job with these claims.
@@ -290,23 +293,24 @@ func TestExampleRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFiles(t, dir, output("x"))
-	for name, test := range map[string]struct{ names, module, another, taken string }{
+	const sha = "0123456789abcdef0123456789abcdef01234567"
+	for name, test := range map[string]struct{ path, run, module, another, taken string }{
 		"github": {
-			names:   "repository acme/terraform-aws-vpc, ref refs/tags/v1.0.0",
-			module:  `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567", "environment": "release", "ref": "refs/tags/v1.0.0", "event_name": "push"}`,
+			path: "/_services/token", run: "/acme/terraform-aws-vpc/actions/runs/9001/attempts/1",
+			module:  `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567", "environment": "release", "ref": "refs/tags/v1.0.0", "event_name": "push", "sha": "` + sha + `", "run_id": "9001", "run_attempt": "1"}`,
 			taken:   `{"sub": "repo:acme/terraform-aws-vpc:environment:release", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "9", "environment": "release", "ref": "refs/tags/v1.0.0", "event_name": "push"}`,
 			another: `{"sub": "repo:acme/terraform-aws-vpc:pull_request", "repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567", "ref": "refs/pull/1/merge", "event_name": "pull_request"}`,
 		},
 		"gitlab": {
-			names:   "project_path acme/terraform-aws-vpc, ref v1.0.0",
-			module:  `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "namespace_id": "7654321", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
+			run:     "/acme/terraform-aws-vpc/-/jobs/302",
+			module:  `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "namespace_id": "7654321", "ref": "v1.0.0", "ref_path": "refs/tags/v1.0.0", "ref_type": "tag", "ref_protected": "true", "sha": "` + sha + `", "job_id": "302", "pipeline_id": "574"}`,
 			taken:   `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:tag:ref:v1.0.0", "project_path": "acme/terraform-aws-vpc", "namespace_id": "9", "ref": "v1.0.0", "ref_type": "tag", "ref_protected": "true"}`,
 			another: `{"sub": "project_path:acme/terraform-aws-vpc:ref_type:branch:ref:x", "project_path": "acme/terraform-aws-vpc", "namespace_id": "7654321", "ref": "x", "ref_type": "branch", "ref_protected": "false"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j, example := newJobs(t), readExample(t, name)
+			j, example := newJobs(t, test.path), readExample(t, name)
 			rules := filepath.Join(t.TempDir(), "access.json")
 			writeFiles(t, filepath.Dir(rules), map[string]string{"access.json": strings.Replace(example.rules, example.settings.Issuers[0].Issuer, j.url, 1)})
 			s := serve(t, t.TempDir(), "--access", rules)
@@ -316,11 +320,26 @@ func TestExampleRules(t *testing.T) {
 			good := job(test.module, "https://registry.example.com")
 			module := []string{"publish", "module", dir, "acme/vpc/aws", "--ci-identity", "--audience", "https://registry.example.com"}
 			var printed struct {
-				PublishedBy string `json:"published_by"`
+				PublishedBy registry.Publisher `json:"published_by"`
 			}
 			out := good.run(t, 0, nil, append(module, "1.0.0", "--json")...)
-			if json.Unmarshal([]byte(out), &printed) != nil || !strings.Contains(printed.PublishedBy, test.names) {
-				t.Errorf("published: %s", out)
+			if err := json.Unmarshal([]byte(out), &printed); err != nil {
+				t.Fatalf("published: %v: %s", err, out)
+			}
+			var claims struct{ Sub string }
+			if err := json.Unmarshal([]byte(test.module), &claims); err != nil {
+				t.Fatal(err)
+			}
+			want := registry.Publisher{
+				Kind: registry.PublisherOIDC, Issuer: j.url, Subject: claims.Sub, Repository: "acme/terraform-aws-vpc",
+				Ref: "refs/tags/v1.0.0", Commit: sha, RunURL: strings.TrimSuffix(j.url, test.path) + test.run,
+			}
+			if diff := cmp.Diff(want, printed.PublishedBy); diff != "" {
+				t.Errorf("published by (-want +got):\n%s", diff)
+			}
+			list := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+s.data)
+			if !strings.Contains(list, "acme/terraform-aws-vpc refs/tags/v1.0.0 0123456 ("+j.url+")") {
+				t.Errorf("listed:\n%s", list)
 			}
 			const advice = "larder: this job's identity was sent, that of LARDER_ID_TOKEN, which says iss "
 			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity", "--audience", "https://registry.example.com")

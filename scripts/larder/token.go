@@ -110,9 +110,11 @@ func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime t
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
-	if record.CreatedBy, err = data.by(ctx); err != nil {
+	by, err := data.by(ctx)
+	if err != nil {
 		return err
 	}
+	record.CreatedBy = by.String()
 	record.CreatedAt = time.Now().UTC().Truncate(time.Second)
 	if lifetime > 0 {
 		record.ExpiresAt = record.CreatedAt.Add(lifetime)
@@ -221,7 +223,7 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			revoked, err := data.catalog.RevokeToken(cmd.Context(), args[0], by)
+			revoked, err := data.catalog.RevokeToken(cmd.Context(), args[0], by.String())
 			switch {
 			case err != nil:
 				return err

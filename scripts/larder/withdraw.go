@@ -83,10 +83,11 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 			return err
 		}
 	}
-	w := publish.Withdrawer{Catalog: data.catalog, Objects: data.remover}
-	if w.By, err = data.by(ctx); err != nil {
+	by, err := data.by(ctx)
+	if err != nil {
 		return err
 	}
+	w := publish.Withdrawer{Catalog: data.catalog, Objects: data.remover, By: by.String()}
 	progress := newProgress(c)
 	w.Progress = progress
 	result, err := w.Withdraw(ctx, address, v, reason)

@@ -16,10 +16,12 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// CI is the issuer of a CI service, which signs for each of its jobs which one that is, as GitHub's and GitLab's do. It is
-// on loopback, without TLS.
+// CI is the issuer of a CI service, which signs the claims of each of its jobs. It is
+// where a GitHub Enterprise Server has its issuer, on loopback, without TLS.
 type CI struct {
 	URL string
+	// Web is where the repositories are.
+	Web string
 
 	server *httptest.Server
 	signer jose.Signer
@@ -33,21 +35,22 @@ func StartCI() (*CI, error) {
 		return nil, err
 	}
 	private := jose.JSONWebKey{Key: key, KeyID: "jobs", Algorithm: string(jose.RS256), Use: "sig"}
+	const path = "/_services/token"
 	c := &CI{key: key}
 	if c.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: private}, nil); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	answer := func(path string, document func() any) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+	answer := func(at string, document func() any) {
+		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(document())
 		})
 	}
-	answer("/.well-known/openid-configuration", func() any { return map[string]string{"issuer": c.URL, "jwks_uri": c.URL + "/jwks"} })
-	answer("/jwks", func() any { return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}} })
+	answer(path+"/.well-known/openid-configuration", func() any { return map[string]string{"issuer": c.URL, "jwks_uri": c.URL + "/jwks"} })
+	answer(path+"/jwks", func() any { return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}} })
 	c.server = httptest.NewServer(mux)
-	c.URL = c.server.URL
+	c.Web, c.URL = c.server.URL, c.server.URL+path
 	return c, nil
 }
 

@@ -87,7 +87,7 @@ func TestRemoveStaged(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	s.BaseURL = "https://127.0.0.1:8443"
-	const key = "modules/acme/vpc/aws/1.0.0/door/00ff/x"
+	const key = "modules/acme/vpc/aws/1.0.0/api/00ff/x"
 	stage(t, s, key, "staged")
 	if !staged(t, dir, key) {
 		t.Fatal("it has no marker")

@@ -143,8 +143,8 @@ func TestStagedAfterACrash(t *testing.T) {
 			}
 		}
 	}
-	// A PUT that has made its marker and no object, or a sweep that has removed the object and not its marker, and then
-	// one of the other door.
+	// A PUT has made its marker and no object, or a sweep has removed the object and
+	// not its marker. Then an operator puts the object.
 	mark("left/1", "left/1")
 	if err := s.PutOnce(t.Context(), "left/1", strings.NewReader("content"), digestOf("content")); err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestUploadsAtOnce(t *testing.T) {
 				statuses[i] = w.Code
 			})
 		}
-		// The operator's door may come between: what it finds or puts stays.
+		// An operator may come between: the object that he finds or puts stays.
 		wait.Go(func() { put = stores[0].PutOnce(t.Context(), key, strings.NewReader("put"), digestOf("put")) })
 		wait.Wait()
 		won := 0

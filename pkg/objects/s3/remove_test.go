@@ -78,8 +78,8 @@ func TestRemoveVersions(t *testing.T) {
 	put(below+"a", "secret")
 	lose(below + "a")
 	put(below+"a", "secret again")
-	put(below+"door/00/b", "secret")
-	lose(below + "door/00/b")
+	put(below+"api/00/b", "secret")
+	lose(below + "api/00/b")
 	const other = "modules/acme/vpc/aws/1.0.0+a/a"
 	put(other, "other")
 	if got := versions(); len(got) != 6 {

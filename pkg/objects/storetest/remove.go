@@ -16,7 +16,7 @@ func remove(t *testing.T, s Backend) {
 	for _, key := range append([]string{below + "x", below + "y/z"}, others...) {
 		put(t, s, key, "content of "+key)
 	}
-	const staged = below + "door/00ff/x"
+	const staged = below + "api/00ff/x"
 	stage(t, s, staged, "staged")
 
 	if removed, err := s.Remove(t.Context(), below); removed != 3 || err != nil {

@@ -340,7 +340,8 @@ func keep(t *testing.T, s Backend) {
 	}
 }
 
-// The operator's door may meet what the other one has staged, and counts on it.
+// An operator may put an object that the publish API has staged. From then on it
+// is kept.
 func keepByPutOnce(t *testing.T, s Backend) {
 	stage(t, s, key, "content")
 	if err := s.PutOnce(t.Context(), key, strings.NewReader("content"), digest("content")); !errors.Is(err, registry.ErrExists) {

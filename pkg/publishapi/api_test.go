@@ -40,15 +40,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// door is a registry that can be published to and read, on the embedded default, and what came of it.
-type door struct {
+// testAPI is a registry with a publish API, on the embedded default, with the
+// faults, the log and the clock of a test.
+type testAPI struct {
 	url     string
 	dir     string
 	table   *sqlite.Table
 	catalog *catalog.Catalog
 	store   *disk.Store
 	faults  *faults
-	// ahead is how far the door's clock is, in nanoseconds.
+	// ahead is how far the registry's clock is ahead, in nanoseconds.
 	ahead atomic.Int64
 	log   logged
 	// failing says that answers of 500 and more are to be expected.
@@ -76,10 +77,10 @@ func (l *logged) String() string {
 
 var limits = settings.PublishLimits{FileBytes: 1 << 20, Files: 6, Uploads: 4, Inspections: 10}
 
-// openWith opens a door of a registry that has nothing, with a clock that has inspections say that they go on each so often.
-func openWith(t testing.TB, renew time.Duration) *door {
+// openWith opens an empty registry, whose inspections renew their leases each renew.
+func openWith(t testing.TB, renew time.Duration) *testAPI {
 	t.Helper()
-	d := &door{dir: t.TempDir()}
+	d := &testAPI{dir: t.TempDir()}
 	var err error
 	if d.table, err = sqlite.Open(t.Context(), filepath.Join(d.dir, "larder.db")); err != nil {
 		t.Fatal(err)
@@ -110,13 +111,13 @@ func openWith(t testing.TB, renew time.Duration) *door {
 }
 
 // open opens one that is faster than that.
-func open(t testing.TB) *door {
+func open(t testing.TB) *testAPI {
 	t.Helper()
 	return openWith(t, time.Hour)
 }
 
 // checkLog says whether the log has what nobody should read there, or faults.
-func (d *door) checkLog(t testing.TB) {
+func (d *testAPI) checkLog(t testing.TB) {
 	text := d.log.String()
 	for _, secret := range append([]string{"signature=", "expires=", "larder_", "Bearer", d.url}, d.tokens...) {
 		if strings.Contains(text, secret) {
@@ -128,7 +129,8 @@ func (d *door) checkLog(t testing.TB) {
 	}
 }
 
-// faults are what goes wrong in what the door rests on: each function, where there is one, is called before.
+// faults are what goes wrong in the catalog and the store: each function that is
+// set is called before the real one.
 type faults struct {
 	Catalog *catalog.Catalog
 	Store   *disk.Store
@@ -213,7 +215,7 @@ func (o objectsOf) Keep(ctx context.Context, key string) error {
 }
 
 // token makes a token with scopes, separated by spaces.
-func (d *door) token(t testing.TB, scopes string) string {
+func (d *testAPI) token(t testing.TB, scopes string) string {
 	t.Helper()
 	token, digest := access.NewToken()
 	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "ci", Scopes: strings.Fields(scopes), CreatedAt: time.Now()}); err != nil {
@@ -264,7 +266,7 @@ func (a answer) refused(t testing.TB, status int, text string) {
 }
 
 // send sends a request, whose body is JSON of what is given, or a string as it is.
-func (d *door) send(t testing.TB, token, method, path string, body any) answer {
+func (d *testAPI) send(t testing.TB, token, method, path string, body any) answer {
 	t.Helper()
 	a, err := d.try(t.Context(), token, method, path, body)
 	if err != nil {
@@ -273,7 +275,7 @@ func (d *door) send(t testing.TB, token, method, path string, body any) answer {
 	return a
 }
 
-func (d *door) try(ctx context.Context, token, method, path string, body any) (answer, error) {
+func (d *testAPI) try(ctx context.Context, token, method, path string, body any) (answer, error) {
 	var in io.Reader = http.NoBody
 	switch body := body.(type) {
 	case nil:
@@ -306,7 +308,7 @@ func do(r *http.Request) (answer, error) {
 
 // upload is one under way: of files by their names, in this order when they are announced.
 type upload struct {
-	*door
+	*testAPI
 	protocol.Begun
 	token string
 	path  string // modules/…/VERSION or providers/…/VERSION
@@ -331,9 +333,9 @@ func announce(files map[string][]byte) protocol.Announcement {
 }
 
 // begin begins an upload, which must succeed.
-func (d *door) begin(t testing.TB, token, path string, files map[string][]byte) *upload {
+func (d *testAPI) begin(t testing.TB, token, path string, files map[string][]byte) *upload {
 	t.Helper()
-	u := &upload{door: d, token: token, path: path, files: files}
+	u := &upload{testAPI: d, token: token, path: path, files: files}
 	d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", announce(files)).into(t, http.StatusCreated, &u.Begun)
 	return u
 }
@@ -398,9 +400,9 @@ func (u *upload) abort(t testing.TB) answer {
 }
 
 // publish publishes, and returns what was published or at which step it was refused; it gives up what was.
-func (d *door) publish(t testing.TB, token, path string, a protocol.Announcement, files map[string][]byte) (step string, last answer) {
+func (d *testAPI) publish(t testing.TB, token, path string, a protocol.Announcement, files map[string][]byte) (step string, last answer) {
 	t.Helper()
-	u := &upload{door: d, token: token, path: path, files: files}
+	u := &upload{testAPI: d, token: token, path: path, files: files}
 	if last = d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", a); last.status != http.StatusCreated {
 		return "begin", last
 	}
@@ -437,7 +439,7 @@ func (d *door) publish(t testing.TB, token, path string, a protocol.Announcement
 }
 
 // publishes publishes what must be good.
-func (d *door) publishes(t testing.TB, token, path string, files map[string][]byte) {
+func (d *testAPI) publishes(t testing.TB, token, path string, files map[string][]byte) {
 	t.Helper()
 	if step, last := d.publish(t, token, path, announce(files), files); step != "commit" || last.status != http.StatusOK {
 		t.Fatalf("%s: %d %s", step, last.status, last.body)
@@ -445,7 +447,7 @@ func (d *door) publishes(t testing.TB, token, path string, files map[string][]by
 }
 
 // visible returns all that anyone can see, or could after a mishap: items with their revisions, and objects that are kept.
-func (d *door) visible(t testing.TB) string {
+func (d *testAPI) visible(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
 	for _, partition := range []string{"modules/acme/vpc/aws", "modules/new/vpc/aws", "providers/acme/inventory", "catalog/acme", "catalog/new", "namespaces", "keys/acme", "keys/other"} {
@@ -472,7 +474,7 @@ func sortLines(s string) string {
 }
 
 // objects returns what is stored, with "staged" or "kept".
-func (d *door) objects(t testing.TB) map[string]string {
+func (d *testAPI) objects(t testing.TB) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
 	err := d.store.Walk(t.Context(), "", func(i objects.Info) error {
@@ -494,7 +496,7 @@ func (d *door) objects(t testing.TB) map[string]string {
 }
 
 // overwrite has the one object whose key has some text in it hold other bytes.
-func (d *door) overwrite(t testing.TB, in string, data []byte) {
+func (d *testAPI) overwrite(t testing.TB, in string, data []byte) {
 	t.Helper()
 	for key := range d.objects(t) {
 		if strings.Contains(key, in) {
@@ -508,5 +510,5 @@ func (d *door) overwrite(t testing.TB, in string, data []byte) {
 	t.Fatalf("there is no object %s", in)
 }
 
-// at sets the door's clock ahead.
-func (d *door) at(ahead time.Duration) { d.ahead.Store(int64(ahead)) }
+// at sets the registry's clock ahead.
+func (d *testAPI) at(ahead time.Duration) { d.ahead.Store(int64(ahead)) }
