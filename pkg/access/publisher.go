@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -17,7 +17,7 @@ const maxPart = 256
 // tokenPublisher returns the holder of a registry token. The text that names it is
 // bounded, its prefix included.
 func tokenPublisher(name string) registry.Publisher {
-	return registry.Publisher{Kind: registry.PublisherToken, Name: httpapi.Printable(name, maxPart-len("token "))}
+	return registry.Publisher{Kind: registry.PublisherToken, Name: printable.Line(name, maxPart-len("token "))}
 }
 
 // publisher returns the holder of a JWT of the issuer, from its verified claims.
@@ -26,8 +26,8 @@ func tokenPublisher(name string) registry.Publisher {
 func (i *issuer) publisher(c claims, all map[string]any) registry.Publisher {
 	p := registry.Publisher{
 		Kind:    registry.PublisherOIDC,
-		Issuer:  httpapi.Printable(i.Issuer.Issuer, maxPart),
-		Subject: httpapi.Printable(c.Subject, maxPart),
+		Issuer:  printable.Line(i.Issuer.Issuer, maxPart),
+		Subject: printable.Line(c.Subject, maxPart),
 	}
 	if web, err := url.Parse(i.Issuer.Issuer); err == nil {
 		job := jobClaims(all)
@@ -39,7 +39,7 @@ func (i *issuer) publisher(c claims, all map[string]any) registry.Publisher {
 	}
 	if i.Name != "" && i.Name != "sub" {
 		if name, _ := all[i.Name].(string); name != p.Repository && name != p.Ref {
-			p.Name = httpapi.Printable(name, maxPart)
+			p.Name = printable.Line(name, maxPart)
 		}
 	}
 	return p

@@ -26,6 +26,7 @@ import (
 	"github.com/opentofu/svchost/disco"
 	"github.com/opentofu/svchost/svcauth"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -113,7 +114,8 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 		if own, ok := errors.AsType[failed](err); ok {
 			return nil, own
 		}
-		return nil, fmt.Errorf("%w discovery document of %s: %s", registry.ErrInvalid, display(name), printable(err.Error(), 200))
+		return nil, fmt.Errorf("%w discovery document of %s: %s",
+			registry.ErrInvalid, display(name), printable.Mark(err.Error(), 200))
 	}
 	base, err := found.ServiceURL(id)
 	if err != nil {
@@ -285,7 +287,8 @@ func (s *Service) under(path string) (*url.URL, error) {
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("%w path of a request to %s: it must lead below the service's URL", registry.ErrInvalid, printable(s.URL.Host, 100))
+	return nil, fmt.Errorf("%w path of a request to %s: it must lead below the service's URL",
+		registry.ErrInvalid, printable.Mark(s.URL.Host, 100))
 }
 
 // parseHost reads a host as a person writes it, perhaps with a port, as the clients do.
@@ -296,13 +299,15 @@ func parseHost(host string) (svchost.Hostname, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w host %.100q: %s: it is such as registry.example.com or registry.example.com:8443",
-			registry.ErrInvalid, host, printable(err.Error(), 200))
+			registry.ErrInvalid, host, printable.Mark(err.Error(), 200))
 	}
 	return name, nil
 }
 
 // display returns a host as a person writes it.
-func display(host svchost.Hostname) string { return printable(svchost.ForDisplay(string(host)), 300) }
+func display(host svchost.Hostname) string {
+	return printable.Mark(svchost.ForDisplay(string(host)), 300)
+}
 
 // isPrivate says whether nobody on the way can read what is sent to a URL.
 func isPrivate(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u) }

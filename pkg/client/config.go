@@ -20,6 +20,7 @@ import (
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
@@ -86,7 +87,7 @@ func loadConfig(p place) (*Config, error) {
 			c.differing = differing(tokens, read.tokens)
 		}
 		maps.Copy(tokens, read.tokens)
-		name := printable(file.path, 300)
+		name := printable.Mark(file.path, 300)
 		for _, installation := range read.installations {
 			installation.File = name
 			if both {
@@ -114,7 +115,7 @@ func loadConfig(p place) (*Config, error) {
 	}
 	for host, variable := range environmentTokens(p.environ) {
 		tokens[host] = svcauth.HostCredentialsToken(variable.token)
-		c.from[host] = source{place: "in " + printable(variable.name, 300), variable: true}
+		c.from[host] = source{place: "in " + printable.Mark(variable.name, 300), variable: true}
 		delete(c.differing, host)
 	}
 	c.problems = p.problems(files, c.missing)
@@ -124,10 +125,11 @@ func loadConfig(p place) (*Config, error) {
 		if keeper.path = p.find(keeper.name); keeper.path != "" {
 			keeper.environ = p.environ
 			sources = append(sources, svcauth.CachingCredentialsSource(keeper))
-			c.keeper = &source{place: "of the credentials program " + printable(keeper.path, 300)}
+			c.keeper = &source{place: "of the credentials program " + printable.Mark(keeper.path, 300)}
 		} else {
 			c.problems = append(c.problems, Problem{
-				fmt.Sprintf("the credentials_helper %q has no program terraform-credentials-%[1]s, and clients go on without it", printable(keeper.name, 100)),
+				fmt.Sprintf("the credentials_helper %q has no program terraform-credentials-%[1]s, and clients go on without it",
+					printable.Mark(keeper.name, 100)),
 				"put the program in the folder plugins of the CLIs' configuration, ~/.terraform.d/plugins on Linux, or take the block out"})
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/opentofu/svchost"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -40,7 +40,7 @@ type asked struct {
 
 // String is the request without what may be a secret: the query, and a user.
 func (a asked) String() string {
-	return printable(a.method+" "+a.url.Scheme+"://"+a.url.Host+a.url.EscapedPath(), 400)
+	return printable.Mark(a.method+" "+a.url.Scheme+"://"+a.url.Host+a.url.EscapedPath(), 400)
 }
 
 // broken is the error for a request that got no whole answer. It never quotes what caused it, which may hold a URL's
@@ -206,7 +206,7 @@ func (a *answer) complaint() string {
 	if a.token != "" {
 		said = strings.ReplaceAll(said, a.token, "(token)")
 	}
-	return printable(said, 500)
+	return printable.Mark(said, 500)
 }
 
 // decode reads the answer. Like the clients it does not mind what comes after the value.
@@ -217,23 +217,7 @@ func (a *answer) decode(into any) error {
 	}
 	what := "it is no JSON"
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		what = fmt.Sprintf("%q is of another type than clients read", printable(mismatch.Field, 100))
+		what = fmt.Sprintf("%q is of another type than clients read", printable.Mark(mismatch.Field, 100))
 	}
 	return fmt.Errorf("%s: %w answer: %s", a.asked, registry.ErrInvalid, what)
-}
-
-// printable returns at most n characters of s, without those that do not print.
-func printable(s string, n int) string {
-	var b strings.Builder
-	for _, r := range s {
-		if n--; n < 0 {
-			b.WriteString("…")
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = '\ufffd'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -71,7 +72,7 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 		i.bearer = env[requestBearer]
 		i.client = New(nil, "larder", how.Transport)
 		i.client.metadata.CheckRedirect = stay
-		i.offered = "one for the audience " + printable(i.audience, 200)
+		i.offered = "one for the audience " + printable.Mark(i.audience, 200)
 	default:
 		github := "give the job `permissions: id-token: write`"
 		gitlab := fmt.Sprintf("give the job `id_tokens: {%s: {aud: %q}}`", givenToken, i.audience)
@@ -220,7 +221,7 @@ func misdirected(token, audience string) error {
 		whom = "the audience " + shown(said.Aud)
 	}
 	return fmt.Errorf("%w identity of this job: the token in %s is for %s, and %s is asked for here: let its aud be that, or say by --audience whom the registry expects it to be for",
-		registry.ErrInvalid, givenToken, whom, printable(audience, 200))
+		registry.ErrInvalid, givenToken, whom, printable.Mark(audience, 200))
 }
 
 // described is what a token says of its job, as far as that helps to write a rule for it.
@@ -245,11 +246,11 @@ func described(token string) string {
 func shown(value any) string {
 	list, isList := value.([]any)
 	if !isList {
-		return printable(fmt.Sprint(value), 200)
+		return printable.Mark(fmt.Sprint(value), 200)
 	}
 	var all []string
 	for _, one := range list {
 		all = append(all, fmt.Sprint(one))
 	}
-	return printable(strings.Join(all, " and "), 200)
+	return printable.Mark(strings.Join(all, " and "), 200)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/opentofu/svchost"
+
+	"github.com/larder-registry/larder/pkg/printable"
 )
 
 // Credential is what a host is sent, and where that is from.
@@ -85,14 +87,15 @@ func (p place) problems(files []file, missing string) []Problem {
 	usual, _ := p.usual() // what cannot be listed is not read either
 	for _, file := range usual {
 		if file.path != files[0].path {
-			ignored = append(ignored, printable(file.path, 300))
+			ignored = append(ignored, printable.Mark(file.path, 300))
 		}
 	}
 	if ignored == nil {
 		return nil
 	}
 	return []Problem{{
-		files[0].variable + " names " + printable(files[0].path, 300) + ", so that clients do not read " + strings.Join(ignored, ", "),
+		files[0].variable + " names " + printable.Mark(files[0].path, 300) +
+			", so that clients do not read " + strings.Join(ignored, ", "),
 		"unset it, unless that is meant"}}
 }
 

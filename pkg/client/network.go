@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -131,7 +132,7 @@ func (c confinement) checkLiteral(host string) error {
 	last := host[strings.LastIndex(strings.TrimSuffix(host, "."), ".")+1:]
 	if last != "" && last[0] >= '0' && last[0] <= '9' {
 		return failed{fmt.Errorf("%w address: %s is not a host name, and %w",
-			registry.ErrInvalid, printable(host, 100), ErrRefusedAddress)}
+			registry.ErrInvalid, printable.Mark(host, 100), ErrRefusedAddress)}
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func (c confinement) transport(like *http.Transport) *http.Transport {
 			d.ControlContext = func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(resolved)
 				if err != nil {
-					return failed{fmt.Errorf("%w address of %s", registry.ErrInvalid, printable(host, 100))}
+					return failed{fmt.Errorf("%w address of %s", registry.ErrInvalid, printable.Mark(host, 100))}
 				}
 				return c.check(host, to.Addr())
 			}

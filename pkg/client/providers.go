@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -97,7 +98,7 @@ func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v re
 	}
 	invalid := func(format string, a ...any) (ProviderPackage, error) {
 		return ProviderPackage{}, fmt.Errorf("%s %s for %s: %w answer of %s: %s",
-			p, v, platform, registry.ErrInvalid, printable(s.URL.Host, 300), fmt.Sprintf(format, a...))
+			p, v, platform, registry.ErrInvalid, printable.Mark(s.URL.Host, 300), fmt.Sprintf(format, a...))
 	}
 	if body.OS != platform.OS || body.Arch != platform.Arch {
 		return invalid("it is for another platform")

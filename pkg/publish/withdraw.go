@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -74,7 +73,7 @@ const maxReason = 500
 
 // CheckReason says whether a reason can be recorded and shown. Errors are registry.ErrInvalid.
 func CheckReason(reason string) error {
-	if strings.TrimSpace(reason) == "" || len(reason) > maxReason || !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if strings.TrimSpace(reason) == "" || len(reason) > maxReason || !printable.Is(reason) {
 		return fmt.Errorf("%w reason: it is one line of at most %d bytes, which whoever publishes the version again is shown", registry.ErrInvalid, maxReason)
 	}
 	return nil

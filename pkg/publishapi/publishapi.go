@@ -24,7 +24,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,6 +32,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -337,7 +337,7 @@ func (h *handler) check(a protocol.Announcement) error {
 
 // checkLine holds a text to what lists and clients can show.
 func checkLine(what, text string, most int) error {
-	if len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(text) > most || !printable.Is(text) {
 		return fmt.Errorf("%w %s: it is one line of at most %d bytes", registry.ErrInvalid, what, most)
 	}
 	return nil
@@ -459,7 +459,7 @@ func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, 
 		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
 		return refused, h.catalog.SetInspection(ctx, u, file, givenUp, h.now())
 	case errors.Is(err, registry.ErrInvalid):
-		found = registry.Inspection{State: registry.InspectionRefused, Problem: httpapi.Printable(err.Error(), maxProblem)}
+		found = registry.Inspection{State: registry.InspectionRefused, Problem: printable.Line(err.Error(), maxProblem)}
 	case errors.Is(err, inspection.ErrDied):
 		// The claim ends now, and the attempt counts.
 		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}

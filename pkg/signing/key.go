@@ -11,13 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -273,7 +272,7 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	}
 	return Key{
 		ID:         id,
-		Owner:      printable(user.Name),
+		Owner:      printable.Remove(user.Name, maxOwner),
 		Algorithm:  name,
 		CreatedAt:  e.PrimaryKey.CreationTime.UTC(),
 		ExpiresAt:  earlier(end, last),
@@ -374,23 +373,4 @@ func write(e *openpgp.Entity) (string, error) {
 	}
 	text.WriteString("\n")
 	return text.String(), nil
-}
-
-// printable returns a user id that is safe in a terminal and a table.
-func printable(s string) string {
-	s = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s))
-	if len(s) <= maxOwner {
-		return s
-	}
-	const more = "…"
-	s = s[:maxOwner-len(more)]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + more
 }

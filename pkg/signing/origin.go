@@ -10,6 +10,7 @@ import (
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -40,7 +41,8 @@ func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Sign
 		}
 		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
 		if err != nil {
-			return Signer{}, fmt.Errorf("%w signing key %d of the origin: it cannot be read, and clients stop there (%s)", registry.ErrInvalid, i+1, printable(err.Error()))
+			return Signer{}, fmt.Errorf("%w signing key %d of the origin: it cannot be read, and clients stop there (%s)",
+				registry.ErrInvalid, i+1, printable.Remove(err.Error(), maxOwner))
 		}
 		entity, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
 		switch {
@@ -50,11 +52,12 @@ func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Sign
 		case err == nil, errors.Is(err, pgperrors.ErrKeyExpired) && entity != nil:
 			signer := Signer{ID: keyID(entity.PrimaryKey.KeyId), Expired: err != nil}
 			if identity := entity.PrimaryIdentity(); identity != nil {
-				signer.Owner = printable(identity.Name)
+				signer.Owner = printable.Remove(identity.Name, maxOwner)
 			}
 			return signer, nil
 		}
-		return Signer{}, fmt.Errorf("%w signature: it does not hold by the keys that the origin names, so that clients would not install this either (%s)", registry.ErrInvalid, printable(err.Error()))
+		return Signer{}, fmt.Errorf("%w signature: it does not hold by the keys that the origin names, "+
+			"so that clients would not install this either (%s)", registry.ErrInvalid, printable.Remove(err.Error(), maxOwner))
 	}
 	return Signer{}, fmt.Errorf("%w signature: it is by none of the %d keys that the origin names", registry.ErrInvalid, len(keys))
 }

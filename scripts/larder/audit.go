@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -78,7 +79,7 @@ func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
 		}
 		row := []string{at, cmp.Or(e.By, "-"), string(e.Action), what, detail}
 		for i := range row {
-			row[i] = printable(row[i])
+			row[i] = printable.Escape(row[i])
 		}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}

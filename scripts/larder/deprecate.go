@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -31,7 +30,7 @@ func (d deprecation) check() error {
 		return usageError{errors.New("--undo takes a deprecation back, and goes with nothing else")}
 	case !d.undo && d.message == "":
 		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
-	case len(d.message) > maxDeprecation || !utf8.ValidString(d.message) || strings.ContainsFunc(d.message, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case len(d.message) > maxDeprecation || !printable.Is(d.message):
 		return usageError{fmt.Errorf("the message is one line of at most %d bytes", maxDeprecation)}
 	}
 	return nil

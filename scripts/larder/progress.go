@@ -9,6 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"golang.org/x/term"
+
+	"github.com/larder-registry/larder/pkg/printable"
 )
 
 // steps shows what a publish does on standard error: bars on a terminal, plain lines elsewhere.
@@ -69,7 +71,7 @@ func (s *steps) Download(name string, size int64) (received func(int), end func(
 
 // Verify implements verify.Progress.
 func (s *steps) Verify(what string, size int64) func(int) {
-	what = printable(what)
+	what = printable.Escape(what)
 	if s.bars == nil || size == 0 {
 		s.Step(fmt.Sprintf("verifying %s, %s", what, humanize.IBytes(uint64(size))))
 		return func(int) {}

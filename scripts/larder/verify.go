@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/verify"
 )
@@ -101,12 +100,12 @@ func (c *cli) printFindings(r verify.Report) error {
 		if f.Object != "" {
 			where += ": " + f.Object
 		}
-		c.printf("%s%s: %s: %s\n", state, f.Kind, printable(where), printable(f.Detail))
+		c.printf("%s%s: %s: %s\n", state, f.Kind, printable.Escape(where), printable.Escape(f.Detail))
 	}
 	if len(remedies) > 0 {
 		c.printf("\nWhat to do:\n")
 		for _, remedy := range remedies {
-			c.printf("  %s\n", printable(remedy))
+			c.printf("  %s\n", printable.Escape(remedy))
 		}
 	}
 	if len(r.Findings) > 0 {
@@ -116,19 +115,6 @@ func (c *cli) printFindings(r verify.Report) error {
 		plural(r.Mirrored, "mirrored provider"), plural(r.Versions, "version"), plural(r.Objects, "object"), humanize.IBytes(uint64(r.Bytes)))
 	c.printf("%s, %d repaired, %s.\n", plural(r.Faults(), "fault"), repaired, plural(notes, "note"))
 	return failure
-}
-
-// printable writes what a terminal would act upon, or take for another line or column, as Go does in a string.
-func printable(s string) string {
-	var out strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			out.WriteRune(r)
-		} else {
-			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-	}
-	return out.String()
 }
 
 // plural counts things.
