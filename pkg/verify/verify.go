@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -250,7 +251,8 @@ func (r *run) part(ctx context.Context, p part) error {
 		if r.Quick {
 			size = 0
 		}
-		r.read = r.Progress.Verify(p.what+": "+counted(len(stored)), size)
+		addresses := english.Plural(len(stored), "module or provider", "modules and providers")
+		r.read = r.Progress.Verify(p.what+": "+addresses, size)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -264,14 +266,6 @@ func (r *run) part(ctx context.Context, p part) error {
 	}()
 	// What has failed in the group is why the rest was cancelled.
 	return cmp.Or(group.Wait(), err)
-}
-
-// counted says how many addresses there are.
-func counted(n int) string {
-	if n == 1 {
-		return "1 module or provider"
-	}
-	return fmt.Sprintf("%d modules and providers", n)
 }
 
 // pathOf returns the path of the address that a key of an object begins with, or as much of it as the key has.

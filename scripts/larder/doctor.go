@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
@@ -120,7 +120,7 @@ func (c *cli) printReport(report doctor.Report) error {
 	wrong := report.Count(doctor.Wrong)
 	var failure error
 	if wrong > 0 {
-		failure = fmt.Errorf("%s: %s wrong", report.Host, counted(wrong, "thing is", "things are"))
+		failure = fmt.Errorf("%s: %s wrong", report.Host, english.Plural(wrong, "thing is", "things are"))
 	}
 	if c.json {
 		if err := c.printJSON(struct {
@@ -138,7 +138,8 @@ func (c *cli) printReport(report doctor.Report) error {
 		}
 	}
 	if failure == nil {
-		c.printf("\nNothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, counted(report.Count(doctor.Warning), "warning", "warnings"))
+		warnings := english.Plural(report.Count(doctor.Warning), "warning", "")
+		c.printf("\nNothing is wrong with %s, as far as it was looked at; %s.\n", report.Host, warnings)
 	}
 	return failure
 }
@@ -153,11 +154,4 @@ func (c *cli) printStep(step doctor.Step) {
 	if step.Do != "" {
 		c.printf("         to do: %s\n", step.Do)
 	}
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%s %s", cmp.Or(map[int]string{0: "no"}[n], fmt.Sprint(n)), more)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -171,7 +172,8 @@ func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query
 	} else {
 		c.printf("There is no download.\n")
 	}
-	c.printf("\nCounted from %s to %s. The log keeps %s.\n", minute(report.From), minute(report.To), plural(keepsDays(data.requests), "day"))
+	c.printf("\nCounted from %s to %s. The log keeps %s.\n",
+		minute(report.From), minute(report.To), english.Plural(keepsDays(data.requests), "day", ""))
 	if report.From.After(q.From) {
 		c.printf("What was before that is not known any more.\n")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/printable"
@@ -68,7 +69,7 @@ no version has may be of a publish that is under way. After a restore nothing is
 func (c *cli) printFindings(r verify.Report) error {
 	var failure error
 	if n := r.Faults(); n > 0 {
-		failure = fmt.Errorf("the registry does not hold: %s", plural(n, "fault"))
+		failure = fmt.Errorf("the registry does not hold: %s", english.Plural(n, "fault", ""))
 	}
 	if c.json {
 		if err := c.printJSON(struct {
@@ -111,16 +112,11 @@ func (c *cli) printFindings(r verify.Report) error {
 	if len(r.Findings) > 0 {
 		c.printf("\n")
 	}
-	c.printf("Verified %s, %s, %s: %s, %s, %s read.\n", plural(r.Modules, "module"), plural(r.Providers, "provider"),
-		plural(r.Mirrored, "mirrored provider"), plural(r.Versions, "version"), plural(r.Objects, "object"), humanize.IBytes(uint64(r.Bytes)))
-	c.printf("%s, %d repaired, %s.\n", plural(r.Faults(), "fault"), repaired, plural(notes, "note"))
+	c.printf("Verified %s, %s, %s: %s, %s, %s read.\n",
+		english.Plural(r.Modules, "module", ""), english.Plural(r.Providers, "provider", ""),
+		english.Plural(r.Mirrored, "mirrored provider", ""), english.Plural(r.Versions, "version", ""),
+		english.Plural(r.Objects, "object", ""), humanize.IBytes(uint64(r.Bytes)))
+	c.printf("%s, %d repaired, %s.\n",
+		english.Plural(r.Faults(), "fault", ""), repaired, english.Plural(notes, "note", ""))
 	return failure
-}
-
-// plural counts things.
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

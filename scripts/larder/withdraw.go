@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -136,10 +137,11 @@ func (c *cli) sayUsers(ctx context.Context, data *store, address registry.Addres
 	}
 	fmt.Fprintf(c.stderr, "It was downloaded from %s to %s by:\n", minute(report.From), minute(report.To))
 	for _, d := range report.Downloads[:min(mostUsers, len(report.Downloads))] {
-		fmt.Fprintf(c.stderr, "  %s, %s, the last time on %s\n", caller(d.Caller), plural(int(d.Count), "time"), minute(d.Last))
+		fmt.Fprintf(c.stderr, "  %s, %s, the last time on %s\n",
+			caller(d.Caller), english.Plural(int(d.Count), "time", ""), minute(d.Last))
 	}
 	if more := len(report.Downloads) - mostUsers; more > 0 {
-		fmt.Fprintf(c.stderr, "  and %s, whom larder usage names\n", plural(more, "more"))
+		fmt.Fprintf(c.stderr, "  and %d more, whom larder usage names\n", more)
 	}
 }
 
@@ -192,7 +194,7 @@ func (c *cli) reportWithdrawn(data *store, address registry.Address, v registry.
 			Removed int `json:"removed"`
 		}{status, address.String(), v, result.Withdrawal, result.Removed})
 	}
-	removed := plural(result.Removed, "stored object") + " removed"
+	removed := english.Plural(result.Removed, "stored object", "") + " removed"
 	if result.Before {
 		c.printf("%s %s was withdrawn from %s on %s by %s: %s; %s\n", address, v, c.store, minute(result.At), result.By, result.Reason, removed)
 		return nil
