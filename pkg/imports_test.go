@@ -54,6 +54,7 @@ type rule struct {
 var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
 	{"pkg/httpapi", []string{"pkg/registry/core", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
@@ -114,8 +115,9 @@ const (
 	minidyn = "github.com/truora/minidyn"
 )
 
-// leaves link nothing of the house. Every package may link them.
-var leaves = []string{"pkg/printable"}
+// leaves link nothing of the house but pkg/registry/core. Every package may link
+// them.
+var leaves = []string{"pkg/printable", "pkg/regularfile"}
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {

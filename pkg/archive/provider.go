@@ -23,6 +23,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Provider is what ReadProvider found.
@@ -81,6 +82,20 @@ func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType
 		return Provider{}, err
 	}
 	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil)), H1: h1}, nil
+}
+
+// ReadProviderFile is ReadProvider of a file, which must be a regular one.
+func ReadProviderFile(ctx context.Context, path, providerType string) (Provider, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return Provider{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Provider{}, err
+	}
+	return ReadProvider(ctx, f, info.Size(), providerType)
 }
 
 // InspectProvider verifies all of a zip that it takes no unpacking to verify, by reading what it says of itself and how its

@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // The folder that `tofu providers mirror` or `terraform providers mirror` has written is HOSTNAME/NAMESPACE/TYPE, and in it
@@ -71,7 +72,7 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 	for _, pkg := range p.packages {
 		m.step("checking %s", pkg.filename)
 		path := filepath.Join(p.dir, pkg.filename)
-		found, err := readZip(ctx, path, p.address.Type)
+		found, err := archive.ReadProviderFile(ctx, path, p.address.Type)
 		if err == nil {
 			err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
 		}
@@ -104,31 +105,6 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 	}
 	_, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages)
 	return result, err
-}
-
-func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return archive.Provider{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return archive.Provider{}, err
-	}
-	return archive.ReadProvider(ctx, f, info.Size(), providerType)
-}
-
-// openRegular opens a file that is one: nothing that could keep its reader waiting.
-func openRegular(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w folder: %w", registry.ErrInvalid, err)
-	}
-	return os.Open(path)
 }
 
 // checkHashes says whether a package has a hash of each kind that is named. A document may name those of other platforms too.
@@ -179,7 +155,7 @@ func readFolder(dir string) ([]folderProvider, error) {
 }
 
 func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderProvider, error) {
-	text, err := readDocument(filepath.Join(dir, indexFile))
+	text, err := regularfile.Read(filepath.Join(dir, indexFile), maxDocument)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +166,7 @@ func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderPr
 	var found []folderProvider
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		document := name + ".json"
-		text, err := readDocument(filepath.Join(dir, document))
+		text, err := regularfile.Read(filepath.Join(dir, document), maxDocument)
 		if err != nil {
 			return nil, err
 		}
@@ -246,19 +222,6 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 		packages = append(packages, folderPackage{platform, a.URL, a.Hashes})
 	}
 	return packages, nil
-}
-
-func readDocument(path string) ([]byte, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
-	if err == nil && len(text) > maxDocument {
-		err = fmt.Errorf("%w folder: %s has more than %d bytes", registry.ErrInvalid, filepath.Base(path), maxDocument)
-	}
-	return text, err
 }
 
 // Export writes what is mirrored of some providers, or of all, to a folder as clients' `providers mirror` does. What the
@@ -325,7 +288,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 
 // readBefore reads a document that a folder may have already.
 func readBefore(path string, parse func([]byte) error) error {
-	text, err := readDocument(path)
+	text, err := regularfile.Read(path, maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -366,7 +329,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 // exportPackage writes a zip, verified on its way, unless it is there.
 func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
 	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
-	if f, err := openRegular(path); err == nil {
+	if f, err := regularfile.Open(path); err == nil {
 		err = objects.Copy(io.Discard, f, want)
 		_ = f.Close()
 		if err == nil {

@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // PreparedFile is a file that is ready to be sent.
@@ -72,7 +74,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 	if err != nil {
 		return PreparedRelease{}, err
 	}
-	if err := p.readZips(ctx, m, names, &r, readZip); err != nil {
+	if err := p.readZips(ctx, m, names, &r, archive.ReadProviderFile); err != nil {
 		return PreparedRelease{}, err
 	}
 	signed, err := r.signed(m, names, p.now())
@@ -93,7 +95,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 	at(&record.Signature, names.sums+".sig")
 	prepared := PreparedRelease{Address: m.Address, ProviderResult: ProviderResult{Record: *record, Shared: protocol.SharedHashes(record.Packages)}}
 	if names.manifest != "" {
-		manifest, err := readBounded(names.manifest, MaxManifest)
+		manifest, err := regularfile.Read(names.manifest, MaxManifest)
 		if err != nil {
 			return PreparedRelease{}, err
 		}
@@ -102,7 +104,7 @@ func (p *Publisher) PrepareProvider(ctx context.Context, m Provider) (PreparedRe
 	for _, f := range r.files {
 		prepared.Send = append(prepared.Send, PreparedFile{f.name, f.stored.SHA256, f.stored.Size, func() (io.ReadCloser, error) {
 			if f.path != "" {
-				return openRegular(f.path)
+				return regularfile.Open(f.path)
 			}
 			return io.NopCloser(bytes.NewReader(f.data)), nil
 		}})

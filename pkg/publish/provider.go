@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -164,7 +165,7 @@ func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, e
 	}
 	read := inspectZip
 	if m.DryRun {
-		read = readZip
+		read = archive.ReadProviderFile
 	}
 	if err := p.readZips(ctx, m, names, &r, read); err != nil {
 		return release{}, err
@@ -289,7 +290,7 @@ func protocols(m Provider, names releaseFiles) ([]string, error) {
 		}
 		return m.Protocols, CheckProtocols(m.Protocols)
 	}
-	text, err := readBounded(names.manifest, MaxManifest)
+	text, err := regularfile.Read(names.manifest, MaxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -336,32 +337,7 @@ func CheckProtocols(protocols []string) error {
 	return nil
 }
 
-// openRegular opens a file that is one: nothing that could keep its reader waiting.
-func openRegular(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w release: %s: %w", registry.ErrInvalid, filepath.Base(path), err)
-	}
-	return os.Open(path)
-}
-
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w release: %s has more than %d bytes", registry.ErrInvalid, filepath.Base(path), limit)
-	}
-	return data, err
-}
-
-// readZips reads the zips by one of readZip and inspectZip, several at once.
+// readZips reads the zips by one of archive.ReadProviderFile and inspectZip, several at once.
 func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles, r *release, read func(context.Context, string, string) (archive.Provider, error)) error {
 	found := make([]registry.ProviderPackage, 0, len(names.zips))
 	for name, platform := range names.zips {
@@ -421,10 +397,10 @@ func (r *release) checkSums(m Provider, names releaseFiles, text []byte) error {
 
 // readSigned reads the folder's SHA256SUMS and its signature, which must be what clients accept, and speak of these zips.
 func (r *release) readSigned(m Provider, names releaseFiles, now time.Time) (found signed, err error) {
-	if found.sums, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err != nil {
+	if found.sums, err = regularfile.Read(filepath.Join(m.Dir, names.sums), signing.MaxSums); err != nil {
 		return found, fmt.Errorf("%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
 	}
-	if found.signature, err = readBounded(filepath.Join(m.Dir, names.sums+".sig"), signing.MaxSignature); err != nil {
+	if found.signature, err = regularfile.Read(filepath.Join(m.Dir, names.sums+".sig"), signing.MaxSignature); err != nil {
 		return found, fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
 	}
 	if err := r.checkSums(m, names, found.sums); err != nil {
@@ -445,7 +421,7 @@ func (r *release) accounts(m Provider, names releaseFiles, s signing.Sum) error 
 	if strings.HasSuffix(s.Filename, "_manifest.json") && names.manifest != "" {
 		path = names.manifest
 	}
-	f, err := openRegular(path)
+	f, err := regularfile.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // no client reads it
 	}
@@ -466,7 +442,7 @@ func (r *release) sign(m Provider, names releaseFiles, now time.Time) (made sign
 		return made, fmt.Errorf("%w release: %s is signed already: publish it without --sign-key, or take %s away", registry.ErrInvalid, m.Dir, names.signature)
 	}
 	if names.hasSums {
-		if made.sums, err = readBounded(filepath.Join(m.Dir, names.sums), signing.MaxSums); err == nil {
+		if made.sums, err = regularfile.Read(filepath.Join(m.Dir, names.sums), signing.MaxSums); err == nil {
 			err = r.checkSums(m, names, made.sums)
 		}
 	} else {
@@ -487,7 +463,7 @@ func (r *release) makeSums(names releaseFiles) ([]byte, error) {
 		sums = append(sums, signing.Sum{SHA256: pkg.SHA256, Filename: pkg.Filename})
 	}
 	if names.manifest != "" {
-		manifest, err := readBounded(names.manifest, MaxManifest)
+		manifest, err := regularfile.Read(names.manifest, MaxManifest)
 		if err != nil {
 			return nil, err
 		}

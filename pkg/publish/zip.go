@@ -7,33 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // A provider's zips are large, and to unpack them takes longer than to read them: so each is read twice, and unpacked on
 // its way to the store. What it takes to know that they are the ones which were signed is known before.
 
-// readZip reads a zip and verifies all of it.
-func readZip(ctx context.Context, path, providerType string) (archive.Provider, error) {
-	f, size, err := openZip(path)
-	if err != nil {
-		return archive.Provider{}, err
-	}
-	defer f.Close()
-	return archive.ReadProvider(ctx, f, size, providerType)
-}
-
 // inspectZip reads a zip without unpacking it, so that its H1 is unknown.
 func inspectZip(ctx context.Context, path, providerType string) (found archive.Provider, err error) {
-	f, size, err := openZip(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return found, err
 	}
 	defer f.Close()
-	if found.ProviderZip, err = archive.InspectProvider(ctx, f, size, providerType); err != nil {
+	info, err := f.Stat()
+	if err != nil {
+		return found, err
+	}
+	if found.ProviderZip, err = archive.InspectProvider(ctx, f, info.Size(), providerType); err != nil {
 		return found, err
 	}
 	found.SHA256, err = sha256From(&cancellable{ctx, f})
@@ -51,19 +45,6 @@ func (c *cancellable) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return c.in.Read(b)
-}
-
-func openZip(path string) (*os.File, int64, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		_ = f.Close() // it was only read
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
 }
 
 // hashing is the body of an upload of a zip, whose files are unpacked and hashed as it is read. The end of a zip that
@@ -147,7 +128,7 @@ func (h *hashing) end(reason error) error {
 
 // sendZip puts a zip where its record says, and finds out its h1.
 func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error {
-	opened, _, err := openZip(f.path)
+	opened, err := regularfile.Open(f.path)
 	if err != nil {
 		return err
 	}
@@ -173,7 +154,7 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error 
 
 // hashZip finds out the h1 of a zip that is not sent.
 func hashZip(ctx context.Context, f file) error {
-	opened, _, err := openZip(f.path)
+	opened, err := regularfile.Open(f.path)
 	if err != nil {
 		return err
 	}
