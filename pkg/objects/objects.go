@@ -153,3 +153,19 @@ func Copy(w io.Writer, body io.Reader, want Digest) error {
 	}
 	return nil
 }
+
+// ContextReader returns a reader of r that fails with the error of ctx once ctx
+// has ended.
+func ContextReader(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // io.Reader has none, and it is that of the caller who reads
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

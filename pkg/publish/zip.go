@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
@@ -30,21 +31,8 @@ func inspectZip(ctx context.Context, path, providerType string) (found archive.P
 	if found.ProviderZip, err = archive.InspectProvider(ctx, f, info.Size(), providerType); err != nil {
 		return found, err
 	}
-	found.SHA256, err = sha256From(&cancellable{ctx, f})
+	found.SHA256, err = sha256From(objects.ContextReader(ctx, f))
 	return found, err
-}
-
-// cancellable reads until its context ends.
-type cancellable struct {
-	ctx context.Context //nolint:containedctx // io.Reader has none, and it is that of the one who reads
-	in  io.Reader
-}
-
-func (c *cancellable) Read(b []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.in.Read(b)
 }
 
 // hashing is the body of an upload of a zip, whose files are unpacked and hashed as it is read. The end of a zip that
@@ -160,7 +148,7 @@ func hashZip(ctx context.Context, f file) error {
 	}
 	defer opened.Close()
 	hash := sha256.New()
-	*f.h1, err = f.zip.HashFiles(io.TeeReader(&cancellable{ctx, opened}, hash))
+	*f.h1, err = f.zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, opened), hash))
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.stored.SHA256 {
 		err = errChanged
 	}

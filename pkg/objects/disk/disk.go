@@ -173,7 +173,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	} else if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	return s.add(&cancellable{ctx, body}, digest, key, s.unmark)
+	return s.add(objects.ContextReader(ctx, body), digest, key, s.unmark)
 }
 
 // add stores an object, with its marker prepared right before it has its name.
@@ -247,19 +247,6 @@ func (s *Store) syncDir(name string) error {
 	}
 	_ = dir.Sync() // not every system syncs folders
 	return dir.Close()
-}
-
-// cancellable is a reader that ends with its context.
-type cancellable struct {
-	ctx  context.Context //nolint:containedctx // it is that of the one call which reads
-	body io.Reader
-}
-
-func (c *cancellable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.body.Read(p)
 }
 
 // Open implements objects.Store.
