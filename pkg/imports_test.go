@@ -55,6 +55,7 @@ var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
 	{"pkg/httpapi", []string{"pkg/registry/core", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
@@ -117,7 +118,7 @@ const (
 
 // leaves link nothing of the house but pkg/registry/core. Every package may link
 // them.
-var leaves = []string{"pkg/printable", "pkg/regularfile"}
+var leaves = []string{"pkg/printable", "pkg/regularfile", "pkg/ttlcache"}
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {

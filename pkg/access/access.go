@@ -21,12 +21,11 @@ import (
 	"strings"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/ttlcache"
 )
 
 // Tokens finds the record of a token by its digest, which is hexadecimal, or fails with registry.ErrNotFound.
@@ -42,14 +41,13 @@ type Control struct {
 	now     func() time.Time
 
 	// Good and bad ones apart, so that a flood of bad ones drives out no good one. One without any scope is as a bad one.
-	good, bad *lru.Cache[digest, decision]
+	good, bad *ttlcache.Cache[digest, decision]
 }
 
 type digest [sha256.Size]byte
 
 // decision is what was found out about a credential.
 type decision struct {
-	until  time.Time
 	caller caller
 	err    error
 }
@@ -75,16 +73,12 @@ const (
 
 // New returns the access control that settings describe.
 func New(s Settings, tokens Tokens) *Control {
-	c := &Control{public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now}
+	c := &Control{
+		public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now,
+		good: ttlcache.New[digest, decision](remembered, keep), bad: ttlcache.New[digest, decision](remembered, keep),
+	}
 	for _, i := range s.Issuers {
 		c.issuers[i.Issuer] = newIssuer(i)
-	}
-	var err error
-	if c.good, err = lru.New[digest, decision](remembered); err == nil {
-		c.bad, err = lru.New[digest, decision](remembered)
-	}
-	if err != nil {
-		panic(err) // only a size that is not positive fails
 	}
 	return c
 }
@@ -231,25 +225,20 @@ func notToken68(r rune) bool {
 func (c *Control) authenticate(ctx context.Context, credential string) (caller, error) {
 	sum := digest(sha256.Sum256([]byte(credential)))
 	now := c.now()
-	for _, known := range []*lru.Cache[digest, decision]{c.good, c.bad} {
-		// One that holds for longer was made before the clock was set back.
-		if d, ok := known.Get(sum); ok && now.Before(d.until) && d.until.Sub(now) <= keep {
+	for _, known := range []*ttlcache.Cache[digest, decision]{c.good, c.bad} {
+		if d, found := known.Get(sum, now); found {
 			return d.caller, d.err
 		}
-		known.Remove(sum)
 	}
-	d := decision{until: now.Add(keep)}
+	var d decision
 	var changes time.Time
 	d.caller, changes, d.err = c.decide(ctx, credential, sum)
-	if !changes.IsZero() && changes.Before(d.until) {
-		d.until = changes
-	}
 	switch {
 	case d.err == nil && len(d.caller.scopes) > 0:
-		c.good.Add(sum, d)
+		c.good.Add(sum, d, now, changes)
 	// Whoever runs a job at a CI service has its issuer's tokens, for any audience, which no rule need hold for.
 	case d.err == nil, errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
-		c.bad.Add(sum, d)
+		c.bad.Add(sum, d, now, changes)
 	}
 	return d.caller, d.err
 }

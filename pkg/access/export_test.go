@@ -56,8 +56,8 @@ func Decisions(c *Control) (good, bad int) { return c.good.Len(), c.bad.Len() }
 
 // Forget has access control decide anew.
 func Forget(c *Control) {
-	c.good.Purge()
-	c.bad.Purge()
+	empty := New(Settings{}, nil)
+	c.good, c.bad = empty.good, empty.bad
 }
 
 // PublisherOf returns the publisher of a token with verified claims.

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/ttlcache"
 )
 
 const (
@@ -22,37 +21,24 @@ const (
 // keyCache caches the signing keys of namespaces.
 type keyCache struct {
 	catalog Catalog
-	now     func() time.Time
-	cached  *lru.Cache[string, cachedKeys]
-}
-
-type cachedKeys struct {
-	keys  []registry.SigningKey
-	until time.Time
+	cached  *ttlcache.Cache[string, []registry.SigningKey]
 }
 
 func newKeyCache(catalog Catalog) *keyCache {
-	cached, err := lru.New[string, cachedKeys](maxCached)
-	if err != nil {
-		panic(err) // only a size that is not positive fails
-	}
-	// Wall time: the monotonic clock stands still while a function is frozen.
-	return &keyCache{catalog, func() time.Time { return time.Now().Round(0) }, cached}
+	return &keyCache{catalog, ttlcache.New[string, []registry.SigningKey](maxCached, cacheTime)}
 }
 
 // get returns the keys of a namespace. It reads them if those in the cache lack
 // the signer's, which may have been added since. Callers must not change them.
 func (c *keyCache) get(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error) {
-	now := c.now()
-	cached, found := c.cached.Get(namespace)
-	// One that is valid for longer was cached before the clock was set back.
-	if found && now.Before(cached.until) && cached.until.Sub(now) <= cacheTime &&
-		slices.ContainsFunc(cached.keys, func(key registry.SigningKey) bool { return key.ID == signer }) {
-		return cached.keys, nil
+	now := time.Now()
+	cached, found := c.cached.Get(namespace, now)
+	if found && slices.ContainsFunc(cached, func(key registry.SigningKey) bool { return key.ID == signer }) {
+		return cached, nil
 	}
 	keys, err := c.catalog.SigningKeys(ctx, namespace)
 	if err == nil {
-		c.cached.Add(namespace, cachedKeys{keys, now.Add(cacheTime)})
+		c.cached.Add(namespace, keys, now, time.Time{})
 	}
 	return keys, err
 }
