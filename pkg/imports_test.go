@@ -54,6 +54,7 @@ type rule struct {
 var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
@@ -118,7 +119,7 @@ const (
 
 // leaves link nothing of the house but pkg/registry/core. Every package may link
 // them.
-var leaves = []string{"pkg/printable", "pkg/regularfile", "pkg/ttlcache"}
+var leaves = []string{"pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/ttlcache"}
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/larder-registry/larder/pkg/prompt"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	downloads "github.com/larder-registry/larder/pkg/usage"
@@ -80,8 +79,12 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 	if !before && !yes {
 		c.sayUsers(ctx, data, address, v)
 		question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, and its number is never used again.", address, v, c.store)
-		if err := c.ask(ctx, question); err != nil {
+		confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, question)
+		if err != nil {
 			return err
+		}
+		if !confirmed {
+			return errors.New("nothing was done")
 		}
 	}
 	by, err := data.by(ctx)
@@ -154,29 +157,6 @@ func caller(name string) string {
 		return "somebody without a name"
 	}
 	return name
-}
-
-// ask asks on the terminal, and fails where the answer is not yes.
-func (c *cli) ask(ctx context.Context, question string) error {
-	fmt.Fprintf(c.stderr, "%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() {
-		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-		if err != nil {
-			fmt.Fprintln(c.stderr)
-		}
-		answer <- line
-	}()
-	select {
-	case line := <-answer:
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return nil
-		}
-		return errors.New("nothing was done")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (c *cli) reportWithdrawn(data *store, address registry.Address, v registry.Version, result publish.Withdrawn) error {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -11,13 +10,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/larder-registry/larder/internal/rehearsal"
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/pkg/prompt"
 )
 
 const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; --help says more`
@@ -53,7 +52,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
-		return *yes || ask(ctx, question)
+		if *yes {
+			return true
+		}
+		confirmed, _ := prompt.Confirm(ctx, os.Stdin, os.Stdout, question) // an interrupt is a no
+		return confirmed
 	}}
 	if *moto {
 		server, err := rehearsal.StartMoto(ctx)
@@ -93,23 +96,4 @@ func find(ctx context.Context, r *rehearsal.Rehearsal) (err error) {
 	r.Account.BaseEndpoint = &r.Endpoint
 	r.Account.ConfigSources = nil
 	return nil
-}
-
-// ask asks, and takes an interrupt for a no.
-func ask(ctx context.Context, question string) bool {
-	fmt.Printf("%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() {
-		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-		if err != nil {
-			fmt.Println()
-		}
-		answer <- line
-	}()
-	select {
-	case line := <-answer:
-		return strings.EqualFold(strings.TrimSpace(line), "y")
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -1,0 +1,34 @@
+// Package prompt asks the person at a terminal.
+package prompt
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Confirm writes a question to out, and reports whether the next line of in is y
+// or yes. Anything else, such as an empty line or the end of in, is a no.
+//
+// If ctx ends first, Confirm returns its error and leaves a goroutine behind,
+// since a read from a terminal cannot be interrupted.
+func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		if err != nil {
+			fmt.Fprintln(out) // nobody has ended the line of the question
+		}
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		line = strings.ToLower(strings.TrimSpace(line))
+		return line == "y" || line == "yes", nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
