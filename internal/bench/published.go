@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -124,7 +123,9 @@ func packages(n int, path, kind string, v registry.Version) []registry.ProviderP
 			StoredFile: registry.StoredFile{Object: path + "/" + v.String() + "/" + hexadecimal + "/" + name, SHA256: hexadecimal, Size: 20 << 20},
 		}
 	}
-	slices.SortFunc(all, func(a, b registry.ProviderPackage) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, func(a, b registry.ProviderPackage) int {
+		return registry.ComparePlatforms(a.Platform, b.Platform)
+	})
 	return all
 }
 

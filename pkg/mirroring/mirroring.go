@@ -14,7 +14,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -167,5 +166,3 @@ func (m *Mirror) download(name string, size int64) (received func(int), end func
 	}
 	return m.Progress.Download(name, size)
 }
-
-func comparePlatforms(a, b registry.Platform) int { return strings.Compare(a.String(), b.String()) }

@@ -208,7 +208,7 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	if len(platforms) == 0 {
 		platforms = slices.Clone(offered.Platforms)
 	}
-	slices.SortFunc(platforms, comparePlatforms)
+	slices.SortFunc(platforms, registry.ComparePlatforms)
 	platforms = slices.Compact(platforms)
 	if len(platforms) == 0 {
 		return nil, nil, fmt.Errorf("%w platforms: the origin does not tell which it has: name them", registry.ErrInvalid)
@@ -463,7 +463,7 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 		}
 	}
 	without = slices.DeleteFunc(without, func(p registry.Platform) bool { return slices.Contains(has, p) })
-	if slices.SortFunc(without, comparePlatforms); len(without) > 0 && v.Prerelease == "" {
+	if slices.SortFunc(without, registry.ComparePlatforms); len(without) > 0 && v.Prerelease == "" {
 		notes = append(notes, fmt.Sprintf("older versions are mirrored for %s too, and this one is not: clients there that may choose it find no package", list(without)))
 	}
 	return notes

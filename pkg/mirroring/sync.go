@@ -125,7 +125,9 @@ func (r *Result) merge(later Result) {
 			r.Packages[at] = p
 		}
 	}
-	slices.SortFunc(r.Packages, func(a, b PackageResult) int { return comparePlatforms(a.Platform, b.Platform) })
+	slices.SortFunc(r.Packages, func(a, b PackageResult) int {
+		return registry.ComparePlatforms(a.Platform, b.Platform)
+	})
 	if later.Signer != "" {
 		r.Signer, r.Owner = later.Signer, later.Owner
 	}

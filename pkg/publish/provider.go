@@ -344,7 +344,7 @@ func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles
 		found = append(found, registry.ProviderPackage{Platform: platform, Filename: name})
 	}
 	slices.SortFunc(found, func(a, b registry.ProviderPackage) int {
-		return strings.Compare(a.String(), b.String())
+		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	files := make([]file, len(found))
 	group, ctx := errgroup.WithContext(ctx)

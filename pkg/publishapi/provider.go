@@ -186,7 +186,9 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 			record.Signature = f.StoredFile
 		}
 	}
-	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int {
+		return registry.ComparePlatforms(a.Platform, b.Platform)
+	})
 	if err := checkSums(u, record.Packages, sums); err != nil {
 		return publication{}, err
 	}

@@ -66,6 +66,10 @@ func isPlatformPart(s string) bool {
 // String returns OS_ARCH.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
+// ComparePlatforms orders platforms by their names, OS_ARCH, which is the order
+// of packages in a record.
+func ComparePlatforms(a, b Platform) int { return strings.Compare(a.String(), b.String()) }
+
 // StoredFile is a file in the object store.
 type StoredFile struct {
 	// Object is its key.
