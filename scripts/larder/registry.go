@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opentofu/svchost"
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
@@ -74,11 +73,11 @@ func (c *cli) target(cmd *cobra.Command) (host string, err error) {
 // registryHost reads the URL of a registry, https://HOST, and returns its host as a person writes it.
 func registryHost(where string) (string, error) {
 	bare := strings.TrimSuffix(strings.TrimPrefix(where, "https://"), "/")
-	name, err := svchost.ForComparison(bare)
+	host, err := client.ParseHost(bare)
 	if err != nil || strings.ContainsAny(bare, "/?#@") {
 		return "", errRegistry(where)
 	}
-	return svchost.ForDisplay(string(name)), nil
+	return host, nil
 }
 
 func errRegistry(where string) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -134,7 +135,7 @@ func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime t
 	}
 	c.printf("Token %s (%s) %s, %s:\n\n  %s\n\nIt is not shown again. ", record.Name, record.ID, strings.Join(record.Scopes, " "), holds(record), token)
 	c.printf("For the configuration of a client, ~/.tofurc or ~/.terraformrc, with the host that clients call the registry by:\n\n  credentials %q {\n    token = %q\n  }\n\n", host, token)
-	if variable := tokenVariable(host); variable != "" {
+	if variable := client.TokenVariable(host); variable != "" {
 		c.printf("or in its environment:\n\n  export %s=%s\n\n", variable, token)
 	} else {
 		c.printf("A host with a port cannot be named by a variable TF_TOKEN_....\n\n")
@@ -148,15 +149,6 @@ func holds(t registry.Token) string {
 		return "without an end"
 	}
 	return "until " + t.ExpiresAt.Format("2006-01-02 15:04 MST")
-}
-
-// tokenVariable returns the environment's variable by which clients take a host's token, or nothing for a host that no
-// variable can name.
-func tokenVariable(host string) string {
-	if strings.Contains(host, ":") {
-		return ""
-	}
-	return "TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host)
 }
 
 func (c *cli) tokenListCommand() *cobra.Command {
