@@ -20,9 +20,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -118,9 +116,6 @@ func (e *DifferentContentError) Error() string {
 // Unwrap makes it a registry.ErrExists.
 func (e *DifferentContentError) Unwrap() error { return registry.ErrExists }
 
-// maxDescription bounds a description, in bytes.
-const maxDescription = 1000
-
 // Module publishes a module. Publishing the same content again changes nothing and succeeds; other content under the
 // same version fails with DifferentContentError, also in a dry run. What is wrong with the module is
 // registry.ErrInvalid.
@@ -164,8 +159,8 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 
 // packModule packs a module into a file, which is to be discarded, and inspects it.
 func (p *Publisher) packModule(ctx context.Context, m Module) (*os.File, Result, error) {
-	if len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, unicode.IsControl) {
-		return nil, Result{}, fmt.Errorf("%w description: it is one line of at most %d bytes", registry.ErrInvalid, maxDescription)
+	if err := CheckDescription(m.Description); err != nil {
+		return nil, Result{}, err
 	}
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
 	if err != nil {

@@ -3,10 +3,8 @@ package publish
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -67,17 +65,6 @@ func (e *RemainsError) Error() string {
 }
 
 func (e *RemainsError) Unwrap() error { return e.err }
-
-// maxReason bounds a reason, in bytes.
-const maxReason = 500
-
-// CheckReason says whether a reason can be recorded and shown. Errors are registry.ErrInvalid.
-func CheckReason(reason string) error {
-	if strings.TrimSpace(reason) == "" || len(reason) > maxReason || !printable.Is(reason) {
-		return fmt.Errorf("%w reason: it is one line of at most %d bytes, which whoever publishes the version again is shown", registry.ErrInvalid, maxReason)
-	}
-	return nil
-}
 
 // Withdraw withdraws a version and removes its bytes. It can be run again, and then goes on with what remains.
 func (w *Withdrawer) Withdraw(ctx context.Context, a registry.Address, v registry.Version, reason string) (Withdrawn, error) {

@@ -34,6 +34,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -91,8 +92,6 @@ const (
 	slotTimeout = 2 * time.Second
 	// maxAnnouncement bounds one, in bytes.
 	maxAnnouncement = 256 << 10
-	maxDescription  = 1000 // bytes
-	maxDeprecation  = 500  // bytes
 )
 
 // Routes are the endpoints.
@@ -311,7 +310,7 @@ func (h *handler) check(a protocol.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
 		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
 	}
-	if err := checkLine("description", a.Description, maxDescription); err != nil {
+	if err := publish.CheckDescription(a.Description); err != nil {
 		return err
 	}
 	if a.ContentSHA256 != "" {
@@ -331,14 +330,6 @@ func (h *handler) check(a protocol.Announcement) error {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		seen[f.Name] = true
-	}
-	return nil
-}
-
-// checkLine holds a text to what lists and clients can show.
-func checkLine(what, text string, most int) error {
-	if len(text) > most || !printable.Is(text) {
-		return fmt.Errorf("%w %s: it is one line of at most %d bytes", registry.ErrInvalid, what, most)
 	}
 	return nil
 }
@@ -700,7 +691,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
 		return err
 	}
-	if err := checkLine("message", d.Message, maxDeprecation); err != nil {
+	if err := publish.CheckDeprecation(d.Message); err != nil {
 		return explain(err)
 	}
 	var version *registry.Version

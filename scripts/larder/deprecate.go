@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -21,17 +21,15 @@ type deprecation struct {
 	hide    bool
 }
 
-// maxDeprecation bounds a message, in bytes: clients print it at each init.
-const maxDeprecation = 500
-
 func (d deprecation) check() error {
 	switch {
 	case d.undo && (d.message != "" || d.hide):
 		return usageError{errors.New("--undo takes a deprecation back, and goes with nothing else")}
 	case !d.undo && d.message == "":
 		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
-	case len(d.message) > maxDeprecation || !printable.Is(d.message):
-		return usageError{fmt.Errorf("the message is one line of at most %d bytes", maxDeprecation)}
+	}
+	if err := publish.CheckDeprecation(d.message); err != nil {
+		return usageError{err}
 	}
 	return nil
 }
