@@ -77,7 +77,7 @@ var rules = []rule{
 	{"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/client", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/"}},
-	{"pkg/doctor", []string{"pkg/registry", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/doctor", []string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/usage", []string{"pkg/registry", "pkg/requestlog"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"}},

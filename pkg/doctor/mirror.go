@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -101,9 +102,7 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	scope := e.Mirror.Path()
 	const name = "mirror versions"
 	a := e.mirrorDocument(ctx, name, at.JoinPath("index.json"), scope, http.StatusNotFound)
-	var index struct {
-		Versions map[string]struct{} `json:"versions"`
-	}
+	var index protocol.MirrorIndex
 	if a == nil || a.status == http.StatusOK && !e.decode(name, a, &index) {
 		return
 	}
@@ -135,9 +134,7 @@ func (e *examination) mirrorElsewhere(ctx context.Context, base *url.URL) *url.U
 		return nil
 	}
 	a, err := e.ask(ctx, usual.JoinPath(e.Mirror.String(), "index.json"), c)
-	var index struct {
-		Versions map[string]struct{} `json:"versions"`
-	}
+	var index protocol.MirrorIndex
 	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &index) != nil || len(index.Versions) == 0 {
 		return nil
 	}
@@ -164,12 +161,7 @@ func (e *examination) credentialOfMirror(ctx context.Context, base *url.URL) (cr
 func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope string) bool {
 	const name = "mirror version"
 	a := e.mirrorDocument(ctx, name, u, scope)
-	var body struct {
-		Archives map[string]struct {
-			URL    string   `json:"url"`
-			Hashes []string `json:"hashes"`
-		} `json:"archives"`
-	}
+	var body protocol.MirrorPackages
 	if a == nil || !e.decode(name, a, &body) {
 		return false
 	}

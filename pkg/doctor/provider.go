@@ -11,30 +11,22 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // offer is what a registry answers of a provider for one platform.
 type offer struct {
-	Protocols    []string `json:"protocols"`
-	OS           string   `json:"os"`
-	Arch         string   `json:"arch"`
-	Filename     string   `json:"filename"`
-	DownloadURL  string   `json:"download_url"`
-	SHA256       string   `json:"shasum"`
-	SumsURL      string   `json:"shasums_url"`
-	SignatureURL string   `json:"shasums_signature_url"`
-	SigningKeys  struct {
+	protocol.ProviderDownload
+	// SigningKeys replaces the embedded field. A key may be null here, and has
+	// what clients read of it alone.
+	SigningKeys struct {
 		GPG []*struct {
 			ASCIIArmor     string `json:"ascii_armor"`
 			TrustSignature string `json:"trust_signature"`
 		} `json:"gpg_public_keys"`
 	} `json:"signing_keys"`
-	Packages map[string]struct {
-		Hashes []string `json:"hashes"`
-		Size   int64    `json:"package_size"`
-	} `json:"packages"`
 }
 
 // provider follows a provider from its versions to the newest one's package, verified.
@@ -113,17 +105,17 @@ func (e *examination) problem(o offer, platform registry.Platform) string {
 	if o.OS != platform.OS || o.Arch != platform.Arch {
 		return "the answer is for another platform, " + e.quote(o.OS+"_"+o.Arch)
 	}
-	if sum, err := hex.DecodeString(o.SHA256); err != nil || len(sum) != 32 {
+	if sum, err := hex.DecodeString(o.SHASum); err != nil || len(sum) != 32 {
 		return "its shasum is no SHA-256 in hexadecimal"
 	}
-	if o.Filename == "" || o.DownloadURL == "" || o.SumsURL == "" || o.SignatureURL == "" {
+	if o.Filename == "" || o.DownloadURL == "" || o.SHASumsURL == "" || o.SHASumsSignatureURL == "" {
 		return "it lacks one of filename, download_url, shasums_url, shasums_signature_url, without which no client installs it"
 	}
 	speaks := len(o.Protocols) == 0
-	for _, protocol := range o.Protocols {
-		v, err := registry.ParseVersion(protocol)
+	for _, name := range o.Protocols {
+		v, err := registry.ParseVersion(name)
 		if err != nil {
-			return e.quote(protocol) + " in its protocols is no version, such as 6.0"
+			return e.quote(name) + " in its protocols is no version, such as 6.0"
 		}
 		speaks = speaks || v.Major == 5 || v.Major == 6
 	}
@@ -163,7 +155,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 		}
 	}
 	files := make(map[string]*answer)
-	for _, reference := range []string{o.SumsURL, o.SignatureURL} {
+	for _, reference := range []string{o.SHASumsURL, o.SHASumsSignatureURL} {
 		u, err := a.url.Parse(reference)
 		if err != nil {
 			e.wrong(name, a.tried, "the URL of SHA256SUMS or of its signature is none", "publish the version again")
@@ -175,7 +167,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 		}
 		files[reference] = got
 	}
-	sums, signature := files[o.SumsURL], files[o.SignatureURL]
+	sums, signature := files[o.SHASumsURL], files[o.SHASumsSignatureURL]
 	if strings.HasPrefix(strings.TrimSpace(string(signature.body)), "-----BEGIN") {
 		e.wrong(name, signature.tried, "the signature is armored, and clients read binary ones alone", "sign with `gpg --detach-sign`, without --armor, and publish under a new version")
 		return false
@@ -195,7 +187,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	case at < 0:
 		e.wrong(name, sums.tried, "SHA256SUMS does not name "+e.quote(o.Filename), "publish under a new version, with the names that SHA256SUMS has")
 		return false
-	case listed[at].SHA256 != strings.ToLower(o.SHA256):
+	case listed[at].SHA256 != strings.ToLower(o.SHASum):
 		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+e.quote(o.Filename), "publish under a new version")
 		return false
 	}
@@ -215,13 +207,13 @@ func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, p
 		e.wrong(name, a.tried, "its download_url is no URL", "publish the version again")
 		return
 	}
-	sum := "zh:" + strings.ToLower(o.SHA256)
+	sum := "zh:" + strings.ToLower(o.SHASum)
 	listed, found := o.Packages[platform.String()]
-	if len(o.Packages) > 0 && (!found || !slices.Contains(listed.Hashes, sum) || listed.Size <= 0) {
+	if len(o.Packages) > 0 && (!found || !slices.Contains(listed.Hashes, sum) || listed.PackageSize <= 0) {
 		e.wrong(name, a.tried, "its packages lack the platform, or its size, or its hash "+sum+", and OpenTofu refuses that", "publish the version again")
 		return
 	}
-	e.zip(ctx, name, u, e.Provider.Type, sum, listed.Hashes, listed.Size)
+	e.zip(ctx, name, u, e.Provider.Type, sum, listed.Hashes, listed.PackageSize)
 }
 
 // zip downloads a provider and compares it with its hashes as clients do: it must have the one that is signed, if there is
