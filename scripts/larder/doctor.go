@@ -12,7 +12,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/doctor"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -61,8 +60,7 @@ It works with any registry. It exits with 1 where something is wrong, and with 0
 			} else if p != nil {
 				d.Platform = *p
 			}
-			home, _ := os.UserHomeDir() // without one there is less to read
-			d.Config, d.Unread = client.LoadConfig(os.Environ(), home)
+			d.Config, d.Unread = clientConfiguration()
 			d.Authorities = os.Getenv("SSL_CERT_FILE")
 			if d.Token, d.TokenFrom = strings.TrimSpace(os.Getenv(tokenFromEnv)), "in "+tokenFromEnv; fromStdin {
 				if d.Token, err = readToken(cmd.InOrStdin()); err != nil {

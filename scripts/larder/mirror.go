@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -229,11 +228,7 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 
 // mirrorFromOrigins does work that reads from origin registries.
 func (c *cli) mirrorFromOrigins(cmd *cobra.Command, work func(*mirroring.Mirror) ([]mirroring.Result, error)) error {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = ""
-	}
-	configuration, err := client.LoadConfig(os.Environ(), home)
+	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
 	}

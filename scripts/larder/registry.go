@@ -91,13 +91,15 @@ func errRegistry(where string) error {
 	return usageError{fmt.Errorf("registry%s: it is https://HOST, such as https://registry.example.com or https://127.0.0.1:8443", shown)}
 }
 
+// clientConfiguration reads what OpenTofu and Terraform are configured with.
+func clientConfiguration() (*client.Config, error) {
+	home, _ := os.UserHomeDir() // without one there is less to read
+	return client.LoadConfig(os.Environ(), home)
+}
+
 // throughEndpoint does something through a registry's own endpoint.
 func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publishclient.Publisher) error) error {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = ""
-	}
-	configuration, err := client.LoadConfig(os.Environ(), home)
+	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
 	}
