@@ -2,9 +2,8 @@ package httpapi
 
 import (
 	"net/http"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/printable"
 )
 
 // maxExplanation bounds what a caller is told, in bytes.
@@ -33,30 +32,10 @@ func (e *explained) Unwrap() error { return e.cause }
 // use it, so that what they refuse gives nothing away. A 401 keeps its fixed
 // message, and so does what is no fault of the caller's.
 func Explain(err error, text string) error {
-	return &explained{err, Printable(text, maxExplanation)}
+	return &explained{err, printable.Line(text, maxExplanation)}
 }
 
 // explains says whether an answer with a status may have a text of its own.
 func explains(status int) bool {
 	return status >= http.StatusBadRequest && status < http.StatusInternalServerError && status != http.StatusUnauthorized
-}
-
-// Printable returns text that is safe in a terminal, a table and a log: on one line, with a mark for each character that
-// does not print, and cut where it has more than so many bytes.
-func Printable(text string, most int) string {
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case unicode.IsSpace(r):
-			r = ' '
-		case !unicode.IsPrint(r):
-			r = utf8.RuneError
-		}
-		if b.Len()+utf8.RuneLen(r) > most {
-			b.WriteString("…")
-			break
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -206,21 +206,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"äö", 3, "ä…"}, {"äö", 4, "äö"}, {"\xff", 3, "\ufffd"}, {"\xff", 2, "…"}, {"a\r\n\tb\u00a0c", 9, "a   b c"}, {"a\x00b\x7f", 9, "a\ufffdb\ufffd"}, {"\u200b\U0010ffff", 9, "\ufffd\ufffd"},
-	} {
-		if got := httpapi.Printable(test.text, test.most); got != test.want {
-			t.Errorf("Printable(%q, %d) = %q", test.text, test.most, got)
-		}
-	}
-}
-
 // No path is redirected, and none is a 500.
 func TestPaths(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
@@ -60,7 +61,7 @@ func unreadable(cause error, text string) error {
 	err := fmt.Errorf("%w body", core.ErrInvalid)
 	if cause != nil {
 		// It may quote as much of the body as there is.
-		err = fmt.Errorf("%w: %s", err, Printable(cause.Error(), 200))
+		err = fmt.Errorf("%w: %s", err, printable.Line(cause.Error(), 200))
 	}
 	return Explain(err, text)
 }
