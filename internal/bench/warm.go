@@ -286,6 +286,16 @@ func (m memory) Get(_ context.Context, k catalog.Key) (catalog.Item, error) {
 	return item, nil
 }
 
+// Snapshot implements catalog.Table.
+func (m memory) Snapshot(_ context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	items := make([]catalog.Item, len(keys))
+	for i, k := range keys {
+		items[i] = m[k]
+		items[i].Key = k
+	}
+	return items, nil
+}
+
 // Query implements catalog.Table, for partitions of which everything is asked.
 func (m memory) Query(_ context.Context, q catalog.Query) (page catalog.Page, err error) {
 	for k, item := range m {

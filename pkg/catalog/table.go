@@ -4,10 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Table keeps items under a partition and a sort key. It is the least that DynamoDB and SQLite both do well.
+//
+// Each item is stored with SchemaVersion. Reads refuse an item with any other, by
+// registry.ErrSchema, so that no release misreads or overwrites what another has
+// written.
 //
 // Every read sees every write that has returned. An item whose time has expired is as good as absent, whether or not
 // the backend has removed it. Errors that a caller may act on are registry's sentinels; a store that cannot answer at
@@ -15,6 +22,11 @@ import (
 type Table interface {
 	// Get returns one item, or registry.ErrNotFound.
 	Get(context.Context, Key) (Item, error)
+	// Snapshot returns 1 to 100 items, in the order of their keys, as all of them
+	// were at one moment. An item that is absent has revision 0. It fails with
+	// registry.ErrConflict if a write prevents that, with ErrBadRead if CheckKeys
+	// does.
+	Snapshot(context.Context, ...Key) ([]Item, error)
 	// Query returns the items of a partition whose sort keys begin with a prefix, in the order of the sort keys' bytes,
 	// a page at a time.
 	Query(context.Context, Query) (Page, error)
@@ -87,6 +99,43 @@ const (
 	maxItem      = 400 << 10
 	maxWrite     = 4 << 20
 )
+
+// SchemaVersion is the version of what the items hold, which is stored with each
+// of them. A release raises it if releases before it would misread an item. A
+// field that they may ignore does not raise it.
+const SchemaVersion = 1
+
+// CheckSchema returns registry.ErrSchema for an item that another release has
+// written in a way that this one does not read; 0 means that the item has no
+// version.
+func CheckSchema(k Key, version int64) error {
+	switch {
+	case version == SchemaVersion:
+		return nil
+	case version > SchemaVersion:
+		return fmt.Errorf("item %s has schema version %d, and this release of Larder reads version %d: use a newer release: %w",
+			k.Shown(), version, SchemaVersion, registry.ErrSchema)
+	}
+	return fmt.Errorf("item %s was written before the first release of Larder, which does not read it: publish again to a new registry: %w",
+		k.Shown(), registry.ErrSchema)
+}
+
+// ErrBadRead says that no table can make a read. It is no fault of a user's.
+var ErrBadRead = errors.New("bad read")
+
+// CheckKeys returns ErrBadRead for a snapshot that not every backend can make.
+// Backends call it first.
+func CheckKeys(keys []Key) error {
+	if len(keys) == 0 || len(keys) > maxChanges {
+		return fmt.Errorf("%w: it has %d keys, not 1 to %d", ErrBadRead, len(keys), maxChanges)
+	}
+	for i, k := range keys {
+		if slices.Contains(keys[:i], k) {
+			return fmt.Errorf("%w: it reads %q twice", ErrBadRead, k.Shown())
+		}
+	}
+	return nil
+}
 
 // ErrBadWrite says that no table can make a write: it is too large, or nonsense. It is no fault of a user's.
 var ErrBadWrite = errors.New("bad write")

@@ -17,6 +17,8 @@ var (
 	ErrExists          = core.ErrExists
 	ErrWithdrawn       = core.ErrWithdrawn
 	ErrConflict        = core.ErrConflict
+	ErrCorrupt         = core.ErrCorrupt
+	ErrSchema          = core.ErrSchema
 	ErrUnavailable     = core.ErrUnavailable
 )
 

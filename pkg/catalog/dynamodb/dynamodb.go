@@ -29,6 +29,7 @@ const (
 	attrSort      = "sk"
 	attrRevision  = "revision"
 	attrData      = "data"
+	attrSchema    = "schema"
 	attrExpires   = settings.TTLAttribute
 )
 
@@ -77,6 +78,36 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 }
 
+// Snapshot implements catalog.Table with one TransactGetItems.
+func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if err := catalog.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	in := &dynamodb.TransactGetItemsInput{TransactItems: make([]types.TransactGetItem, len(keys))}
+	for i, k := range keys {
+		in.TransactItems[i] = types.TransactGetItem{Get: &types.Get{TableName: &t.name, Key: primaryKey(k)}}
+	}
+	out, err := t.client.TransactGetItems(ctx, in)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: reading %s and %d more: %w", t.name, keys[0].Shown(), len(keys)-1, translate(err))
+	}
+	if len(out.Responses) != len(keys) {
+		return nil, fmt.Errorf("table %s: %w: it returns %d of %d items", t.name, registry.ErrUnavailable, len(out.Responses), len(keys))
+	}
+	items := make([]catalog.Item, len(keys))
+	for i, response := range out.Responses {
+		if response.Item != nil {
+			if items[i], err = decode(response.Item); err != nil {
+				return nil, err
+			}
+		}
+		if response.Item == nil || t.expired(items[i]) {
+			items[i] = catalog.Item{Key: keys[i]}
+		}
+	}
+	return items, nil
+}
+
 // expired says whether an item is absent although the table has not removed it yet, which may take days.
 func (t *Table) expired(item catalog.Item) bool {
 	return !item.Expires.IsZero() && item.Expires.Unix() <= t.now().Unix()
@@ -122,19 +153,32 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	return page, nil
 }
 
-// decode reads an item. One that Write has not written is an error.
+// decode reads an item. It returns registry.ErrSchema for an item that another
+// release has written, and registry.ErrCorrupt for one that none has.
 func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	var item catalog.Item
 	pk, okPK := attributes[attrPartition].(*types.AttributeValueMemberS)
 	sk, okSK := attributes[attrSort].(*types.AttributeValueMemberS)
 	revision, okRevision := attributes[attrRevision].(*types.AttributeValueMemberN)
-	if !okPK || !okSK || !okRevision {
-		return item, errors.New("decoding an item: its key or revision is missing")
+	if !okPK || !okSK {
+		return item, fmt.Errorf("cannot decode an item: its key is missing: %w", registry.ErrCorrupt)
 	}
 	item.Key = catalog.Key{Partition: pk.Value, Sort: sk.Value}
+	var version int64
 	var err error
+	if schema, ok := attributes[attrSchema].(*types.AttributeValueMemberN); ok {
+		if version, err = strconv.ParseInt(schema.Value, 10, 64); err != nil {
+			return catalog.Item{}, fmt.Errorf("cannot decode the schema version of item %s: %w: %w", item.Shown(), err, registry.ErrCorrupt)
+		}
+	}
+	if err := catalog.CheckSchema(item.Key, version); err != nil {
+		return catalog.Item{}, err
+	}
+	if !okRevision {
+		return catalog.Item{}, fmt.Errorf("cannot decode item %s: its revision is missing: %w", item.Shown(), registry.ErrCorrupt)
+	}
 	if item.Revision, err = strconv.ParseInt(revision.Value, 10, 64); err != nil {
-		return catalog.Item{}, fmt.Errorf("decoding item %s: %w", item.Shown(), err)
+		return catalog.Item{}, fmt.Errorf("cannot decode item %s: %w: %w", item.Shown(), err, registry.ErrCorrupt)
 	}
 	switch data := attributes[attrData].(type) {
 	case *types.AttributeValueMemberS:
@@ -142,12 +186,12 @@ func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	case *types.AttributeValueMemberB:
 		item.Data = data.Value
 	default:
-		return catalog.Item{}, fmt.Errorf("decoding item %s: it has no data", item.Shown())
+		return catalog.Item{}, fmt.Errorf("cannot decode item %s: it has no data: %w", item.Shown(), registry.ErrCorrupt)
 	}
 	if expires, ok := attributes[attrExpires].(*types.AttributeValueMemberN); ok {
 		seconds, err := strconv.ParseInt(expires.Value, 10, 64)
 		if err != nil {
-			return catalog.Item{}, fmt.Errorf("decoding item %s: %w", item.Shown(), err)
+			return catalog.Item{}, fmt.Errorf("cannot decode item %s: %w: %w", item.Shown(), err, registry.ErrCorrupt)
 		}
 		item.Expires = time.Unix(seconds, 0).UTC()
 	}
@@ -186,6 +230,7 @@ func (t *Table) item(c catalog.Change) types.TransactWriteItem {
 	}
 	item := primaryKey(c.Key)
 	item[attrRevision] = number(c.Revision + 1)
+	item[attrSchema] = number(catalog.SchemaVersion)
 	if utf8.Valid(c.Data) {
 		item[attrData] = text(string(c.Data))
 	} else {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,9 +42,27 @@ func open(t *testing.T) (*dynamodb.Table, aws.Config) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	tabletest.Run(t, func(t *testing.T) catalog.Table {
-		table, _ := open(t)
-		return table
+	var configs sync.Map // of each table
+	tabletest.Run(t, tabletest.Backend{
+		Open: func(t *testing.T) catalog.Table {
+			table, c := open(t)
+			configs.Store(table, c)
+			return table
+		},
+		Put: func(t *testing.T, table catalog.Table, k catalog.Key, schema int64) {
+			c, _ := configs.Load(table)
+			item := map[string]types.AttributeValue{
+				"pk": &types.AttributeValueMemberS{Value: k.Partition}, "sk": &types.AttributeValueMemberS{Value: k.Sort},
+				"revision": &types.AttributeValueMemberN{Value: "1"}, "data": &types.AttributeValueMemberS{Value: "x"},
+			}
+			if schema > 0 {
+				item["schema"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(schema, 10)}
+			}
+			in := &awsdynamodb.PutItemInput{TableName: aws.String("larder"), Item: item}
+			if _, err := awsdynamodb.NewFromConfig(c.(aws.Config)).PutItem(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+		},
 	})
 }
 
@@ -97,6 +117,8 @@ func TestErrors(t *testing.T) {
 		_, err := table.Get(t.Context(), change.Key)
 		errs = append(errs, err)
 		_, err = table.Query(t.Context(), catalog.Query{Partition: "p"})
+		errs = append(errs, err)
+		_, err = table.Snapshot(t.Context(), change.Key)
 		errs = append(errs, err)
 		for _, err := range errs {
 			if err != nil && strings.Contains(err.Error(), digest[:13]) {

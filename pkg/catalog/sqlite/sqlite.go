@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite" // SQLite without a C compiler, so that `go run` is all it takes
@@ -29,8 +30,7 @@ type Table struct {
 
 var _ catalog.Table = (*Table)(nil)
 
-// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are. Files
-// of earlier releases have rows in the place of its entries, and are read and written as they are.
+// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are.
 const schema = `
 CREATE TABLE IF NOT EXISTS items (
 	pk       TEXT    NOT NULL,
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS items (
 	revision INTEGER NOT NULL,
 	data     BLOB    NOT NULL,
 	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
+	schema   INTEGER NOT NULL, -- catalog.SchemaVersion of the release that wrote it
 	PRIMARY KEY (pk, sk)
 ) STRICT`
 
@@ -69,6 +70,9 @@ func Open(ctx context.Context, path string) (*Table, error) {
 	for attempt := 1; ; attempt++ {
 		_, err := db.ExecContext(ctx, schema)
 		if err == nil {
+			err = checkColumns(ctx, db)
+		}
+		if err == nil {
 			return &Table{db: db, now: time.Now}, nil
 		}
 		if err = translate(err); attempt == 50 || ctx.Err() != nil || !errors.Is(err, registry.ErrUnavailable) {
@@ -78,20 +82,70 @@ func Open(ctx context.Context, path string) (*Table, error) {
 	}
 }
 
+// checkColumns returns registry.ErrSchema for a file from before the first
+// release, whose items have no schema version.
+func checkColumns(ctx context.Context, db *sql.DB) error {
+	var found int
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'`).Scan(&found); err != nil {
+		return err
+	}
+	if found == 0 {
+		return fmt.Errorf("it was written before the first release of Larder, which does not read it: publish again to a new folder: %w", registry.ErrSchema)
+	}
+	return nil
+}
+
 // Close closes the file.
 func (t *Table) Close() error { return t.db.Close() }
+
+const columns = `pk, sk, revision, data, expires, schema`
 
 const live = ` AND (expires = 0 OR expires > ?)`
 
 // Get implements catalog.Table.
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	row := t.db.QueryRowContext(ctx, `SELECT sk, revision, data, expires FROM items WHERE pk = ? AND sk = ?`+live,
+	row := t.db.QueryRowContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live,
 		k.Partition, k.Sort, t.now().Unix())
-	item, err := scan(row, k.Partition)
-	if errors.Is(err, sql.ErrNoRows) {
+	item, err := scan(row)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
+	case err != nil:
+		return catalog.Item{}, fmt.Errorf("reading %s: %w", k.Shown(), translate(err))
 	}
-	return item, translate(err)
+	return item, nil
+}
+
+// Snapshot implements catalog.Table with one statement, which SQLite runs in a
+// transaction of its own.
+func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if err := catalog.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	items := make([]catalog.Item, len(keys))
+	at := make(map[catalog.Key]int, len(keys))
+	args := make([]any, 0, 2*len(keys)+1)
+	for i, k := range keys {
+		items[i].Key, at[k] = k, i
+		args = append(args, k.Partition, k.Sort)
+	}
+	rows, err := t.db.QueryContext(ctx, `WITH wanted(pk, sk) AS (VALUES (?, ?)`+strings.Repeat(", (?, ?)", len(keys)-1)+`)
+		SELECT `+columns+` FROM wanted CROSS JOIN items USING (pk, sk) WHERE true`+live, append(args, t.now().Unix())...)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		item, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+		}
+		items[at[item.Key]] = item
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+	}
+	return items, nil
 }
 
 // translate says that a file which another process holds for too long is unavailable, and of a damaged one what there is to do.
@@ -115,7 +169,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		limit = 1000
 	}
 	// One more than the page holds tells whether there is another. Both substr and the comparisons work on bytes.
-	rows, err := t.db.QueryContext(ctx, `SELECT sk, revision, data, expires FROM items
+	rows, err := t.db.QueryContext(ctx, `SELECT `+columns+` FROM items
 		WHERE pk = ? AND sk >= ? AND sk > ? AND substr(CAST(sk AS BLOB), 1, ?) = CAST(? AS BLOB)`+live+` ORDER BY sk LIMIT ?`,
 		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
 	if err != nil {
@@ -128,9 +182,9 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 			page.Next = page.Items[limit-1].Sort
 			break
 		}
-		item, err := scan(rows, q.Partition)
+		item, err := scan(rows)
 		if err != nil {
-			return catalog.Page{}, err
+			return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
 		}
 		page.Items = append(page.Items, item)
 	}
@@ -140,11 +194,15 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	return page, nil
 }
 
-func scan(row interface{ Scan(...any) error }, partition string) (catalog.Item, error) {
-	item := catalog.Item{Key: catalog.Key{Partition: partition}}
-	var expires int64
-	if err := row.Scan(&item.Sort, &item.Revision, &item.Data, &expires); err != nil {
-		return catalog.Item{}, fmt.Errorf("reading an item of %s: %w", partition, err)
+// scan reads a row of columns.
+func scan(row interface{ Scan(...any) error }) (catalog.Item, error) {
+	var item catalog.Item
+	var expires, schema int64
+	if err := row.Scan(&item.Partition, &item.Sort, &item.Revision, &item.Data, &expires, &schema); err != nil {
+		return catalog.Item{}, err
+	}
+	if err := catalog.CheckSchema(item.Key, schema); err != nil {
+		return catalog.Item{}, err
 	}
 	if expires != 0 {
 		item.Expires = time.Unix(expires, 0).UTC()
@@ -196,8 +254,8 @@ func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 		if data == nil {
 			data = []byte{}
 		}
-		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO items (pk, sk, revision, data, expires) VALUES (?, ?, ?, ?, ?)`,
-			c.Partition, c.Sort, revision+1, data, expires)
+		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO items (`+columns+`) VALUES (?, ?, ?, ?, ?, ?)`,
+			c.Partition, c.Sort, revision+1, data, expires, catalog.SchemaVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", c.Shown(), err)

@@ -3,7 +3,10 @@ package sqlite_test
 import (
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -28,25 +31,60 @@ func open(t *testing.T, path string) *sqlite.Table {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	tabletest.Run(t, func(t *testing.T) catalog.Table { return open(t, filepath.Join(t.TempDir(), "larder.db")) })
+	var files sync.Map // the path of each table
+	tabletest.Run(t, tabletest.Backend{
+		Open: func(t *testing.T) catalog.Table {
+			path := filepath.Join(t.TempDir(), "larder.db")
+			table := open(t, path)
+			files.Store(table, path)
+			return table
+		},
+		Put: func(t *testing.T, table catalog.Table, k catalog.Key, schema int64) {
+			path, _ := files.Load(table)
+			run(t, path.(string), `INSERT INTO items (pk, sk, revision, data, expires, schema) VALUES (?, ?, 1, x'78', 0, ?)`, k.Partition, k.Sort, schema)
+		},
+	})
 }
 
-// A file that an earlier release made, whose rows have no number, is a table as any other.
+// run runs a statement on a file, as another program does.
+func run(t *testing.T, path, statement string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), statement, args...)
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file from before the first release is refused, and stays as it is.
 func TestEarlierFile(t *testing.T) {
 	t.Parallel()
-	tabletest.Run(t, func(t *testing.T) catalog.Table {
-		path := filepath.Join(t.TempDir(), "larder.db")
-		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = db.ExecContext(t.Context(), `CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
-			expires INTEGER NOT NULL, PRIMARY KEY (pk, sk)) STRICT, WITHOUT ROWID`)
-		if err = errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return open(t, path)
-	})
+	for name, options := range map[string]string{"with row numbers": "STRICT", "without": "STRICT, WITHOUT ROWID"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "larder.db")
+			run(t, path, `CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+				expires INTEGER NOT NULL, PRIMARY KEY (pk, sk)) `+options)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = sqlite.Open(t.Context(), path)
+			if !errors.Is(err, registry.ErrSchema) || !strings.Contains(err.Error(), "publish again to a new folder") {
+				t.Errorf("Open: %v", err)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(before) != len(after) {
+				t.Errorf("the file had %d bytes, and has %d", len(before), len(after))
+			}
+		})
+	}
 }
 
 // A path is a path, whatever it means in a URL.

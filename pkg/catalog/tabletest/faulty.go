@@ -32,6 +32,14 @@ func (f *Faulty) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return f.Table.Get(ctx, k)
 }
 
+// Snapshot implements catalog.Table.
+func (f *Faulty) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if f.fails() {
+		return nil, ErrFault
+	}
+	return f.Table.Snapshot(ctx, keys...)
+}
+
 // Query implements catalog.Table.
 func (f *Faulty) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
 	if f.fails() {

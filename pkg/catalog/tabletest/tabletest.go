@@ -18,8 +18,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Run checks all that catalog.Table promises. open returns an empty table.
-func Run(t *testing.T, open func(*testing.T) catalog.Table) {
+// Backend is what the suite needs of a backend.
+type Backend struct {
+	// Open returns an empty table.
+	Open func(*testing.T) catalog.Table
+	// Put stores an item with a schema version, as another release does; 0 stores
+	// none.
+	Put func(t *testing.T, table catalog.Table, k catalog.Key, schema int64)
+}
+
+// Run checks all that catalog.Table promises.
+func Run(t *testing.T, b Backend) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
@@ -34,6 +43,9 @@ func Run(t *testing.T, open func(*testing.T) catalog.Table) {
 		{"BadWrites", badWrites},
 		{"Limits", limits},
 		{"Expiry", expiry},
+		{"Snapshot", snapshot},
+		{"SnapshotLimits", snapshotLimits},
+		{"SnapshotIsConsistent", snapshotIsConsistent},
 		{"QueryPrefix", queryPrefix},
 		{"QueryOrder", queryOrder},
 		{"QueryPages", queryPages},
@@ -42,8 +54,9 @@ func Run(t *testing.T, open func(*testing.T) catalog.Table) {
 		{"NoLostUpdates", noLostUpdates},
 		{"Cancelled", cancelled},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, b.Open(t)) })
 	}
+	t.Run("Schema", func(t *testing.T) { schema(t, b) })
 }
 
 func key(partition, sort string) catalog.Key { return catalog.Key{Partition: partition, Sort: sort} }
@@ -418,4 +431,117 @@ func cancelled(t *testing.T, table catalog.Table) {
 		t.Errorf("Get with a cancelled context: %v", err)
 	}
 	absent(t, table, "p", "s")
+}
+
+func snapshot(t *testing.T, table catalog.Table) {
+	past := time.Now().Add(-2 * time.Second)
+	write(t, table, newItem("p", "a", "1"), newItem("q", "a", "2"), newItem("p", "empty", ""),
+		catalog.Change{Key: key("p", "binary"), Data: []byte{0x1f, 0x8b, 0}},
+		catalog.Change{Key: key("p", "expired"), Data: []byte("x"), Expires: past})
+	write(t, table, catalog.Change{Key: key("q", "a"), Revision: 1, Data: []byte("3")})
+	got, err := table.Snapshot(t.Context(), key("q", "a"), key("p", "missing"), key("p", "binary"), key("p", "expired"), key("p", "a"), key("p", "empty"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) == 6 && len(got[5].Data) == 0 {
+		got[5].Data = nil // nothing tells nil and empty apart
+	}
+	want := []catalog.Item{
+		{Key: key("q", "a"), Revision: 2, Data: []byte("3")},
+		{Key: key("p", "missing")},
+		{Key: key("p", "binary"), Revision: 1, Data: []byte{0x1f, 0x8b, 0}},
+		{Key: key("p", "expired")},
+		{Key: key("p", "a"), Revision: 1, Data: []byte("1")},
+		{Key: key("p", "empty"), Revision: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func snapshotLimits(t *testing.T, table catalog.Table) {
+	var keys []catalog.Key
+	for i := range 101 {
+		keys = append(keys, key("p", fmt.Sprint(i)))
+	}
+	write(t, table, newItem("p", "99", "x"))
+	for name, keys := range map[string][]catalog.Key{"no key": nil, "101 keys": keys, "one key twice": {keys[0], keys[1], keys[0]}} {
+		if _, err := table.Snapshot(t.Context(), keys...); !errors.Is(err, catalog.ErrBadRead) {
+			t.Errorf("%s: %v, want ErrBadRead", name, err)
+		}
+	}
+	got, err := table.Snapshot(t.Context(), keys[:100]...)
+	if err != nil || len(got) != 100 || got[99].Revision != 1 {
+		t.Errorf("100 keys: %d items, %v", len(got), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := table.Snapshot(ctx, keys[:2]...); err == nil {
+		t.Error("Snapshot with a cancelled context succeeds")
+	}
+	token := key("tokens", strings.Repeat("0123456789abcdef", 4))
+	if _, err := table.Snapshot(t.Context(), token, token); err == nil || strings.Contains(err.Error(), token.Sort[:13]) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Two items that are always written together are never read apart.
+func snapshotIsConsistent(t *testing.T, table catalog.Table) {
+	write(t, table, newItem("p", "a", "0"), newItem("q", "b", "0"))
+	written := make(chan error, 1)
+	go func() {
+		for i := range int64(50) {
+			data := []byte(fmt.Sprint(i + 1))
+			err := table.Write(t.Context(), catalog.Change{Key: key("p", "a"), Revision: i + 1, Data: data}, catalog.Change{Key: key("q", "b"), Revision: i + 1, Data: data})
+			if err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	for {
+		got, err := table.Snapshot(t.Context(), key("p", "a"), key("q", "b"))
+		switch {
+		case errors.Is(err, registry.ErrConflict):
+		case err != nil:
+			t.Fatal(err)
+		case !bytes.Equal(got[0].Data, got[1].Data):
+			t.Fatalf("the items are %s and %s", got[0].Data, got[1].Data)
+		}
+		select {
+		case err := <-written:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}
+
+// What another release has written is neither read nor written over.
+func schema(t *testing.T, b Backend) {
+	for name, version := range map[string]int64{"a newer version": catalog.SchemaVersion + 1, "no version": 0} {
+		t.Run(name, func(t *testing.T) {
+			table := b.Open(t)
+			foreign := key("p", "foreign")
+			write(t, table, newItem("p", "own", "x"))
+			b.Put(t, table, foreign, version)
+			_, gotten := table.Get(t.Context(), foreign)
+			_, queried := table.Query(t.Context(), catalog.Query{Partition: "p"})
+			_, snapped := table.Snapshot(t.Context(), key("p", "own"), foreign)
+			for call, err := range map[string]error{"Get": gotten, "Query": queried, "Snapshot": snapped} {
+				if !errors.Is(err, registry.ErrSchema) || !strings.Contains(err.Error(), "item p foreign") {
+					t.Errorf("%s: %v, want ErrSchema", call, err)
+				}
+			}
+			if err := table.Write(t.Context(), catalog.Change{Key: foreign, Data: []byte("y")}); !errors.Is(err, registry.ErrConflict) {
+				t.Errorf("Write: %v, want ErrConflict", err)
+			}
+			if got := string(get(t, table, "p", "own").Data); got != "x" {
+				t.Errorf("the other item is %q", got)
+			}
+		})
+	}
 }

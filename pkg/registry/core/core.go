@@ -29,6 +29,12 @@ var (
 	ErrWithdrawn = errors.New("withdrawn")
 	// ErrConflict says that another writer was faster; reading again and retrying is right. HTTP 409.
 	ErrConflict = errors.New("conflicting write")
+	// ErrCorrupt means that the registry's own data is not as it was written, so
+	// that it is neither returned nor overwritten. HTTP 500.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrSchema means that another release has written what this one does not
+	// read. HTTP 500.
+	ErrSchema = errors.New("incompatible release")
 	// ErrUnavailable says that a store cannot answer at present; trying again later is right. HTTP 503.
 	ErrUnavailable = errors.New("unavailable")
 )
