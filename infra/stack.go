@@ -54,9 +54,12 @@ type function struct {
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "catalog/*", "tokens"}, objects: "modules/*"},
-		{name: "providers", routes: providers.Routes(), partitions: []string{"providers/*", "catalog/*", "tokens"}, keys: []string{"keys/*"}, objects: "providers/*"},
-		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "catalog/mirror", "tokens"}, objects: "mirror/*"},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
+		{
+			name: "providers", routes: providers.Routes(), objects: "providers/*",
+			partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"},
+		},
+		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
 		{name: "publish", routes: publishapi.Routes(), publishes: true},
 	}
 }
@@ -330,7 +333,7 @@ func (st *stack) publishing() []awsiam.PolicyStatement {
 	equals := func(key string, values ...string) map[string]any { return map[string]any{key: values} }
 	return []awsiam.PolicyStatement{
 		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "tokens", "keys/*")),
-		allow("ReadAllVersionsAndKeys", jsii.Strings("dynamodb:Query"), table, heldTo("modules/*", "providers/*", "keys/*")),
+		allow("ReadAllOfUploadsAndKeys", jsii.Strings("dynamodb:Query"), table, heldTo("uploads/*", "keys/*")),
 		allow("Publish", jsii.Strings("dynamodb:PutItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "audit/*")),
 		allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, heldTo("keys/*")),
 		allow("ReadUploads", jsii.Strings("s3:GetObject", "s3:GetObjectTagging"), archives, nil),
@@ -450,6 +453,8 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
 				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens", "audit/*")),
+			allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), []*string{st.table.TableArn()},
+				heldTo("keys/*")),
 			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens", "keys/*")),
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
 			// Without it S3 answers 403, and not 404, to a question for an object that is missing.

@@ -365,8 +365,8 @@ func TestRoles(t *testing.T) {
 	}
 	byFunction := rolesByFunction(t, tm)
 	want := map[string]struct{ keys, all, objects string }{
-		"modules": {"modules/*,catalog/*,tokens", "", "/modules/*"}, "providers": {"providers/*,catalog/*,tokens", "keys/*", "/providers/*"},
-		"mirror": {"mirror/*,catalog/mirror,tokens", "", "/mirror/*"},
+		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*", "/providers/*"},
+		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
 	}
 	for name, role := range byFunction {
 		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") || strings.Count(trust, "Service") != 1 {
@@ -530,6 +530,9 @@ func TestPublisher(t *testing.T) {
 		{true, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
 		{false, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "mirror/a/b/c"}},
 		{true, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{true, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "uploads/0"}},
+		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "modules/acme/vpc/aws"}},
+		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "providers/acme/dns"}},
 		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
 		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "namespaces"}},
 		{true, "dynamodb:ConditionCheckItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
@@ -616,9 +619,13 @@ func TestOperatorPolicy(t *testing.T) {
 		if s.Sid == "SeeWhichArchivesThereAre" && text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
 			t.Errorf("condition %v", s.Condition)
 		}
+		keys := text(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
+		if s.Sid == "HoldOnToKeys" && keys != `["keys/*"]` {
+			t.Errorf("%s is on partitions %s", s.Sid, keys)
+		}
 	}
 	slices.Sort(actions)
-	want := []string{"cloudformation:DescribeStacks", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query",
+	want := []string{"cloudformation:DescribeStacks", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query",
 		"logs:GetQueryResults", "logs:StartQuery", "logs:StopQuery", "s3:GetObject", "s3:ListBucket", "s3:PutObject"}
 	if !slices.Equal(actions, want) {
 		t.Errorf("an operator may %q", actions)

@@ -10,6 +10,6 @@ import (
 
 func main() {
 	deployed.Serve(func(r *deployed.Registry) http.Handler {
-		return mirror.New(r.Catalog, r.Archives)
+		return mirror.New(r.Catalog.Mirror, r.Archives)
 	})
 }

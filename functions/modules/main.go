@@ -10,6 +10,6 @@ import (
 
 func main() {
 	deployed.Serve(func(r *deployed.Registry) http.Handler {
-		return modules.New(r.Catalog, r.Archives)
+		return modules.New(r.Catalog.Modules, r.Archives)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 func main() {
 	deployed.Serve(func(r *deployed.Registry) http.Handler {
-		catalog := providers.ReportExpiry(r.Catalog, r.Metrics.CountKeys)
-		return providers.NewCaching(catalog, r.Archives)
+		keys := providers.ReportExpiry(r.Catalog, r.Metrics.CountKeys)
+		return providers.NewCaching(r.Catalog.Providers, keys, r.Archives)
 	})
 }

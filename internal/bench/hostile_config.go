@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/hostile"
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -246,16 +247,12 @@ func (c *configRun) again(
 // expireInspection has an inspection given up that nobody is at any more, as it is
 // some seconds later.
 func expireInspection(ctx context.Context, v victim, upload string) error {
-	u, err := v.catalog().Upload(ctx, upload)
-	if err != nil {
+	u, found, err := v.catalog().Upload(ctx, upload)
+	if err != nil || found[0].State != registry.InspectionRunning {
 		return nil //nolint:nilerr // it was never begun, and there is nothing to give up
 	}
-	found, err := v.catalog().Inspection(ctx, upload, 0)
-	if err != nil || found.State != registry.InspectionRunning {
-		return nil //nolint:nilerr // it was never begun, and there is nothing to give up
-	}
-	found.Until = time.Now()
-	return v.catalog().SetInspection(ctx, u, 0, found, time.Now())
+	found[0].Until = time.Now()
+	return v.catalog().RecordInspection(ctx, &catalog.Claim{Upload: u}, found[0], time.Now())
 }
 
 // lastWords returns the line of a log that says why a process has ended.

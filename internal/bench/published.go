@@ -108,7 +108,7 @@ func (s *shelf) module(ctx context.Context, m registry.Module, versions, records
 			return err
 		}
 	}
-	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.ModuleSummary{Address: m.String(), Latest: all[0]})
+	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.Summary{Address: m.String(), Latest: all[0]})
 }
 
 // packages are those of a version.
@@ -154,7 +154,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 	if err := s.put(ctx, p.Path(), "listing", data); err != nil {
 		return err
 	}
-	return s.putJSON(ctx, "catalog/"+p.Namespace, p.Path(), registry.ProviderSummary{Address: p.String(), Latest: version(versions)})
+	return s.putJSON(ctx, "catalog/"+p.Namespace, p.Path(), registry.Summary{Address: p.String(), Latest: version(versions)})
 }
 
 // mirrored does the same for a mirrored provider, with the record of its newest version.

@@ -246,8 +246,9 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	control := access.New(access.Settings{}, published)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line is made as in a function
 	handlers := map[string]http.Handler{
-		"modules": modules.New(published, signer), "mirror": mirror.New(published, signer),
-		"providers": providers.NewCaching(published, signer),
+		"modules":   modules.New(published.Modules, signer),
+		"providers": providers.NewCaching(published.Providers, published, signer),
+		"mirror":    mirror.New(published.Mirror, signer),
 	}
 	counts := make(map[string]float64)
 	for _, k := range kinds {

@@ -434,7 +434,8 @@ func (k keyed) leadingKey() (string, error) {
 	return key.S, nil
 }
 
-// dynamoDBCalls returns a call for each item: a transaction needs the permission of each of its writes.
+// dynamoDBCalls returns a call for each item: a transaction needs the permission
+// of each of its reads or writes.
 func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	body, err := drain(r)
 	if err != nil {
@@ -447,6 +448,12 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 		var one keyed
 		err = json.Unmarshal(body, &one)
 		named[action] = []keyed{one}
+	case "TransactGetItems":
+		var transaction struct{ TransactItems []struct{ Get keyed } }
+		err = json.Unmarshal(body, &transaction)
+		for _, item := range transaction.TransactItems {
+			named["GetItem"] = append(named["GetItem"], item.Get)
+		}
 	case "TransactWriteItems":
 		var transaction struct{ TransactItems []map[string]keyed }
 		err = json.Unmarshal(body, &transaction)

@@ -55,14 +55,14 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 
 func publish(t testing.TB, c *catalog.Catalog, m registry.Module, r registry.ModuleVersion) {
 	t.Helper()
-	if _, created, err := c.PublishModule(t.Context(), m, r); err != nil || !created {
+	if _, created, err := put(t.Context(), c.Modules, m, r); err != nil || !created {
 		t.Fatalf("PublishModule(%s %s): %v, %v", m, r.Version, created, err)
 	}
 }
 
 func listed(t testing.TB, c *catalog.Catalog, m registry.Module) string {
 	t.Helper()
-	data, err := c.ModuleListing(t.Context(), m)
+	data, err := c.Modules.Listing(t.Context(), m)
 	if errors.Is(err, registry.ErrNotFound) {
 		return "nothing"
 	}
@@ -88,19 +88,19 @@ func TestPublishModule(t *testing.T) {
 		t.Errorf("listed: %s", got)
 	}
 	// A second record of a version changes nothing and gives back the first.
-	stored, created, err := c.PublishModule(t.Context(), vpc, record(t, "1.0.0", "other"))
+	stored, created, err := put(t.Context(), c.Modules, vpc, record(t, "1.0.0", "other"))
 	if diff := cmp.Diff(first, stored); diff != "" || created || err != nil {
 		t.Errorf("publishing 1.0.0 again: %v, %v, %s", created, err, diff)
 	}
-	got, err := c.ModuleVersion(t.Context(), vpc, first.Version)
+	got, err := c.Modules.Get(t.Context(), vpc, first.Version)
 	if diff := cmp.Diff(first, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	all, err := c.ModuleVersions(t.Context(), vpc)
+	all, err := c.Modules.All(t.Context(), vpc)
 	if err != nil || len(all) != 4 || all[0].Version.String() != "2.0.0-rc.1" || all[3].Version != first.Version {
 		t.Errorf("versions: %v, %v", all, err)
 	}
-	if _, err := c.ModuleVersions(t.Context(), module(t, "acme/other/aws")); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Modules.All(t.Context(), module(t, "acme/other/aws")); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("versions of nothing: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestModules(t *testing.T) {
 		"none": "",
 	} {
 		var got strings.Builder
-		for m, err := range c.Modules(t.Context(), namespace) {
+		for m, err := range c.Modules.Summaries(t.Context(), namespace) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,19 +146,19 @@ func TestPublishFails(t *testing.T) {
 					publish(t, good, vpc, record(t, "1.0.0", "a"))
 				}
 				faulty := &tabletest.Faulty{Table: table, FailAt: at, Done: done}
-				_, _, err := catalog.New(faulty).PublishModule(t.Context(), vpc, record(t, "1.1.0", "b"))
+				_, _, err := put(t.Context(), catalog.New(faulty).Modules, vpc, record(t, "1.1.0", "b"))
 				if err == nil {
 					break // there are fewer calls
 				}
 				if !errors.Is(err, tabletest.ErrFault) {
 					t.Fatal(err)
 				}
-				_, err = good.ModuleVersion(t.Context(), vpc, record(t, "1.1.0", "b").Version)
+				_, err = good.Modules.Get(t.Context(), vpc, record(t, "1.1.0", "b").Version)
 				visible := err == nil
 				if inListing := listed(t, good, vpc) != before; inListing != visible || visible && !done {
 					t.Errorf("call %d failed: record visible %v, listed %s", at, visible, listed(t, good, vpc))
 				}
-				if _, _, err := good.PublishModule(t.Context(), vpc, record(t, "1.1.0", "b")); err != nil {
+				if _, _, err := put(t.Context(), good.Modules, vpc, record(t, "1.1.0", "b")); err != nil {
 					t.Errorf("call %d failed, and publishing again: %v", at, err)
 				}
 				if got, want := listed(t, good, vpc), strings.Replace("[1.1.0 "+before[1:], "[1.1.0 othing", "[1.1.0]", 1); got != want {
@@ -177,7 +177,7 @@ func TestPublishersAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range publishers {
 		wait.Go(func() {
-			if _, created, err := c.PublishModule(t.Context(), vpc, record(t, fmt.Sprintf("1.%d.0", i), "x")); err != nil || !created {
+			if _, created, err := put(t.Context(), c.Modules, vpc, record(t, fmt.Sprintf("1.%d.0", i), "x")); err != nil || !created {
 				t.Errorf("publisher %d: %v, %v", i, created, err)
 			}
 		})
@@ -191,7 +191,7 @@ func TestPublishersAtOnce(t *testing.T) {
 	var created sync.Map
 	for i := range publishers {
 		wait.Go(func() {
-			stored, mine, err := c.PublishModule(t.Context(), vpc, record(t, "2.0.0", fmt.Sprint("content-", i)))
+			stored, mine, err := put(t.Context(), c.Modules, vpc, record(t, "2.0.0", fmt.Sprint("content-", i)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -226,7 +226,7 @@ func TestAlwaysConflicting(t *testing.T) {
 	table := conflicting{open(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := catalog.New(table).PublishModule(ctx, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a")); err == nil || ctx.Err() == nil {
+	if _, _, err := put(ctx, catalog.New(table).Modules, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a")); err == nil || ctx.Err() == nil {
 		t.Errorf("%v, and the context is %v", err, ctx.Err())
 	}
 }
@@ -246,16 +246,16 @@ func TestCorruptItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.ModuleVersion(t.Context(), vpc, record(t, "1.0.0", "").Version); err == nil {
+	if _, err := c.Modules.Get(t.Context(), vpc, record(t, "1.0.0", "").Version); err == nil {
 		t.Error("ModuleVersion succeeds")
 	}
-	if _, err := c.ModuleVersions(t.Context(), vpc); err == nil {
+	if _, err := c.Modules.All(t.Context(), vpc); err == nil {
 		t.Error("ModuleVersions succeeds")
 	}
-	if _, _, err := c.PublishModule(t.Context(), vpc, record(t, "1.1.0", "")); err == nil {
+	if _, _, err := put(t.Context(), c.Modules, vpc, record(t, "1.1.0", "")); err == nil {
 		t.Error("PublishModule succeeds")
 	}
-	for _, err := range c.Modules(t.Context(), "") {
+	for _, err := range c.Modules.Summaries(t.Context(), "") {
 		if err == nil {
 			t.Error("Modules succeeds")
 		}
@@ -279,7 +279,7 @@ func BenchmarkVersions(b *testing.B) {
 			if err := table.Write(b.Context(), catalog.Change{Key: catalog.Key{Partition: vpc.Path(), Sort: "listing"}, Data: rendered}); err != nil {
 				b.Fatal(err)
 			}
-			h := modules.New(catalog.New(table), nil)
+			h := modules.New(catalog.New(table).Modules, nil)
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil)
 			r.Header.Set("Accept-Encoding", "gzip")
 			before, requests := table.Calls.Load(), 0
@@ -316,3 +316,8 @@ func (d *discard) Header() http.Header {
 }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { d.bytes += len(b); return len(b), nil }
+
+// put publishes a record.
+func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
+	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context) (R, error) { return r, nil })
+}

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,11 +19,11 @@ type between struct {
 	do   func()
 }
 
-func (b *between) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	if k == b.key {
+func (b *between) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if slices.Contains(keys, b.key) {
 		b.once.Do(b.do)
 	}
-	return b.Table.Get(ctx, k)
+	return b.Table.Snapshot(ctx, keys...)
 }
 
 func (b *between) Write(ctx context.Context, changes ...catalog.Change) error {
@@ -62,9 +63,9 @@ func TestDeprecateWhileWithdrawing(t *testing.T) {
 				}
 				var err error
 				if m, ok := k.address.(registry.Module); ok {
-					_, err = catalog.New(b).DeprecateModule(t.Context(), m, version, "old", false, "dora")
+					_, err = catalog.New(b).Modules.Deprecate(t.Context(), m, version, catalog.Deprecation{Message: "old", Hide: false, By: "dora"})
 				} else {
-					err = catalog.New(b).DeprecateProvider(t.Context(), inventory, version, "old", "dora")
+					_, err = catalog.New(b).Providers.Deprecate(t.Context(), inventory, version, catalog.Deprecation{Message: "old", By: "dora"})
 				}
 				b.once.Do(b.do) // where the key is not read
 				if all && err != nil || !all && !errors.Is(err, registry.ErrWithdrawn) {
@@ -79,7 +80,7 @@ func TestDeprecateWhileWithdrawing(t *testing.T) {
 	}
 }
 
-// A listing that is lost is not rebuilt with a version that is withdrawn meanwhile.
+// A listing that is lost is rebuilt without a version that is withdrawn meanwhile.
 func TestRebuildWhileWithdrawing(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds(t) {
@@ -90,7 +91,7 @@ func TestRebuildWhileWithdrawing(t *testing.T) {
 		}
 		remove(t, table, k.address.Path(), "listing")
 		b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.0.0") }}
-		if rebuilt, err := k.rebuild(t.Context(), catalog.New(b)); err != nil || rebuilt {
+		if rebuilt, err := k.rebuild(t.Context(), catalog.New(b)); err != nil || !rebuilt {
 			t.Errorf("%s: %v, %v", k.address, rebuilt, err)
 		}
 		k.has(t, c, "nothing", "", "[1.0.0]")
@@ -105,15 +106,15 @@ func TestDeprecatedBeginsAnew(t *testing.T) {
 	if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeprecateProvider(t.Context(), inventory, nil, "use another", "dora"); err != nil {
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{Message: "use another", By: "dora"}); err != nil {
 		t.Fatal(err)
 	}
 	withdraw(t, c, inventory, "1.0.0")
-	if err := c.DeprecateProvider(t.Context(), inventory, nil, "use it", "dora"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{Message: "use it", By: "dora"}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("of which nothing is listed: %v", err)
 	}
 	first := parseVersion(t, "1.0.0")
-	if err := c.DeprecateProvider(t.Context(), inventory, &first, "old", "dora"); !errors.Is(err, registry.ErrWithdrawn) {
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, &first, catalog.Deprecation{Message: "old", By: "dora"}); !errors.Is(err, registry.ErrWithdrawn) {
 		t.Errorf("a withdrawn version where nothing is listed: %v", err)
 	}
 	if err := k.publish(t.Context(), c, "1.1.0"); err != nil {

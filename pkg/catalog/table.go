@@ -41,7 +41,15 @@ type Key struct {
 	Sort      string
 }
 
-// Shown returns what errors, and so logs, call the item: of a token's digest no more than the id by which it is revoked.
+// tokens is the partition of tokens, by their digests, and tokenID how many digits
+// of its digest are the id of a token.
+const (
+	tokens  = "tokens"
+	tokenID = 12
+)
+
+// Shown returns what errors, and so logs, call the item. They have no more of a
+// token's digest than the id by which the token is revoked.
 func (k Key) Shown() string {
 	if k.Partition == tokens && len(k.Sort) > tokenID {
 		return k.Partition + " " + k.Sort[:tokenID]
@@ -113,11 +121,11 @@ func CheckSchema(k Key, version int64) error {
 	case version == SchemaVersion:
 		return nil
 	case version > SchemaVersion:
-		return fmt.Errorf("item %s has schema version %d, and this release of Larder reads version %d: use a newer release: %w",
-			k.Shown(), version, SchemaVersion, registry.ErrSchema)
+		return fmt.Errorf("item %s has schema version %d, and this release of Larder reads version %d: "+
+			"use a newer release: %w", k.Shown(), version, SchemaVersion, registry.ErrSchema)
 	}
-	return fmt.Errorf("item %s was written before the first release of Larder, which does not read it: publish again to a new registry: %w",
-		k.Shown(), registry.ErrSchema)
+	return fmt.Errorf("item %s was written before the first release of Larder, which does not read it: "+
+		"publish again to a new registry: %w", k.Shown(), registry.ErrSchema)
 }
 
 // ErrBadRead says that no table can make a read. It is no fault of a user's.

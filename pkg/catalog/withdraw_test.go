@@ -2,11 +2,9 @@ package catalog_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
-	"github.com/larder-registry/larder/pkg/mirror"
-	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -38,7 +32,7 @@ func leaked() registry.Withdrawal {
 
 func withdraw(t testing.TB, c *catalog.Catalog, a registry.Address, v string) {
 	t.Helper()
-	if _, changed, err := c.Withdraw(t.Context(), a, parseVersion(t, v), leaked()); err != nil || !changed {
+	if _, changed, err := c.Of(a).Withdraw(t.Context(), parseVersion(t, v), leaked(), false); err != nil || !changed {
 		t.Fatalf("Withdraw(%s %s): %v, %v", a, v, changed, err)
 	}
 }
@@ -67,26 +61,26 @@ func kinds(t testing.TB) map[string]kind {
 		"module": {
 			address: vpc,
 			publish: func(ctx context.Context, c *catalog.Catalog, version string) error {
-				_, _, err := c.PublishModule(ctx, vpc, record(t, version, "a"))
+				_, _, err := put(ctx, c.Modules, vpc, record(t, version, "a"))
 				return err
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
-				_, err := c.ModuleVersion(ctx, vpc, v)
+				_, err := c.Modules.Get(ctx, vpc, v)
 				return err
 			},
 			records: func(ctx context.Context, c *catalog.Catalog) error {
-				_, err := c.ModuleVersions(ctx, vpc)
+				_, err := c.Modules.All(ctx, vpc)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error) {
-				data, err := c.ModuleListing(ctx, vpc)
+				data, err := c.Modules.Listing(ctx, vpc)
 				if err != nil {
 					return nil, err
 				}
 				return protocol.Decode[protocol.ModuleListing](data)
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
-				for s, err := range c.Modules(ctx, "") {
+				for s, err := range c.Modules.Summaries(ctx, "") {
 					if err != nil {
 						return "", err
 					}
@@ -95,28 +89,28 @@ func kinds(t testing.TB) map[string]kind {
 				return latest, nil
 			},
 			stored: func(ctx context.Context, c *catalog.Catalog) ([]catalog.Mismatch, []registry.Version, bool, error) {
-				s, err := c.StoredModule(ctx, vpc)
+				s, err := c.Modules.Stored(ctx, vpc)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildModule(ctx, vpc) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.Modules.Rebuild(ctx, vpc) },
 		},
 		"provider": {
 			address: inventory,
 			publish: func(ctx context.Context, c *catalog.Catalog, version string) error {
 				r := providerRecord(t, version, "A")
-				_, _, err := c.PublishProvider(ctx, inventory, r)
+				_, _, err := put(ctx, c.Providers, inventory, r)
 				return err
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
-				_, err := c.ProviderVersion(ctx, inventory, v)
+				_, err := c.Providers.Get(ctx, inventory, v)
 				return err
 			},
 			records: func(ctx context.Context, c *catalog.Catalog) error {
-				_, err := c.ProviderVersions(ctx, inventory)
+				_, err := c.Providers.All(ctx, inventory)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) (versions []registry.Version, err error) {
-				data, err := c.ProviderListing(ctx, inventory)
+				data, err := c.Providers.Listing(ctx, inventory)
 				if err != nil {
 					return nil, err
 				}
@@ -127,7 +121,7 @@ func kinds(t testing.TB) map[string]kind {
 				return versions, err
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
-				for s, err := range c.Providers(ctx, "") {
+				for s, err := range c.Providers.Summaries(ctx, "") {
 					if err != nil {
 						return "", err
 					}
@@ -136,34 +130,36 @@ func kinds(t testing.TB) map[string]kind {
 				return latest, nil
 			},
 			stored: func(ctx context.Context, c *catalog.Catalog) ([]catalog.Mismatch, []registry.Version, bool, error) {
-				s, err := c.StoredProvider(ctx, inventory)
+				s, err := c.Providers.Stored(ctx, inventory)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildProvider(ctx, inventory) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) {
+				return c.Providers.Rebuild(ctx, inventory)
+			},
 		},
 		"mirror": {
 			address: random,
 			publish: func(ctx context.Context, c *catalog.Catalog, version string) error {
-				_, _, err := c.Mirror(ctx, random, mirrorRecord(t, version, "linux_amd64 l"), "mia")
+				_, _, err := c.Mirror.Add(ctx, random, mirrorRecord(t, version, "linux_amd64 l"), "mia")
 				return err
 			},
 			read: func(ctx context.Context, c *catalog.Catalog, v registry.Version) error {
-				_, err := c.MirrorVersion(ctx, random, v)
+				_, err := c.Mirror.Get(ctx, random, v)
 				return err
 			},
 			records: func(ctx context.Context, c *catalog.Catalog) error {
-				_, err := c.MirrorVersions(ctx, random)
+				_, err := c.Mirror.All(ctx, random)
 				return err
 			},
 			listed: func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error) {
-				data, err := c.MirrorListing(ctx, random)
+				data, err := c.Mirror.Listing(ctx, random)
 				if err != nil {
 					return nil, err
 				}
 				return protocol.Decode[protocol.MirrorListing](data)
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
-				for s, err := range c.Mirrored(ctx) {
+				for s, err := range c.Mirror.Summaries(ctx, "") {
 					if err != nil {
 						return "", err
 					}
@@ -172,10 +168,10 @@ func kinds(t testing.TB) map[string]kind {
 				return latest, nil
 			},
 			stored: func(ctx context.Context, c *catalog.Catalog) ([]catalog.Mismatch, []registry.Version, bool, error) {
-				s, err := c.StoredMirror(ctx, random)
+				s, err := c.Mirror.Stored(ctx, random)
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
-			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.RebuildMirror(ctx, random) },
+			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.Mirror.Rebuild(ctx, random) },
 		},
 	}
 }
@@ -218,10 +214,10 @@ func TestWithdraw(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, withdrawn, err := c.Withdrawal(ctx, k.address, parseVersion(t, "1.1.0")); withdrawn || err != nil {
-				t.Errorf("before: %v, %v", withdrawn, err)
+			if w, err := c.Of(k.address).Withdrawal(ctx, parseVersion(t, "1.1.0")); w != nil || err != nil {
+				t.Errorf("before: %v, %v", w, err)
 			}
-			if _, _, err := c.Withdraw(ctx, k.address, parseVersion(t, "3.0.0"), leaked()); !errors.Is(err, registry.ErrNotFound) {
+			if _, _, err := c.Of(k.address).Withdraw(ctx, parseVersion(t, "3.0.0"), leaked(), false); !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("what never was: %v", err)
 			}
 			withdraw(t, c, k.address, "1.1.0")
@@ -243,11 +239,11 @@ func TestWithdraw(t *testing.T) {
 			// Another withdrawal is the first one still.
 			again := leaked()
 			again.Reason = "another"
-			if recorded, changed, err := c.Withdraw(ctx, k.address, parseVersion(t, "1.1.0"), again); err != nil || changed || recorded != leaked() {
+			if recorded, changed, err := c.Of(k.address).Withdraw(ctx, parseVersion(t, "1.1.0"), again, false); err != nil || changed || recorded != leaked() {
 				t.Errorf("again: %v, %v, %v", recorded, changed, err)
 			}
-			if recorded, withdrawn, err := c.Withdrawal(ctx, k.address, parseVersion(t, "1.1.0")); err != nil || !withdrawn || recorded != leaked() {
-				t.Errorf("after: %v, %v, %v", recorded, withdrawn, err)
+			if w, err := c.Of(k.address).Withdrawal(ctx, parseVersion(t, "1.1.0")); err != nil || w == nil || *w != leaked() {
+				t.Errorf("after: %v, %v", w, err)
 			}
 			if err := k.publish(ctx, c, "1.2.0"); err != nil {
 				t.Fatal(err)
@@ -283,9 +279,7 @@ func TestWithdrawnRebuild(t *testing.T) {
 				t.Fatal(err)
 			}
 			withdraw(t, c, k.address, "1.0.0")
-			if err := table.Write(t.Context(), catalog.Change{Key: before.Key, Data: before.Data}); err != nil {
-				t.Fatal(err)
-			}
+			replace(t, table, before.Partition, before.Sort, before.Data)
 			if mismatches, _, rebuildable, err := k.stored(t.Context(), c); err != nil || len(mismatches) != 1 || mismatches[0].What != catalog.DerivedListing || !rebuildable {
 				t.Errorf("%v, %v, %v", mismatches, rebuildable, err)
 			}
@@ -310,9 +304,9 @@ func TestWithdrawFails(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				_, _, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Withdraw(t.Context(), k.address, parseVersion(t, "1.1.0"), leaked())
+				_, _, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.1.0"), leaked(), false)
 				if err == nil {
-					if at < 4 {
+					if at < 3 {
 						t.Errorf("%s: there are %d calls", name, at-1)
 					}
 					break
@@ -320,12 +314,12 @@ func TestWithdrawFails(t *testing.T) {
 				if !errors.Is(err, tabletest.ErrFault) {
 					t.Errorf("%s: call %d: %v", name, at, err)
 				}
-				if _, gone, _ := good.Withdrawal(t.Context(), k.address, parseVersion(t, "1.1.0")); gone {
+				if w, _ := good.Of(k.address).Withdrawal(t.Context(), parseVersion(t, "1.1.0")); w != nil {
 					k.has(t, good, "[1.0.0]", "1.0.0", "[1.1.0]")
 				} else if latest, err := k.latest(t.Context(), good); err != nil || latest != "1.1.0" {
 					t.Errorf("%s: call %d: %s, %v", name, at, latest, err)
 				}
-				if _, _, err := good.Withdraw(t.Context(), k.address, parseVersion(t, "1.1.0"), leaked()); err != nil {
+				if _, _, err := good.Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.1.0"), leaked(), false); err != nil {
 					t.Errorf("%s: call %d, and again: %v", name, at, err)
 				}
 				k.has(t, good, "[1.0.0]", "1.0.0", "[1.1.0]")
@@ -358,7 +352,7 @@ func TestWithdrawWhilePublishing(t *testing.T) {
 				})
 			}
 			group.Go(func() {
-				if _, _, err := c.Withdraw(t.Context(), k.address, parseVersion(t, "1.0.0"), leaked()); err != nil {
+				if _, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.0.0"), leaked(), false); err != nil {
 					t.Error(err)
 				}
 			})
@@ -388,22 +382,22 @@ func TestDeprecateWithdrawn(t *testing.T) {
 	publish(t, c, vpc, record(t, "1.1.0", "b"))
 	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "A"))
 	publishProvider(t, c, inventory, providerRecord(t, "1.1.0", "A"))
-	if _, err := c.DeprecateModule(ctx, vpc, &first, "old", true, "dee"); err != nil {
+	if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "old", Hide: true, By: "dee"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeprecateProvider(ctx, inventory, &second, "bad", "dee"); err != nil {
+	if _, err := c.Providers.Deprecate(ctx, inventory, &second, catalog.Deprecation{Message: "bad", By: "dee"}); err != nil {
 		t.Fatal(err)
 	}
 	withdraw(t, c, vpc, "1.1.0")
 	withdraw(t, c, inventory, "1.1.0")
-	_, err := c.DeprecateModule(ctx, vpc, &second, "x", false, "dee")
-	if err2 := c.DeprecateProvider(ctx, inventory, &second, "", "dee"); !errors.Is(err, registry.ErrWithdrawn) || !errors.Is(err2, registry.ErrWithdrawn) {
+	_, err := c.Modules.Deprecate(ctx, vpc, &second, catalog.Deprecation{Message: "x", Hide: false, By: "dee"})
+	if _, err2 := c.Providers.Deprecate(ctx, inventory, &second, catalog.Deprecation{Message: "", By: "dee"}); !errors.Is(err, registry.ErrWithdrawn) || !errors.Is(err2, registry.ErrWithdrawn) {
 		t.Errorf("%v, %v", err, err2)
 	}
-	if _, err := c.DeprecateModule(ctx, vpc, nil, "x", false, "dee"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Modules.Deprecate(ctx, vpc, nil, catalog.Deprecation{Message: "x", Hide: false, By: "dee"}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the whole of a module of which nothing is listed: %v", err)
 	}
-	data, err := c.ProviderListing(ctx, inventory)
+	data, err := c.Providers.Listing(ctx, inventory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +405,7 @@ func TestDeprecateWithdrawn(t *testing.T) {
 		t.Errorf("clients are warned of what is not there: %q, %v", l.Warnings, err)
 	}
 	kinds(t)["module"].has(t, c, "nothing", "", "[1.1.0]")
-	if latest, err := c.DeprecateModule(ctx, vpc, &first, "", false, "dee"); err != nil || latest != first {
+	if latest, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "", Hide: false, By: "dee"}); err != nil || latest != first {
 		t.Errorf("shown again: %s, %v", latest, err)
 	}
 	kinds(t)["module"].has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
@@ -423,87 +417,9 @@ func TestDeprecateWithdrawn(t *testing.T) {
 	}
 }
 
-// older reads records as releases do that know of no withdrawal.
-type older struct{ table catalog.Table }
-
-func (o older) read(ctx context.Context, a registry.Address, v registry.Version, record any) error {
-	item, err := o.table.Get(ctx, catalog.Key{Partition: a.Path(), Sort: "version/" + v.String()})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(item.Data, record)
-}
-
-func (o older) ModuleListing(context.Context, registry.Module) (protocol.Document, error) {
-	return nil, registry.ErrNotFound
-}
-
-func (o older) ModuleVersion(ctx context.Context, m registry.Module, v registry.Version) (r registry.ModuleVersion, err error) {
-	err = o.read(ctx, m, v, &r)
-	return r, err
-}
-
-func (o older) ProviderListing(context.Context, registry.Provider) (protocol.Document, error) {
-	return nil, registry.ErrNotFound
-}
-
-func (o older) ProviderVersion(ctx context.Context, p registry.Provider, v registry.Version) (r registry.ProviderVersion, err error) {
-	err = o.read(ctx, p, v, &r)
-	return r, err
-}
-
-func (o older) SigningKeys(context.Context, string) ([]registry.SigningKey, error) { return nil, nil }
-
-func (o older) MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
-	return nil, registry.ErrNotFound
-}
-
-func (o older) MirrorVersion(ctx context.Context, p registry.MirrorProvider, v registry.Version) (r registry.MirrorVersion, err error) {
-	err = o.read(ctx, p, v, &r)
-	return r, err
-}
-
-// A function of an older release, which takes a tombstone for a record, finds nothing in it to serve.
-func TestOlderReaders(t *testing.T) {
-	t.Parallel()
-	table := open(t)
-	c := withKey(t, table)
-	store, err := disk.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	const objects = "https://objects.example.com"
-	store.BaseURL = objects
-	for name, test := range map[string]struct {
-		handler http.Handler
-		path    string
-		status  int
-	}{
-		"module":   {modules.New(older{table}, store), modules.Path + "acme/vpc/aws/1.0.0/download", http.StatusBadRequest},
-		"provider": {providers.New(older{table}, store), providers.Path + inventory.String() + "/1.0.0/download/linux/amd64", http.StatusNotFound},
-		"mirror":   {mirror.New(older{table}, store), mirror.Path + random.String() + "/1.0.0.json", http.StatusOK},
-	} {
-		k := kinds(t)[name]
-		if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-			t.Fatal(err)
-		}
-		for _, withdrawn := range []bool{false, true} {
-			if withdrawn {
-				withdraw(t, c, k.address, "1.0.0")
-			}
-			w := httptest.NewRecorder()
-			test.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
-			serves := strings.Contains(w.Body.String()+w.Header().Get("X-Terraform-Get"), objects)
-			if serves == withdrawn || withdrawn && w.Code != test.status {
-				t.Errorf("%s, withdrawn %v: %d %s", name, withdrawn, w.Code, w.Body)
-			}
-		}
-	}
-}
-
-// A version of which the record is lost or cannot be read is withdrawn all the same, without what else is damaged losing its place in
-// the listing; until it is, nothing that makes the listing anew of the records goes on.
+// A version whose record is lost or cannot be read can be withdrawn, and so can
+// every other version beside it. What is damaged keeps its place in the listing
+// until then.
 func TestWithdrawDamaged(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -516,51 +432,71 @@ func TestWithdrawDamaged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			item := func(v string) catalog.Key { return catalog.Key{Partition: k.address.Path(), Sort: "version/" + v} }
-			if err := table.Write(t.Context(), catalog.Change{Key: item("1.0.0"), Revision: 1, Delete: true}); err != nil {
-				t.Fatal(err)
-			}
-			if m, ok := k.address.(registry.Module); ok {
-				hidden := parseVersion(t, "1.2.0")
-				if _, err := c.DeprecateModule(t.Context(), m, &hidden, "old", false, "ada"); !errors.Is(err, catalog.ErrDamaged) {
-					t.Errorf("deprecating: %v", err)
-				}
-			}
-			if err := table.Write(t.Context(), catalog.Change{Key: item("1.1.0"), Revision: 1, Data: []byte("?")}); err != nil {
-				t.Fatal(err)
-			}
+			remove(t, table, k.address.Path(), "version/1.0.0")
+			replace(t, table, k.address.Path(), "version/1.1.0", []byte("?"))
 			again := func(v string) error {
-				_, withdrawn, err := c.Withdrawal(t.Context(), k.address, parseVersion(t, v))
-				if err == nil && withdrawn {
+				w, err := c.Of(k.address).Withdrawal(t.Context(), parseVersion(t, v))
+				if err == nil && w != nil {
 					t.Error(v, "is withdrawn")
 				}
 				if err != nil {
 					return err
 				}
-				_, _, err = c.Withdraw(t.Context(), k.address, parseVersion(t, v), leaked())
+				_, _, err = c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), false)
 				return err
-			}
-			if err := again("1.2.0"); !errors.Is(err, catalog.ErrDamaged) {
-				t.Errorf("a version beside others that are lost: %v", err)
 			}
 			if err := again("9.0.0"); !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("a version that never was: %v", err)
 			}
-			if err := k.publish(t.Context(), c, "1.0.0"); !errors.Is(err, catalog.ErrDamaged) {
-				t.Errorf("publishing what is lost: %v", err)
+			for _, v := range []string{"1.0.0", "1.1.0"} {
+				if err := k.publish(t.Context(), c, v); !errors.Is(err, registry.ErrCorrupt) {
+					t.Errorf("publishing %s: %v", v, err)
+				}
 			}
-			if err := again("1.0.0"); err != nil {
-				t.Error(err)
+			if err := again("1.2.0"); err != nil {
+				t.Errorf("a version beside others that are lost: %v", err)
 			}
-			if versions, err := k.listed(t.Context(), c); err != nil || len(versions) != 3 {
+			versions, err := k.listed(t.Context(), c)
+			slices.SortFunc(versions, registry.CompareVersions)
+			if err != nil || fmt.Sprint(versions) != "[1.0.0 1.1.0]" {
 				t.Errorf("listed %v, %v", versions, err)
 			}
-			for _, v := range []string{"1.1.0", "1.2.0"} {
+			for _, v := range []string{"1.0.0", "1.1.0"} {
 				if err := again(v); err != nil {
 					t.Error(err)
 				}
 			}
 			k.has(t, c, "nothing", "", "[1.0.0 1.1.0 1.2.0]")
+		})
+	}
+}
+
+// A number whose record and listing are lost can be taken out for good by who
+// knows that it was published.
+func TestWithdrawMissing(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := withKey(t, open(t))
+			for _, published := range []bool{false, true} {
+				if published {
+					if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v := fmt.Sprintf("9.0.%d", len(fmt.Sprint(published)))
+				if _, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), false); !errors.Is(err, registry.ErrNotFound) {
+					t.Errorf("published %v: %v", published, err)
+				}
+				if _, changed, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), true); err != nil || !changed {
+					t.Errorf("published %v, missing: %v, %v", published, changed, err)
+				}
+				if err := k.publish(t.Context(), c, v); !errors.Is(err, registry.ErrWithdrawn) {
+					t.Errorf("published %v, publishing it: %v", published, err)
+				}
+			}
+			k.has(t, c, "[1.0.0]", "1.0.0", "[9.0.4 9.0.5]")
 		})
 	}
 }

@@ -71,7 +71,7 @@ func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Han
 // that are wrong.
 func Open(getenv func(string) string) (*Registry, error) {
 	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
-	return open(getenv, http.NewBuildableClient().WithTimeout(2*time.Second), catalog.New)
+	return open(getenv, http.NewBuildableClient().WithTimeout(2*time.Second))
 }
 
 // OpenToPublish is like Open for the function that publishes.
@@ -84,11 +84,11 @@ func OpenToPublish(getenv func(string) string) (*Registry, settings.PublishLimit
 	client := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) {
 		t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial
 	})
-	r, err := open(getenv, client, catalog.NewKeyless)
+	r, err := open(getenv, client)
 	return r, limits, err
 }
 
-func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(catalog.Table) *catalog.Catalog) (*Registry, error) {
+func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) {
 	s, err := settings.FromEnvironment(getenv)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func open(getenv func(string) string, client aws.HTTPClient, newCatalog func(cat
 	if err != nil {
 		counted = nil // nothing is counted, and lambdahttp.Start logs a namespace that is wrong
 	}
-	published := newCatalog(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
+	published := catalog.New(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
 	return &Registry{
 		Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket,
 	}, nil

@@ -133,7 +133,7 @@ func fill(tb testing.TB, table catalog.Table) {
 	check(err)
 	// Publishing them one by one would take longer than all that is tested here.
 	check(table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "modules/acme/many/aws", Sort: "listing"}, Data: listing}))
-	_, _, err = c.PublishModule(ctx, vpc, registry.ModuleVersion{
+	_, _, err = put(ctx, c.Modules, vpc, registry.ModuleVersion{
 		Version: version(moduleV), Object: "modules/acme/vpc/aws/1.0.4999/" + sum + ".tar.gz", SHA256: sum, ContentSHA256: sum, Size: 1 << 20, PublishedAt: time.Now(), PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}, Description: "A network",
 	})
 	check(err)
@@ -153,12 +153,19 @@ func fill(tb testing.TB, table catalog.Table) {
 		pkg.Object = "mirror/registry.terraform.io/hashicorp/aws/5.0.0/" + own + "/" + file
 		mirrored.Packages = append(mirrored.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "34365D9472D7468F", MirroredAt: time.Now(), MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}})
 	}
-	_, _, err = c.PublishProvider(ctx, inventory, record)
+	_, _, err = put(ctx, c.Providers, inventory, record)
 	check(err)
 	p, err := registry.ParseMirrorProvider("registry.terraform.io/hashicorp/aws")
 	check(err)
-	_, _, err = c.Mirror(ctx, p, mirrored, "ada")
+	_, _, err = c.Mirror.Add(ctx, p, mirrored, "ada")
 	check(err)
+}
+
+// put publishes a record.
+func put[A registry.Address, R registry.Record](
+	ctx context.Context, versions catalog.Versions[A, R], a A, r R,
+) (stored R, created bool, err error) {
+	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context) (R, error) { return r, nil })
 }
 
 // function answers events, as one of a stack's does.
@@ -178,15 +185,16 @@ func open(
 	fill(tb, table)
 	env := map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL}
 	maps.Copy(env, more)
-	r, err := deployed.OpenBy(environment(env), client, catalog.New)
+	r, err := deployed.OpenBy(environment(env), client)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	functions = make(map[string]function)
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil)) //nolint:sloglint // a line costs something too
 	for name, h := range map[string]http.Handler{
-		"modules": modules.New(r.Catalog, r.Archives), "mirror": mirror.New(r.Catalog, r.Archives),
-		"providers": providers.NewCaching(r.Catalog, r.Archives),
+		"modules":   modules.New(r.Catalog.Modules, r.Archives),
+		"providers": providers.NewCaching(r.Catalog.Providers, r.Catalog, r.Archives),
+		"mirror":    mirror.New(r.Catalog.Mirror, r.Archives),
 	} {
 		functions[name] = lambdahttp.Handler(log, r.Access.RequireRead(h), observers...)
 	}
@@ -285,7 +293,7 @@ func TestEndpoints(t *testing.T) {
 		"the bucket": {map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3"}, "dynamodb.eu-central-1.amazonaws.com", "http://127.0.0.1:3/larder-archives/"},
 	} {
 		client := &refusing{}
-		r, err := deployed.OpenBy(environment(test.env), client, catalog.New)
+		r, err := deployed.OpenBy(environment(test.env), client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +301,7 @@ func TestEndpoints(t *testing.T) {
 		if err != nil || !strings.HasPrefix(signed, test.archives+"modules/x?") || !strings.Contains(signed, "X-Amz-Expires=3600&X-Amz-Security-Token=token") {
 			t.Errorf("%s: %s, %v", name, signed, err)
 		}
-		if _, err := r.Catalog.ModuleListing(t.Context(), vpc); !errors.Is(err, registry.ErrUnavailable) {
+		if _, err := r.Catalog.Modules.Listing(t.Context(), vpc); !errors.Is(err, registry.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 		// As a role does, and as often as there is time for.

@@ -23,12 +23,13 @@ import (
 // Path is where the protocol is served; it is what the url of a network_mirror ends with.
 const Path = "/v1/mirror/"
 
-// Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
-type Catalog interface {
-	// MirrorListing returns the index.json of a provider, a protocol.MirrorListing.
-	MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error)
-	// MirrorVersion returns the record of one version.
-	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
+// Versions is what the protocol reads. Both methods return registry.ErrNotFound
+// for what is not there.
+type Versions interface {
+	// Listing returns the index.json of a provider, a protocol.MirrorListing.
+	Listing(context.Context, registry.MirrorProvider) (protocol.Document, error)
+	// Get returns the record of one version.
+	Get(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
 }
 
 // Signer makes presigned URLs.
@@ -41,13 +42,13 @@ type Signer interface {
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the protocol.
-func New(catalog Catalog, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+func New(versions Versions, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{versions, signer}).endpoints()...)
 }
 
 type handler struct {
-	catalog Catalog
-	signer  Signer
+	stored Versions
+	signer Signer
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -90,7 +91,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 
 // index answers "List Available Versions".
 func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider) error {
-	listing, err := h.catalog.MirrorListing(r.Context(), p)
+	listing, err := h.stored.Listing(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
 	}
@@ -100,7 +101,7 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 // packages answers "List Available Installation Packages". A version that the mirror lacks has no packages: clients ask the
 // mirror for versions that they know from another source, and 404 would be the end of it.
 func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version) error {
-	record, err := h.catalog.MirrorVersion(r.Context(), p, v)
+	record, err := h.stored.Get(r.Context(), p, v)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
 	}

@@ -60,7 +60,7 @@ type fake struct {
 	signErr error
 }
 
-func (f *fake) MirrorListing(_ context.Context, p registry.MirrorProvider) (protocol.Document, error) {
+func (f *fake) Listing(_ context.Context, p registry.MirrorProvider) (protocol.Document, error) {
 	f.reads++
 	switch {
 	case f.err != nil:
@@ -73,7 +73,7 @@ func (f *fake) MirrorListing(_ context.Context, p registry.MirrorProvider) (prot
 	return protocol.Compress(f.listing)
 }
 
-func (f *fake) MirrorVersion(_ context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+func (f *fake) Get(_ context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
 	f.reads++
 	at := slices.IndexFunc(f.records, func(r registry.MirrorVersion) bool { return r.Version == v })
 	switch {

@@ -229,7 +229,7 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 // they name.
 func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
 	if len(addresses) == 0 {
-		for summary, err := range m.Catalog.Mirrored(ctx) {
+		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {
 			if err != nil {
 				return nil, err
 			}

@@ -12,25 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-// Catalog is what is mirrored.
-type Catalog interface {
-	// MirrorVersion returns the record of one version, or registry.ErrNotFound, with registry.ErrWithdrawn where it is withdrawn.
-	MirrorVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
-	// MirrorVersions returns those of all versions, withdrawn ones among them, the newest first, or registry.ErrNotFound where
-	// there is none.
-	MirrorVersions(context.Context, registry.MirrorProvider) ([]registry.MirrorVersion, error)
-	// Mirrored returns the providers that are mirrored.
-	Mirrored(context.Context) iter.Seq2[registry.MirrorSummary, error]
-}
 
 // Objects is where packages are.
 type Objects interface {
@@ -50,7 +39,7 @@ type Progress interface {
 
 // Mirror is a registry's mirror, as who fills it has it.
 type Mirror struct {
-	Catalog   Catalog
+	Catalog   *catalog.Catalog
 	Objects   Objects
 	Publisher *publish.Publisher
 	// Client reads from origin registries.
@@ -110,7 +99,7 @@ func taken(records []registry.MirrorVersion, v registry.Version) error {
 
 // records returns those of all versions that are mirrored of a provider, or withdrawn; none is no error.
 func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) ([]registry.MirrorVersion, error) {
-	records, err := m.Catalog.MirrorVersions(ctx, address)
+	records, err := m.Catalog.Mirror.All(ctx, address)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, nil
 	}
@@ -119,15 +108,11 @@ func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) (
 
 // stored returns what is mirrored of a version that may be; nothing is no error.
 func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
-	record, err := m.Catalog.MirrorVersion(ctx, address, v)
-	if err = registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
-		return record, err
+	record, err := m.Catalog.Mirror.Check(ctx, address, v)
+	if errors.Is(err, registry.ErrNotFound) {
+		return registry.MirrorVersion{Version: v}, nil
 	}
-	records, err := m.records(ctx, address)
-	if err == nil {
-		err = taken(records, v)
-	}
-	return registry.MirrorVersion{Version: v}, err
+	return record, err
 }
 
 // find returns the stored package of a platform that has these bytes: nil where there is none as yet, and

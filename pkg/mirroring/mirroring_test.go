@@ -386,7 +386,7 @@ func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.Mir
 	t.Helper()
 	c := catalog.New(s.table)
 	all := make(map[registry.MirrorProvider][]registry.MirrorVersion)
-	for summary, err := range c.Mirrored(t.Context()) {
+	for summary, err := range c.Mirror.Summaries(t.Context(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,11 +394,11 @@ func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.Mir
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all[address], err = c.MirrorVersions(t.Context(), address); err != nil {
+		if all[address], err = c.Mirror.All(t.Context(), address); err != nil {
 			t.Fatal(err)
 		}
 		var index protocol.MirrorListing
-		if data, err := c.MirrorListing(t.Context(), address); err != nil {
+		if data, err := c.Mirror.Listing(t.Context(), address); err != nil {
 			t.Error(err)
 		} else if index, err = protocol.Decode[protocol.MirrorListing](data); err != nil || len(index) != len(all[address]) {
 			t.Errorf("%s: the index has %v, %v", address, index, err)

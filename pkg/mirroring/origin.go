@@ -98,7 +98,10 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	var failed []error
 	for i, v := range selected {
 		w.lenient = lenient || i < len(selected)-1 // those before the last are selected to be told of
-		result, err := m.addVersion(ctx, origin, w, v)
+		result, stored, err := m.addVersion(ctx, origin, w, v, records)
+		if stored != nil {
+			records = append(slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v.Version }), *stored)
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
 			continue
@@ -247,46 +250,44 @@ type offer struct {
 	client.ProviderPackage
 }
 
-func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion) (Result, error) {
+// addVersion mirrors a version of a provider of which records are mirrored. It
+// returns its new record, if it has written one.
+func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
 	result := Result{Address: w.Address, Version: v.Version}
-	records, err := m.records(ctx, w.Address)
-	if err != nil {
-		return Result{}, err
-	}
 	if err := taken(records, v.Version); err != nil {
 		if w.All || w.lenient {
 			result.Notes = append(result.Notes, "it is left out: "+err.Error())
-			return result, nil
+			return result, nil, nil
 		}
-		return Result{}, err
+		return Result{}, nil, err
 	}
 	platforms, lacking, err := w.platforms(v)
 	if err != nil {
-		return Result{}, err
+		return Result{}, nil, err
 	}
 	if len(lacking) > 0 {
 		result.Notes = append(result.Notes, "the origin does not have it for "+list(lacking))
 	}
 	if len(platforms) == 0 {
-		return result, nil
+		return result, nil, nil
 	}
 	offers, err := ask(ctx, origin, w, v.Version, platforms)
 	if err != nil {
-		return Result{}, err
+		return Result{}, nil, err
 	}
 	for _, o := range offers {
 		err := runnable(o.Protocols)
 		if err != nil && w.All {
 			result.Notes = append(result.Notes, "it is left out: "+err.Error())
-			return result, nil
+			return result, nil, nil
 		}
 		if err != nil {
-			return Result{}, err
+			return Result{}, nil, err
 		}
 	}
 	signer, err := m.verify(ctx, w, offers, records)
 	if err != nil {
-		return Result{}, err
+		return Result{}, nil, err
 	}
 	result.Signer, result.Owner = signer.ID, signer.Owner
 	result.Notes = append(result.Notes, notes(signer, records, v.Version, platforms)...)
@@ -298,18 +299,24 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	}
 	missing, confirmed, err := m.compare(ctx, w, offers, stored, signer.ID, &result)
 	if err != nil || m.DryRun {
-		return result, err
+		return result, nil, err
 	}
+	var written *registry.MirrorVersion
 	if len(confirmed) > 0 {
-		record, by := registry.MirrorVersion{Version: v.Version, Packages: confirmed}, m.Publisher.By.String()
-		if _, _, err := m.Publisher.Catalog.Mirror(ctx, w.Address, record, by); err != nil {
-			return Result{}, err
+		record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
+		if record, _, err = m.Catalog.Mirror.Add(ctx, w.Address, record, m.Publisher.By.String()); err != nil {
+			return Result{}, nil, err
 		}
+		written = &record
 	}
-	if len(missing) == 0 {
-		return result, nil
+	if len(missing) > 0 {
+		record, err := m.fetch(ctx, w, v.Version, missing, signer.ID)
+		if err != nil {
+			return result, written, err
+		}
+		written = &record
 	}
-	return result, m.fetch(ctx, w, v.Version, missing, signer.ID)
+	return result, written, nil
 }
 
 // ask has the origin describe the packages for some platforms.
@@ -470,10 +477,10 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 }
 
 // fetch downloads packages, verifies them and mirrors them.
-func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers []offer, signer string) (err error) {
+func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers []offer, signer string) (stored registry.MirrorVersion, err error) {
 	dir, err := os.MkdirTemp("", "larder-mirror-*")
 	if err != nil {
-		return err
+		return stored, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	packages := make([]publish.MirrorPackage, len(offers))
@@ -495,10 +502,10 @@ func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return err
+		return stored, err
 	}
-	_, _, err = m.Publisher.Mirror(ctx, w.Address, v, packages)
-	return err
+	stored, _, err = m.Publisher.Mirror(ctx, w.Address, v, packages)
+	return stored, err
 }
 
 // inspected is a package of which all is known.

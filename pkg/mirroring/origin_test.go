@@ -2,6 +2,7 @@ package mirroring_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -383,6 +384,37 @@ func TestAddAllGoesOn(t *testing.T) {
 	}
 }
 
+// counted is a table that counts the queries of it.
+type counted struct {
+	catalog.Table
+	queries int
+}
+
+func (c *counted) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	c.queries++
+	return c.Table.Query(ctx, q)
+}
+
+// The records of a provider are read once, however many versions are mirrored,
+// and what is mirrored of the first versions counts for the others.
+func TestAddAllReadsOnce(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""}, release{"1.2.0", linux, ours, ""})
+	o.edit("signing_keys", nil, packagePage("1.0.0", "linux_amd64"))
+	s := newStore(t)
+	table := &counted{Table: s.table}
+	s.table = table
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true, AllowUnsigned: true})
+	failed(t, "keys taken away from the oldest", err, registry.ErrInvalid, "1.0.0", keyID(t, ours))
+	if table.queries != 1 {
+		t.Errorf("%d queries", table.queries)
+	}
+	if got := s.has(t); got != "1.2.0 [linux_amd64], 1.1.0 [linux_amd64]" {
+		t.Error(got)
+	}
+}
+
 // Whom the origin's releases are signed by is no business of clients that use a mirror, so who fills it is told.
 func TestSigners(t *testing.T) {
 	t.Parallel()
@@ -717,7 +749,7 @@ func TestAddBuildMetadata(t *testing.T) {
 	if err != nil || told(results) != "1.0.0+b [linux_amd64 unchanged]" || s.has(t) != "1.0.0+b [linux_amd64]" {
 		t.Errorf("%s, %s", told(results), s.has(t))
 	}
-	if v, err := catalog.New(s.table).MirrorVersion(t.Context(), inventory, parseVersion(t, "1.0.0+a")); !errors.Is(err, registry.ErrNotFound) {
+	if v, err := catalog.New(s.table).Mirror.Get(t.Context(), inventory, parseVersion(t, "1.0.0+a")); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

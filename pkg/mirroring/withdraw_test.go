@@ -22,7 +22,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 	v := parseVersion(t, "1.1.0")
 	w := registry.Withdrawal{At: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), By: "wim", Reason: "it has a key"}
-	if _, _, err := catalog.New(s.table).Withdraw(t.Context(), inventory, v, w); err != nil {
+	if _, _, err := catalog.New(s.table).Of(inventory).Withdraw(t.Context(), v, w, false); err != nil {
 		t.Fatal(err)
 	}
 	before := s.count(t)
@@ -70,7 +70,7 @@ func TestTwin(t *testing.T) {
 	}
 	before := s.count(t)
 	_, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, twin)))
-	failed(t, "import", err, registry.ErrExists, "3.0.0+b differs from 3.0.0, which is mirrored, in build metadata alone")
+	failed(t, "import", err, registry.ErrExists, "3.0.0+b differs from 3.0.0, which is stored, in build metadata alone")
 	_, err = s.mirror(newOrigin(t, twin)).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: ">= 1.0.0"})
 	failed(t, "add", err, registry.ErrExists, "3.0.0+b differs from 3.0.0, which is mirrored, in build metadata alone")
 	if n := s.count(t); n != before {
@@ -98,7 +98,7 @@ func TestBelowWithdrawn(t *testing.T) {
 	}
 	add(s.mirror(o), "1.1.0", "linux_amd64")
 	w := registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}
-	if _, _, err := catalog.New(s.table).Withdraw(t.Context(), inventory, parseVersion(t, "1.1.0"), w); err != nil {
+	if _, _, err := catalog.New(s.table).Of(inventory).Withdraw(t.Context(), parseVersion(t, "1.1.0"), w, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := add(s.mirror(o), ">= 1.0.0", "darwin_arm64"); got != "1.1.0 [], 1.0.0 [darwin_arm64 added]" {

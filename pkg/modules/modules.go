@@ -25,12 +25,13 @@ const (
 	Path    = "/v1/modules/"
 )
 
-// Catalog is what the protocol reads. Both answer registry.ErrNotFound for what is not there.
-type Catalog interface {
-	// ModuleListing returns the versions response of a module, a protocol.ModuleListing.
-	ModuleListing(context.Context, registry.Module) (protocol.Document, error)
-	// ModuleVersion returns the record of one version.
-	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
+// Versions is what the protocol reads. Both methods return registry.ErrNotFound
+// for what is not there.
+type Versions interface {
+	// Listing returns the versions response of a module, a protocol.ModuleListing.
+	Listing(context.Context, registry.Module) (protocol.Document, error)
+	// Get returns the record of one version.
+	Get(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 }
 
 // Signer makes presigned URLs.
@@ -43,13 +44,13 @@ type Signer interface {
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the protocol.
-func New(catalog Catalog, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{catalog, signer}).endpoints()...)
+func New(versions Versions, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{versions, signer}).endpoints()...)
 }
 
 type handler struct {
-	catalog Catalog
-	signer  Signer
+	stored Versions
+	signer Signer
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -65,7 +66,7 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	listing, err := h.catalog.ModuleListing(r.Context(), m)
+	listing, err := h.stored.Listing(r.Context(), m)
 	if err != nil {
 		return fmt.Errorf("versions of module %s: %w", m, err)
 	}
@@ -83,7 +84,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	record, err := h.catalog.ModuleVersion(r.Context(), m, v)
+	record, err := h.stored.Get(r.Context(), m, v)
 	if err != nil {
 		return fmt.Errorf("module %s %s: %w", m, v, err)
 	}

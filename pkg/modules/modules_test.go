@@ -34,7 +34,7 @@ type fake struct {
 	signErr  error
 }
 
-func (f *fake) ModuleListing(_ context.Context, m registry.Module) (protocol.Document, error) {
+func (f *fake) Listing(_ context.Context, m registry.Module) (protocol.Document, error) {
 	f.reads++
 	if f.err != nil {
 		return nil, f.err
@@ -45,7 +45,7 @@ func (f *fake) ModuleListing(_ context.Context, m registry.Module) (protocol.Doc
 	return protocol.Compress(protocol.ModuleListing(f.versions))
 }
 
-func (f *fake) ModuleVersion(_ context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+func (f *fake) Get(_ context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {
 	f.reads++
 	if f.err != nil {
 		return registry.ModuleVersion{}, f.err

@@ -21,45 +21,45 @@ const (
 	abandoned = 30 * day
 )
 
-// ReportExpiry returns a catalog that calls report when it has read the signing
-// keys of a namespace, at most once an hour for each. expires is when the last of
+// ReportExpiry returns keys that call report when the signing keys of a namespace
+// were read, at most once an hour for each. expires is when the last of
 // the keys expires: nobody can publish in the namespace from then on. It is a
 // year ahead if a key never expires. It is a year ahead too if all have been
 // expired for a month, because whoever waits for the keys to be renewed would
 // wait forever if nothing was reported. Nothing is reported without a key.
-func ReportExpiry(c Catalog, report func(namespace string, expires time.Time)) Catalog {
-	return &reportingCatalog{Catalog: c, report: report, reported: make(map[string]time.Time)}
+func ReportExpiry(k Keys, report func(namespace string, expires time.Time)) Keys {
+	return &reportingKeys{Keys: k, report: report, reported: make(map[string]time.Time)}
 }
 
-type reportingCatalog struct {
-	Catalog
+type reportingKeys struct {
+	Keys
 	report func(namespace string, expires time.Time)
 
 	mu       sync.Mutex
 	reported map[string]time.Time // by namespace, of which only those with a provider are read
 }
 
-// SigningKeys implements Catalog.
-func (c *reportingCatalog) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
-	keys, err := c.Catalog.SigningKeys(ctx, namespace)
+// SigningKeys implements Keys.
+func (k *reportingKeys) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
+	keys, err := k.Keys.SigningKeys(ctx, namespace)
 	// Wall time: the monotonic clock stands still while a function is frozen.
 	now := time.Now().Round(0)
-	if err == nil && len(keys) > 0 && c.due(namespace, now) {
-		c.report(namespace, lastExpiry(keys, now))
+	if err == nil && len(keys) > 0 && k.due(namespace, now) {
+		k.report(namespace, lastExpiry(keys, now))
 	}
 	return keys, err
 }
 
 // due reports whether a namespace has not been reported for an interval. It
 // assumes that it is reported then.
-func (c *reportingCatalog) due(namespace string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	since := now.Sub(c.reported[namespace])
+func (k *reportingKeys) due(namespace string, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	since := now.Sub(k.reported[namespace])
 	if since >= 0 && since < reportInterval { // less than 0: the clock was set back
 		return false
 	}
-	c.reported[namespace] = now
+	k.reported[namespace] = now
 	return true
 }
 

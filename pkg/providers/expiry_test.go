@@ -81,7 +81,7 @@ func TestReportsAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		reports := 0
-		h := providers.NewCaching(providers.ReportExpiry(f, func(string, time.Time) { reports++ }), f)
+		h := providers.NewCaching(f, providers.ReportExpiry(f, func(string, time.Time) { reports++ }), f)
 		download := func(what string, status, want int) {
 			t.Helper()
 			w := httptest.NewRecorder()

@@ -20,12 +20,12 @@ const (
 
 // keyCache caches the signing keys of namespaces.
 type keyCache struct {
-	catalog Catalog
-	cached  *ttlcache.Cache[string, []registry.SigningKey]
+	stored Keys
+	cached *ttlcache.Cache[string, []registry.SigningKey]
 }
 
-func newKeyCache(catalog Catalog) *keyCache {
-	return &keyCache{catalog, ttlcache.New[string, []registry.SigningKey](maxCached, cacheTime)}
+func newKeyCache(stored Keys) *keyCache {
+	return &keyCache{stored, ttlcache.New[string, []registry.SigningKey](maxCached, cacheTime)}
 }
 
 // get returns the keys of a namespace. It reads them if those in the cache lack
@@ -36,7 +36,7 @@ func (c *keyCache) get(ctx context.Context, namespace, signer string) ([]registr
 	if found && slices.ContainsFunc(cached, func(key registry.SigningKey) bool { return key.ID == signer }) {
 		return cached, nil
 	}
-	keys, err := c.catalog.SigningKeys(ctx, namespace)
+	keys, err := c.stored.SigningKeys(ctx, namespace)
 	if err == nil {
 		c.cached.Add(namespace, keys, now, time.Time{})
 	}

@@ -18,7 +18,7 @@ func TestKeyCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		h := providers.NewCaching(f, f)
+		h := providers.NewCaching(f, f, f)
 		get := func(what string, status, reads int, signer string) {
 			t.Helper()
 			f.reads = 0

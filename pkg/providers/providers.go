@@ -27,12 +27,18 @@ const (
 	Path    = "/v1/providers/"
 )
 
-// Catalog is what the protocol reads. All answer registry.ErrNotFound for what is not there.
-type Catalog interface {
-	// ProviderListing returns the versions response of a provider, a protocol.ProviderListing.
-	ProviderListing(context.Context, registry.Provider) (protocol.Document, error)
-	// ProviderVersion returns the record of one version.
-	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+// Versions is what the protocol reads. Both methods return registry.ErrNotFound
+// for what is not there.
+type Versions interface {
+	// Listing returns the versions response of a provider, a
+	// protocol.ProviderListing.
+	Listing(context.Context, registry.Provider) (protocol.Document, error)
+	// Get returns the record of one version.
+	Get(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
+}
+
+// Keys are the signing keys.
+type Keys interface {
 	// SigningKeys returns the keys of a namespace; none is no error.
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
 }
@@ -47,22 +53,22 @@ type Signer interface {
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New serves the protocol.
-func New(catalog Catalog, signer Signer) http.Handler {
-	keys := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
-		return catalog.SigningKeys(ctx, namespace)
+func New(versions Versions, keys Keys, signer Signer) http.Handler {
+	read := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
+		return keys.SigningKeys(ctx, namespace)
 	}
-	return httpapi.Mux((&handler{catalog, signer, keys}).endpoints()...)
+	return httpapi.Mux((&handler{versions, signer, read}).endpoints()...)
 }
 
 // NewCaching is like New, but caches the signing keys of a namespace for a
 // minute. It serves a key for no longer after the key was removed.
-func NewCaching(catalog Catalog, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{catalog, signer, newKeyCache(catalog).get}).endpoints()...)
+func NewCaching(versions Versions, keys Keys, signer Signer) http.Handler {
+	return httpapi.Mux((&handler{versions, signer, newKeyCache(keys).get}).endpoints()...)
 }
 
 type handler struct {
-	catalog Catalog
-	signer  Signer
+	stored Versions
+	signer Signer
 	// keys returns the signing keys of a namespace, the signer's among them if it
 	// exists.
 	keys func(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error)
@@ -81,7 +87,7 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	listing, err := h.catalog.ProviderListing(r.Context(), p)
+	listing, err := h.stored.Listing(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("versions of provider %s: %w", p, err)
 	}
@@ -102,7 +108,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	record, err := h.catalog.ProviderVersion(r.Context(), p, v)
+	record, err := h.stored.Get(r.Context(), p, v)
 	if err != nil {
 		return fmt.Errorf("provider %s %s: %w", p, v, err)
 	}

@@ -59,7 +59,7 @@ type fake struct {
 	signErr error
 }
 
-func (f *fake) ProviderListing(_ context.Context, p registry.Provider) (protocol.Document, error) {
+func (f *fake) Listing(_ context.Context, p registry.Provider) (protocol.Document, error) {
 	f.reads++
 	if f.err != nil {
 		return nil, f.err
@@ -70,7 +70,7 @@ func (f *fake) ProviderListing(_ context.Context, p registry.Provider) (protocol
 	return protocol.Compress(f.listing)
 }
 
-func (f *fake) ProviderVersion(_ context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
+func (f *fake) Get(_ context.Context, p registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
 	f.reads++
 	if f.err != nil {
 		return registry.ProviderVersion{}, f.err
@@ -115,7 +115,7 @@ func (f *fake) get(t testing.TB, path string) (int, http.Header, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 	w := httptest.NewRecorder()
-	providers.New(f, f).ServeHTTP(w, r)
+	providers.New(f, f, f).ServeHTTP(w, r)
 	body := w.Body.String()
 	if w.Header().Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(strings.NewReader(body))

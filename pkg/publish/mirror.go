@@ -33,5 +33,5 @@ func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider,
 		return stored, false, err
 	}
 	p.step(fmt.Sprintf("mirroring %s %s", address, v))
-	return p.Catalog.Mirror(ctx, address, record, p.By.String())
+	return p.Catalog.Mirror.Add(ctx, address, record, p.By.String())
 }

@@ -85,39 +85,42 @@ func (p *Publisher) Provider(ctx context.Context, m Provider) (ProviderResult, e
 		return ProviderResult{}, err
 	}
 	result := ProviderResult{Record: r.record}
-	stored, err := p.Catalog.ProviderVersion(ctx, m.Address, r.record.Version)
-	if err == nil {
-		signer := r.record.SigningKey
-		if result, err = result.settle(m.Address, stored, true); err != nil || m.DryRun {
-			return result, err
+	if m.DryRun {
+		return p.checkProvider(ctx, m, result)
+	}
+	version, signer := r.record.Version, r.record.SigningKey
+	stored, created, err := p.Catalog.Providers.Publish(ctx, m.Address, version, p.By.String(), func(ctx context.Context) (registry.ProviderVersion, error) {
+		if _, err := p.uploadFiles(ctx, r.files); err != nil {
+			return registry.ProviderVersion{}, err
 		}
-		if stored.SigningKey != signer && !r.keys[stored.SigningKey] {
-			return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: add that key again, or publish under a new version", registry.ErrExists, m.Address, stored.Version, stored.SigningKey)
-		}
-		// What is missing from the store is put back.
-		result.Restored, err = p.uploadFiles(ctx, r.of(stored))
+		p.step(fmt.Sprintf("publishing %s %s", m.Address, version))
+		return r.record, nil
+	})
+	if err != nil {
+		return ProviderResult{}, err
+	}
+	if result, err = result.settle(m.Address, stored, !created); err != nil || created {
 		return result, err
 	}
-	if err = registry.Taken(err); errors.Is(err, registry.ErrNotFound) {
-		// Before anything is stored.
-		err = p.Catalog.CheckProviderVersion(ctx, m.Address, r.record.Version)
+	if stored.SigningKey != signer && !r.keys[stored.SigningKey] {
+		return ProviderResult{}, fmt.Errorf("%w: provider %s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: add that key again, or publish under a new version", registry.ErrExists, m.Address, stored.Version, stored.SigningKey)
 	}
-	if err != nil {
-		return ProviderResult{}, fmt.Errorf("provider %s: %w", m.Address, err)
-	}
-	if m.DryRun {
-		result.Shared = protocol.SharedHashes(r.record.Packages)
+	// What is missing from the store is put back.
+	result.Restored, err = p.uploadFiles(ctx, r.of(stored))
+	return result, err
+}
+
+// checkProvider returns what a publish would come to.
+func (p *Publisher) checkProvider(ctx context.Context, m Provider, result ProviderResult) (ProviderResult, error) {
+	stored, err := p.Catalog.Providers.Check(ctx, m.Address, result.Record.Version)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		result.Shared = protocol.SharedHashes(result.Record.Packages)
 		return result, nil
+	case err != nil:
+		return ProviderResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, result.Record.Version, err)
 	}
-	if _, err := p.uploadFiles(ctx, r.files); err != nil {
-		return ProviderResult{}, err
-	}
-	p.step(fmt.Sprintf("publishing %s %s", m.Address, r.record.Version))
-	stored, created, err := p.Catalog.PublishProvider(ctx, m.Address, r.record)
-	if err != nil {
-		return ProviderResult{}, err
-	}
-	return result.settle(m.Address, stored, !created)
+	return result.settle(m.Address, stored, true)
 }
 
 // settle compares what is stored with what was to be. A signature is made anew each time, and is no other content.

@@ -134,7 +134,7 @@ func (r release) provider() publish.Provider {
 
 func (b backend) providerVersions(t *testing.T) string {
 	t.Helper()
-	versions, err := catalog.New(b.table).ProviderVersions(t.Context(), inventory)
+	versions, err := catalog.New(b.table).Providers.All(t.Context(), inventory)
 	if errors.Is(err, registry.ErrNotFound) {
 		return "[]"
 	}

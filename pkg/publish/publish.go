@@ -23,29 +23,10 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-// Catalog is where published versions become visible.
-type Catalog interface {
-	// ModuleVersion returns the record of a version, or registry.ErrNotFound, with registry.ErrWithdrawn where it is withdrawn.
-	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
-	// CheckModuleVersion refuses, by registry.ErrExists, a version that another stands in the way of, which differs from it in build
-	// metadata alone. PublishModule does so too.
-	CheckModuleVersion(context.Context, registry.Module, registry.Version) error
-	// PublishModule makes a version visible, unless it is already, and returns what is stored.
-	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
-	// These do the same for providers.
-	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
-	CheckProviderVersion(context.Context, registry.Provider, registry.Version) error
-	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
-	// SigningKeys returns the keys of a namespace; none is no error.
-	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
-	// Mirror adds a version of another registry's provider, or platforms to one that is there, and returns what is stored
-	// then; another content of a platform is registry.ErrExists.
-	Mirror(ctx context.Context, p registry.MirrorProvider, v registry.MirrorVersion, by string) (stored registry.MirrorVersion, changed bool, err error)
-}
 
 // Objects is where archives are put.
 type Objects interface {
@@ -66,7 +47,7 @@ type Progress interface {
 // Publisher publishes to one registry.
 type Publisher struct {
 	// Catalog and Objects are the registry's. A dry run needs no Objects, and no Catalog where there is no registry yet.
-	Catalog Catalog
+	Catalog *catalog.Catalog
 	Objects Objects
 	// By is recorded as who publishes.
 	By registry.Publisher
@@ -125,36 +106,40 @@ func (p *Publisher) Module(ctx context.Context, m Module) (Result, error) {
 		return Result{}, err
 	}
 	defer discard(packed)
-	if p.Catalog != nil {
-		stored, err := p.Catalog.ModuleVersion(ctx, m.Address, m.Version)
-		if err == nil {
-			settled, err := result.settle(m.Address, stored, true)
-			if err == nil && !m.DryRun {
-				settled.Restored, err = p.restore(ctx, m, packed, stored, result.Record.SHA256)
-			}
-			return settled, err
-		}
-		if err := registry.Taken(err); !errors.Is(err, registry.ErrNotFound) {
-			return Result{}, fmt.Errorf("module %s: %w", m.Address, err)
-		}
-		// Before anything is stored.
-		if err := p.Catalog.CheckModuleVersion(ctx, m.Address, m.Version); err != nil {
-			return Result{}, fmt.Errorf("module %s: %w", m.Address, err)
-		}
-	}
 	if m.DryRun {
-		return result, nil
+		return p.checkModule(ctx, m, result)
 	}
-	p.leaveOut(result.LeftOut)
-	if err := p.upload(ctx, m, packed, result.Record); err != nil {
-		return Result{}, err
-	}
-	p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
-	stored, created, err := p.Catalog.PublishModule(ctx, m.Address, result.Record)
+	stored, created, err := p.Catalog.Modules.Publish(ctx, m.Address, m.Version, p.By.String(), func(ctx context.Context) (registry.ModuleVersion, error) {
+		p.leaveOut(result.LeftOut)
+		if err := p.upload(ctx, m, packed, result.Record); err != nil {
+			return registry.ModuleVersion{}, err
+		}
+		p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
+		return result.Record, nil
+	})
 	if err != nil {
 		return Result{}, err
 	}
-	return result.settle(m.Address, stored, !created)
+	settled, err := result.settle(m.Address, stored, !created)
+	if err == nil && !created {
+		settled.Restored, err = p.restore(ctx, m, packed, stored, result.Record.SHA256)
+	}
+	return settled, err
+}
+
+// checkModule returns what a publish would come to.
+func (p *Publisher) checkModule(ctx context.Context, m Module, result Result) (Result, error) {
+	if p.Catalog == nil {
+		return result, nil
+	}
+	stored, err := p.Catalog.Modules.Check(ctx, m.Address, m.Version)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return result, nil
+	case err != nil:
+		return Result{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
+	}
+	return result.settle(m.Address, stored, true)
 }
 
 // packModule packs a module into a file, which is to be discarded, and inspects it.

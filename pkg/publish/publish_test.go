@@ -102,7 +102,7 @@ func module(t *testing.T, version, content string) publish.Module {
 
 func (b backend) versions(t *testing.T) string {
 	t.Helper()
-	versions, err := catalog.New(b.table).ModuleVersions(t.Context(), module(t, "1.0.0", "").Address)
+	versions, err := catalog.New(b.table).Modules.All(t.Context(), module(t, "1.0.0", "").Address)
 	if errors.Is(err, registry.ErrNotFound) {
 		return "[]"
 	}
@@ -210,7 +210,7 @@ func TestOtherCompression(t *testing.T) {
 	older := dry.Record
 	older.SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	older.Object, older.Size = m.Address.ArchiveKey(m.Version, older.SHA256), 0
-	if _, _, err := catalog.New(b.table).PublishModule(t.Context(), m.Address, older); err != nil {
+	if _, _, err := put(t.Context(), catalog.New(b.table).Modules, m.Address, older); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.publisher().Module(t.Context(), m); err == nil {
@@ -226,6 +226,11 @@ func TestOtherCompression(t *testing.T) {
 	if n := b.objects(t); n != 1 {
 		t.Errorf("%d objects were stored", n)
 	}
+}
+
+// put publishes a record.
+func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
+	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context) (R, error) { return r, nil })
 }
 
 // An archive that somebody removed comes back when the same is published again.
@@ -374,14 +379,88 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 			break
 		}
 	}
-	if calls < 4 {
-		t.Errorf("a publish makes %d calls of the table", calls-1)
+	if calls-1 != 2 {
+		t.Errorf("a publish makes %d calls of the table, want a read and a write", calls-1)
 	}
 	b := empty(t)
 	p := b.publisher()
 	p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls - 1, Done: true})
 	if !check("answer lost", b, p) {
 		t.Error("the last call does not fail")
+	}
+}
+
+// interrupted is a store that has something happen once after it has stored.
+type interrupted struct {
+	objects.Store
+	puts int
+	then func()
+}
+
+func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	err := s.Store.PutOnce(ctx, key, body, digest)
+	if s.puts++; s.puts == 1 {
+		s.then()
+	}
+	return err
+}
+
+// What others do between the upload and the write counts, and the upload is not
+// repeated.
+func TestPublishInBetween(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		do        func(*testing.T, backend, publish.Module) error
+		err       error
+		unchanged bool
+		versions  string
+	}{
+		"another version": {func(t *testing.T, b backend, _ publish.Module) error {
+			_, err := b.publisher().Module(t.Context(), module(t, "1.1.0", "a"))
+			return err
+		}, nil, false, "[1.1.0 1.0.0]"},
+		"the same": {func(t *testing.T, b backend, m publish.Module) error {
+			_, err := b.publisher().Module(t.Context(), m)
+			return err
+		}, nil, true, "[1.0.0]"},
+		"other content": {func(t *testing.T, b backend, _ publish.Module) error {
+			_, err := b.publisher().Module(t.Context(), module(t, "1.0.0", "b"))
+			return err
+		}, registry.ErrExists, false, "[1.0.0]"},
+		"a withdrawal": {func(t *testing.T, b backend, m publish.Module) error {
+			w := publish.Withdrawer{Catalog: catalog.New(b.table), Objects: b.remover(t), By: "wim", Missing: true}
+			_, err := w.Withdraw(t.Context(), m.Address, m.Version, "it has a key")
+			return err
+		}, registry.ErrWithdrawn, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := embedded(t)
+			m := module(t, "1.0.0", "a")
+			store := &interrupted{Store: b.store, then: func() {
+				if err := test.do(t, b, m); err != nil {
+					t.Error(err)
+				}
+			}}
+			p := b.publisher()
+			p.Objects = store
+			result, err := p.Module(t.Context(), m)
+			if !errors.Is(err, test.err) {
+				t.Errorf("%v, want %v", err, test.err)
+			}
+			if result.Unchanged != test.unchanged || result.Restored {
+				t.Errorf("unchanged: %t, restored: %t", result.Unchanged, result.Restored)
+			}
+			if store.puts != 1 {
+				t.Errorf("%d uploads", store.puts)
+			}
+			if test.versions == "" {
+				return
+			}
+			if got := b.versions(t); got != test.versions {
+				t.Errorf("versions: %s, want %s", got, test.versions)
+			}
+		})
 	}
 }
 

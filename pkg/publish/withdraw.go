@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -12,21 +13,17 @@ import (
 // Once the catalogue has the first, nobody finds the version any more; the second removes its bytes. One that ends in between is
 // run again.
 type Withdrawer struct {
-	Catalog WithdrawCatalog
+	Catalog *catalog.Catalog
 	Objects Remover
 	// By is recorded as who withdraws.
 	By string
+	// Missing withdraws a version that has no record, so that its number is never
+	// used again.
+	Missing bool
 	// Progress may be nil.
 	Progress Progress
 	// Now tells the time; time.Now where it is nil.
 	Now func() time.Time
-}
-
-// WithdrawCatalog is where versions cease to be visible.
-type WithdrawCatalog interface {
-	// Withdraw withdraws a version, unless it is already, and returns what is recorded; registry.ErrNotFound is one that never
-	// was.
-	Withdraw(context.Context, registry.Address, registry.Version, registry.Withdrawal) (recorded registry.Withdrawal, changed bool, err error)
 }
 
 // Remover removes objects for good.
@@ -73,7 +70,7 @@ func (w *Withdrawer) Withdraw(ctx context.Context, a registry.Address, v registr
 	}
 	p := Publisher{Progress: w.Progress, Now: w.Now}
 	p.step(fmt.Sprintf("withdrawing %s %s", a, v))
-	recorded, changed, err := w.Catalog.Withdraw(ctx, a, v, registry.Withdrawal{At: p.now().UTC().Truncate(time.Second), By: w.By, Reason: reason})
+	recorded, changed, err := w.Catalog.Of(a).Withdraw(ctx, v, registry.Withdrawal{At: p.now().UTC().Truncate(time.Second), By: w.By, Reason: reason}, w.Missing)
 	if err != nil {
 		return Withdrawn{}, err
 	}

@@ -103,7 +103,7 @@ func TestWithdraw(t *testing.T) {
 		if remains, ok := errors.AsType[*publish.RemainsError](err); !ok || remains.Removed != 1 || !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "run the same again") {
 			t.Fatalf("halfway: %v", err)
 		}
-		if _, err := c.ModuleVersion(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 3 {
+		if _, err := c.Modules.Get(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 3 {
 			t.Errorf("halfway: %v, %q", err, b.keys(t))
 		}
 		w.Objects = store
@@ -201,7 +201,7 @@ func TestWithdrawWhilePublishing(t *testing.T) {
 		if n := b.objects(t); n != 0 {
 			t.Errorf("%d objects are left", n)
 		}
-		if _, err := catalog.New(b.table).ModuleListing(t.Context(), first.Address); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := catalog.New(b.table).Modules.Listing(t.Context(), first.Address); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("it is listed: %v", err)
 		}
 	})

@@ -121,8 +121,9 @@ func TestStoredAlready(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := b.publisher()
-	p.Catalog = forgetful{p.Catalog}
+	fresh := embedded(t) // where nothing is published
+	fresh.addKey(t, key)
+	p := fresh.publisher()
 	p.Objects = &countingStore{Store: b.store}
 	got, err := p.Provider(t.Context(), r.provider())
 	if err != nil || got.Record.Packages[0] != want.Record.Packages[0] {

@@ -89,16 +89,16 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 		t.Fatal(err)
 	}
 	d.catalog = catalog.New(d.table)
-	d.faults = &faults{Catalog: d.catalog, Store: d.store}
+	d.faults = &faults{Store: d.store}
 	var served http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { served.ServeHTTP(w, r) }))
 	d.url, d.store.BaseURL = server.URL, server.URL
 	control := access.New(access.Settings{}, d.catalog)
 	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-	published := publishapi.NewAt(catalogOf{d.faults.Catalog, d.faults}, objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew)
+	published := publishapi.NewAt(catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(published)},
-		httpapi.Service{Routes: modules.Routes(), Handler: control.RequireRead(modules.New(d.catalog, d.store))},
+		httpapi.Service{Routes: modules.Routes(), Handler: control.RequireRead(modules.New(d.catalog.Modules, d.store))},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.store.Handler()},
 	))
 	t.Cleanup(func() {
@@ -132,20 +132,39 @@ func (d *testAPI) checkLog(t testing.TB) {
 // faults are what goes wrong in the catalog and the store: each function that is
 // set is called before the real one.
 type faults struct {
-	Catalog *catalog.Catalog
-	Store   *disk.Store
+	Store *disk.Store
 
-	publish  func() error
-	end      func() error
-	keep     func() error
-	stat     func(key string) error
-	opened   func(key string, stored io.ReadCloser) (io.ReadCloser, error)
-	inspects atomic.Int64
+	// publish is called before a version is written, and published after that.
+	publish, published func() error
+	// end is called before it is written that an upload has ended.
+	end    func() error
+	keep   func() error
+	stat   func(key string) error
+	opened func(key string, stored io.ReadCloser) (io.ReadCloser, error)
+	claims claims
+	// reads and writes count the calls of the table.
+	reads, writes atomic.Int64
 }
 
-type catalogOf struct {
-	*catalog.Catalog
+// tableOf is a table whose calls are counted, and whose writes can fail.
+type tableOf struct {
+	catalog.Table
 	*faults
+}
+
+func (t tableOf) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	t.reads.Add(1)
+	return t.Table.Get(ctx, k)
+}
+
+func (t tableOf) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	t.reads.Add(1)
+	return t.Table.Snapshot(ctx, keys...)
+}
+
+func (t tableOf) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	t.reads.Add(1)
+	return t.Table.Query(ctx, q)
 }
 
 func fails(f func() error) error {
@@ -155,33 +174,69 @@ func fails(f func() error) error {
 	return f()
 }
 
-func (c catalogOf) PublishModule(ctx context.Context, m registry.Module, v registry.ModuleVersion) (registry.ModuleVersion, bool, error) {
-	if err := fails(c.publish); err != nil {
-		return registry.ModuleVersion{}, false, err
+func (t tableOf) Write(ctx context.Context, changes ...catalog.Change) error {
+	t.writes.Add(1)
+	var publishes, ends bool
+	for _, c := range changes {
+		publishes = publishes || strings.HasPrefix(c.Sort, "version/")
+		ends = ends || c.Sort == "upload" && c.Revision > 0
 	}
-	return c.Catalog.PublishModule(ctx, m, v)
+	if publishes {
+		if err := fails(t.publish); err != nil {
+			return err
+		}
+	}
+	if ends {
+		if err := fails(t.end); err != nil {
+			return err
+		}
+	}
+	if err := t.Table.Write(ctx, changes...); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		t.claims.written(c)
+	}
+	if publishes {
+		return fails(t.published)
+	}
+	return nil
 }
 
-func (c catalogOf) PublishProvider(ctx context.Context, p registry.Provider, v registry.ProviderVersion) (registry.ProviderVersion, bool, error) {
-	if err := fails(c.publish); err != nil {
-		return registry.ProviderVersion{}, false, err
-	}
-	return c.Catalog.PublishProvider(ctx, p, v)
+// claims counts the inspections that have begun.
+type claims struct {
+	mu    sync.Mutex
+	state map[catalog.Key]registry.Inspection
+	begun int
 }
 
-func (c catalogOf) EndUpload(ctx context.Context, id, how string, now time.Time) (registry.Upload, error) {
-	if err := fails(c.end); err != nil {
-		return registry.Upload{}, err
+// written counts a change, if it is of an inspection that begins. One that goes
+// on is the same attempt.
+func (c *claims) written(change catalog.Change) {
+	if !strings.HasPrefix(change.Sort, "file/") {
+		return
 	}
-	return c.Catalog.EndUpload(ctx, id, how, now)
+	var now registry.Inspection
+	if err := json.Unmarshal(change.Data, &now); err != nil {
+		panic(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.state[change.Key]
+	if now.State == registry.InspectionRunning && (before.State != now.State || before.Attempts != now.Attempts) {
+		c.begun++
+	}
+	if c.state == nil {
+		c.state = make(map[catalog.Key]registry.Inspection)
+	}
+	c.state[change.Key] = now
 }
 
-func (c catalogOf) Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) {
-	found, mine, err := c.Catalog.Inspect(ctx, u, file, now, until, most)
-	if mine {
-		c.inspects.Add(1)
-	}
-	return found, mine, err
+// count returns how many inspections have begun.
+func (c *claims) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
 }
 
 type objectsOf struct{ *faults }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -15,7 +16,7 @@ const (
 )
 
 // NewAt is New by another clock. renew is how often an inspection says that it goes on.
-func NewAt(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits, now func() time.Time, renew time.Duration) http.Handler {
+func NewAt(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits, now func() time.Time, renew time.Duration) http.Handler {
 	h := newHandler(published, stored, inspector, limits)
 	h.now, h.renew = now, renew
 	return httpapi.Mux(h.endpoints()...)

@@ -25,13 +25,17 @@ var errDied = fmt.Errorf("%w: the process died", registry.ErrUnavailable)
 func TestCommitThatDies(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		fail    func(*faults)
-		kept    int
-		visible bool
+		fail func(*faults)
+		// failures is how many commits fail.
+		failures int
+		kept     int
+		visible  bool
 	}{
-		"before anything is kept":           {func(f *faults) { f.keep = func() error { return errDied } }, 0, false},
-		"between keeping and publishing":    {func(f *faults) { f.publish = func() error { return errDied } }, 4, false},
-		"between publishing and its record": {func(f *faults) { f.end = func() error { return errDied } }, 4, true},
+		"before anything is kept":        {func(f *faults) { f.keep = func() error { return errDied } }, 2, 0, false},
+		"between keeping and publishing": {func(f *faults) { f.publish = func() error { return errDied } }, 2, 4, false},
+		"between publishing and its answer": {func(f *faults) {
+			f.published = func() error { return errDied }
+		}, 1, 4, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +49,7 @@ func TestCommitThatDies(t *testing.T) {
 				}
 				u := d.begin(t, d.token(t, both), path, files).putAll(t).inspectAll(t)
 				test.fail(d.faults)
-				for range 2 {
+				for range test.failures {
 					u.commit(t).refused(t, http.StatusServiceUnavailable, "temporarily unavailable")
 				}
 				there := 0
@@ -54,19 +58,76 @@ func TestCommitThatDies(t *testing.T) {
 						there++
 					}
 				}
-				if visible := strings.Contains(d.visible(t), " version/1.0.0 "); there != kept || visible != test.visible {
-					t.Errorf("%d objects are kept, and visible is %t", there, visible)
+				visible := strings.Contains(d.visible(t), " version/1.0.0 ")
+				if there != kept {
+					t.Errorf("%d objects are kept, want %d", there, kept)
 				}
-				d.faults.keep, d.faults.publish, d.faults.end = nil, nil, nil
+				if visible != test.visible {
+					t.Errorf("visible: %t, want %t", visible, test.visible)
+				}
+				if visible {
+					u.abort(t).refused(t, http.StatusConflict, "it is published already, and stays so")
+				}
+				if test.failures > 1 {
+					d.faults.keep, d.faults.publish = nil, nil
+				}
 				var p protocol.Published
 				u.commit(t).into(t, http.StatusOK, &p)
 				after := d.visible(t)
-				u.commit(t).into(t, http.StatusOK, &p)
+				var again protocol.Published
+				u.commit(t).into(t, http.StatusOK, &again)
+				if p.Unchanged || again.Unchanged {
+					t.Error("the upload's own publish counts as one before")
+				}
 				if after != d.visible(t) || !strings.Contains(after, " version/1.0.0 1 ") {
 					t.Errorf("it was published more than once:\n%s", d.visible(t))
 				}
 			}
 		})
+	}
+}
+
+// What somebody else has published in between is there, and the upload ends, if
+// need be when the commit is sent again.
+func TestCommitOfWhatIsPublished(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.failing = true
+	d.addKey(t, "acme", signer)
+	for path, files := range map[string]map[string][]byte{module1: vpc(t, 1), provider1: newRelease(t)} {
+		one := d.begin(t, d.token(t, both), path, files).putAll(t).inspectAll(t)
+		other := d.begin(t, d.token(t, both), path, files).inspectAll(t)
+		one.commit(t).into(t, http.StatusOK, nil)
+		before := d.visible(t)
+		d.faults.end = func() error { return errDied }
+		for range 2 {
+			other.commit(t).refused(t, http.StatusServiceUnavailable, "temporarily unavailable")
+		}
+		d.faults.end = nil
+		var p protocol.Published
+		other.commit(t).into(t, http.StatusOK, &p)
+		if !p.Unchanged {
+			t.Error("the other's publish counts as the upload's own")
+		}
+		other.abort(t).refused(t, http.StatusConflict, "it is published already, and stays so")
+		if after := d.visible(t); after != before {
+			t.Errorf("something has changed:\n%s", after)
+		}
+	}
+}
+
+// An upload that is aborted while it is committed ends in one way alone.
+func TestAbortInBetween(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
+	d.faults.keep = func() error {
+		u.abort(t).into(t, http.StatusNoContent, nil)
+		return nil
+	}
+	u.commit(t).refused(t, http.StatusNotFound, "publish it again")
+	if visible := d.visible(t); strings.Contains(visible, " version/1.0.0 ") {
+		t.Errorf("it is published nonetheless:\n%s", visible)
 	}
 }
 
@@ -261,7 +322,7 @@ func TestLongInspection(t *testing.T) {
 	close(s.release)
 	u.passes(t)
 	u.commit(t).into(t, http.StatusOK, nil)
-	if n := d.faults.inspects.Load(); n != 1 {
+	if n := d.faults.claims.count(); n != 1 {
 		t.Errorf("it was inspected %d times", n)
 	}
 }
@@ -300,7 +361,7 @@ func TestInspectionThatIsGivenUp(t *testing.T) {
 		a.into(t, http.StatusOK, nil)
 	}
 	u.commit(t).into(t, http.StatusOK, nil)
-	if n := d.faults.inspects.Load(); n != 2 {
+	if n := d.faults.claims.count(); n != 2 {
 		t.Errorf("it was inspected %d times", n)
 	}
 }
@@ -317,9 +378,9 @@ func TestInspectionThatGoesOn(t *testing.T) {
 		d.at(time.Duration(n) * (publishapi.Lease - 5*time.Second))
 		until := time.Now().Add(5 * time.Second)
 		for {
-			found, err := d.catalog.Inspection(t.Context(), u.Upload, 0)
-			if err != nil || time.Now().After(until) {
-				t.Fatal("nobody says that it goes on", err)
+			found := u.inspection(t)
+			if time.Now().After(until) {
+				t.Fatal("nobody says that it goes on")
 			}
 			if found.Until.After(time.Now().Add(time.Duration(n) * (publishapi.Lease - 5*time.Second)).Add(publishapi.Lease - 5*time.Second)) {
 				break
@@ -332,9 +393,19 @@ func TestInspectionThatGoesOn(t *testing.T) {
 	a := <-first
 	a.into(t, http.StatusOK, nil)
 	u.commit(t).into(t, http.StatusOK, nil)
-	if n := d.faults.inspects.Load(); n != 1 {
+	if n := d.faults.claims.count(); n != 1 {
 		t.Errorf("it was inspected %d times", n)
 	}
+}
+
+// inspection returns what is known of the first file.
+func (u *upload) inspection(t testing.TB) registry.Inspection {
+	t.Helper()
+	_, found, err := u.catalog.Upload(t.Context(), u.Upload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found[0]
 }
 
 // A reader that panics leaves nothing that would keep others from reading.
@@ -346,13 +417,10 @@ func TestInspectionThatPanics(t *testing.T) {
 	d.faults.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { panic("at the disco") }
 	u.inspect(t, 0).refused(t, http.StatusInternalServerError, "internal error")
 	d.faults.opened = nil
-	before, err := d.catalog.Inspection(t.Context(), u.Upload, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := u.inspection(t)
 	time.Sleep(50 * time.Millisecond)
-	if after, err := d.catalog.Inspection(t.Context(), u.Upload, 0); err != nil || !after.Until.Equal(before.Until) {
-		t.Errorf("%+v, and before %+v, %v", after, before, err)
+	if after := u.inspection(t); !after.Until.Equal(before.Until) {
+		t.Errorf("%+v, and before %+v", after, before)
 	}
 	d.at(publishapi.Lease + time.Second)
 	u.inspect(t, 0).into(t, http.StatusOK, nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -28,13 +29,13 @@ func (m module) announced(_ context.Context, _ registry.Version, a protocol.Anno
 	return nil
 }
 
-func (m module) published(ctx context.Context, v registry.Version, a protocol.Announcement) (protocol.Published, bool, error) {
-	stored, err := m.h.catalog.ModuleVersion(ctx, m.address, v)
-	if err != nil {
-		return protocol.Published{}, false, explain(err)
-	}
-	same := stored.SHA256 == a.Files[0].SHA256 || stored.ContentSHA256 == a.ContentSHA256
-	return protocol.Published{Module: &stored}, same, nil
+func (m module) check(ctx context.Context, v registry.Version) (protocol.Published, error) {
+	stored, err := m.h.catalog.Modules.Check(ctx, m.address, v)
+	return protocol.Published{Module: &stored}, err
+}
+
+func (m module) same(_ context.Context, p protocol.Published, a protocol.Announcement) (bool, error) {
+	return p.Module.SHA256 == a.Files[0].SHA256 || p.Module.ContentSHA256 == a.ContentSHA256, nil
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
@@ -51,20 +52,17 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 	return publication{
 		keep:    []registry.StoredFile{f.StoredFile},
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
-		check:   func(ctx context.Context) error { return m.free(ctx, u.Version) },
-		publish: func(ctx context.Context) (protocol.Published, error) {
-			stored, created, err := m.h.catalog.PublishModule(ctx, m.address, record)
+		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
+			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), func(ctx context.Context) (registry.ModuleVersion, error) {
+				return record, prepare(ctx)
+			}, u, now)
 			return protocol.Published{Module: &stored, Unchanged: !created}, err
 		},
 	}, nil
 }
 
-func (m module) free(ctx context.Context, v registry.Version) error {
-	return m.h.catalog.CheckModuleVersion(ctx, m.address, v)
-}
-
 func (m module) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
-	_, err := m.h.catalog.DeprecateModule(ctx, m.address, v, d.Message, d.Hide, by)
+	_, err := m.h.catalog.Modules.Deprecate(ctx, m.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by})
 	return err
 }
 

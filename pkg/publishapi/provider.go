@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -67,29 +68,32 @@ func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
 	return p.names(files)
 }
 
-// published compares by SHA256SUMS: a signature is made anew each time, and is no other content.
-func (p provider) published(ctx context.Context, v registry.Version, a protocol.Announcement) (protocol.Published, bool, error) {
-	stored, err := p.h.catalog.ProviderVersion(ctx, p.address, v)
-	if err != nil {
-		return protocol.Published{}, false, explain(err)
-	}
+func (p provider) check(ctx context.Context, v registry.Version) (protocol.Published, error) {
+	stored, err := p.h.catalog.Providers.Check(ctx, p.address, v)
+	return protocol.Published{Provider: &stored}, err
+}
+
+// same compares by SHA256SUMS: a signature is made anew each time, and is no
+// other content.
+func (p provider) same(ctx context.Context, published protocol.Published, a protocol.Announcement) (bool, error) {
+	stored := published.Provider
 	same := slices.ContainsFunc(a.Files, func(f protocol.File) bool {
 		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256
 	})
 	if !same {
-		return protocol.Published{}, false, nil
+		return false, nil
 	}
 	if !slices.Equal(stored.Protocols, a.Protocols) {
-		return protocol.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, v, strings.Join(stored.Protocols, ", ")))
+		return false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, stored.Version, strings.Join(stored.Protocols, ", ")))
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
-		return protocol.Published{}, false, err
+		return false, err
 	}
 	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == stored.SigningKey }) {
-		return protocol.Published{}, false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, v, stored.SigningKey))
+		return false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, stored.Version, stored.SigningKey))
 	}
-	return protocol.Published{Provider: &stored}, true, nil
+	return true, nil
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
@@ -199,15 +203,14 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 	return publication{
 		keep:    keep,
 		content: protocol.Announcement{Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
-		check: func(ctx context.Context) (err error) {
-			if err := p.free(ctx, u.Version); err != nil {
-				return err
-			}
-			record.SigningKey, err = p.verify(ctx, u, names)
-			return err
-		},
-		publish: func(ctx context.Context) (protocol.Published, error) {
-			stored, created, err := p.h.catalog.PublishProvider(ctx, p.address, record)
+		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
+			stored, created, err := p.h.catalog.Providers.Commit(ctx, p.address, u.Version, by.String(), func(ctx context.Context) (_ registry.ProviderVersion, err error) {
+				// As versions and keys are now.
+				if record.SigningKey, err = p.verify(ctx, u, names); err != nil {
+					return record, err
+				}
+				return record, prepare(ctx)
+			}, u, now)
 			return protocol.Published{Provider: &stored, Unchanged: !created}, err
 		},
 	}, nil
@@ -231,10 +234,7 @@ func checkSums(u registry.Upload, packages []registry.ProviderPackage, sums map[
 	return nil
 }
 
-func (p provider) free(ctx context.Context, v registry.Version) error {
-	return p.h.catalog.CheckProviderVersion(ctx, p.address, v)
-}
-
 func (p provider) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
-	return p.h.catalog.DeprecateProvider(ctx, p.address, v, d.Message, by)
+	_, err := p.h.catalog.Providers.Deprecate(ctx, p.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by})
+	return err
 }

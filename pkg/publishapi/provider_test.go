@@ -43,7 +43,7 @@ func TestPublishProvider(t *testing.T) {
 	golden(t, "provider-begun", begun.body, changing...)
 	before := d.visible(t)
 	u.putAll(t).inspectAll(t).inspectAll(t)
-	if n := d.faults.inspects.Load(); int(n) != len(r) {
+	if n := d.faults.claims.count(); n != len(r) {
 		t.Errorf("%d inspections of %d files", n, len(r))
 	}
 	if d.visible(t) != before {
@@ -56,7 +56,7 @@ func TestPublishProvider(t *testing.T) {
 	if again := u.commit(t); string(again.body) != string(committed.body) || d.visible(t) != after {
 		t.Errorf("commit again: %d %s", again.status, again.body)
 	}
-	record, err := d.catalog.ProviderVersion(t.Context(), inventory, v1)
+	record, err := d.catalog.Providers.Get(t.Context(), inventory, v1)
 	if err != nil || record.SigningKey != key || record.PublishedBy.String() != "token ci" || len(record.Packages) != 2 || record.Packages[0].String() != darwin || record.Packages[1].H1 == "" || record.Sums.SHA256 != sum(r[sums]) || record.Signature.SHA256 != sum(r[signature]) {
 		t.Errorf("%+v, %v", record, err)
 	}
@@ -218,7 +218,7 @@ func TestKeyThatGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.commit(t).refused(t, http.StatusBadRequest, "invalid signature by key "+key+": there is no key to verify it by")
-	if _, err := d.catalog.ProviderVersion(t.Context(), inventory, v1); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := d.catalog.Providers.Get(t.Context(), inventory, v1); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 	d.send(t, token, http.MethodPost, protocol.PublishPath+"providers/acme/inventory/1.0.0/uploads", announce(newRelease(t))).refused(t, http.StatusBadRequest, "namespace acme has no key yet")

@@ -39,28 +39,6 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Catalog is what is published, and what is under way.
-type Catalog interface {
-	HasNamespace(ctx context.Context, name string) (bool, error)
-	ModuleVersion(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
-	CheckModuleVersion(context.Context, registry.Module, registry.Version) error
-	PublishModule(context.Context, registry.Module, registry.ModuleVersion) (stored registry.ModuleVersion, created bool, err error)
-	DeprecateModule(ctx context.Context, m registry.Module, version *registry.Version, message string, hide bool, by string) (registry.Version, error)
-	ProviderVersion(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
-	CheckProviderVersion(context.Context, registry.Provider, registry.Version) error
-	PublishProvider(context.Context, registry.Provider, registry.ProviderVersion) (stored registry.ProviderVersion, created bool, err error)
-	DeprecateProvider(ctx context.Context, p registry.Provider, version *registry.Version, message, by string) error
-	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
-	// BeginUpload returns the upload, or one of the same that the owner has under way, and fails with
-	// catalog.ErrTooManyUploads where he has so many.
-	BeginUpload(ctx context.Context, u registry.Upload, most int) (registry.Upload, error)
-	Upload(ctx context.Context, id string) (registry.Upload, error)
-	EndUpload(ctx context.Context, id, how string, now time.Time) (registry.Upload, error)
-	Inspection(ctx context.Context, id string, file int) (registry.Inspection, error)
-	Inspect(ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (found registry.Inspection, mine bool, err error)
-	SetInspection(ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error
-}
-
 // Inspector reads an archive to its end. It returns registry.ErrInvalid where
 // the archive is not valid, and otherwise what went wrong with reading it.
 type Inspector interface {
@@ -98,12 +76,12 @@ const (
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
 // New returns a handler that serves the publish API.
-func New(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
+func New(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
 	return httpapi.Mux(newHandler(published, stored, inspector, limits).endpoints()...)
 }
 
 type handler struct {
-	catalog   Catalog
+	catalog   *catalog.Catalog
 	objects   Objects
 	inspector Inspector
 	limits    settings.PublishLimits
@@ -112,7 +90,7 @@ type handler struct {
 	slots     *slots
 }
 
-func newHandler(published Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) *handler {
+func newHandler(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) *handler {
 	return &handler{published, stored, inspector, limits, time.Now, renew, newSlots(maxInspections, inspectionShare)}
 }
 
@@ -149,14 +127,15 @@ type subject struct {
 type kind interface {
 	// announced checks what is to be published, by the rules of names.
 	announced(context.Context, registry.Version, protocol.Announcement) error
-	// published returns the version that is published, with same saying whether that is what was announced, and
-	// registry.ErrNotFound where there is none.
-	published(ctx context.Context, v registry.Version, a protocol.Announcement) (p protocol.Published, same bool, err error)
+	// check returns the version that is published, and registry.ErrNotFound if it
+	// can be published. Other errors say why it cannot.
+	check(context.Context, registry.Version) (protocol.Published, error)
+	// same reports whether what is published is what was announced.
+	same(context.Context, protocol.Published, protocol.Announcement) (bool, error)
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
-	// free says, by registry.ErrExists, whether another version stands in the way of one that is not published.
-	free(context.Context, registry.Version) error
-	// assemble makes the record of what was inspected, and by whom it is published, with the files that it keeps.
+	// assemble makes the record of what was inspected, and by whom it is published,
+	// with the files that it keeps.
 	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 }
@@ -164,11 +143,12 @@ type kind interface {
 // publication is what a commit makes visible.
 type publication struct {
 	keep []registry.StoredFile
-	// content is what of an announcement tells it from another, for comparing it with what is published.
+	// content is what of an announcement tells it from another, for comparing it
+	// with what is published.
 	content protocol.Announcement
-	// check says whether it may be published, as versions and keys are now.
-	check   func(context.Context) error
-	publish func(context.Context) (protocol.Published, error)
+	// commit makes it visible, and ends the upload with that. If the version is not
+	// published yet, it calls prepare first.
+	commit func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error)
 }
 
 // about returns what a request is about.
@@ -230,18 +210,16 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err := s.announced(ctx, s.version, a); err != nil {
 		return explain(err)
 	}
-	stored, same, err := s.published(ctx, s.version, a)
-	switch {
-	case err == nil && !same:
-		return errOther(s)
-	case err == nil:
+	stored, err := s.check(ctx, s.version)
+	if err == nil {
+		if err := h.checkSame(ctx, s, stored, a); err != nil {
+			return err
+		}
 		stored.Unchanged = true
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
 		return nil
-	case !errors.Is(err, registry.ErrNotFound):
-		return err
 	}
-	if err := s.free(ctx, s.version); err != nil {
+	if !errors.Is(err, registry.ErrNotFound) {
 		return explain(err)
 	}
 	now := h.now().UTC().Truncate(time.Second)
@@ -350,51 +328,75 @@ func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put,
 	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
 }
 
+// checkSame returns an error unless what is published is what was announced.
+func (h *handler) checkSame(ctx context.Context, s subject, p protocol.Published, a protocol.Announcement) error {
+	same, err := s.same(ctx, p, a)
+	if err == nil && !same {
+		err = errOther(s)
+	}
+	return err
+}
+
 func errOther(s subject) error {
 	return httpapi.Explain(registry.ErrExists, fmt.Sprintf("%s %s is published already with other content, and versions do not change: publish yours under a new version", s.path, s.version))
 }
 
-// upload returns what a request is about, and the caller's upload of it. Another's is as good as none.
-func (h *handler) upload(r *http.Request) (subject, registry.Upload, error) {
+// target returns what a request is about, and who sends it.
+func (h *handler) target(r *http.Request) (subject, access.Caller, error) {
 	s, err := h.about(r)
 	if err != nil {
-		return s, registry.Upload{}, err
+		return s, access.Caller{}, err
 	}
 	caller, err := publisher(r)
-	if err != nil {
-		return s, registry.Upload{}, err
+	return s, caller, err
+}
+
+// own returns a check that an upload is of what a request is about, and the
+// caller's. Another's is as good as none.
+func (h *handler) own(s subject, caller access.Caller) func(registry.Upload) error {
+	return func(u registry.Upload) error {
+		if u.Owner != caller.ID || u.Path != s.path || u.Version != s.version || !h.now().Before(u.ExpiresAt) {
+			return errNoUpload
+		}
+		return nil
 	}
-	u, err := h.catalog.Upload(r.Context(), r.PathValue("upload"))
-	if errors.Is(err, registry.ErrNotFound) {
-		return s, u, errNoUpload
-	}
-	if err == nil && (u.Owner != caller.ID || u.Path != s.path || u.Version != s.version || !h.now().Before(u.ExpiresAt)) {
-		return s, registry.Upload{}, errNoUpload
-	}
-	return s, u, err
 }
 
 var errNoUpload = httpapi.Explain(registry.ErrNotFound, "you have no such upload of this version: it has ended, or was never begun: publish it again")
 
-// live is upload, of one that was not aborted.
-func (h *handler) live(r *http.Request) (subject, registry.Upload, error) {
-	s, u, err := h.upload(r)
-	if err == nil && u.Ended == registry.UploadAborted {
+// live is own for an upload that was not aborted.
+func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) error {
+	own := h.own(s, caller)
+	return func(u registry.Upload) error {
+		if u.Ended == registry.UploadAborted {
+			return errNoUpload
+		}
+		return own(u)
+	}
+}
+
+// upload returns the caller's live upload, and what is known of its files.
+func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (registry.Upload, []registry.Inspection, error) {
+	u, found, err := h.catalog.Upload(ctx, id)
+	if errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload
 	}
-	return s, u, err
+	if err == nil {
+		err = h.live(s, caller)(u)
+	}
+	return u, found, err
 }
 
 func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
-	s, u, err := h.live(r)
+	s, caller, err := h.target(r)
 	if err != nil {
 		return err
 	}
 	file, err := strconv.Atoi(r.PathValue("file"))
-	if err != nil || file < 0 || file >= len(u.Files) || strconv.Itoa(file) != r.PathValue("file") {
-		return httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
+	if err != nil || strconv.Itoa(file) != r.PathValue("file") {
+		file = -1 // no upload has it
 	}
-	found, err := h.inspectFile(r.Context(), s, u, file)
+	u, found, err := h.inspectFile(r.Context(), s, caller, r.PathValue("upload"), file)
 	switch {
 	case err != nil:
 		return err
@@ -411,29 +413,50 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 
 // inspectFile returns what is known of a file. It inspects the file first if
 // nobody has, and a slot is free.
-func (h *handler) inspectFile(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
-	release, ok := h.slots.take(ctx, u.Owner, 0)
-	if !ok {
-		found, err := h.catalog.Inspection(ctx, u.ID, file)
-		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
-			return found, err
+func (h *handler) inspectFile(ctx context.Context, s subject, caller access.Caller, id string, file int) (registry.Upload, registry.Inspection, error) {
+	var refused error
+	check := func(u registry.Upload) error {
+		refused = h.live(s, caller)(u)
+		if refused == nil && (file < 0 || file >= len(u.Files)) {
+			refused = httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
 		}
-		if release, ok = h.slots.take(ctx, u.Owner, slotTimeout); !ok {
-			return registry.Inspection{State: registry.InspectionRunning}, nil
+		return refused
+	}
+	release, ok := h.slots.take(ctx, caller.ID, 0)
+	if !ok {
+		u, found, err := h.upload(ctx, s, caller, id)
+		if err == nil {
+			err = check(u)
+		}
+		if err != nil {
+			return u, registry.Inspection{}, err
+		}
+		if state := found[file].State; state == registry.InspectionPassed || state == registry.InspectionRefused {
+			return u, found[file], nil
+		}
+		if release, ok = h.slots.take(ctx, caller.ID, slotTimeout); !ok {
+			return u, registry.Inspection{State: registry.InspectionRunning}, nil
 		}
 	}
 	defer release()
 	now := h.now()
-	found, mine, err := h.catalog.Inspect(ctx, u, file, now, now.Add(lease), h.limits.Inspections)
-	if err == nil && mine {
-		found, err = h.inspectNow(ctx, s, u, file, found.Attempts)
+	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, file, now, now.Add(lease), h.limits.Inspections, check)
+	if refused == nil && errors.Is(err, registry.ErrNotFound) {
+		err = errNoUpload
 	}
-	return found, err
+	if err != nil {
+		return registry.Upload{}, registry.Inspection{}, err
+	}
+	if !claim.Mine {
+		return claim.Upload, claim.Found, nil
+	}
+	found, err := h.inspectNow(ctx, s, claim)
+	return claim.Upload, found, err
 }
 
 // inspectNow reads a stored file and records what it finds, as the attempt that
 // has the claim. It continues when the caller has gone, who then asks again.
-func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, file, attempt int) (registry.Inspection, error) {
+func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
 	deadline, limited := ctx.Deadline()
 	ctx = context.WithoutCancel(ctx)
 	if limited { // a function's
@@ -441,35 +464,37 @@ func (h *handler) inspectNow(ctx context.Context, s subject, u registry.Upload, 
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
+	attempt := claim.Found.Attempts
 	givenUp := registry.Inspection{Attempts: attempt}
-	found, err := h.readLeased(ctx, s, u, file, attempt)
+	found, err := h.readLeased(ctx, s, claim)
 	switch {
 	case err == nil:
 		found.State = registry.InspectionPassed
 	case isAsYet(err):
 		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
-		return refused, h.catalog.SetInspection(ctx, u, file, givenUp, h.now())
+		return refused, h.catalog.RecordInspection(ctx, claim, givenUp, h.now())
 	case errors.Is(err, registry.ErrInvalid):
 		found = registry.Inspection{State: registry.InspectionRefused, Problem: printable.Line(err.Error(), maxProblem)}
 	case errors.Is(err, inspection.ErrDied):
 		// The claim ends now, and the attempt counts.
 		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}
-		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, died, h.now()))
+		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, died, h.now()))
 	default:
 		// Not known yet: the next request finds it out.
-		return found, errors.Join(err, h.catalog.SetInspection(ctx, u, file, givenUp, h.now()))
+		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, givenUp, h.now()))
 	}
-	return found, h.catalog.SetInspection(ctx, u, file, found, h.now())
+	return found, h.catalog.RecordInspection(ctx, claim, found, h.now())
 }
 
 // readLeased reads a stored file, and renews its claim meanwhile.
-func (h *handler) readLeased(ctx context.Context, s subject, u registry.Upload, file, attempt int) (registry.Inspection, error) {
+func (h *handler) readLeased(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
+	attempt := claim.Found.Attempts
 	working, done := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { h.renewLease(working, u, file, attempt) })
+	renewing.Go(func() { h.renewLease(working, claim, attempt) })
 	defer renewing.Wait()
 	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
-	return h.read(ctx, s, u, file)
+	return h.read(ctx, s, claim.Upload, claim.File)
 }
 
 // asYet is what is wrong with a file as things stand, which may be otherwise the next time.
@@ -489,7 +514,7 @@ func errRefused(f registry.UploadFile, found registry.Inspection) error {
 const maxProblem = 2 << 10 // bytes
 
 // renewLease renews the claim of an inspection until ctx ends.
-func (h *handler) renewLease(ctx context.Context, u registry.Upload, file, attempt int) {
+func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, attempt int) {
 	tick := time.NewTicker(h.renew)
 	defer tick.Stop()
 	for {
@@ -498,7 +523,8 @@ func (h *handler) renewLease(ctx context.Context, u registry.Upload, file, attem
 			return
 		case <-tick.C:
 			// If it fails, another request begins anew, and finds the same.
-			_ = h.catalog.SetInspection(ctx, u, file, registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}, h.now())
+			running := registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}
+			_ = h.catalog.RecordInspection(ctx, claim, running, h.now())
 		}
 	}
 }
@@ -575,83 +601,58 @@ func errMissing(f registry.UploadFile) error {
 
 func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	s, u, err := h.live(r)
+	s, caller, err := h.target(r)
 	if err != nil {
 		return err
 	}
-	found, err := h.inspected(ctx, u)
+	u, found, err := h.upload(ctx, s, caller, r.PathValue("upload"))
 	if err != nil {
 		return err
 	}
-	caller, err := publisher(r)
-	if err != nil {
+	if err := inspected(u, found); err != nil {
 		return err
 	}
 	p, err := s.assemble(ctx, u, found, caller.Publisher, h.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return explain(err)
 	}
-	answer, same, err := s.published(ctx, s.version, p.content)
-	switch {
-	case err == nil && !same:
-		return errOther(s)
-	case err == nil:
-		answer.Unchanged = u.Ended == ""
-	case errors.Is(err, registry.ErrNotFound):
-		if answer, err = h.publish(ctx, s, p); err != nil {
+	// Files are kept, then looked for, and then named: in this order none that is
+	// named can expire. Of two commits of different content at once, the files of
+	// the one that is refused stay, unnamed.
+	answer, err := p.commit(ctx, func(ctx context.Context) error {
+		return each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) })
+	})
+	if errors.Is(err, registry.ErrNotFound) { // aborted in between
+		return errNoUpload
+	}
+	if err != nil {
+		return explain(err)
+	}
+	if answer.Unchanged {
+		if err := h.checkSame(ctx, s, answer, p.content); err != nil {
 			return err
 		}
-	default:
-		return err
-	}
-	if _, err := h.catalog.EndUpload(ctx, u.ID, registry.UploadCommitted, h.now()); err != nil {
-		return err
+		answer.Unchanged = u.Ended == ""
+		if _, err := h.catalog.EndUpload(ctx, u.ID, u.Owner, registry.UploadCommitted, h.now(), h.own(s, caller)); err != nil {
+			return err
+		}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
 }
 
-// inspected returns what was found out about the files of an upload, all of which must have passed.
-func (h *handler) inspected(ctx context.Context, u registry.Upload) ([]registry.Inspection, error) {
-	found := make([]registry.Inspection, len(u.Files))
-	err := each(ctx, len(found), func(ctx context.Context, i int) (err error) {
-		found[i], err = h.catalog.Inspection(ctx, u.ID, i)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+// inspected returns an error unless all files of an upload have passed.
+func inspected(u registry.Upload, found []registry.Inspection) error {
 	for i, f := range u.Files {
 		switch found[i].State {
 		case registry.InspectionPassed:
 		case registry.InspectionRefused:
-			return nil, errRefused(f, found[i])
+			return errRefused(f, found[i])
 		default:
-			return nil, httpapi.Explain(fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name), f.Name+" has not passed inspection yet")
+			return httpapi.Explain(fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name), f.Name+" has not passed inspection yet")
 		}
 	}
-	return found, nil
-}
-
-// publish makes a publication visible. Its files are kept, then looked for, and then named: in this order none that is
-// named can expire. Of two commits of different content at once, the files of the one that is refused stay, unnamed.
-func (h *handler) publish(ctx context.Context, s subject, p publication) (protocol.Published, error) {
-	if err := p.check(ctx); err != nil {
-		return protocol.Published{}, explain(err)
-	}
-	if err := each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) }); err != nil {
-		return protocol.Published{}, explain(err)
-	}
-	answer, err := p.publish(ctx)
-	if err != nil || !answer.Unchanged {
-		return answer, explain(err)
-	}
-	// Of two commits at once one publishes, and the other finds that.
-	_, same, err := s.published(ctx, s.version, p.content)
-	if err == nil && !same {
-		err = errOther(s)
-	}
-	return answer, err
+	return nil
 }
 
 func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
@@ -667,11 +668,14 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 }
 
 func (h *handler) abort(w http.ResponseWriter, r *http.Request) error {
-	_, u, err := h.upload(r)
+	s, caller, err := h.target(r)
 	if err != nil {
 		return err
 	}
-	ended, err := h.catalog.EndUpload(r.Context(), u.ID, registry.UploadAborted, h.now())
+	ended, err := h.catalog.EndUpload(r.Context(), r.PathValue("upload"), caller.ID, registry.UploadAborted, h.now(), h.own(s, caller))
+	if errors.Is(err, registry.ErrNotFound) {
+		err = errNoUpload
+	}
 	if err != nil {
 		return err
 	}

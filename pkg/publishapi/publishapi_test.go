@@ -85,7 +85,7 @@ func TestPublishModule(t *testing.T) {
 		inspected.into(t, http.StatusOK, nil)
 		golden(t, "inspected", inspected.body)
 	}
-	if n := d.faults.inspects.Load(); n != 1 {
+	if n := d.faults.claims.count(); n != 1 {
 		t.Errorf("it was inspected %d times", n)
 	}
 	if after := d.visible(t); after != before {
@@ -108,7 +108,7 @@ func TestPublishModule(t *testing.T) {
 	}
 	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil).into(t, http.StatusOK, nil)
 	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/1.0.0/download", nil).into(t, http.StatusNoContent, nil)
-	record, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1)
+	record, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1)
 	if err != nil || record.PublishedBy.String() != "token ci" || record.Description != "A network" || record.SHA256 != sum(files["vpc.tar.gz"]) || record.ContentSHA256 == a.ContentSHA256 {
 		t.Errorf("%+v, %v", record, err)
 	}
@@ -133,6 +133,39 @@ func TestPublishModule(t *testing.T) {
 	if again := d.visible(t); again != after {
 		t.Errorf("what was published has changed:\n%s", again)
 	}
+}
+
+// A publish calls the table as often as it needs to, and no more.
+func TestTableCalls(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	token := d.token(t, both)
+	calls := func(what string, reads, writes int64) {
+		t.Helper()
+		if got := d.faults.reads.Swap(0); got != reads {
+			t.Errorf("%s: %d reads, want %d", what, got, reads)
+		}
+		if got := d.faults.writes.Swap(0); got != writes {
+			t.Errorf("%s: %d writes, want %d", what, got, writes)
+		}
+	}
+	module := d.begin(t, token, module1, vpc(t, 1)).putAll(t)
+	calls("begin a module", 2, 1)
+	module.inspectAll(t)
+	calls("inspect a module", 1, 2)
+	module.commit(t).into(t, http.StatusOK, nil)
+	calls("commit a module", 2, 1)
+	module.commit(t).into(t, http.StatusOK, nil)
+	calls("commit a module again", 3, 0)
+
+	// The keys of the namespace are read besides.
+	release := d.begin(t, token, provider1, newRelease(t)).putAll(t)
+	calls("begin a provider", 3, 1)
+	release.inspectAll(t) // of five files
+	calls("inspect a provider", 5+1, 2*5)
+	release.commit(t).into(t, http.StatusOK, nil)
+	calls("commit a provider", 2+2, 1)
 }
 
 // What is stored by an upload that came to nothing is not sent again.
@@ -356,7 +389,7 @@ func TestStoreThatLies(t *testing.T) {
 		u := d.begin(t, d.token(t, both), module1, good).putAll(t).inspectAll(t)
 		d.overwrite(t, "vpc.tar.gz", other[1:])
 		u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz is not there any more as it was inspected: publish it again")
-		if _, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err == nil {
+		if _, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); err == nil {
 			t.Error("it is published nonetheless")
 		}
 		for key := range d.objects(t) {
@@ -539,21 +572,21 @@ func TestDeprecate(t *testing.T) {
 			put(path, body).into(t, http.StatusNoContent, nil)
 		}
 	}
-	m, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1)
+	m, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1)
 	if err != nil || !m.Hidden || m.Deprecated != "opens a port" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	p, err := d.catalog.ProviderVersion(t.Context(), inventory, v1)
+	p, err := d.catalog.Providers.Get(t.Context(), inventory, v1)
 	if err != nil || p.Deprecated != "leaks" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	put(module1, protocol.Deprecation{}).into(t, http.StatusNoContent, nil)
-	if m, err = d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err != nil || m.Hidden || m.Deprecated != "" {
+	if m, err = d.catalog.Modules.Get(t.Context(), vpcAddress, v1); err != nil || m.Hidden || m.Deprecated != "" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	// What was published does not change by it otherwise.
 	m.Deprecated, m.Hidden = "", false
-	if again, err := d.catalog.ModuleVersion(t.Context(), vpcAddress, v1); err != nil || again != m {
+	if again, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); err != nil || again != m {
 		t.Errorf("%+v, %+v, %v", again, m, err)
 	}
 }
@@ -565,7 +598,7 @@ func TestBuildMetadata(t *testing.T) {
 	token := d.token(t, both)
 	d.publishes(t, token, "modules/acme/vpc/aws/1.0.0+a", vpc(t, 1))
 	before := d.visible(t)
-	const text = "in build metadata alone: publish under a new version"
+	const text = "in build metadata alone, and clients take either for the other: choose another version"
 	step, a := d.publish(t, token, "modules/acme/vpc/aws/1.0.0+b", announce(vpc(t, 2)), vpc(t, 2))
 	if a.refused(t, http.StatusConflict, text); step != "begin" || d.visible(t) != before {
 		t.Error(step)

@@ -27,11 +27,11 @@ func TestWithdrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := d.catalog.Withdraw(t.Context(), vpcAddress, version, w); err != nil {
+		if _, _, err := d.catalog.Of(vpcAddress).Withdraw(t.Context(), version, w, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := d.catalog.Withdraw(t.Context(), inventory, v1, w); err != nil {
+	if _, _, err := d.catalog.Of(inventory).Withdraw(t.Context(), v1, w, false); err != nil {
 		t.Fatal(err)
 	}
 	before := d.visible(t)

@@ -91,22 +91,3 @@ type MirrorVersion struct {
 	// Withdrawn says that it was taken out of the mirror for good. The record has nothing else then but the version.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
-
-// Files are those that the version has in the object store.
-func (v MirrorVersion) Files() []StoredFile {
-	files := make([]StoredFile, len(v.Packages))
-	for i, pkg := range v.Packages {
-		files[i] = pkg.StoredFile
-	}
-	return files
-}
-
-// MirrorSummary is what the catalogue says of a mirrored provider without reading its versions.
-type MirrorSummary struct {
-	// Address is HOSTNAME/NAMESPACE/TYPE.
-	Address string `json:"address"`
-	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
-	Latest Version `json:"latest"`
-	// Unlisted says that no version is listed, since all are withdrawn, and that Latest is none.
-	Unlisted bool `json:"unlisted,omitempty"`
-}

@@ -64,21 +64,3 @@ type ModuleVersion struct {
 	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
-
-// Files are those that the version has in the object store.
-func (v ModuleVersion) Files() []StoredFile {
-	return []StoredFile{{Object: v.Object, SHA256: v.SHA256, Size: v.Size}}
-}
-
-// ModuleSummary is what the catalogue says of a module without reading its versions.
-type ModuleSummary struct {
-	// Address is NAMESPACE/NAME/SYSTEM.
-	Address string `json:"address"`
-	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
-	Latest      Version `json:"latest"`
-	Description string  `json:"description,omitempty"`
-	// Deprecated says why none of its versions should be used any more.
-	Deprecated string `json:"deprecated,omitempty"`
-	// Unlisted says that no version is listed, since all are withdrawn or hidden, and that Latest is none.
-	Unlisted bool `json:"unlisted,omitempty"`
-}

@@ -110,27 +110,6 @@ type ProviderVersion struct {
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
-// Files are those that the version has in the object store.
-func (v ProviderVersion) Files() []StoredFile {
-	files := []StoredFile{v.Sums, v.Signature}
-	for _, pkg := range v.Packages {
-		files = append(files, pkg.StoredFile)
-	}
-	return files
-}
-
-// ProviderSummary is what the catalogue says of a provider without reading its versions.
-type ProviderSummary struct {
-	// Address is NAMESPACE/TYPE.
-	Address string `json:"address"`
-	// Latest is the highest version that is no pre-release, or the highest pre-release where there is nothing else.
-	Latest Version `json:"latest"`
-	// Deprecated says why none of its versions should be used any more.
-	Deprecated string `json:"deprecated,omitempty"`
-	// Unlisted says that no version is listed, since all are withdrawn, and that Latest is none.
-	Unlisted bool `json:"unlisted,omitempty"`
-}
-
 // SigningKey is a public key by which providers of a namespace are signed.
 type SigningKey struct {
 	// ID is that of the primary key in 16 upper-case hexadecimal digits, as clients show it.

@@ -54,11 +54,15 @@ type Address interface {
 	Path() string
 }
 
-// ParseAddress reads NAMESPACE/NAME/SYSTEM, NAMESPACE/TYPE or HOSTNAME/NAMESPACE/TYPE. Of the three parts the first is a
-// hostname where it has a dot, which no namespace has. Errors are ErrInvalid.
+// ParseAddress reads NAMESPACE/NAME/SYSTEM, NAMESPACE/TYPE or
+// HOSTNAME/NAMESPACE/TYPE. If the first of three parts has a dot, which no
+// namespace has, it is a hostname. A mirrored provider of another hostname is
+// written with its path, mirror/HOSTNAME/NAMESPACE/TYPE. Errors are ErrInvalid.
 func ParseAddress(s string) (a Address, err error) {
-	first, _, _ := strings.Cut(s, "/")
+	first, rest, _ := strings.Cut(s, "/")
 	switch slashes := strings.Count(s, "/"); {
+	case slashes == 3 && first == "mirror":
+		a, err = ParseMirrorProvider(rest)
 	case slashes == 2 && strings.Contains(first, "."):
 		a, err = ParseMirrorProvider(s)
 	case slashes == 2:
@@ -66,7 +70,7 @@ func ParseAddress(s string) (a Address, err error) {
 	case slashes == 1:
 		a, err = ParseProvider(s)
 	default:
-		err = fmt.Errorf("%w address %.200q: it is NAMESPACE/NAME/SYSTEM of a module, NAMESPACE/TYPE of a provider, or HOSTNAME/NAMESPACE/TYPE of a mirrored provider", ErrInvalid, s)
+		err = fmt.Errorf("%w address %.200q: it is NAMESPACE/NAME/SYSTEM of a module, NAMESPACE/TYPE of a provider, or HOSTNAME/NAMESPACE/TYPE of a mirrored provider, whose path mirror/HOSTNAME/NAMESPACE/TYPE is needed if the hostname has no dot", ErrInvalid, s)
 	}
 	if err != nil {
 		return nil, err

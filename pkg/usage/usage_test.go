@@ -30,42 +30,53 @@ import (
 // everything is a catalogue that has each version, but for 9.9.9, and signs for all of it.
 type everything struct{}
 
-func (everything) ModuleListing(context.Context, registry.Module) (protocol.Document, error) {
+func (everything) SigningKeys(context.Context, string) ([]registry.SigningKey, error) {
+	return nil, nil
+}
+
+func (everything) SignGet(context.Context, string) (string, error) {
+	return "https://example.com/x", nil
+}
+
+// The versions of each kind.
+type (
+	allModules   struct{}
+	allProviders struct{}
+	allMirrored  struct{}
+)
+
+func (allModules) Listing(context.Context, registry.Module) (protocol.Document, error) {
 	return protocol.Compress(protocol.ModuleListing(nil))
 }
 
-func (everything) ModuleVersion(_ context.Context, _ registry.Module, v registry.Version) (registry.ModuleVersion, error) {
+func (allModules) Get(_ context.Context, _ registry.Module, v registry.Version) (registry.ModuleVersion, error) {
 	if v.Major == 9 {
 		return registry.ModuleVersion{}, registry.ErrNotFound
 	}
 	return registry.ModuleVersion{Version: v, Object: "x"}, nil
 }
 
-func (everything) ProviderListing(context.Context, registry.Provider) (protocol.Document, error) {
+func (allProviders) Listing(context.Context, registry.Provider) (protocol.Document, error) {
 	return protocol.Compress(protocol.ProviderListing{})
 }
 
-func (everything) ProviderVersion(_ context.Context, _ registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
-	return registry.ProviderVersion{Version: v, Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}}}, nil
+func (allProviders) Get(_ context.Context, _ registry.Provider, v registry.Version) (registry.ProviderVersion, error) {
+	linux := registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}
+	return registry.ProviderVersion{Version: v, Packages: []registry.ProviderPackage{linux}}, nil
 }
 
-func (everything) SigningKeys(context.Context, string) ([]registry.SigningKey, error) {
-	return nil, nil
-}
-
-func (everything) MirrorListing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
+func (allMirrored) Listing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
 	return protocol.Compress(protocol.MirrorListing{})
 }
 
-func (everything) MirrorVersion(_ context.Context, _ registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+func (allMirrored) Get(
+	_ context.Context, _ registry.MirrorProvider, v registry.Version,
+) (registry.MirrorVersion, error) {
 	if v.Major == 9 {
 		return registry.MirrorVersion{}, registry.ErrNotFound
 	}
-	return registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{{ProviderPackage: registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}}}}, nil
-}
-
-func (everything) SignGet(context.Context, string) (string, error) {
-	return "https://example.com/x", nil
+	linux := registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}
+	return registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{{ProviderPackage: linux}}}, nil
 }
 
 // logged asks for paths as a caller each, and returns what functions log of that on Lambda.
@@ -73,9 +84,9 @@ func logged(t *testing.T, requests ...string) []string {
 	t.Helper()
 	var out bytes.Buffer
 	served := httpapi.Join(
-		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(everything{}, everything{})},
-		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(everything{}, everything{})},
-		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(everything{}, everything{})},
+		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(allModules{}, everything{})},
+		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(allProviders{}, everything{}, everything{})},
+		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(allMirrored{}, everything{})},
 	)
 	h := httpapi.Wrap(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr})), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller := r.Header.Get("Caller"); caller != "" {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/archive"
-	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -19,19 +18,9 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-func (r *run) moduleSubject(m registry.Module) subject[registry.ModuleVersion] {
-	return subject[registry.ModuleVersion]{
-		path: m.Path(),
-		stored: func(ctx context.Context) (catalog.Stored[registry.ModuleVersion], error) {
-			return r.Catalog.StoredModule(ctx, m)
-		},
-		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildModule(ctx, m) },
-		count:   func(r *Report) *int { return &r.Modules },
-		version: func(v registry.ModuleVersion) registry.Version { return v.Version },
-		again: func(ctx context.Context, v registry.Version) (registry.ModuleVersion, error) {
-			return r.Catalog.ModuleVersion(ctx, m, v)
-		},
-		files: registry.ModuleVersion.Files,
+func (r *run) module(m registry.Module) subject[registry.Module, registry.ModuleVersion] {
+	return subject[registry.Module, registry.ModuleVersion]{
+		address: m, versions: r.Catalog.Modules, count: func(r *Report) *int { return &r.Modules },
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
 			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int)) ([]Finding, error) {
 				return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
@@ -40,19 +29,9 @@ func (r *run) moduleSubject(m registry.Module) subject[registry.ModuleVersion] {
 	}
 }
 
-func (r *run) providerSubject(p registry.Provider) subject[registry.ProviderVersion] {
-	return subject[registry.ProviderVersion]{
-		path: p.Path(),
-		stored: func(ctx context.Context) (catalog.Stored[registry.ProviderVersion], error) {
-			return r.Catalog.StoredProvider(ctx, p)
-		},
-		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildProvider(ctx, p) },
-		count:   func(r *Report) *int { return &r.Providers },
-		version: func(v registry.ProviderVersion) registry.Version { return v.Version },
-		again: func(ctx context.Context, v registry.Version) (registry.ProviderVersion, error) {
-			return r.Catalog.ProviderVersion(ctx, p, v)
-		},
-		files: registry.ProviderVersion.Files,
+func (r *run) provider(p registry.Provider) subject[registry.Provider, registry.ProviderVersion] {
+	return subject[registry.Provider, registry.ProviderVersion]{
+		address: p, versions: r.Catalog.Providers, count: func(r *Report) *int { return &r.Providers },
 		checks: func(v registry.ProviderVersion) []check[registry.ProviderVersion] {
 			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
 				return r.signed(ctx, p, v, read)
@@ -67,7 +46,7 @@ func (r *run) providerSubject(p registry.Provider) subject[registry.ProviderVers
 	}
 }
 
-func (r *run) mirrorSubject(p registry.MirrorProvider) subject[registry.MirrorVersion] {
+func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvider, registry.MirrorVersion] {
 	packages := func(v registry.MirrorVersion) []registry.ProviderPackage {
 		found := make([]registry.ProviderPackage, len(v.Packages))
 		for i, pkg := range v.Packages {
@@ -75,18 +54,8 @@ func (r *run) mirrorSubject(p registry.MirrorProvider) subject[registry.MirrorVe
 		}
 		return found
 	}
-	return subject[registry.MirrorVersion]{
-		path: p.Path(),
-		stored: func(ctx context.Context) (catalog.Stored[registry.MirrorVersion], error) {
-			return r.Catalog.StoredMirror(ctx, p)
-		},
-		rebuild: func(ctx context.Context) (bool, error) { return r.Catalog.RebuildMirror(ctx, p) },
-		count:   func(r *Report) *int { return &r.Mirrored },
-		version: func(v registry.MirrorVersion) registry.Version { return v.Version },
-		again: func(ctx context.Context, v registry.Version) (registry.MirrorVersion, error) {
-			return r.Catalog.MirrorVersion(ctx, p, v)
-		},
-		files: registry.MirrorVersion.Files,
+	return subject[registry.MirrorProvider, registry.MirrorVersion]{
+		address: p, versions: r.Catalog.Mirror.Versions, count: func(r *Report) *int { return &r.Mirrored },
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
 			for _, pkg := range v.Packages {

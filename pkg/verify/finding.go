@@ -34,7 +34,7 @@ const restoreRecord = "restore the version's record, the item of this path and v
 func (k Kind) remedy() string {
 	switch k {
 	case VersionWithoutRecord:
-		return restoreRecord + ": its number is kept from other content then"
+		return "restore the version's record, the item of this path and version/VERSION, from a backup of the table; if there is none, run `larder withdraw ADDRESS VERSION --missing --reason WHY`, so that nobody publishes other content under its number, and publish under a new one"
 	case VersionWithoutObject:
 		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker; one that was withdrawn, and whose record came back with an older table, is withdrawn again instead"
 	case ObjectWithoutVersion:

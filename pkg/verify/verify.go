@@ -300,11 +300,11 @@ func addressOf(path string) registry.Address {
 func (r *run) address(ctx context.Context, group *errgroup.Group, path string, infos []objects.Info) error {
 	switch a := addressOf(path).(type) {
 	case registry.Module:
-		return verifyAddress(ctx, r, group, r.moduleSubject(a), infos)
+		return verifyAddress(ctx, r, group, r.module(a), infos)
 	case registry.Provider:
-		return verifyAddress(ctx, r, group, r.providerSubject(a), infos)
+		return verifyAddress(ctx, r, group, r.provider(a), infos)
 	case registry.MirrorProvider:
-		return verifyAddress(ctx, r, group, r.mirrorSubject(a), infos)
+		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
 		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
@@ -316,26 +316,21 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 }
 
 // subject is one module, provider or mirrored provider.
-type subject[T any] struct {
-	path    string
-	stored  func(context.Context) (catalog.Stored[T], error)
-	rebuild func(context.Context) (rebuilt bool, err error)
-	version func(T) registry.Version
-	// count is where such addresses are counted.
+type subject[A registry.Address, R registry.Record] struct {
+	address  A
+	versions catalog.Versions[A, R]
+	// count returns where such addresses are counted.
 	count func(*Report) *int
-	// again reads a record anew.
-	again func(context.Context, registry.Version) (T, error)
-	// files are those that a version has in the object store.
-	files func(T) []registry.StoredFile
-	// checks are what there is to verify of a version. They look at what they are given, which may have grown since.
-	checks func(T) []check[T]
+	// checks returns what there is to verify of a version. Checks use the record
+	// that they get, which may have grown since.
+	checks func(R) []check[R]
 }
 
 // check verifies one thing of a version. What it finds has neither path nor version yet.
-type check[T any] func(ctx context.Context, record T, read func(int)) ([]Finding, error)
+type check[R registry.Record] func(ctx context.Context, record R, read func(int)) ([]Finding, error)
 
-func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s subject[T], infos []objects.Info) error {
-	stored, err := s.stored(ctx)
+func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r *run, group *errgroup.Group, s subject[A, R], infos []objects.Info) error {
+	stored, err := s.versions.Stored(ctx, s.address)
 	if err != nil {
 		return err
 	}
@@ -353,7 +348,7 @@ func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s 
 	for _, record := range stored.Records {
 		r.count(func(r *Report) {
 			r.Versions++
-			for _, f := range s.files(record) {
+			for _, f := range record.Files() {
 				if there[f.Object] {
 					r.Objects++
 				}
@@ -366,10 +361,10 @@ func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s 
 			group.Go(func() error {
 				found, err := twice(ctx, r, s, record, look)
 				if err != nil {
-					return fmt.Errorf("%s %s: %w", s.path, s.version(record), err)
+					return fmt.Errorf("%s %s: %w", s.address.Path(), record.Number(), err)
 				}
 				for i := range found {
-					found[i].Path, found[i].Version = s.path, s.version(record).String()
+					found[i].Path, found[i].Version = s.address.Path(), record.Number().String()
 				}
 				r.add(found...)
 				return nil
@@ -380,26 +375,24 @@ func verifyAddress[T any](ctx context.Context, r *run, group *errgroup.Group, s 
 }
 
 // lost reports the versions that have no record any more, and returns their names.
-func lost[T any](r *run, s subject[T], stored catalog.Stored[T]) (names []string) {
+func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored catalog.Stored[R]) (names []string) {
 	report := func(v registry.Version, why string) {
 		names = append(names, v.String())
-		r.add(Finding{Kind: VersionWithoutRecord, Path: s.path, Version: v.String(), Detail: why + ", and its record is lost"})
+		r.add(Finding{Kind: VersionWithoutRecord, Path: s.address.Path(), Version: v.String(), Detail: why + ", and its record is lost"})
 	}
 	for _, v := range stored.Lost {
 		report(v, "the listing or the catalogue's entry has it")
 	}
-	recorded := make(map[string]bool)
+	recorded := make(map[registry.Version]bool)
 	for _, record := range stored.Records {
-		recorded[s.version(record).String()] = true
+		recorded[record.Number()] = true
 	}
 	for _, v := range stored.Withdrawn {
-		recorded[v.String()] = true
+		recorded[v] = true
 	}
-	for _, u := range stored.Unreadable {
-		recorded[u.Name] = true
-	}
-	for _, v := range r.published[s.path] {
-		if !recorded[v.String()] && !slices.Contains(stored.Lost, v) {
+	for _, v := range r.published[s.address.Path()] {
+		unreadable := slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return u.Name == v.Comparable().String() })
+		if !recorded[v] && !unreadable && !slices.Contains(stored.Lost, v) {
 			report(v, "the audit trail has it as published")
 		}
 	}
@@ -408,7 +401,7 @@ func lost[T any](r *run, s subject[T], stored catalog.Stored[T]) (names []string
 
 // twice looks at a version again where something is found, with its record as it is then: it may have been taken out of the
 // registry since, or a key have been added.
-func twice[T any](ctx context.Context, r *run, s subject[T], record T, look check[T]) ([]Finding, error) {
+func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], record R, look check[R]) ([]Finding, error) {
 	found, err := look(ctx, record, func(n int) {
 		r.read(n)
 		r.count(func(r *Report) { r.Bytes += int64(n) })
@@ -418,7 +411,7 @@ func twice[T any](ctx context.Context, r *run, s subject[T], record T, look chec
 	if err != nil && !gone || len(found) == 0 && !gone {
 		return nil, err
 	}
-	record, err = s.again(ctx, s.version(record))
+	record, err = s.versions.Get(ctx, s.address, record.Number())
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, nil
 	}
@@ -429,9 +422,9 @@ func twice[T any](ctx context.Context, r *run, s subject[T], record T, look chec
 }
 
 // derived reports what is not as the versions make it, and mends it if that is wanted.
-func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T]) error {
+func derived[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], stored catalog.Stored[R]) error {
 	for _, u := range stored.Unreadable {
-		r.add(Finding{Kind: Record, Path: s.path, Version: u.Name, Detail: u.Err.Error(), Do: restoreRecord})
+		r.add(Finding{Kind: Record, Path: s.address.Path(), Version: u.Name, Detail: u.Err.Error(), Do: restoreRecord})
 	}
 	if len(stored.Mismatches) == 0 {
 		return nil
@@ -439,17 +432,17 @@ func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 	repaired := false
 	if r.Repair && stored.Rebuildable {
 		var err error
-		if repaired, err = s.rebuild(ctx); err != nil {
+		if repaired, err = s.versions.Rebuild(ctx, s.address); err != nil {
 			return err
 		}
 	}
 	for _, m := range stored.Mismatches {
-		f := Finding{Kind: Kind(m.What), Path: s.path, Detail: m.Detail, Do: m.Do, Repaired: repaired}
+		f := Finding{Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Do: m.Do, Repaired: repaired}
 		if f.Do == "" && !stored.Rebuildable {
 			f.Do = "mend the versions of this address first, and run it again with --repair then"
 		}
 		if f.Kind == Namespace {
-			f.Path = "namespaces/" + strings.Split(s.path, "/")[1]
+			f.Path = "namespaces/" + strings.Split(s.address.Path(), "/")[1]
 		}
 		r.add(f)
 	}
@@ -457,12 +450,12 @@ func derived[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 }
 
 // orphans reports objects that no version has.
-func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.Stored[T], lost []string, infos []objects.Info) error {
+func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], stored catalog.Stored[R], lost []string, infos []objects.Info) error {
 	left := unused(s, stored, infos)
 	if len(left) == 0 {
 		return nil
 	}
-	stored, err := s.stored(ctx)
+	stored, err := s.versions.Stored(ctx, s.address)
 	if err != nil {
 		return err
 	}
@@ -475,14 +468,14 @@ func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 			return err
 		}
 		if v := withdrawn(s, stored, info); v != "" {
-			r.add(Finding{Kind: WithdrawnObject, Path: s.path, Version: v, Object: info.Key, Detail: fmt.Sprintf("the version is withdrawn, and %d bytes of it are still stored", now.Size)})
+			r.add(Finding{Kind: WithdrawnObject, Path: s.address.Path(), Version: v, Object: info.Key, Detail: fmt.Sprintf("the version is withdrawn, and %d bytes of it are still stored", now.Size)})
 			continue
 		}
-		f := orphan(s.path, now)
+		f := orphan(s.address.Path(), now)
 		switch {
 		case slices.Contains(lost, f.Version):
 			f.Do = "keep it, and mend its version first, which has lost its record"
-		case isUploaded(s.path, info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record T) bool { return s.version(record).String() == f.Version })):
+		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record R) bool { return record.Number().String() == f.Version })):
 			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < settled:
 			f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
@@ -493,25 +486,32 @@ func orphans[T any](ctx context.Context, r *run, s subject[T], stored catalog.St
 }
 
 // unused returns the objects that no version has. Those below a version whose record cannot be read may be its own.
-func unused[T any](s subject[T], stored catalog.Stored[T], infos []objects.Info) (left []objects.Info) {
+func unused[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R], infos []objects.Info) (left []objects.Info) {
 	used := make(map[string]bool)
 	for _, record := range stored.Records {
-		for _, f := range s.files(record) {
+		for _, f := range record.Files() {
 			used[f.Object] = true
 		}
 	}
 	for _, info := range infos {
-		if !used[info.Key] && !slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return strings.HasPrefix(info.Key, s.path+"/"+u.Name+"/") }) {
+		if !used[info.Key] && !slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return below(info.Key, s.address.Path()+"/"+u.Name) }) {
 			left = append(left, info)
 		}
 	}
 	return left
 }
 
+// below reports whether a key is below that of a version, whatever the version's
+// build metadata.
+func below(key, version string) bool {
+	rest, found := strings.CutPrefix(key, version)
+	return found && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "+"))
+}
+
 // withdrawn returns the withdrawn version that an object is of, if it is.
-func withdrawn[T any](s subject[T], stored catalog.Stored[T], info objects.Info) string {
+func withdrawn[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R], info objects.Info) string {
 	for _, v := range stored.Withdrawn {
-		if strings.HasPrefix(info.Key, s.path+"/"+v.String()+"/") {
+		if strings.HasPrefix(info.Key, s.address.Path()+"/"+v.String()+"/") {
 			return v.String()
 		}
 	}

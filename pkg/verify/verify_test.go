@@ -83,8 +83,10 @@ func (d data) fill(ctx context.Context) error {
 		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
 	}
 	hidden := version("1.1.0")
-	_, hiding := d.catalog.DeprecateModule(ctx, vpc, &hidden, "it is broken", true, "ada")
-	return errors.Join(err, hiding, d.catalog.DeprecateProvider(ctx, inventory, nil, "use another", "ada"), d.catalog.DeprecateProvider(ctx, inventory, &hidden, "it is broken", "ada"))
+	_, hiding := d.catalog.Modules.Deprecate(ctx, vpc, &hidden, catalog.Deprecation{Message: "it is broken", Hide: true, By: "ada"})
+	_, all := d.catalog.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{Message: "use another", By: "ada"})
+	_, broken := d.catalog.Providers.Deprecate(ctx, inventory, &hidden, catalog.Deprecation{Message: "it is broken", By: "ada"})
+	return errors.Join(err, hiding, all, broken)
 }
 
 func (d data) publisher() *publish.Publisher {
@@ -334,7 +336,7 @@ func flip(b []byte) []byte {
 
 func (d data) module(t *testing.T) registry.ModuleVersion {
 	t.Helper()
-	r, err := d.catalog.ModuleVersion(t.Context(), vpc, one)
+	r, err := d.catalog.Modules.Get(t.Context(), vpc, one)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +345,7 @@ func (d data) module(t *testing.T) registry.ModuleVersion {
 
 func (d data) provider(t *testing.T) registry.ProviderVersion {
 	t.Helper()
-	r, err := d.catalog.ProviderVersion(t.Context(), inventory, one)
+	r, err := d.catalog.Providers.Get(t.Context(), inventory, one)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +445,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"mirrored package without zip": {
 			func(t *testing.T, d data) {
-				r, err := d.catalog.MirrorVersion(t.Context(), mirrored, one)
+				r, err := d.catalog.Mirror.Get(t.Context(), mirrored, one)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -483,13 +485,13 @@ func TestCorruptions(t *testing.T) {
 		"mirrored provider not listed": {func(t *testing.T, d data) { d.item(t, o, "listing", nil) }, []string{"listing " + o}, nil},
 		"module with another latest version": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, m, record(t, func(s *registry.ModuleSummary) { s.Latest = version("2.0.0-rc.1") }))
+				d.item(t, catalogue, m, record(t, func(s *registry.Summary) { s.Latest = version("2.0.0-rc.1") }))
 			},
 			[]string{"catalogue-entry " + m}, nil,
 		},
 		"module with a latest version that is nowhere else": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, m, record(t, func(s *registry.ModuleSummary) { s.Latest = version("9.0.0") }))
+				d.item(t, catalogue, m, record(t, func(s *registry.Summary) { s.Latest = version("9.0.0") }))
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
@@ -554,7 +556,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"all lost but the trail": {
 			func(t *testing.T, d data) {
-				r, err := d.catalog.MirrorVersion(t.Context(), mirrored, one)
+				r, err := d.catalog.Mirror.Get(t.Context(), mirrored, one)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -624,7 +626,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"deprecations that contradict one another": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, p, record(t, func(s *registry.ProviderSummary) { s.Deprecated = "" }))
+				d.item(t, catalogue, p, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
 			},
 			[]string{"catalogue-entry " + p}, []string{"catalogue-entry " + p},
 		},
@@ -736,7 +738,7 @@ func TestDeprecationComesBack(t *testing.T) {
 			if report := d.verified(t, repairing); report.Faults() > 0 {
 				t.Fatalf("%+v", report)
 			}
-			for summary, err := range d.catalog.Providers(t.Context(), "acme") {
+			for summary, err := range d.catalog.Providers.Summaries(t.Context(), "acme") {
 				if err != nil || summary.Deprecated != "use another" || summary.Latest != version("1.1.0") {
 					t.Errorf("%+v, %v", summary, err)
 				}
@@ -775,7 +777,7 @@ func TestLostRecord(t *testing.T) {
 		t.Error("a repair has taken what is lost out of the listing")
 	}
 	for _, publish := range []func(context.Context, string) error{d.publishModule, d.publishProvider, d.mirror} {
-		if err := publish(t.Context(), "1.0.0"); !errors.Is(err, catalog.ErrDamaged) || !strings.Contains(err.Error(), "larder verify") {
+		if err := publish(t.Context(), "1.0.0"); !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "the record of version 1.0.0 is lost") {
 			t.Errorf("published again: %v", err)
 		}
 	}
@@ -783,9 +785,13 @@ func TestLostRecord(t *testing.T) {
 	if !ok {
 		t.Fatal("the store is another one")
 	}
+	hidden := version("1.1.0") // which no listing has
+	if _, err := (&publish.Withdrawer{Catalog: d.catalog, Objects: remover}).Withdraw(t.Context(), vpc, hidden, "a typo"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("withdrawn without --missing: %v", err)
+	}
 	for _, a := range []registry.Address{vpc, inventory, mirrored} {
-		for _, v := range []registry.Version{one, version("1.1.0")} {
-			if _, err := (&publish.Withdrawer{Catalog: d.catalog, Objects: remover}).Withdraw(t.Context(), a, v, "its record is lost"); err != nil {
+		for _, v := range []registry.Version{one, hidden} {
+			if _, err := (&publish.Withdrawer{Catalog: d.catalog, Objects: remover, Missing: true}).Withdraw(t.Context(), a, v, "its record is lost"); err != nil {
 				t.Fatal(a, v, err)
 			}
 		}
@@ -1005,7 +1011,8 @@ func TestPublishInBetween(t *testing.T) {
 			if when == 1 {
 				err = d.publishModule(t.Context(), "3.0.0")
 			} else {
-				_, _, err = d.catalog.PublishModule(t.Context(), vpc, registry.ModuleVersion{Version: version("3.0.0"), Object: object, SHA256: "abc", Size: 1})
+				record := registry.ModuleVersion{Version: version("3.0.0"), Object: object, SHA256: "abc", Size: 1}
+				_, _, err = d.catalog.Modules.Publish(t.Context(), vpc, record.Version, "somebody", func(context.Context) (registry.ModuleVersion, error) { return record, nil })
 			}
 			if err != nil {
 				t.Error(err)
@@ -1041,7 +1048,7 @@ func TestVersionThatGoes(t *testing.T) {
 	store := taken{d.store, key, func() {
 		once.Do(func() {
 			d.object(t, key, nil)
-			if _, _, err := d.catalog.Withdraw(t.Context(), vpc, version("1.0.0"), registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}); err != nil {
+			if _, _, err := d.catalog.Of(vpc).Withdraw(t.Context(), version("1.0.0"), registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}, false); err != nil {
 				t.Error(err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishclient"
@@ -80,7 +81,8 @@ func (c *cli) deprecateProviderCommand() *cobra.Command {
 				return err
 			}
 			return c.deprecate(cmd, args, subject{p.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
-				return data.catalog.DeprecateProvider(ctx, p, v, d.message, by)
+				_, err := data.catalog.Providers.Deprecate(ctx, p, v, catalog.Deprecation{Message: d.message, By: by})
+				return err
 			})
 		},
 	}
@@ -115,7 +117,7 @@ and configurations that have it fail to init. It stays stored, and --undo puts i
 				return usageError{errors.New("--hide takes one version out of the listing: name it")}
 			}
 			return c.deprecate(cmd, args, subject{m.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
-				latest, err := data.catalog.DeprecateModule(ctx, m, v, d.message, d.hide, by)
+				latest, err := data.catalog.Modules.Deprecate(ctx, m, v, catalog.Deprecation{Message: d.message, Hide: d.hide, By: by})
 				if err == nil && d.hide && !c.json {
 					c.printf("The latest version that is listed is %s now\n", latest)
 				}

@@ -13,7 +13,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -201,7 +200,7 @@ such a version.`,
 
 func (c *cli) removeKey(ctx context.Context, data *store, namespace, id string, force bool) error {
 	signed, err := data.catalog.Signed(ctx, namespace)
-	if errors.Is(err, catalog.ErrDamaged) {
+	if errors.Is(err, registry.ErrCorrupt) {
 		if !force {
 			return fmt.Errorf("what key %s has signed cannot be told, --force removes it all the same: %w", id, err)
 		}

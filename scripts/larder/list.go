@@ -43,6 +43,8 @@ mirrored provider, with what is deprecated and withdrawn, and what has lost its 
 			first, _, _ := strings.Cut(what, "/")
 			hostname := strings.Contains(first, ".") // no namespace has a dot
 			switch slashes := strings.Count(what, "/"); {
+			case first == "mirror" && slashes == 3:
+				return c.listMirrorVersions(cmd, data, strings.TrimPrefix(what, "mirror/"))
 			case hostname && slashes < 2:
 				return c.listMirrored(cmd, data, what)
 			case hostname:
@@ -52,12 +54,7 @@ mirrored provider, with what is deprecated and withdrawn, and what has lost its 
 			case slashes == 1:
 				return c.listProviderVersions(cmd, data, what)
 			}
-			err = c.listVersions(cmd, data, what)
-			// A hostname need not have a dot.
-			if errors.Is(err, registry.ErrNotFound) && c.listMirrorVersions(cmd, data, what) == nil {
-				return nil
-			}
-			return err
+			return c.listVersions(cmd, data, what)
 		},
 	}
 	c.storeFlag(cmd)
@@ -65,17 +62,17 @@ mirrored provider, with what is deprecated and withdrawn, and what has lost its 
 }
 
 func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
-	modules, err := collect(data.catalog.Modules(cmd.Context(), namespace))
+	modules, err := collect(data.catalog.Modules.Summaries(cmd.Context(), namespace))
 	if err != nil {
 		return err
 	}
-	providers, err := collect(data.catalog.Providers(cmd.Context(), namespace))
+	providers, err := collect(data.catalog.Providers.Summaries(cmd.Context(), namespace))
 	if err != nil {
 		return err
 	}
-	mirrored := []registry.MirrorSummary{}
+	mirrored := []registry.Summary{}
 	if namespace == "" {
-		if mirrored, err = collect(data.catalog.Mirrored(cmd.Context())); err != nil {
+		if mirrored, err = collect(data.catalog.Mirror.Summaries(cmd.Context(), "")); err != nil {
 			return err
 		}
 	}
@@ -84,9 +81,9 @@ func (c *cli) listAll(cmd *cobra.Command, data *store, namespace string) error {
 		return fmt.Errorf("namespace %q: %w", namespace, registry.ErrNotFound)
 	case c.json:
 		return c.printJSON(struct {
-			Modules   []registry.ModuleSummary   `json:"modules"`
-			Providers []registry.ProviderSummary `json:"providers"`
-			Mirrored  []registry.MirrorSummary   `json:"mirrored"`
+			Modules   []registry.Summary `json:"modules"`
+			Providers []registry.Summary `json:"providers"`
+			Mirrored  []registry.Summary `json:"mirrored"`
 		}{modules, providers, mirrored})
 	case len(modules)+len(providers)+len(mirrored) == 0:
 		c.printf("Nothing is published yet.\n")
@@ -142,13 +139,13 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.ProviderVersions(cmd.Context(), p)
-	lost, err := lostOf(cmd.Context(), err, p, data.catalog.StoredProvider)
+	versions, err := data.catalog.Providers.All(cmd.Context(), p)
+	lost, err := lostOf(cmd.Context(), err, p, data.catalog.Providers)
 	if err != nil {
 		return err
 	}
 	whole := ""
-	for summary, err := range data.catalog.Providers(cmd.Context(), p.Namespace) {
+	for summary, err := range data.catalog.Providers.Summaries(cmd.Context(), p.Namespace) {
 		if err != nil {
 			return err
 		}
@@ -186,11 +183,11 @@ func (c *cli) listProviderVersions(cmd *cobra.Command, data *store, address stri
 
 // listMirrored lists what is mirrored of a host, or of a namespace there.
 func (c *cli) listMirrored(cmd *cobra.Command, data *store, part string) error {
-	mirrored, err := collect(data.catalog.Mirrored(cmd.Context()))
+	mirrored, err := collect(data.catalog.Mirror.Summaries(cmd.Context(), ""))
 	if err != nil {
 		return err
 	}
-	mirrored = slices.DeleteFunc(mirrored, func(s registry.MirrorSummary) bool {
+	mirrored = slices.DeleteFunc(mirrored, func(s registry.Summary) bool {
 		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
 	})
 	switch {
@@ -198,7 +195,7 @@ func (c *cli) listMirrored(cmd *cobra.Command, data *store, part string) error {
 		return fmt.Errorf("mirrored providers of %s: %w", part, registry.ErrNotFound)
 	case c.json:
 		return c.printJSON(struct {
-			Mirrored []registry.MirrorSummary `json:"mirrored"`
+			Mirrored []registry.Summary `json:"mirrored"`
 		}{mirrored})
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
@@ -206,7 +203,7 @@ func (c *cli) listMirrored(cmd *cobra.Command, data *store, part string) error {
 	return table.Flush()
 }
 
-func printMirrored(w io.Writer, mirrored []registry.MirrorSummary) {
+func printMirrored(w io.Writer, mirrored []registry.Summary) {
 	fmt.Fprintln(w, "MIRRORED PROVIDER\tLATEST\t")
 	for _, p := range mirrored {
 		fmt.Fprintf(w, "%s\t%s\t\n", p.Address, p.Latest)
@@ -218,8 +215,8 @@ func (c *cli) listMirrorVersions(cmd *cobra.Command, data *store, address string
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.MirrorVersions(cmd.Context(), p)
-	lost, err := lostOf(cmd.Context(), err, p, data.catalog.StoredMirror)
+	versions, err := data.catalog.Mirror.All(cmd.Context(), p)
+	lost, err := lostOf(cmd.Context(), err, p, data.catalog.Mirror.Versions)
 	if err != nil {
 		return err
 	}
@@ -250,8 +247,8 @@ func (c *cli) listVersions(cmd *cobra.Command, data *store, address string) erro
 	if err != nil {
 		return err
 	}
-	versions, err := data.catalog.ModuleVersions(cmd.Context(), m)
-	lost, err := lostOf(cmd.Context(), err, m, data.catalog.StoredModule)
+	versions, err := data.catalog.Modules.All(cmd.Context(), m)
+	lost, err := lostOf(cmd.Context(), err, m, data.catalog.Modules)
 	if err != nil {
 		return err
 	}
@@ -298,11 +295,11 @@ func withdrawal(w registry.Withdrawal) string {
 
 // lostOf returns the versions that have lost their records, which is no failure to read an address where nothing else is wrong with
 // it: they are shown as that.
-func lostOf[A, T any](ctx context.Context, failed error, address A, stored func(context.Context, A) (catalog.Stored[T], error)) ([]registry.Version, error) {
-	if !errors.Is(failed, catalog.ErrDamaged) {
+func lostOf[A registry.Address, R registry.Record](ctx context.Context, failed error, address A, versions catalog.Versions[A, R]) ([]registry.Version, error) {
+	if !errors.Is(failed, registry.ErrCorrupt) {
 		return nil, failed
 	}
-	s, err := stored(ctx, address)
+	s, err := versions.Stored(ctx, address)
 	if err == nil && len(s.Lost) > 0 && len(s.Unreadable) == 0 {
 		return s.Lost, nil
 	}

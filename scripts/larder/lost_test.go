@@ -53,7 +53,7 @@ func TestLost(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	for _, args := range [][]string{{"key", "remove", "acme", id}, {"deprecate", "provider", "acme/note", "--message", "x"}} {
+	for _, args := range [][]string{{"key", "remove", "acme", id}, {"deprecate", "provider", "acme/note", "1.0.0", "--message", "x"}} {
 		if out := fails(t, exitFailed, append(args, store...)...); !strings.Contains(out, "the record of version 1.0.0 is lost") || !strings.Contains(out, "larder verify") {
 			t.Error(out)
 		}

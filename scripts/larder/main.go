@@ -83,14 +83,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stderr, "larder: %v\n", err)
+	hint := ""
+	if errors.Is(err, registry.ErrCorrupt) {
+		hint = "Run `larder verify` to see what is damaged and how to repair it."
+		fmt.Fprintln(stderr, hint)
+	}
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "Usage: %s\nMore with --help.\n", cmd.UseLine())
 	}
 	if c.json {
 		_ = c.printJSON(struct {
 			Error    string `json:"error"`
+			Hint     string `json:"hint,omitempty"`
 			ExitCode int    `json:"exit_code"`
-		}{err.Error(), code})
+		}{err.Error(), hint, code})
 	}
 	return code
 }

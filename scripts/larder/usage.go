@@ -11,7 +11,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
@@ -84,42 +83,14 @@ func kindOf(a registry.Address) string {
 	return string(downloads.Kind(a))
 }
 
-// known fails where an address, or a version of it, never was. It returns the address as that of a mirrored provider where it is
-// one whose hostname has no dot.
-func known(ctx context.Context, data *store, address registry.Address, v *registry.Version) (registry.Address, error) {
-	if v != nil {
-		found, _, err := withdrawn(ctx, data, address, *v)
-		return found, err
+// checkKnown returns registry.ErrNotFound for an address, or a version of it, that
+// never was.
+func checkKnown(ctx context.Context, data *store, address registry.Address, v *registry.Version) error {
+	if v == nil {
+		return data.catalog.Of(address).Check(ctx)
 	}
-	err := hasVersions(ctx, data, address)
-	if _, isModule := address.(registry.Module); isModule && errors.Is(err, registry.ErrNotFound) {
-		if p, bad := registry.ParseMirrorProvider(address.String()); bad == nil && hasVersions(ctx, data, p) == nil {
-			return p, nil
-		}
-	}
-	return address, err
-}
-
-// hasVersions fails with registry.ErrNotFound where an address has no version, not even one that is withdrawn or damaged.
-func hasVersions(ctx context.Context, data *store, address registry.Address) error {
-	n := 0
-	var err error
-	switch a := address.(type) {
-	case registry.Module:
-		n, err = countStored(data.catalog.StoredModule(ctx, a))
-	case registry.Provider:
-		n, err = countStored(data.catalog.StoredProvider(ctx, a))
-	case registry.MirrorProvider:
-		n, err = countStored(data.catalog.StoredMirror(ctx, a))
-	}
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%s: %w", address, registry.ErrNotFound)
-	}
+	_, err := data.catalog.Of(address).Withdrawal(ctx, *v)
 	return err
-}
-
-func countStored[T any](s catalog.Stored[T], err error) (int, error) {
-	return len(s.Records) + len(s.Withdrawn) + len(s.Unreadable) + len(s.Lost), err
 }
 
 func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query, age time.Duration) error {
@@ -134,15 +105,8 @@ func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query
 	}
 	// What is not there any more may have been downloaded; what was not need not be there.
 	if len(report.Downloads) == 0 && q.Address != nil {
-		address, err := known(ctx, data, q.Address, q.Version)
-		if err != nil {
+		if err := checkKnown(ctx, data, q.Address, q.Version); err != nil {
 			return err
-		}
-		if address != q.Address {
-			q.Address = address
-			if report, err = data.requests.Count(ctx, q); err != nil {
-				return err
-			}
 		}
 	}
 	if c.json {

@@ -19,7 +19,7 @@ import (
 
 func (c *cli) withdrawCommand() *cobra.Command {
 	var reason string
-	var yes bool
+	var yes, missing bool
 	cmd := &cobra.Command{
 		Use:   "withdraw NAMESPACE/NAME/SYSTEM|NAMESPACE/TYPE|HOSTNAME/NAMESPACE/TYPE VERSION --reason WHY",
 		Short: "Take a version out of the registry for good, and remove its bytes",
@@ -33,7 +33,10 @@ LARDER_REGISTRY does not count here: --store, or LARDER_STORE, says which regist
 
 On a deployed registry this needs the stack's policy for withdrawing, beside the operator's: attach it for as long as it is needed.
 Where the removal fails the version is withdrawn all the same: run the same again, and it goes on. It asks first, and says before
-that who has downloaded the version; --yes answers, and has nothing counted.`,
+that who has downloaded the version; --yes answers, and has nothing counted.
+
+A version that the registry does not know is not found. If larder verify reports that the record of a version is lost, --missing
+withdraws it nonetheless.`,
 		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it has a key of the build account' --store stack:larder
   larder withdraw acme/inventory 1.0.0 --reason 'built on a machine that was broken into' --yes
   larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'withdrawn by its author'`,
@@ -60,23 +63,27 @@ that who has downloaded the version; --yes answers, and has nothing counted.`,
 				return usageError{errors.New("this asks before it goes on, and there is no terminal to ask on: answer with --yes")}
 			}
 			return c.onStore(cmd.Context(), func(data *store) error {
-				return c.withdraw(cmd.Context(), data, address, v, reason, yes)
+				return c.withdraw(cmd.Context(), data, address, v, reason, yes, missing)
 			})
 		},
 	}
 	c.storeFlag(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why: one line, which whoever publishes the version again is shown")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&missing, "missing", false, "withdraw a version that the registry has no record of, so that its number is never used again")
 	return cmd
 }
 
-func (c *cli) withdraw(ctx context.Context, data *store, address registry.Address, v registry.Version, reason string, yes bool) error {
-	address, before, err := withdrawn(ctx, data, address, v)
+func (c *cli) withdraw(ctx context.Context, data *store, address registry.Address, v registry.Version, reason string, yes, missing bool) error {
+	before, err := data.catalog.Of(address).Withdrawal(ctx, v)
+	if errors.Is(err, registry.ErrNotFound) && missing {
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
 	// What remains of one that is withdrawn nobody downloads.
-	if !before && !yes {
+	if before == nil && !yes {
 		c.sayUsers(ctx, data, address, v)
 		question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, and its number is never used again.", address, v, c.store)
 		confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, question)
@@ -91,7 +98,7 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 	if err != nil {
 		return err
 	}
-	w := publish.Withdrawer{Catalog: data.catalog, Objects: data.remover, By: by.String()}
+	w := publish.Withdrawer{Catalog: data.catalog, Objects: data.remover, By: by.String(), Missing: missing}
 	progress := newProgress(c)
 	w.Progress = progress
 	result, err := w.Withdraw(ctx, address, v, reason)
@@ -103,20 +110,6 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 		return err
 	}
 	return c.reportWithdrawn(data, address, v, result)
-}
-
-// withdrawn says whether a version is withdrawn already, which must be there. A hostname need not have a dot: what is no module
-// may be mirrored.
-func withdrawn(ctx context.Context, data *store, address registry.Address, v registry.Version) (registry.Address, bool, error) {
-	_, before, err := data.catalog.Withdrawal(ctx, address, v)
-	if _, isModule := address.(registry.Module); isModule && errors.Is(err, registry.ErrNotFound) {
-		if p, bad := registry.ParseMirrorProvider(address.String()); bad == nil {
-			if _, before, absent := data.catalog.Withdrawal(ctx, p, v); absent == nil {
-				return p, before, nil
-			}
-		}
-	}
-	return address, before, err
 }
 
 // mostUsers bounds the callers that a question names.

@@ -212,19 +212,21 @@ func TestWithdrawOnStack(t *testing.T) {
 	run(larder(cloud, "publish", "module", dir, "acme/dns/aws", "1.0.0"), 0)
 	run(larder(cloud, "usage", "acme/dns/aws"), 0, "There is no download.")
 	run(larder(cloud, "usage", "acme/dns/aws", "1.0.0"), 0, "There is no download.")
-	run(larder(cloud, "usage", "acme/dns/aws", "1.1.0"), exitNotFound, "acme/dns/aws 1.1.0: not found")
+	run(larder(cloud, "usage", "acme/dns/aws", "1.1.0"), exitNotFound, "acme/dns/aws: version 1.1.0: not found")
 	for _, never := range []string{"acme/dns/azure", "acme/dns", "localhost/acme/dns", "registry.example.com/acme/dns"} {
 		run(larder(cloud, "usage", never), exitNotFound, never+": not found")
 	}
-	// A hostname need not have a dot, and what was logged is read as what it was.
+	// A hostname need not have a dot. Such an address is written with its kind.
 	folder := t.TempDir()
 	if err := clients.WriteMirrorFolder(releaseOf(t, signingKey(t, "Ed25519")), filepath.Join(folder, "localhost/acme/note")); err != nil {
 		t.Fatal(err)
 	}
 	run(larder(cloud, "mirror", "import", folder), 0)
-	run(larder(cloud, "usage", "localhost/acme/note"), 0, "1.0.0    ada     1 ")
-	run(larder(cloud, "usage", "localhost/acme/note", "1.0.0"), 0, "1.0.0    ada     1 ")
-	run(larder(cloud, "usage", "localhost/acme/note", "1.1.0"), exitNotFound)
+	run(larder(cloud, "usage", "mirror/localhost/acme/note"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "mirror/localhost/acme/note", "1.0.0"), 0, "1.0.0    ada     1 ")
+	run(larder(cloud, "usage", "mirror/localhost/acme/note", "1.1.0"), exitNotFound)
+	run(larder(cloud, "usage", "localhost/acme/note"), exitNotFound, "localhost/acme/note: not found")
+	run(larder(cloud, "list", "mirror/localhost/acme/note"), 0, "1.0.0")
 	run(larder(older, "usage"), 1, "stack larder does not say where it logs requests")
 
 	// On a terminal it is said, and asked.

@@ -10,10 +10,12 @@ import (
 
 // Reads are what has been read of an emulated table, as DynamoDB bills it.
 type Reads struct {
-	// GetItem, Query and Other count requests; others are writes for the most part.
-	GetItem, Query, Other int
-	// Units of read capacity: one for each 4 KB that an item has, or all the items of a query together, and one at least, as
-	// strongly consistent reads have it.
+	// GetItem, TransactGetItems, Query and Other count requests. Others are mostly
+	// writes.
+	GetItem, TransactGetItems, Query, Other int
+	// Units of read capacity. A strongly consistent read takes one for each 4 KB of
+	// an item, or of all the items of a query together, and at least one. A
+	// transaction takes twice that for each of its items.
 	Units int
 	// Bytes are those of the items that were read.
 	Bytes int
@@ -37,26 +39,47 @@ func (m *meter) take() Reads {
 
 func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	if operation != "GetItem" && operation != "Query" {
+	switch operation {
+	case "GetItem", "TransactGetItems", "Query":
+	default:
 		m.mu.Lock()
 		m.reads.Other++
 		m.mu.Unlock()
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	answer := &answerCopy{ResponseWriter: w}
-	m.next.ServeHTTP(answer, r)
+	copied := &answerCopy{ResponseWriter: w}
+	m.next.ServeHTTP(copied, r)
+	var found answer
+	if json.Unmarshal(copied.body.Bytes(), &found) != nil {
+		found = answer{} // an error has no items
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if operation == "Query" {
+	switch operation {
+	case "TransactGetItems":
+		m.reads.TransactGetItems++
+		for _, response := range found.Responses {
+			m.reads.add(2, response.Item.size())
+		}
+	case "Query":
 		m.reads.Query++
-	} else {
+		size := 0
+		for _, i := range found.Items {
+			size += i.size()
+		}
+		m.reads.add(1, size)
+	case "GetItem":
 		m.reads.GetItem++
+		m.reads.add(1, found.Item.size())
 	}
-	size := itemSize(answer.body.Bytes())
+}
+
+// add counts a read, of which each 4 KB costs some units.
+func (r *Reads) add(units, size int) {
 	const unit = 4 << 10
-	m.reads.Bytes += size
-	m.reads.Units += max(1, (size+unit-1)/unit)
+	r.Bytes += size
+	r.Units += units * max(1, (size+unit-1)/unit)
 }
 
 // answerCopy keeps what is answered.
@@ -70,29 +93,29 @@ func (a *answerCopy) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// itemSize is the size of the items in an answer, by which DynamoDB bills: that of the names and values of their
-// attributes.
+// answer is what DynamoDB answers to a read.
+type answer struct {
+	Item      item                  // of GetItem
+	Items     []item                // of Query
+	Responses []struct{ Item item } // of TransactGetItems
+}
+
+// item has the attributes of an item, by their names.
+type item map[string]struct {
+	S string
+	B []byte
+	N string
+}
+
+// size is the size of an item by which DynamoDB bills: that of the names and
+// values of its attributes.
 //
 // Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
-func itemSize(answer []byte) (size int) {
-	type item map[string]struct {
-		S string
-		B []byte
-		N string
-	}
-	var found struct {
-		Item  item
-		Items []item
-	}
-	if json.Unmarshal(answer, &found) != nil {
-		return 0 // an error has no items
-	}
-	for _, i := range append(found.Items, found.Item) {
-		for name, value := range i {
-			size += len(name) + len(value.S) + len(value.B)
-			if value.N != "" {
-				size += (len(value.N)+1)/2 + 1
-			}
+func (i item) size() (size int) {
+	for name, value := range i {
+		size += len(name) + len(value.S) + len(value.B)
+		if value.N != "" {
+			size += (len(value.N)+1)/2 + 1
 		}
 	}
 	return size

@@ -1,15 +1,19 @@
 package dynamodbtest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Reads are counted as DynamoDB bills them: an item by its size, a query by that of all its items, and nothing as one unit.
+// Reads are counted as DynamoDB bills them: an item by its size, a query by that
+// of all its items, a transaction twice for each of its items, and nothing as one
+// unit.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	d, err := Start(t.Context(), "x")
@@ -18,8 +22,8 @@ func TestReads(t *testing.T) {
 	}
 	defer d.Close()
 	table := dynamodb.New(awstest.Config(d.URL), "x")
-	// pk, sk, data and revision have 16 bytes in their names, 2 in the keys, and 2 in the number 1.
-	text, binary := strings.Repeat("x", 4096-20), strings.Repeat("\xff", 4096-19)
+	// pk, sk, data, revision and schema have 22 bytes in their names, 2 in the keys, and 2 in each number 1.
+	text, binary := strings.Repeat("x", 4096-28), strings.Repeat("\xff", 4096-27)
 	err = table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "a"}, Data: []byte(text)}, catalog.Change{Key: catalog.Key{Partition: "p", Sort: "b"}, Data: []byte(binary)})
 	if err != nil {
 		t.Fatal(err)
@@ -33,11 +37,23 @@ func TestReads(t *testing.T) {
 		{"b", Reads{GetItem: 1, Units: 2, Bytes: 4097}},
 		{"c", Reads{GetItem: 1, Units: 1}},
 		{"", Reads{Query: 1, Units: 3, Bytes: 8193}},
+		{"a b c", Reads{TransactGetItems: 1, Units: 2 + 4 + 2, Bytes: 8193}},
 	} {
-		if test.sort == "" {
-			_, _ = table.Query(t.Context(), catalog.Query{Partition: "p"})
-		} else {
-			_, _ = table.Get(t.Context(), catalog.Key{Partition: "p", Sort: test.sort})
+		var keys []catalog.Key
+		for _, sort := range strings.Fields(test.sort) {
+			keys = append(keys, catalog.Key{Partition: "p", Sort: sort})
+		}
+		var err error
+		switch len(keys) {
+		case 0:
+			_, err = table.Query(t.Context(), catalog.Query{Partition: "p"})
+		case 1:
+			_, err = table.Get(t.Context(), keys[0])
+		default:
+			_, err = table.Snapshot(t.Context(), keys...)
+		}
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("%q: %v", test.sort, err)
 		}
 		if got := d.Reads(); got != test.want {
 			t.Errorf("%q: %+v, want %+v", test.sort, got, test.want)

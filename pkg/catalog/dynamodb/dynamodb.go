@@ -92,7 +92,8 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 		return nil, fmt.Errorf("table %s: reading %s and %d more: %w", t.name, keys[0].Shown(), len(keys)-1, translate(err))
 	}
 	if len(out.Responses) != len(keys) {
-		return nil, fmt.Errorf("table %s: %w: it returns %d of %d items", t.name, registry.ErrUnavailable, len(out.Responses), len(keys))
+		return nil, fmt.Errorf("table %s: %w: it returns %d of %d items",
+			t.name, registry.ErrUnavailable, len(out.Responses), len(keys))
 	}
 	items := make([]catalog.Item, len(keys))
 	for i, response := range out.Responses {
@@ -168,14 +169,16 @@ func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	var err error
 	if schema, ok := attributes[attrSchema].(*types.AttributeValueMemberN); ok {
 		if version, err = strconv.ParseInt(schema.Value, 10, 64); err != nil {
-			return catalog.Item{}, fmt.Errorf("cannot decode the schema version of item %s: %w: %w", item.Shown(), err, registry.ErrCorrupt)
+			return catalog.Item{}, fmt.Errorf("cannot decode the schema version of item %s: %w: %w",
+				item.Shown(), err, registry.ErrCorrupt)
 		}
 	}
 	if err := catalog.CheckSchema(item.Key, version); err != nil {
 		return catalog.Item{}, err
 	}
 	if !okRevision {
-		return catalog.Item{}, fmt.Errorf("cannot decode item %s: its revision is missing: %w", item.Shown(), registry.ErrCorrupt)
+		return catalog.Item{}, fmt.Errorf("cannot decode item %s: its revision is missing: %w",
+			item.Shown(), registry.ErrCorrupt)
 	}
 	if item.Revision, err = strconv.ParseInt(revision.Value, 10, 64); err != nil {
 		return catalog.Item{}, fmt.Errorf("cannot decode item %s: %w: %w", item.Shown(), err, registry.ErrCorrupt)

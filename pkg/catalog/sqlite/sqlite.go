@@ -85,14 +85,14 @@ func Open(ctx context.Context, path string) (*Table, error) {
 // checkColumns returns registry.ErrSchema for a file from before the first
 // release, whose items have no schema version.
 func checkColumns(ctx context.Context, db *sql.DB) error {
+	const count = `SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'`
 	var found int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'`).Scan(&found); err != nil {
-		return err
+	err := db.QueryRowContext(ctx, count).Scan(&found)
+	if err == nil && found == 0 {
+		err = fmt.Errorf("it was written before the first release of Larder, which does not read it: "+
+			"publish again to a new folder: %w", registry.ErrSchema)
 	}
-	if found == 0 {
-		return fmt.Errorf("it was written before the first release of Larder, which does not read it: publish again to a new folder: %w", registry.ErrSchema)
-	}
-	return nil
+	return err
 }
 
 // Close closes the file.

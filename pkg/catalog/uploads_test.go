@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,7 +37,7 @@ func beginUpload(t testing.TB, c *catalog.Catalog, u registry.Upload, most int) 
 
 func endUpload(t testing.TB, c *catalog.Catalog, id, how, want string) {
 	t.Helper()
-	if u, err := c.EndUpload(t.Context(), id, how, begin); err != nil || u.Ended != want || u.ID != id {
+	if u, err := end(c, t.Context(), id, how, begin); err != nil || u.Ended != want || u.ID != id {
 		t.Errorf("EndUpload(%s, %s): %+v, %v", id, how, u, err)
 	}
 }
@@ -60,7 +61,7 @@ func TestBeginAgain(t *testing.T) {
 	again("e", "ada", 31*time.Minute, 1, "e")
 	endUpload(t, c, "e", registry.UploadAborted, registry.UploadAborted)
 	again("f", "ada", 32*time.Minute, 1, "f")
-	if _, err := c.Upload(t.Context(), "b"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := uploaded(c, t.Context(), "b"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -69,16 +70,16 @@ func TestBeginAgain(t *testing.T) {
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
-	if _, err := c.Upload(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := uploaded(c, t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := c.EndUpload(t.Context(), "a", registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := end(c, t.Context(), "a", registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 	for id, hows := range map[string][]string{"a": {registry.UploadCommitted, registry.UploadAborted}, "b": {registry.UploadAborted, registry.UploadCommitted}} {
 		want := newUpload(id, "ada", 0)
 		beginUpload(t, c, want, 9)
-		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+		if got, err := uploaded(c, t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 		endUpload(t, c, id, hows[0], hows[0])
@@ -86,7 +87,7 @@ func TestUpload(t *testing.T) {
 			endUpload(t, c, id, how, hows[0])
 		}
 		want.Ended = hows[0]
-		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+		if got, err := uploaded(c, t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 	}
@@ -102,7 +103,7 @@ func TestUploadsUnderWay(t *testing.T) {
 		if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", at), most); !errors.Is(err, catalog.ErrTooManyUploads) || !errors.Is(err, registry.ErrForbidden) {
 			t.Errorf("one more than %d: %v", most, err)
 		}
-		if _, err := c.Upload(t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := uploaded(c, t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("what was refused is there: %v", err)
 		}
 	}
@@ -141,16 +142,16 @@ func TestExpiredUploads(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		u := newUpload(id, "ada", -2*time.Hour)
 		beginUpload(t, c, u, 2)
-		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
+		if err := setInspection(c, t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Upload(t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := uploaded(c, t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
 			t.Error(err)
 		}
-		if _, err := c.EndUpload(t.Context(), id, registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := end(c, t.Context(), id, registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
 			t.Error(err)
 		}
-		if found, err := c.Inspection(t.Context(), id, 0); err != nil || found.State != "" {
+		if found, err := inspection(c, t.Context(), id, 0); !errors.Is(err, registry.ErrNotFound) {
 			t.Error(found, err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestUploadsAtOnce(t *testing.T) {
 	under.Range(func(id, _ any) bool {
 		for _, how := range []string{registry.UploadCommitted, registry.UploadAborted, registry.UploadCommitted} {
 			group.Go(func() {
-				u, err := c.EndUpload(t.Context(), id.(string), how, begin)
+				u, err := end(c, t.Context(), id.(string), how, begin)
 				if err != nil {
 					t.Error(err)
 				}
@@ -221,14 +222,14 @@ func TestInspectionLease(t *testing.T) {
 	ask := func(at time.Duration, wantState string, wantMine bool) {
 		t.Helper()
 		now := begin.Add(at)
-		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute), 1000)
+		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1000)
 		if err != nil || found.State != wantState || mine != wantMine {
 			t.Errorf("after %s: %+v, %t, %v", at, found, mine, err)
 		}
 	}
 	set := func(i registry.Inspection) {
 		t.Helper()
-		if err := c.SetInspection(t.Context(), u, 0, i, begin); err != nil {
+		if err := setInspection(c, t.Context(), u, 0, i, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,19 +249,19 @@ func TestInspectionLease(t *testing.T) {
 	for _, late := range []registry.Inspection{{}, {State: registry.InspectionRunning, Until: begin.Add(time.Hour)}, {State: registry.InspectionRefused, Problem: "bad"}, {State: registry.InspectionPassed, ContentSHA256: "2"}} {
 		set(late)
 		ask(time.Hour, registry.InspectionPassed, false)
-		if got, err := c.Inspection(t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
+		if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 	}
 	// Another file is another inspection, and so is one whose number only begins alike.
 	for _, file := range []int{1, 10, 100} {
-		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || !mine {
+		if found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || !mine {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if err := c.SetInspection(t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin); err != nil {
+		if err := setInspection(c, t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin); err != nil {
 			t.Error(err)
 		}
-		if found, mine, err := c.Inspect(t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || mine || found.Problem != "bad" {
+		if found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || mine || found.Problem != "bad" {
 			t.Errorf("%+v, %t, %v", found, mine, err)
 		}
 	}
@@ -275,7 +276,7 @@ func TestInspectionAttempts(t *testing.T) {
 	ask := func(n int) (registry.Inspection, bool) {
 		t.Helper()
 		now := begin.Add(time.Duration(n) * time.Hour / 10)
-		found, mine, err := c.Inspect(t.Context(), u, 0, now, now.Add(time.Minute), 1)
+		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +286,7 @@ func TestInspectionAttempts(t *testing.T) {
 		if _, mine := ask(n); !mine {
 			t.Errorf("attempt %d, after others that were given up, is not begun", n+1)
 		}
-		if err := c.SetInspection(t.Context(), u, 0, registry.Inspection{Attempts: 1}, begin); err != nil {
+		if err := setInspection(c, t.Context(), u, 0, registry.Inspection{Attempts: 1}, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -317,7 +318,7 @@ func TestInspectionsOfOne(t *testing.T) {
 	ask := func(u registry.Upload, file int, at time.Duration, want bool) {
 		t.Helper()
 		now := begin.Add(at)
-		found, mine, err := c.Inspect(t.Context(), u, file, now, now.Add(time.Minute), 2)
+		found, mine, err := claim(c, t.Context(), u, file, now, now.Add(time.Minute), 2)
 		if err != nil || mine != want || found.State != registry.InspectionRunning {
 			t.Errorf("file %d of upload %s: %+v, %t, %v; want %t", file, u.ID, found, mine, err, want)
 		}
@@ -326,12 +327,12 @@ func TestInspectionsOfOne(t *testing.T) {
 	ask(two, 0, 0, true)
 	ask(one, 1, 0, false)
 	ask(other, 0, 0, true)
-	if err := c.SetInspection(t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
+	if err := setInspection(c, t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
 		t.Fatal(err)
 	}
 	ask(one, 1, 0, true)
 	ask(one, 2, 0, false)
-	if err := c.SetInspection(t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin); err != nil {
+	if err := setInspection(c, t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin); err != nil {
 		t.Fatal(err)
 	}
 	ask(one, 2, 2*time.Minute, true) // file 1 has died, and file 0 goes on
@@ -348,7 +349,7 @@ func TestInspectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 12 {
 		group.Go(func() {
-			found, mine, err := c.Inspect(t.Context(), u, 0, begin, begin.Add(time.Minute), 1000)
+			found, mine, err := claim(c, t.Context(), u, 0, begin, begin.Add(time.Minute), 1000)
 			if err != nil || found.State != registry.InspectionRunning {
 				t.Errorf("%+v, %v", found, err)
 			}
@@ -380,10 +381,10 @@ func TestLargeUpload(t *testing.T) {
 		sums[fmt.Sprintf("%0255d", i)] = strings.Repeat("0", 64)
 	}
 	want := registry.Inspection{State: registry.InspectionPassed, Sums: sums}
-	if err := c.SetInspection(t.Context(), u, 0, want, begin); err != nil {
+	if err := setInspection(c, t.Context(), u, 0, want, begin); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Inspection(t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
+	if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
 		t.Error(err)
 	}
 	// So has an owner with as many uploads as can be set.
@@ -425,7 +426,7 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 			c := catalog.New(faulty)
 			_, err := c.BeginUpload(t.Context(), newUpload("a", "ada", 0), 1)
 			if err == nil {
-				_, err = c.EndUpload(t.Context(), "a", registry.UploadAborted, begin)
+				_, err = end(c, t.Context(), "a", registry.UploadAborted, begin)
 			}
 			if err == nil {
 				_, err = c.HasNamespace(t.Context(), "acme")
@@ -436,7 +437,7 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 			if !errors.Is(err, tabletest.ErrFault) {
 				t.Fatalf("call %d: %v", at, err)
 			}
-			if _, err := good.EndUpload(t.Context(), "a", registry.UploadAborted, begin); err != nil && !errors.Is(err, registry.ErrNotFound) {
+			if _, err := end(good, t.Context(), "a", registry.UploadAborted, begin); err != nil && !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("call %d: %v", at, err)
 			}
 			beginUpload(t, good, newUpload("b", "ada", 0), 1)
@@ -445,4 +446,39 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 			}
 		}
 	}
+}
+
+// end ends an upload, whosever it is.
+func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time) (registry.Upload, error) { //nolint:revive // as a method has them
+	u, _, err := c.Upload(ctx, id)
+	if err != nil {
+		return u, err
+	}
+	return c.EndUpload(ctx, id, u.Owner, how, now, func(registry.Upload) error { return nil })
+}
+
+func uploaded(c *catalog.Catalog, ctx context.Context, id string) (registry.Upload, error) { //nolint:revive // as a method has them
+	u, _, err := c.Upload(ctx, id)
+	return u, err
+}
+
+func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i registry.Inspection, err error) { //nolint:revive // as a method has them
+	_, found, err := c.Upload(ctx, id)
+	if file < len(found) {
+		i = found[file]
+	}
+	return i, err
+}
+
+func claim(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) { //nolint:revive // as a method has them
+	claimed, err := c.ClaimInspection(ctx, u.ID, u.Owner, file, now, until, most, func(registry.Upload) error { return nil })
+	if err != nil {
+		return registry.Inspection{}, false, err
+	}
+	return claimed.Found, claimed.Mine, nil
+}
+
+// setInspection records what somebody else's claim has come to.
+func setInspection(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error { //nolint:revive // as a method has them
+	return c.RecordInspection(ctx, &catalog.Claim{Upload: u, File: file}, i, now)
 }

@@ -9,25 +9,24 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-const tokens = "tokens"
-
-// tokenID is how many digits of its digest are the id of a token.
-const tokenID = 12
-
 // Token returns the record of the token of a digest.
 func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, error) {
 	var record registry.Token
-	err := c.get(ctx, Key{tokens, digest}, &record)
+	err := get(ctx, c.table, tokenKey(digest), &record)
 	return record, err
 }
 
 // AddToken stores the record of a new token under its digest.
 func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
-	added, err := change(Item{Key: Key{tokens, digest}, Expires: record.ExpiresAt}, record)
+	added, err := encode(Item{Key: tokenKey(digest), Expires: record.ExpiresAt}, record)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
+	changes, err := audited(ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
+	if err != nil {
+		return err
+	}
+	return c.table.Write(ctx, changes...)
 }
 
 func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {
@@ -37,7 +36,7 @@ func ofToken(t registry.Token, action registry.AuditAction, by string) registry.
 // Tokens returns the records of all tokens that hold, the oldest first, and those that cannot be read, by their ids: by these
 // nobody gets in.
 func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadable []Unreadable, err error) {
-	found, unreadable, err = readable(ctx, c, tokens, "", isTokenOf)
+	found, unreadable, err = readable(ctx, c.table, tokens, "", isTokenOf)
 	for i := range unreadable {
 		unreadable[i].Name = registry.TokenID(unreadable[i].Name)
 	}
@@ -47,7 +46,7 @@ func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadabl
 
 // isTokenOf says whether a record is that of the token of a digest.
 func isTokenOf(digest string, record registry.Token) error {
-	return isNamed(record.ID, registry.TokenID(digest))
+	return checkName(record.ID, registry.TokenID(digest))
 }
 
 // RevokeToken deletes the token of a name or an id and returns its record, which has nothing but the id where it cannot be
@@ -57,12 +56,12 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 	err := retry(ctx, func() error {
 		var named []Item
 		var ids []string
-		for item, err := range c.all(ctx, tokens, "") {
+		for item, err := range query(ctx, c.table, Query{Partition: tokens}) {
 			if err != nil {
 				return err
 			}
 			var record registry.Token
-			if read(item, &record) != nil || isTokenOf(item.Sort, record) != nil {
+			if decode(item, &record) != nil || isTokenOf(item.Sort, record) != nil {
 				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
 			if record.ID == nameOrID { // whatever others are named
@@ -79,7 +78,11 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 		case len(named) > 1:
 			return fmt.Errorf("%w: %d tokens are named %q: revoke each by its id: %s", registry.ErrInvalid, len(named), nameOrID, strings.Join(ids, ", "))
 		}
-		return c.write(ctx, ofToken(revoked, registry.AuditRevokeToken, by), Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by), Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+		if err != nil {
+			return err
+		}
+		return c.table.Write(ctx, changes...)
 	})
 	return revoked, err
 }

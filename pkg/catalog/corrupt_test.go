@@ -13,14 +13,14 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// isDamage says whether an error is that the table is damaged, which is nothing that a client could act on.
-func isDamage(err error) bool {
+// isCorrupt says whether an error is that the table is damaged, which is nothing that a client could act on.
+func isCorrupt(err error) bool {
 	for _, sentinel := range []error{registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists} {
 		if errors.Is(err, sentinel) {
 			return false
 		}
 	}
-	return errors.Is(err, catalog.ErrDamaged)
+	return errors.Is(err, registry.ErrCorrupt)
 }
 
 // do calls what its words say: a call and a version.
@@ -33,7 +33,11 @@ func (k kind) do(t testing.TB, c *catalog.Catalog, call string) error {
 	case "publish":
 		return k.publish(t.Context(), c, version)
 	case "withdraw":
-		_, _, err := c.Withdraw(t.Context(), k.address, parseVersion(t, version), leaked())
+		version, missing := strings.CutSuffix(version, " missing")
+		_, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, version), leaked(), missing)
+		return err
+	case "repair":
+		_, err := k.rebuild(t.Context(), c)
 		return err
 	case "records":
 		return k.records(t.Context(), c)
@@ -45,16 +49,18 @@ func (k kind) do(t testing.TB, c *catalog.Catalog, call string) error {
 	}
 	switch a := k.address.(type) {
 	case registry.Module:
-		_, err := c.DeprecateModule(t.Context(), a, v, "old", false, "dora")
+		_, err := c.Modules.Deprecate(t.Context(), a, v, catalog.Deprecation{Message: "old", Hide: false, By: "dora"})
 		return err
 	case registry.Provider:
-		return c.DeprecateProvider(t.Context(), a, v, "old", "dora")
+		_, err := c.Providers.Deprecate(t.Context(), a, v, catalog.Deprecation{Message: "old", By: "dora"})
+		return err
 	}
 	t.Fatalf("there is no call %q of %s", call, k.address)
 	return nil
 }
 
-// What was lost is neither taken for what never was nor made up for by what is left, whoever comes next.
+// What was lost is neither published again nor made up for by what is left, until
+// it is repaired or withdrawn. A reader finds what has a record.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	const (
@@ -71,20 +77,25 @@ func TestLost(t *testing.T) {
 	tests := []struct {
 		// lost are the items that are removed, or replaced.
 		lost []string
-		// damaged are the calls that say so, fine and taken those that go on, in this order, and that are registry.ErrExists.
-		damaged, taken, fine []string
+		// corrupt, missing, taken and fine are the calls that fail with
+		// registry.ErrCorrupt, ErrNotFound or ErrExists, and those that do not, in this
+		// order. "repair" is what mends the rest.
+		corrupt, missing, taken, fine []string
 	}{
-		{[]string{first}, []string{"read 1.0.0", "records", "publish 1.0.0", "deprecate 1.0.0", "deprecate 1.1.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.1.0", "publish 1.2.0", "withdraw 1.0.0", "read 1.1.0"}},
-		{[]string{second}, []string{"read 1.1.0", "records", "publish 1.1.0", "deprecate 1.0.0"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "publish 1.2.0", "withdraw 1.1.0"}},
-		{[]string{listing}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
-		{[]string{listing, second}, []string{"read 1.1.0", "read 1.2.0", "records", "publish 1.1.0", "publish 1.1.0+b", "publish 1.2.0", "deprecate 1.1.0"}, nil, []string{"read 1.0.0"}},
-		{[]string{listing, first, second}, []string{"read 1.0.0", "read 1.1.0", "records", "publish 1.0.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, nil},
-		{[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
-		{[]string{older, second}, []string{"read 1.1.0", "records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "withdraw 1.1.0", "publish 1.2.0"}},
-		{[]string{bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "publish 1.2.0"}},
-		{[]string{entry}, []string{"deprecate 1.0.0", "deprecate"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "records", "publish 1.2.0", "deprecate 1.0.0"}},
-		{[]string{entry, bad}, []string{"read 1.2.0", "publish 1.2.0", "deprecate 1.0.0"}, nil, []string{"read 1.0.0"}},
-		{nil, nil, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
+		{
+			[]string{first}, []string{"records", "publish 1.0.0", "deprecate 1.0.0"}, []string{"read 1.0.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"},
+			[]string{"read 1.1.0", "deprecate 1.1.0", "publish 1.2.0", "withdraw 1.0.0", "records", "read 1.1.0"},
+		},
+		{[]string{second}, []string{"records", "publish 1.1.0", "deprecate 1.1.0"}, []string{"read 1.1.0"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "publish 1.2.0", "withdraw 1.1.0"}},
+		{[]string{listing}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
+		{[]string{listing, second}, []string{"records", "publish 1.1.0", "publish 1.1.0+b", "publish 1.2.0", "deprecate 1.1.0"}, []string{"read 1.1.0", "read 1.2.0"}, nil, []string{"read 1.0.0"}},
+		{[]string{listing, first, second}, []string{"records", "publish 1.0.0", "publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.0.0", "read 1.1.0"}, nil, nil},
+		{[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, nil, []string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
+		{[]string{older, second}, []string{"records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.1.0", "withdraw 1.1.0"}, nil, []string{"read 1.0.0", "withdraw 1.1.0 missing", "repair", "publish 1.2.0"}},
+		{[]string{bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
+		{[]string{entry}, []string{"publish 1.2.0", "deprecate 1.0.0", "deprecate"}, nil, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "records", "repair", "publish 1.2.0", "deprecate 1.0.0"}},
+		{[]string{entry, bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "repair", "publish 1.2.0"}},
+		{nil, nil, []string{"read 1.2.0", "withdraw 1.2.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
 	}
 	for name, k := range kinds(t) {
 		unreadable, err := protocol.Compress(badListings[name])
@@ -127,7 +138,8 @@ func TestLost(t *testing.T) {
 					calls []string
 					as    func(error) bool
 				}{
-					{test.damaged, isDamage},
+					{test.corrupt, isCorrupt},
+					{test.missing, func(err error) bool { return errors.Is(err, registry.ErrNotFound) }},
 					{test.taken, func(err error) bool { return errors.Is(err, registry.ErrExists) }},
 					{test.fine, func(err error) bool { return err == nil }},
 				} {
@@ -184,8 +196,8 @@ func TestUnsoundRecords(t *testing.T) {
 					t.Skip("a record of this kind has no such thing")
 				}
 				replace(t, table, k.address.Path(), sort, []byte(changed))
-				for _, call := range []string{"read 1.0.0", "records", "publish 1.0.0", "withdraw 1.2.0"} {
-					if err := k.do(t, c, call); !isDamage(err) {
+				for _, call := range []string{"read 1.0.0", "records", "publish 1.0.0"} {
+					if err := k.do(t, c, call); !isCorrupt(err) {
 						t.Errorf("%s: %v", call, err)
 					}
 				}
@@ -234,7 +246,7 @@ func TestSignedWhatIsLost(t *testing.T) {
 	}
 	remove(t, table, inventory.Path(), "version/1.0.0")
 	signed, err := c.Signed(t.Context(), inventory.Namespace)
-	if !isDamage(err) || fmt.Sprint(signed) != "map[A:[acme/inventory 1.1.0]]" {
+	if !isCorrupt(err) || fmt.Sprint(signed) != "map[A:[acme/inventory 1.1.0]]" {
 		t.Errorf("%v, %v", signed, err)
 	}
 }

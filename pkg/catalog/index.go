@@ -1,0 +1,158 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// index is what is derived from the versions of an address: the listing, which
+// clients get as it is stored, and the entry, by which the address is found.
+type index[R registry.Record] struct {
+	listing listing[R]
+	summary registry.Summary
+}
+
+// listing is the answer to a versions request, to which versions can be added.
+type listing[R registry.Record] interface {
+	decode(protocol.Document) error
+	// versions returns those that are listed, the newest first.
+	versions() []registry.Version
+	add(R)
+	// drop removes a version, whatever its build metadata.
+	drop(registry.Version)
+	// warn makes the warnings those that follow from a summary.
+	warn(registry.Summary)
+	// deprecated returns why all versions are deprecated, as the warnings say.
+	deprecated() string
+	encode() (protocol.Document, error)
+}
+
+// show makes the index that of the versions before and one record, which may be
+// of a version that it shows already. It returns whether the record is of the
+// latest version.
+func (x *index[R]) show(r R, deprecated string) (latest bool) {
+	n := r.Number()
+	x.listing.drop(n)
+	all := slices.DeleteFunc(x.summary.DeprecatedVersions, func(d registry.DeprecatedVersion) bool {
+		return d.Version.Same(n)
+	})
+	if r.Listed() {
+		x.listing.add(r)
+		if deprecated != "" {
+			all = append(all, registry.DeprecatedVersion{Version: n, Message: deprecated})
+			slices.SortFunc(all, func(a, b registry.DeprecatedVersion) int {
+				return registry.CompareVersions(b.Version, a.Version)
+			})
+		}
+	}
+	x.summary.DeprecatedVersions = all
+	versions := x.listing.versions()
+	x.summary.Unlisted = len(versions) == 0
+	if x.summary.Unlisted {
+		x.summary.Latest, x.summary.Description = registry.Version{}, ""
+		return false
+	}
+	x.summary.Latest = latestOf(versions)
+	return x.summary.Latest == n
+}
+
+// latestOf returns the highest version that is no pre-release, or else the
+// highest. The newest version comes first.
+func latestOf(versions []registry.Version) registry.Version {
+	for _, v := range versions {
+		if v.Prerelease == "" {
+			return v
+		}
+	}
+	return versions[0]
+}
+
+// encode returns what the items of an index hold. The listing is empty if no
+// version is listed.
+func (x *index[R]) encode() (listing, entry []byte, err error) {
+	if !x.summary.Unlisted {
+		x.listing.warn(x.summary)
+		if listing, err = x.listing.encode(); err != nil {
+			return nil, nil, err
+		}
+	}
+	entry, err = json.Marshal(x.summary)
+	return listing, entry, err
+}
+
+// storedIndex is an index as it is stored, each part with what is wrong with it.
+type storedIndex[R registry.Record] struct {
+	index[R]
+	listed, entry        Item
+	badListing, badEntry error
+	// latest is the version that the entry names, and nil if it names none.
+	latest *registry.Version
+}
+
+// readIndex reads an index into an empty listing.
+func readIndex[R registry.Record](listing listing[R], listed, entry Item) storedIndex[R] {
+	x := storedIndex[R]{index: index[R]{listing: listing}, listed: listed, entry: entry}
+	if len(listed.Data) > 0 {
+		x.badListing = listing.decode(listed.Data)
+	}
+	if entry.Revision > 0 {
+		var named struct{ Latest *registry.Version }
+		x.badEntry = errors.Join(json.Unmarshal(entry.Data, &x.summary), json.Unmarshal(entry.Data, &named))
+		if x.badEntry == nil && !x.summary.Unlisted {
+			x.latest = named.Latest
+		}
+	}
+	return x
+}
+
+// named returns the versions that the listing or the entry names.
+func (x storedIndex[R]) named() []registry.Version {
+	var named []registry.Version
+	if x.badListing == nil {
+		named = slices.Clone(x.listing.versions())
+	}
+	if x.latest != nil && !slices.Contains(named, *x.latest) {
+		named = append(named, *x.latest)
+	}
+	return named
+}
+
+// hasEntry reports whether the entry can be read and is that of an address.
+func (x storedIndex[R]) hasEntry(address string) bool {
+	return x.entry.Revision > 0 && x.badEntry == nil && x.summary.Address == address
+}
+
+// check returns registry.ErrCorrupt if an item cannot be read, is another
+// address's, is missing beside the other, or if the two contradict one another.
+// An address without both has no versions.
+func (x *storedIndex[R]) check(address string) error {
+	versions := x.listing.versions()
+	switch {
+	case x.badListing != nil:
+		return corrupt(x.listed.Key, x.badListing.Error())
+	case x.badEntry != nil:
+		return corrupt(x.entry.Key, x.badEntry.Error())
+	case x.entry.Revision == 0 && x.listed.Revision > 0:
+		return corrupt(x.entry.Key, "it is missing, and there is a listing")
+	case x.entry.Revision == 0:
+		x.summary = registry.Summary{Address: address, Unlisted: true}
+	case x.summary.Address != address:
+		return corrupt(x.entry.Key, fmt.Sprintf("it is the entry of %.100q", x.summary.Address))
+	case x.summary.Unlisted != (len(versions) == 0):
+		problem := fmt.Sprintf("it has %d versions, and the entry's latest is %s", len(versions), x.summary.Latest)
+		return corrupt(x.listed.Key, problem)
+	case !x.summary.Unlisted && !slices.Contains(versions, x.summary.Latest):
+		return corrupt(x.listed.Key, fmt.Sprintf("it lacks version %s, which is the entry's latest", x.summary.Latest))
+	}
+	return nil
+}
+
+// sortNewestFirst sorts versions as listings have them.
+func sortNewestFirst(versions []registry.Version) {
+	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+}

@@ -1,0 +1,166 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// decode reads what an item holds into v. Errors are registry.ErrCorrupt.
+func decode(item Item, v any) error {
+	if err := json.Unmarshal(item.Data, v); err != nil {
+		// Not wrapped: no caller is at fault, as the registry.ErrInvalid of a version
+		// would say.
+		return corrupt(item.Key, err.Error())
+	}
+	return nil
+}
+
+// corrupt returns the error for an item that is not as it was written.
+func corrupt(k Key, problem string) error {
+	return fmt.Errorf("item %s: %s: %w", k.Shown(), problem, registry.ErrCorrupt)
+}
+
+// encode returns the change that gives an item, as it was read, the value v.
+func encode(item Item, v any) (Change, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return Change{}, fmt.Errorf("cannot encode item %s: %w", item.Shown(), err)
+	}
+	item.Data = data
+	return put(item), nil
+}
+
+func put(item Item) Change {
+	return Change{Key: item.Key, Revision: item.Revision, Data: item.Data, Expires: item.Expires}
+}
+
+// get reads an item into v.
+func get(ctx context.Context, t Table, k Key, v any) error {
+	item, err := t.Get(ctx, k)
+	if err != nil {
+		return err
+	}
+	return decode(item, v)
+}
+
+// query returns all that a query finds, page after page.
+func query(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for {
+			page, err := t.Query(ctx, q)
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			q.After = page.Next
+		}
+	}
+}
+
+// snapshot is Table.Snapshot, which it repeats if a write prevents it.
+func snapshot(ctx context.Context, t Table, keys ...Key) (items []Item, err error) {
+	err = retry(ctx, func() (err error) {
+		items, err = t.Snapshot(ctx, keys...)
+		return err
+	})
+	return items, err
+}
+
+// update makes a change that depends on what is stored. It reads items in one
+// snapshot, has edit return the changes that follow from them, and writes these
+// in one transaction. If another writer comes between, it does so again. No
+// changes means that there is nothing to write.
+func update(ctx context.Context, t Table, keys []Key, edit func(items []Item) ([]Change, error)) error {
+	return retry(ctx, func() error {
+		items, err := t.Snapshot(ctx, keys...)
+		if err != nil {
+			return err
+		}
+		changes, err := edit(items)
+		if err != nil || len(changes) == 0 {
+			return err
+		}
+		return t.Write(ctx, changes...)
+	})
+}
+
+// retry repeats attempt for as long as it fails with registry.ErrConflict. After
+// 200 times it returns registry.ErrUnavailable.
+func retry(ctx context.Context, attempt func() error) error {
+	const (
+		attempts = 200
+		maxWait  = 100 * time.Millisecond
+	)
+	wait := time.Millisecond
+	for range attempts {
+		err := attempt()
+		if !errors.Is(err, registry.ErrConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(wait)): //nolint:gosec // jitter, not a secret
+		}
+		wait = min(2*wait, maxWait)
+	}
+	return fmt.Errorf("%w: other writers were faster %d times", registry.ErrUnavailable, attempts)
+}
+
+// Unreadable is an item that does not hold what its key says.
+type Unreadable struct {
+	// Name is the last part of the item's key: a version, or a key's id.
+	Name string
+	Err  error
+}
+
+// readable returns the records of a partition that can be read, and those that
+// cannot, or that check refuses as the record of their name.
+func readable[T any](ctx context.Context, t Table, partition, prefix string, check func(name string, record T) error) (
+	records []T, unreadable []Unreadable, err error,
+) {
+	records = []T{}
+	for item, err := range query(ctx, t, Query{Partition: partition, Prefix: prefix}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		var record T
+		name := strings.TrimPrefix(item.Sort, prefix)
+		err := decode(item, &record)
+		if err == nil {
+			if wrong := check(name, record); wrong != nil {
+				err = corrupt(item.Key, wrong.Error())
+			}
+		}
+		if err != nil {
+			unreadable = append(unreadable, Unreadable{name, err})
+			continue
+		}
+		records = append(records, record)
+	}
+	return records, unreadable, nil
+}
+
+// checkName returns an error unless a record names itself as its key does.
+func checkName(says, name string) error {
+	if says != name {
+		return fmt.Errorf("it is the record of %.100q", says)
+	}
+	return nil
+}

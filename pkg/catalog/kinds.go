@@ -1,0 +1,204 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// kind is what differs between modules, providers and mirrored providers.
+type kind[A registry.Address, R registry.Record] interface {
+	// prefix is what the paths of all such addresses begin with.
+	prefix() string
+	// namespaced reports whether the addresses are in namespaces, which must exist.
+	namespaced() bool
+	// catalog returns where the entry of an address is: in its namespace's catalog,
+	// or in the one of all mirrored providers.
+	catalog(A) string
+	// newListing returns the listing of an address without versions.
+	newListing(A) listing[R]
+	// signer returns the id of the signing key that a record needs, and "" if it
+	// needs none.
+	signer(R) string
+	// description returns the description of a version.
+	description(R) string
+	// warns reports whether listings warn of deprecations.
+	warns() bool
+	// warning returns why a version should not be used any more, if clients are
+	// warned of that.
+	warning(R) string
+	// deprecate returns a record with a message, or without one if it is empty.
+	deprecate(r R, message string, hide bool) (R, error)
+	// tombstone returns the record of a withdrawn version.
+	tombstone(registry.Version, registry.Withdrawal) R
+}
+
+// The three kinds.
+type (
+	moduleKind   struct{}
+	providerKind struct{}
+	mirrorKind   struct{}
+)
+
+func (moduleKind) prefix() string                              { return "modules/" }
+func (moduleKind) warns() bool                                 { return false }
+func (moduleKind) namespaced() bool                            { return true }
+func (moduleKind) catalog(m registry.Module) string            { return m.Namespace }
+func (moduleKind) signer(registry.ModuleVersion) string        { return "" }
+func (moduleKind) description(r registry.ModuleVersion) string { return r.Description }
+func (moduleKind) warning(registry.ModuleVersion) string       { return "" }
+func (moduleKind) newListing(registry.Module) listing[registry.ModuleVersion] {
+	return &moduleListing{}
+}
+
+func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool) (registry.ModuleVersion, error) {
+	r.Deprecated, r.Hidden = message, message != "" && (hide || r.Hidden)
+	return r, nil
+}
+
+func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ModuleVersion {
+	return registry.ModuleVersion{Version: v, Withdrawn: &w}
+}
+
+func (providerKind) prefix() string                              { return "providers/" }
+func (providerKind) warns() bool                                 { return true }
+func (providerKind) namespaced() bool                            { return true }
+func (providerKind) catalog(p registry.Provider) string          { return p.Namespace }
+func (providerKind) signer(r registry.ProviderVersion) string    { return r.SigningKey }
+func (providerKind) description(registry.ProviderVersion) string { return "" }
+func (providerKind) warning(r registry.ProviderVersion) string   { return r.Deprecated }
+func (providerKind) newListing(p registry.Provider) listing[registry.ProviderVersion] {
+	return &providerListing{address: p}
+}
+
+func (providerKind) deprecate(r registry.ProviderVersion, message string, hide bool) (registry.ProviderVersion, error) {
+	if hide {
+		return r, fmt.Errorf("%w deprecation: a version of a provider cannot be hidden", registry.ErrInvalid)
+	}
+	r.Deprecated = message
+	return r, nil
+}
+
+func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ProviderVersion {
+	return registry.ProviderVersion{Version: v, Withdrawn: &w}
+}
+
+func (mirrorKind) prefix() string                            { return "mirror/" }
+func (mirrorKind) warns() bool                               { return false }
+func (mirrorKind) namespaced() bool                          { return false }
+func (mirrorKind) catalog(registry.MirrorProvider) string    { return mirrorCatalog }
+func (mirrorKind) signer(registry.MirrorVersion) string      { return "" }
+func (mirrorKind) description(registry.MirrorVersion) string { return "" }
+func (mirrorKind) warning(registry.MirrorVersion) string     { return "" }
+func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVersion] {
+	return &mirrorListing{}
+}
+
+func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
+	return r, fmt.Errorf("%w deprecation: a mirrored provider is deprecated by its own registry", registry.ErrInvalid)
+}
+
+func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.MirrorVersion {
+	return registry.MirrorVersion{Version: v, Withdrawn: &w}
+}
+
+// moduleListing is the listing of a module.
+type moduleListing struct{ list protocol.ModuleListing }
+
+func (l *moduleListing) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[protocol.ModuleListing](d)
+	return err
+}
+
+func (l *moduleListing) versions() []registry.Version { return l.list }
+
+func (l *moduleListing) add(r registry.ModuleVersion) {
+	l.list = append(l.list, r.Version)
+	sortNewestFirst(l.list)
+}
+
+func (l *moduleListing) drop(v registry.Version) { l.list = slices.DeleteFunc(l.list, v.Same) }
+
+func (l *moduleListing) warn(registry.Summary)              {}
+func (l *moduleListing) deprecated() string                 { return "" }
+func (l *moduleListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+
+// providerListing is the listing of a provider.
+type providerListing struct {
+	address registry.Provider
+	list    protocol.ProviderListing
+}
+
+func (l *providerListing) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[protocol.ProviderListing](d)
+	return err
+}
+
+func (l *providerListing) versions() []registry.Version { return l.list.All() }
+
+func (l *providerListing) add(r registry.ProviderVersion) {
+	l.list.Versions = append(l.list.Versions, protocol.ListProvider(r))
+	slices.SortFunc(l.list.Versions, func(a, b protocol.ListedProvider) int {
+		return registry.CompareVersions(b.Version, a.Version)
+	})
+}
+
+func (l *providerListing) drop(v registry.Version) {
+	l.list.Versions = slices.DeleteFunc(l.list.Versions, func(p protocol.ListedProvider) bool {
+		return p.Version.Same(v)
+	})
+}
+
+// warn sets what clients print, whichever version they choose.
+func (l *providerListing) warn(s registry.Summary) {
+	l.list.Warnings = nil
+	if s.Deprecated != "" {
+		l.list.Warnings = append(l.list.Warnings, l.allDeprecated()+s.Deprecated)
+	}
+	for _, d := range s.DeprecatedVersions {
+		warning := fmt.Sprintf("Provider %s %s is deprecated: %s", l.address, d.Version, d.Message)
+		l.list.Warnings = append(l.list.Warnings, warning)
+	}
+}
+
+func (l *providerListing) deprecated() string {
+	for _, w := range l.list.Warnings {
+		if message, ok := strings.CutPrefix(w, l.allDeprecated()); ok {
+			return message
+		}
+	}
+	return ""
+}
+
+// allDeprecated is what the warning of a deprecated provider begins with.
+func (l *providerListing) allDeprecated() string {
+	return fmt.Sprintf("Provider %s is deprecated: ", l.address)
+}
+
+func (l *providerListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+
+// mirrorListing is the listing of a mirrored provider, which has no order of its
+// own.
+type mirrorListing struct{ list protocol.MirrorListing }
+
+func (l *mirrorListing) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[protocol.MirrorListing](d)
+	sortNewestFirst(l.list)
+	return err
+}
+
+func (l *mirrorListing) versions() []registry.Version { return l.list }
+
+func (l *mirrorListing) add(r registry.MirrorVersion) {
+	l.list = append(l.list, r.Version)
+	sortNewestFirst(l.list)
+}
+
+func (l *mirrorListing) drop(v registry.Version) { l.list = slices.DeleteFunc(l.list, v.Same) }
+
+func (l *mirrorListing) warn(registry.Summary)              {}
+func (l *mirrorListing) deprecated() string                 { return "" }
+func (l *mirrorListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }

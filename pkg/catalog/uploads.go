@@ -1,0 +1,349 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ErrTooManyUploads says that an identity has as many uploads under way as it may have.
+var ErrTooManyUploads = fmt.Errorf("%w: too many uploads are under way", registry.ErrForbidden)
+
+// openUploads are those of one identity, by their ids.
+type openUploads map[string]openUpload
+
+type openUpload struct {
+	// Until is when it ends by itself.
+	Until time.Time `json:"until"`
+	// What is to be published, as whatOf has it.
+	What string `json:"what"`
+	// Inspecting has the files whose inspection goes on, and until when it is
+	// waited for.
+	Inspecting map[int]time.Time `json:"inspecting,omitempty"`
+}
+
+// inspecting returns how many inspections of an identity go on.
+func (u openUploads) inspecting(now time.Time) int {
+	n := 0
+	for _, o := range u {
+		for _, until := range o.Inspecting {
+			if now.Before(until) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// setInspecting records until when the inspection of a file is waited for; the
+// zero time means that it has ended.
+func (u openUploads) setInspecting(id string, file int, until time.Time) {
+	o, ok := u[id]
+	if !ok {
+		return // it has ended
+	}
+	if o.Inspecting == nil {
+		o.Inspecting = make(map[int]time.Time)
+	}
+	o.Inspecting[file] = until
+	if until.IsZero() {
+		delete(o.Inspecting, file)
+	}
+	u[id] = o
+}
+
+// whatOf tells uploads of the same from others.
+func whatOf(u registry.Upload) (string, error) {
+	u.ID, u.CreatedAt, u.ExpiresAt = "", time.Time{}, time.Time{}
+	text, err := json.Marshal(u)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// BeginUpload records an upload and returns it. The upload's id is new; the upload
+// ends by itself when it expires. If its owner has one of the same under way, with
+// at least half of its time left, BeginUpload returns that one: an interrupted
+// publish that begins again takes no more. If the owner has reached the limit most
+// of uploads, it fails with ErrTooManyUploads.
+func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) (begun registry.Upload, err error) {
+	what, err := whatOf(u)
+	if err != nil {
+		return u, err
+	}
+	enough := u.CreatedAt.Add(u.ExpiresAt.Sub(u.CreatedAt) / 2)
+	err = update(ctx, c.table, []Key{openKey(u.Owner)}, func(items []Item) ([]Change, error) {
+		begun = u
+		open, err := decodeOpen(items[0], u.CreatedAt)
+		if err != nil {
+			return nil, err
+		}
+		for id, o := range open {
+			if o.What == what && o.Until.After(enough) {
+				return nil, get(ctx, c.table, uploadKey(id), &begun)
+			}
+		}
+		if len(open) >= most {
+			return nil, ErrTooManyUploads
+		}
+		open[u.ID] = openUpload{Until: u.ExpiresAt, What: what}
+		items[0].Expires = open.last()
+		counted, err := encode(items[0], open)
+		if err != nil {
+			return nil, err
+		}
+		recorded, err := encode(Item{Key: uploadKey(u.ID), Expires: u.ExpiresAt}, u)
+		return []Change{recorded, counted}, err
+	})
+	return begun, err
+}
+
+// decodeOpen returns the uploads of an identity that are under way.
+func decodeOpen(item Item, now time.Time) (openUploads, error) {
+	open := openUploads{}
+	if item.Revision > 0 {
+		if err := decode(item, &open); err != nil {
+			return nil, err
+		}
+	}
+	maps.DeleteFunc(open, func(_ string, o openUpload) bool { return !now.Before(o.Until) })
+	return open, nil
+}
+
+// last returns when the last of them ends.
+func (u openUploads) last() time.Time {
+	var last time.Time
+	for _, o := range u {
+		if o.Until.After(last) {
+			last = o.Until
+		}
+	}
+	return last
+}
+
+// Upload returns an upload, and what is known of each of its files, or
+// registry.ErrNotFound.
+func (c *Catalog) Upload(ctx context.Context, id string) (u registry.Upload, files []registry.Inspection, err error) {
+	found := make(map[Key]Item)
+	for item, err := range query(ctx, c.table, Query{Partition: uploadPartition(id)}) {
+		if err != nil {
+			return u, nil, err
+		}
+		found[item.Key] = item
+	}
+	item, there := found[uploadKey(id)]
+	if !there {
+		return u, nil, fmt.Errorf("upload %s: %w", id, registry.ErrNotFound)
+	}
+	if err := decode(item, &u); err != nil {
+		return u, nil, err
+	}
+	files = make([]registry.Inspection, len(u.Files))
+	for i := range files {
+		if item, there := found[inspectionKey(id, i)]; there {
+			if err := decode(item, &files[i]); err != nil {
+				return u, nil, err
+			}
+		}
+	}
+	return u, files, nil
+}
+
+// EndUpload records how an upload of an owner has ended, unless it has ended
+// already, and returns it. If check returns an error, it does nothing.
+func (c *Catalog) EndUpload(
+	ctx context.Context, id, owner, how string, now time.Time, check func(registry.Upload) error,
+) (ended registry.Upload, err error) {
+	keys := []Key{uploadKey(id), openKey(owner)}
+	err = update(ctx, c.table, keys, func(items []Item) ([]Change, error) {
+		if items[0].Revision == 0 {
+			return nil, fmt.Errorf("upload %s: %w", id, registry.ErrNotFound)
+		}
+		ended = registry.Upload{}
+		if err := decode(items[0], &ended); err != nil {
+			return nil, err
+		}
+		if err := check(ended); err != nil || ended.Ended != "" {
+			return nil, err
+		}
+		ended.Ended = how
+		return endUpload(items[0], items[1], ended, now)
+	})
+	return ended, err
+}
+
+// endUpload returns the changes that record an end: of the upload's item, and of
+// the one that counts its owner's uploads.
+func endUpload(item, counted Item, ended registry.Upload, now time.Time) ([]Change, error) {
+	changed, err := encode(item, ended)
+	if err != nil || counted.Revision == 0 {
+		return []Change{changed}, err
+	}
+	open, err := decodeOpen(counted, now)
+	if err != nil {
+		return nil, err
+	}
+	delete(open, ended.ID)
+	counted.Expires = open.last()
+	if len(open) == 0 {
+		counted.Expires = ended.ExpiresAt // the publish API's role may not delete it
+	}
+	fewer, err := encode(counted, open)
+	return []Change{changed, fewer}, err
+}
+
+// maxAttempts is how many times an inspection may start without recording a
+// result.
+const maxAttempts = 3
+
+// Claim is what is known of a file of an upload, and perhaps the right to inspect
+// it.
+type Claim struct {
+	Upload registry.Upload
+	// File is the file's number in the upload.
+	File  int
+	Found registry.Inspection
+	// Mine reports that the holder must inspect the file, and record the result.
+	Mine bool
+
+	// The items that a result changes, as the claim has left them; known reports
+	// that they are.
+	items []Item
+	known bool
+}
+
+// ClaimInspection claims the inspection of a file until a time, unless it has
+// ended or somebody else has the claim. If check returns an error for the upload,
+// it does nothing. A file whose inspection has died maxAttempts times is refused.
+// If the owner has reached the limit most of running inspections, the state is
+// running.
+func (c *Catalog) ClaimInspection(
+	ctx context.Context, id, owner string, file int, now, until time.Time, most int, check func(registry.Upload) error,
+) (*Claim, error) {
+	var claim *Claim
+	keys := []Key{uploadKey(id), inspectionKey(id, file), openKey(owner)}
+	err := update(ctx, c.table, keys, func(items []Item) ([]Change, error) {
+		if items[0].Revision == 0 {
+			return nil, fmt.Errorf("upload %s: %w", id, registry.ErrNotFound)
+		}
+		claim = &Claim{File: file}
+		if err := decode(items[0], &claim.Upload); err != nil {
+			return nil, err
+		}
+		if err := check(claim.Upload); err != nil {
+			return nil, err
+		}
+		items = items[1:]
+		open, err := claim.read(items, now)
+		running := claim.Found.State == registry.InspectionRunning && now.Before(claim.Found.Until)
+		if err != nil || running || ended(claim.Found) {
+			return nil, err
+		}
+		switch attempts := claim.Found.Attempts; {
+		case attempts >= maxAttempts:
+			problem := fmt.Sprintf("its inspection has ended %d times without a result", attempts)
+			claim.Found = registry.Inspection{State: registry.InspectionRefused, Problem: problem}
+			open.setInspecting(id, file, time.Time{})
+		case open.inspecting(now) >= most:
+			claim.Found = registry.Inspection{State: registry.InspectionRunning}
+			return nil, nil
+		default:
+			claim.Found = registry.Inspection{State: registry.InspectionRunning, Until: until, Attempts: attempts + 1}
+			claim.Mine = true
+			open.setInspecting(id, file, until)
+		}
+		return claim.changes(items, claim.Found, open)
+	})
+	if err != nil {
+		return nil, err
+	}
+	claim.known = claim.Mine
+	return claim, nil
+}
+
+// ended reports whether a file was inspected.
+func ended(i registry.Inspection) bool {
+	return i.State == registry.InspectionPassed || i.State == registry.InspectionRefused
+}
+
+// read reads what is known of a file, and its owner's uploads, from the items of
+// both.
+func (c *Claim) read(items []Item, now time.Time) (openUploads, error) {
+	c.Found = registry.Inspection{}
+	if items[0].Revision > 0 {
+		if err := decode(items[0], &c.Found); err != nil {
+			return nil, err
+		}
+	}
+	return decodeOpen(items[1], now)
+}
+
+// changes returns the changes that record an inspection, and keeps the items as
+// they are after that.
+func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) ([]Change, error) {
+	items[0].Expires = c.Upload.ExpiresAt
+	changed, err := encode(items[0], i)
+	if err != nil {
+		return nil, err
+	}
+	changes := []Change{changed}
+	if items[1].Revision > 0 { // it is there for as long as its owner has uploads
+		counted, err := encode(items[1], open)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, counted)
+	}
+	c.items = slices.Clone(items)
+	for i, change := range changes {
+		c.items[i].Data = change.Data
+		c.items[i].Revision++
+	}
+	return changes, nil
+}
+
+// RecordInspection records a result, renews the claim (state running), or gives
+// the inspection up without counting the attempt (empty state). A recorded result
+// stays as it is: the bytes do not change, so that others find the same. Only the
+// attempt that has the claim, by its number in Attempts, renews it or gives it up.
+func (c *Catalog) RecordInspection(ctx context.Context, claim *Claim, i registry.Inspection, now time.Time) error {
+	id, file := claim.Upload.ID, claim.File
+	return retry(ctx, func() error {
+		items := claim.items
+		if !claim.known {
+			var err error
+			if items, err = c.table.Snapshot(ctx, inspectionKey(id, file), openKey(claim.Upload.Owner)); err != nil {
+				return err
+			}
+		}
+		claim.known = false // unless this write succeeds
+		found := Claim{Upload: claim.Upload}
+		open, err := found.read(items, now)
+		if err != nil || ended(found.Found) {
+			return err
+		}
+		next := i
+		if !ended(i) && i.Attempts != found.Found.Attempts {
+			return nil // somebody else has the claim
+		}
+		if i.State == "" {
+			next.Attempts = max(0, found.Found.Attempts-1)
+		}
+		open.setInspecting(id, file, i.Until)
+		changes, err := claim.changes(items, next, open)
+		if err != nil {
+			return err
+		}
+		if err := c.table.Write(ctx, changes...); err != nil {
+			return err
+		}
+		claim.known = true
+		return nil
+	})
+}

@@ -1,0 +1,310 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Versions are the versions of all addresses of one kind.
+type Versions[A registry.Address, R registry.Record] struct {
+	table Table
+	kind  kind[A, R]
+}
+
+// Listing returns the answer to a versions request, or registry.ErrNotFound if no
+// version is listed.
+func (v Versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, error) {
+	item, err := v.table.Get(ctx, listingKey(a.Path()))
+	if err == nil && len(item.Data) == 0 {
+		err = fmt.Errorf("%s: no version is listed: %w", a, registry.ErrNotFound)
+	}
+	return item.Data, err
+}
+
+// Get returns the record of a version. A version that never was is
+// registry.ErrNotFound; one that was withdrawn is that and registry.ErrWithdrawn.
+func (v Versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, error) {
+	var none R
+	item, err := v.table.Get(ctx, recordKey(a.Path(), n))
+	if err != nil {
+		return none, err
+	}
+	record, err := decodeRecord[R](a.Path(), item)
+	switch {
+	case err != nil:
+		return none, err
+	case record.Number() != n:
+		return none, fmt.Errorf("item %s is of version %s: %w", item.Shown(), record.Number(), registry.ErrNotFound)
+	case record.Withdrawal() != nil:
+		return none, record.Withdrawal().Gone(n)
+	}
+	return record, nil
+}
+
+// decodeRecord reads the record of a version of an address. Errors are
+// registry.ErrCorrupt.
+func decodeRecord[R registry.Record](path string, item Item) (R, error) {
+	var record R
+	if err := decode(item, &record); err != nil {
+		return record, err
+	}
+	err := record.Validate(path)
+	if recordKey(path, record.Number()) != item.Key {
+		err = fmt.Errorf("it is the record of version %s", record.Number())
+	}
+	if err != nil {
+		return record, corrupt(item.Key, err.Error())
+	}
+	return record, nil
+}
+
+// lost returns the error for a version that is listed and has no record.
+func lost(record Key, n registry.Version) error {
+	return corrupt(record, fmt.Sprintf("the record of version %s is lost", n))
+}
+
+// All returns the records of all versions of an address, withdrawn ones among
+// them, the newest first, and registry.ErrNotFound if there is none. If a record
+// is lost or cannot be read, it returns the others with registry.ErrCorrupt.
+func (v Versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
+	// First, because a version that is listed has a record from then on.
+	items, err := snapshot(ctx, v.table, listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path()))
+	if err != nil {
+		return nil, err
+	}
+	var corrupt error
+	for item, err := range query(ctx, v.table, Query{Partition: a.Path(), Prefix: recordPrefix}) {
+		if err != nil {
+			return nil, err
+		}
+		record, err := decodeRecord[R](a.Path(), item)
+		if err != nil {
+			corrupt = errors.Join(corrupt, err)
+			continue
+		}
+		records = append(records, record)
+	}
+	for _, n := range readIndex(v.kind.newListing(a), items[0], items[1]).named() {
+		if corrupt == nil && !slices.ContainsFunc(records, func(r R) bool { return r.Number() == n }) {
+			corrupt = lost(recordKey(a.Path(), n), n)
+		}
+	}
+	if len(records) == 0 && corrupt == nil {
+		return nil, fmt.Errorf("%s: %w", a, registry.ErrNotFound)
+	}
+	sortRecords(records)
+	return records, corrupt
+}
+
+func sortRecords[R registry.Record](records []R) {
+	slices.SortFunc(records, func(a, b R) int { return registry.CompareVersions(b.Number(), a.Number()) })
+}
+
+// Summaries returns the addresses that have a listed version, in their order: of
+// one namespace, or of all if it is empty. Mirrored providers have no namespace.
+func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error] {
+	return func(yield func(registry.Summary, error) bool) {
+		catalogs := []string{namespace}
+		if namespace == "" {
+			var err error
+			if catalogs, err = v.catalogs(ctx); err != nil {
+				yield(registry.Summary{}, err)
+				return
+			}
+		}
+		for _, name := range catalogs {
+			for item, err := range query(ctx, v.table, Query{Partition: catalogPartition(name), Prefix: v.kind.prefix()}) {
+				var summary registry.Summary
+				if err == nil {
+					err = decode(item, &summary)
+				}
+				if err == nil && summary.Unlisted {
+					continue
+				}
+				if !yield(summary, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// catalogs returns the names of the catalogs that may have entries of the kind.
+func (v Versions[A, R]) catalogs(ctx context.Context) ([]string, error) {
+	if !v.kind.namespaced() {
+		return []string{mirrorCatalog}, nil
+	}
+	return sortKeys(ctx, v.table, namespaces, "")
+}
+
+// state is what a change of one address depends on, as it was at one moment.
+type state[R registry.Record] struct {
+	number registry.Version
+	// record is that of the version that is changed, with recordErr if it cannot be
+	// read; exists reports whether there is one.
+	record    R
+	exists    bool
+	recordErr error
+	// index is what is derived of all versions, with indexErr if it cannot be read.
+	index    index[R]
+	indexErr error
+
+	items struct {
+		record, listing, entry, namespace Item
+		also                              []Item
+	}
+	// changes are made beside those of the record and the index.
+	changes []Change
+	changed bool // the record
+	latest  bool // the record is now that of the latest version
+}
+
+// errUnchanged makes a change of nothing.
+var errUnchanged = errors.New("unchanged")
+
+// update changes a version of an address, or the whole of it if n is nil, by what
+// edit makes of its state, and records that in the audit trail. The state has the
+// items of also besides.
+func (v Versions[A, R]) update(
+	ctx context.Context, a A, n *registry.Version, also []Key, edit func(*state[R]) (registry.AuditEntry, error),
+) error {
+	path := a.Path()
+	keys := []Key{listingKey(path), entryKey(v.kind.catalog(a), a.Path())}
+	if v.kind.namespaced() {
+		keys = append(keys, namespaceKey(v.kind.catalog(a)))
+	}
+	if n != nil {
+		keys = append(keys, recordKey(path, *n))
+	}
+	return update(ctx, v.table, append(keys, also...), func(items []Item) ([]Change, error) {
+		s := v.load(a, n, items[:len(keys)])
+		s.items.also = items[len(keys):]
+		entry, err := edit(&s)
+		if errors.Is(err, errUnchanged) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		changes, err := v.write(ctx, a, &s)
+		if err != nil {
+			return nil, err
+		}
+		entry.Subject, entry.Version = path, n
+		return audited(entry, changes...)
+	})
+}
+
+// load reads a state from the items that update has read.
+func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
+	for _, item := range items {
+		switch {
+		case item.Key == listingKey(a.Path()):
+			s.items.listing = item
+		case item.Key == entryKey(v.kind.catalog(a), a.Path()):
+			s.items.entry = item
+		case item.Partition == namespaces:
+			s.items.namespace = item
+		default:
+			s.items.record = item
+		}
+	}
+	if n != nil {
+		s.number = *n
+	}
+	if s.items.record.Revision > 0 {
+		s.exists = true
+		s.record, s.recordErr = decodeRecord[R](a.Path(), s.items.record)
+	}
+	stored := readIndex(v.kind.newListing(a), s.items.listing, s.items.entry)
+	s.indexErr = stored.check(a.String())
+	s.index = stored.index
+	return s
+}
+
+// set gives the version that is changed a record.
+func (v Versions[A, R]) set(s *state[R], record R) {
+	s.record, s.changed = record, true
+	if s.indexErr == nil {
+		s.latest = s.index.show(record, v.kind.warning(record))
+	}
+}
+
+// write returns the changes that make the stored items what a state says. An
+// index that cannot be read stays as it is, because it may be all that is left of
+// other versions. It is written nonetheless, so that a Rebuild which has read the
+// record before fails.
+func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, error) {
+	changes := s.changes
+	if s.changed {
+		change, err := encode(s.items.record, s.record)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, change)
+	}
+	if s.indexErr != nil {
+		for _, item := range []Item{s.items.listing, s.items.entry} {
+			if item.Revision > 0 {
+				changes = append(changes, put(item))
+			}
+		}
+		return changes, nil
+	}
+	if err := v.describe(ctx, a, s); err != nil {
+		return nil, err
+	}
+	listing, entry, err := s.index.encode()
+	if err != nil {
+		return nil, err
+	}
+	if s.items.listing.Revision == 0 || !slices.Equal(listing, s.items.listing.Data) {
+		s.items.listing.Data = listing
+		changes = append(changes, put(s.items.listing))
+	}
+	if !slices.Equal(entry, s.items.entry.Data) {
+		s.items.entry.Data = entry
+		changes = append(changes, put(s.items.entry))
+	}
+	if s.items.namespace.Partition != "" && s.items.namespace.Revision == 0 {
+		s.items.namespace.Data = []byte("{}")
+		changes = append(changes, put(s.items.namespace))
+	}
+	return changes, nil
+}
+
+// describe gives the entry the description of the latest version. If a change has
+// made another version the latest, it reads the record of that one: every change
+// of it would change the entry too. One that cannot be read has no description.
+func (v Versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
+	var was registry.Summary
+	_ = decode(s.items.entry, &was) // nothing, if there is no entry
+	switch {
+	case s.latest:
+		s.index.summary.Description = v.kind.description(s.record)
+	case !s.index.summary.Unlisted && s.index.summary.Latest != was.Latest:
+		record, err := v.Get(ctx, a, s.index.summary.Latest)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
+			return err
+		}
+		s.index.summary.Description = v.kind.description(record)
+	}
+	return nil
+}
+
+// sortKeys returns the sort keys of a partition that begin with a prefix.
+func sortKeys(ctx context.Context, t Table, partition, prefix string) (keys []string, err error) {
+	for item, err := range query(ctx, t, Query{Partition: partition, Prefix: prefix}) {
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, item.Sort)
+	}
+	return keys, nil
+}
