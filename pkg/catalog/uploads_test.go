@@ -449,7 +449,7 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 }
 
 // end ends an upload, whosever it is.
-func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time) (registry.Upload, error) { //nolint:revive // as a method has them
+func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time) (registry.Upload, error) {
 	u, _, err := c.Upload(ctx, id)
 	if err != nil {
 		return u, err
@@ -457,12 +457,12 @@ func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time)
 	return c.EndUpload(ctx, id, u.Owner, how, now, func(registry.Upload) error { return nil })
 }
 
-func uploaded(c *catalog.Catalog, ctx context.Context, id string) (registry.Upload, error) { //nolint:revive // as a method has them
+func uploaded(c *catalog.Catalog, ctx context.Context, id string) (registry.Upload, error) {
 	u, _, err := c.Upload(ctx, id)
 	return u, err
 }
 
-func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i registry.Inspection, err error) { //nolint:revive // as a method has them
+func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i registry.Inspection, err error) {
 	_, found, err := c.Upload(ctx, id)
 	if file < len(found) {
 		i = found[file]
@@ -470,7 +470,7 @@ func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i
 	return i, err
 }
 
-func claim(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) { //nolint:revive // as a method has them
+func claim(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) {
 	claimed, err := c.ClaimInspection(ctx, u.ID, u.Owner, file, now, until, most, func(registry.Upload) error { return nil })
 	if err != nil {
 		return registry.Inspection{}, false, err
@@ -479,6 +479,6 @@ func claim(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int,
 }
 
 // setInspection records what somebody else's claim has come to.
-func setInspection(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error { //nolint:revive // as a method has them
+func setInspection(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error {
 	return c.RecordInspection(ctx, &catalog.Claim{Upload: u, File: file}, i, now)
 }
