@@ -75,9 +75,9 @@ type versionsOf[A registry.Address, R registry.Record] struct {
 }
 
 func (v versionsOf[A, R]) Check(ctx context.Context) error {
-	_, err := v.versions.All(ctx, v.address)
-	if errors.Is(err, registry.ErrCorrupt) {
-		return nil // there is one
+	items, err := snapshot(ctx, v.versions.table, v.versions.keys(v.address, nil)[:2]...)
+	if err == nil && items[0].Revision+items[1].Revision == 0 {
+		err = fmt.Errorf("%s: %w", v.address, registry.ErrNotFound)
 	}
 	return err
 }

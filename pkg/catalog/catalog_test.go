@@ -55,6 +55,7 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 
 func publish(t testing.TB, c *catalog.Catalog, m registry.Module, r registry.ModuleVersion) {
 	t.Helper()
+	r.Object = strings.Replace(r.Object, "acme/vpc/aws", m.String(), 1)
 	if _, created, err := put(t.Context(), c.Modules, m, r); err != nil || !created {
 		t.Fatalf("PublishModule(%s %s): %v, %v", m, r.Version, created, err)
 	}
@@ -320,4 +321,24 @@ func (d *discard) Write(b []byte) (int, error) { d.bytes += len(b); return len(b
 // put publishes a record.
 func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
 	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context) (R, error) { return r, nil })
+}
+
+// A record that is not one of the version, or of the address, is not stored.
+func TestPublishAnothersRecord(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	vpc := module(t, "acme/vpc/aws")
+	for name, r := range map[string]registry.ModuleVersion{
+		"another version's": record(t, "1.1.0", "a"),
+		"another address's": {Version: parseVersion(t, "1.0.0"), Object: "modules/acme/dns/aws/1.0.0/a", SHA256: "a"},
+		"without a file":    {Version: parseVersion(t, "1.0.0")},
+	} {
+		_, created, err := c.Modules.Publish(t.Context(), vpc, parseVersion(t, "1.0.0"), "ada", func(context.Context) (registry.ModuleVersion, error) { return r, nil })
+		if err == nil || created {
+			t.Errorf("%s: %v, %v", name, created, err)
+		}
+		if _, err := c.Modules.Check(t.Context(), vpc, parseVersion(t, "1.0.0")); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("%s: the number is taken: %v", name, err)
+		}
+	}
 }

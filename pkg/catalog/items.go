@@ -125,7 +125,7 @@ func retry(ctx context.Context, attempt func() error) error {
 
 // Unreadable is an item that does not hold what its key says.
 type Unreadable struct {
-	// Name is the last part of the item's key: a version, or a key's id.
+	// Name is that of a version, or the last part of the item's key.
 	Name string
 	Err  error
 }

@@ -45,7 +45,12 @@ func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version,
 	return latest, nil
 }
 
-// edit changes a state as Deprecate says.
+// maxMessages bounds the messages of a provider's deprecated versions together, in
+// bytes, so that its entry stays small.
+const maxMessages = 64 << 10
+
+// edit deprecates the version of a state, or all versions if n is nil. Errors are
+// those of Deprecate.
 func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) error {
 	if n == nil {
 		if s.indexErr == nil && s.index.summary.Unlisted {
@@ -55,21 +60,30 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 		return s.indexErr
 	}
 	switch err := s.published(); {
-	case s.exists && s.recordErr == nil && s.record.Withdrawal() != nil:
-		return s.record.Withdrawal().Gone(*n)
 	case s.exists && s.recordErr == nil && s.record.Number() != *n:
 		return fmt.Errorf("version %s: %w", n, registry.ErrNotFound)
+	case s.exists && s.recordErr == nil && s.record.Withdrawal() != nil:
+		return s.record.Withdrawal().Gone(*n)
 	case err != nil:
 		return err
 	case s.indexErr != nil:
 		return s.indexErr
 	}
+	listed := !s.index.summary.Unlisted
 	record, err := v.kind.deprecate(s.record, d.Message, d.Hide)
 	if err != nil {
 		return err
 	}
 	v.set(s, record)
-	if s.index.summary.Unlisted && d.Hide {
+	size := 0
+	for _, d := range s.index.summary.DeprecatedVersions {
+		size += len(d.Message)
+	}
+	if size > maxMessages {
+		return fmt.Errorf("%w deprecation: the messages of all deprecated versions have %d bytes, more than %d: "+
+			"deprecate the whole provider, or use shorter messages", registry.ErrInvalid, size, maxMessages)
+	}
+	if listed && s.index.summary.Unlisted {
 		return fmt.Errorf("%w hiding: %s is the only version that is listed: publish another one first",
 			registry.ErrInvalid, n)
 	}
@@ -92,6 +106,9 @@ func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w
 		recorded, changed = w, false
 		known := missing || s.recordErr != nil || s.exists && s.record.Number() == n
 		for _, listed := range s.index.listing.versions() {
+			if s.recordErr != nil && listed.Same(n) && listed != n {
+				return registry.AuditEntry{}, sameNumber(n, listed) // its objects are below the listed one's key
+			}
 			known = known || !s.exists && listed == n
 		}
 		if !known {
@@ -116,8 +133,9 @@ func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w
 	return recorded, changed, nil
 }
 
-// Withdrawal returns how a version was withdrawn, with nil if it was not. A
-// version that never was is registry.ErrNotFound.
+// Withdrawal returns how a version was withdrawn, with nil if it was not, or if
+// that cannot be read, so that it can be withdrawn. A version that never was is
+// registry.ErrNotFound.
 func (v Versions[A, R]) Withdrawal(ctx context.Context, a A, n registry.Version) (*registry.Withdrawal, error) {
 	record, err := v.Check(ctx, a, n)
 	switch {

@@ -34,6 +34,13 @@ func providerRecord(t testing.TB, version, key string) registry.ProviderVersion 
 
 func publishProvider(t testing.TB, c *catalog.Catalog, p registry.Provider, r registry.ProviderVersion) {
 	t.Helper()
+	files := []*registry.StoredFile{&r.Sums, &r.Signature}
+	for i := range r.Packages {
+		files = append(files, &r.Packages[i].StoredFile)
+	}
+	for _, f := range files {
+		f.Object = strings.Replace(f.Object, inventory.Path(), p.Path(), 1)
+	}
 	if _, created, err := put(t.Context(), c.Providers, p, r); err != nil || !created {
 		t.Fatalf("PublishProvider(%s %s): %v, %v", p, r.Version, created, err)
 	}
@@ -354,5 +361,25 @@ func TestProviderFailsAtEachCall(t *testing.T) {
 		if strings.Contains(got, "1.1.0") != whole || strings.Contains(got, "deprecated") != warned || whole != (err1 == nil) || warned != (err2 == nil) {
 			t.Errorf("call %d: %v, %v: %s", call, err1, err2, got)
 		}
+	}
+}
+
+// The messages of deprecated versions together are bounded, since the entry has
+// all of them.
+func TestDeprecationsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := withKey(t, open(t))
+	message := strings.Repeat("x", 20<<10)
+	for i, v := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"} {
+		publishProvider(t, c, inventory, providerRecord(t, v, "A"))
+		n := parseVersion(t, v)
+		_, err := c.Providers.Deprecate(t.Context(), inventory, &n, catalog.Deprecation{Message: message, By: "ada"})
+		if refused := errors.Is(err, registry.ErrInvalid); refused != (i == 3) {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+	first := parseVersion(t, "1.0.0")
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, &first, catalog.Deprecation{By: "ada"}); err != nil {
+		t.Errorf("ending one: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -16,8 +15,7 @@ import (
 // another version has taken its number: a withdrawn one, with
 // registry.ErrWithdrawn, or one that differs in build metadata alone.
 func (v Versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, error) {
-	path := a.Path()
-	items, err := snapshot(ctx, v.table, listingKey(path), entryKey(v.kind.catalog(a), a.Path()), recordKey(path, n))
+	items, err := snapshot(ctx, v.table, v.keys(a, &n)...)
 	if err != nil {
 		var none R
 		return none, err
@@ -50,7 +48,7 @@ func (s *state[R]) published() error {
 	for _, other := range s.index.listing.versions() {
 		switch {
 		case other == s.number:
-			return lost(s.items.record.Key, other)
+			return lost(s.item.Key, other)
 		case other.Same(s.number):
 			return sameNumber(s.number, other)
 		}
@@ -80,10 +78,11 @@ func (v Versions[A, R]) Publish(
 // Commit is Publish for an upload, which ends in the same write.
 func (v Versions[A, R]) Commit(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord func(context.Context) (R, error),
-	u registry.Upload, now time.Time,
+	u registry.Upload,
 ) (stored R, created bool, err error) {
-	also := []Key{uploadKey(u.ID), openKey(u.Owner)}
-	return v.publish(ctx, a, n, by, makeRecord, also, func(items []Item) ([]Change, error) {
+	// Not the item that counts the owner's uploads, which every request of the owner
+	// writes. BeginUpload finds out that this one has ended.
+	return v.publish(ctx, a, n, by, makeRecord, []Key{uploadKey(u.ID)}, func(items []Item) ([]Change, error) {
 		var current registry.Upload
 		if items[0].Revision == 0 {
 			return nil, nil // it has expired
@@ -95,7 +94,8 @@ func (v Versions[A, R]) Commit(
 			return nil, fmt.Errorf("upload %s was aborted: %w", u.ID, registry.ErrNotFound)
 		}
 		current.Ended = registry.UploadCommitted
-		return endUpload(items[0], items[1], current, now)
+		change, err := encode(items[0], current)
+		return []Change{change}, err
 	})
 }
 
@@ -121,12 +121,18 @@ func (v Versions[A, R]) publish(
 			if record, notMade = makeRecord(ctx); notMade != nil {
 				return registry.AuditEntry{}, errUnchanged // a conflict of it is none of the table
 			}
+			if record.Number() != n {
+				return registry.AuditEntry{}, fmt.Errorf("the record is of version %s", record.Number())
+			}
+			if err := record.Validate(a.Path()); err != nil {
+				return registry.AuditEntry{}, err
+			}
 			made = true
 		}
 		stored, created = record, true
 		v.set(s, record)
 		if edit != nil {
-			if s.changes, err = edit(s.items.also); err != nil {
+			if s.changes, err = edit(s.also); err != nil {
 				return registry.AuditEntry{}, err
 			}
 		}

@@ -151,3 +151,40 @@ func replace(t testing.TB, table catalog.Table, partition, sort string, data []b
 		t.Fatal(err)
 	}
 }
+
+// A listing and an entry that were put back from before a version was published
+// agree with one another. A rebuild that has read the version's record before it
+// is withdrawn does not list it.
+func TestRebuildStaleWhileWithdrawing(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+			catalogOf := "catalog/acme"
+			if name == "mirror" {
+				catalogOf = "catalog/mirror"
+			}
+			path := k.address.Path()
+			before, err := table.Snapshot(t.Context(), catalog.Key{Partition: path, Sort: "listing"}, catalog.Key{Partition: catalogOf, Sort: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range before {
+				replace(t, table, item.Partition, item.Sort, item.Data)
+			}
+			b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.1.0") }}
+			if _, err := k.rebuild(t.Context(), catalog.New(b)); err != nil {
+				t.Error(err)
+			}
+			k.has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
+		})
+	}
+}

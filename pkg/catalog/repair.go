@@ -18,7 +18,7 @@ type Derived string
 // What is derived.
 const (
 	DerivedListing   Derived = "listing"
-	DerivedEntry     Derived = "catalogue-entry"
+	DerivedEntry     Derived = "catalog-entry"
 	DerivedNamespace Derived = "namespace"
 )
 
@@ -131,6 +131,13 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 			slices.ContainsFunc(s.Records, func(r R) bool { return r.Number() == n }) ||
 			slices.ContainsFunc(s.Unreadable, func(u Unreadable) bool { return u.Name == name })
 	})
+	for i, u := range s.Unreadable {
+		for _, n := range is.named() { // the key lacks build metadata
+			if recordKey("", n).Sort == recordPrefix+u.Name {
+				s.Unreadable[i].Name = n.String()
+			}
+		}
+	}
 	if len(s.Records)+len(s.Withdrawn)+len(s.Unreadable) == 0 {
 		s.compareNothing(is)
 		return nil
@@ -155,7 +162,7 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	s.compareEntry(is, entry, complete)
 	namespace := len(items) > 2 && items[2].Revision == 0
 	if namespace {
-		s.mismatch(DerivedNamespace, "it is missing, so that what is in it is not found in the catalogue")
+		s.mismatch(DerivedNamespace, "it is missing, so that what is in it is not found in the catalog")
 	}
 	if len(s.Mismatches) == 0 || !complete {
 		return nil
@@ -215,7 +222,7 @@ func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []b
 func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) {
 	switch {
 	case is.entry.Revision == 0:
-		s.mismatch(DerivedEntry, "it is missing, so that nobody finds it in the catalogue")
+		s.mismatch(DerivedEntry, "it is missing, so that nobody finds it in the catalog")
 	case is.badEntry != nil:
 		s.mismatch(DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
 	case complete:

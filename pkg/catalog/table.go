@@ -141,6 +141,9 @@ func CheckKeys(keys []Key) error {
 		if slices.Contains(keys[:i], k) {
 			return fmt.Errorf("%w: it reads %q twice", ErrBadRead, k.Shown())
 		}
+		if k.Partition == "" || len(k.Partition) > maxPartition || k.Sort == "" || len(k.Sort) > maxSort {
+			return fmt.Errorf("%w: key %q: its parts have 1 to %d and 1 to %d bytes", ErrBadRead, k.Shown(), maxPartition, maxSort)
+		}
 	}
 	return nil
 }

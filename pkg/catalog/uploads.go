@@ -86,7 +86,20 @@ func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) 
 		}
 		for id, o := range open {
 			if o.What == what && o.Until.After(enough) {
-				return nil, get(ctx, c.table, uploadKey(id), &begun)
+				var same registry.Upload
+				if err := get(ctx, c.table, uploadKey(id), &same); err != nil {
+					return nil, err
+				}
+				if same.Ended == "" {
+					begun = same
+					return nil, nil
+				}
+				delete(open, id)
+			}
+		}
+		if len(open) >= most {
+			if err := c.dropEnded(ctx, open); err != nil {
+				return nil, err
 			}
 		}
 		if len(open) >= most {
@@ -102,6 +115,33 @@ func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) 
 		return []Change{recorded, counted}, err
 	})
 	return begun, err
+}
+
+// dropEnded drops the uploads that have ended. A commit ends its upload without
+// counting that.
+func (c *Catalog) dropEnded(ctx context.Context, open openUploads) error {
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(open)), maxChanges) {
+		keys := make([]Key, len(ids))
+		for i, id := range ids {
+			keys[i] = uploadKey(id)
+		}
+		items, err := c.table.Snapshot(ctx, keys...)
+		if err != nil {
+			return err
+		}
+		for i, item := range items {
+			var u registry.Upload
+			if item.Revision > 0 {
+				if err := decode(item, &u); err != nil {
+					return err
+				}
+			}
+			if item.Revision == 0 || u.Ended != "" {
+				delete(open, ids[i])
+			}
+		}
+	}
+	return nil
 }
 
 // decodeOpen returns the uploads of an identity that are under way.

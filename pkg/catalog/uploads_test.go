@@ -134,6 +134,34 @@ func TestUploadsUnderWay(t *testing.T) {
 	full(2 * time.Hour)
 }
 
+// A commit ends its upload in the write of the publish, without counting that.
+// Whoever begins another one finds out.
+func TestCommittedUploads(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	vpc := module(t, "acme/vpc/aws")
+	const most = 3
+	for i := range 2 * most {
+		u := newUpload(fmt.Sprint("a", i), "ada", 0)
+		u.Version = parseVersion(t, fmt.Sprintf("1.%d.0", i))
+		beginUpload(t, c, u, most)
+		r := record(t, u.Version.String(), "a")
+		_, created, err := c.Modules.Commit(t.Context(), vpc, r.Version, "ada", func(context.Context) (registry.ModuleVersion, error) { return r, nil }, u)
+		if err != nil || !created {
+			t.Fatal(created, err)
+		}
+		if ended, err := uploaded(c, t.Context(), u.ID); err != nil || ended.Ended != registry.UploadCommitted {
+			t.Errorf("%+v, %v", ended, err)
+		}
+	}
+	// The same once more is another upload.
+	u := newUpload("b", "ada", 0)
+	u.Version = parseVersion(t, fmt.Sprintf("1.%d.0", 2*most-1))
+	if begun, err := c.BeginUpload(t.Context(), u, most); err != nil || begun.ID != "b" {
+		t.Errorf("%+v, %v", begun, err)
+	}
+}
+
 // An upload that has expired by the table's clock is not there, nor is what was found out about it, and its owner begins
 // from nothing.
 func TestExpiredUploads(t *testing.T) {

@@ -155,10 +155,9 @@ type state[R registry.Record] struct {
 	index    index[R]
 	indexErr error
 
-	items struct {
-		record, listing, entry, namespace Item
-		also                              []Item
-	}
+	// The items of these, the namespace's, and others.
+	item, listed, entry, namespace Item
+	also                           []Item
 	// changes are made beside those of the record and the index.
 	changes []Change
 	changed bool // the record
@@ -174,17 +173,10 @@ var errUnchanged = errors.New("unchanged")
 func (v Versions[A, R]) update(
 	ctx context.Context, a A, n *registry.Version, also []Key, edit func(*state[R]) (registry.AuditEntry, error),
 ) error {
-	path := a.Path()
-	keys := []Key{listingKey(path), entryKey(v.kind.catalog(a), a.Path())}
-	if v.kind.namespaced() {
-		keys = append(keys, namespaceKey(v.kind.catalog(a)))
-	}
-	if n != nil {
-		keys = append(keys, recordKey(path, *n))
-	}
+	keys := v.keys(a, n)
 	return update(ctx, v.table, append(keys, also...), func(items []Item) ([]Change, error) {
 		s := v.load(a, n, items[:len(keys)])
-		s.items.also = items[len(keys):]
+		s.also = items[len(keys):]
 		entry, err := edit(&s)
 		if errors.Is(err, errUnchanged) {
 			return nil, nil
@@ -196,33 +188,38 @@ func (v Versions[A, R]) update(
 		if err != nil {
 			return nil, err
 		}
-		entry.Subject, entry.Version = path, n
+		entry.Subject, entry.Version = a.Path(), n
 		return audited(entry, changes...)
 	})
 }
 
-// load reads a state from the items that update has read.
-func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
-	for _, item := range items {
-		switch {
-		case item.Key == listingKey(a.Path()):
-			s.items.listing = item
-		case item.Key == entryKey(v.kind.catalog(a), a.Path()):
-			s.items.entry = item
-		case item.Partition == namespaces:
-			s.items.namespace = item
-		default:
-			s.items.record = item
-		}
+// keys returns what a change of a version depends on: the listing, the entry, the
+// namespace if there must be one, and the record if n is not nil.
+func (v Versions[A, R]) keys(a A, n *registry.Version) []Key {
+	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
+	if v.kind.namespaced() {
+		keys = append(keys, namespaceKey(v.kind.catalog(a)))
 	}
 	if n != nil {
-		s.number = *n
+		keys = append(keys, recordKey(a.Path(), *n))
 	}
-	if s.items.record.Revision > 0 {
+	return keys
+}
+
+// load reads a state from the items of keys.
+func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
+	s.listed, s.entry, items = items[0], items[1], items[2:]
+	if v.kind.namespaced() {
+		s.namespace, items = items[0], items[1:]
+	}
+	if n != nil {
+		s.number, s.item = *n, items[0]
+	}
+	if s.item.Revision > 0 {
 		s.exists = true
-		s.record, s.recordErr = decodeRecord[R](a.Path(), s.items.record)
+		s.record, s.recordErr = decodeRecord[R](a.Path(), s.item)
 	}
-	stored := readIndex(v.kind.newListing(a), s.items.listing, s.items.entry)
+	stored := readIndex(v.kind.newListing(a), s.listed, s.entry)
 	s.indexErr = stored.check(a.String())
 	s.index = stored.index
 	return s
@@ -237,20 +234,19 @@ func (v Versions[A, R]) set(s *state[R], record R) {
 }
 
 // write returns the changes that make the stored items what a state says. An
-// index that cannot be read stays as it is, because it may be all that is left of
-// other versions. It is written nonetheless, so that a Rebuild which has read the
-// record before fails.
+// index that cannot be read is written as it is, because it may be all that is
+// left of other versions.
 func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, error) {
 	changes := s.changes
 	if s.changed {
-		change, err := encode(s.items.record, s.record)
+		change, err := encode(s.item, s.record)
 		if err != nil {
 			return nil, err
 		}
 		changes = append(changes, change)
 	}
 	if s.indexErr != nil {
-		for _, item := range []Item{s.items.listing, s.items.entry} {
+		for _, item := range []Item{s.listed, s.entry} {
 			if item.Revision > 0 {
 				changes = append(changes, put(item))
 			}
@@ -264,17 +260,19 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 	if err != nil {
 		return nil, err
 	}
-	if s.items.listing.Revision == 0 || !slices.Equal(listing, s.items.listing.Data) {
-		s.items.listing.Data = listing
-		changes = append(changes, put(s.items.listing))
+	if s.listed.Revision == 0 || !slices.Equal(listing, s.listed.Data) {
+		s.listed.Data = listing
+		changes = append(changes, put(s.listed))
 	}
-	if !slices.Equal(entry, s.items.entry.Data) {
-		s.items.entry.Data = entry
-		changes = append(changes, put(s.items.entry))
+	// The entry is written with every record, so that a Rebuild which has read the
+	// record before fails.
+	if s.changed || !slices.Equal(entry, s.entry.Data) {
+		s.entry.Data = entry
+		changes = append(changes, put(s.entry))
 	}
-	if s.items.namespace.Partition != "" && s.items.namespace.Revision == 0 {
-		s.items.namespace.Data = []byte("{}")
-		changes = append(changes, put(s.items.namespace))
+	if s.namespace.Partition != "" && s.namespace.Revision == 0 {
+		s.namespace.Data = []byte("{}")
+		changes = append(changes, put(s.namespace))
 	}
 	return changes, nil
 }
@@ -284,7 +282,7 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 // of it would change the entry too. One that cannot be read has no description.
 func (v Versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
 	var was registry.Summary
-	_ = decode(s.items.entry, &was) // nothing, if there is no entry
+	_ = decode(s.entry, &was) // nothing, if there is no entry
 	switch {
 	case s.latest:
 		s.index.summary.Description = v.kind.description(s.record)

@@ -50,6 +50,8 @@ type kind struct {
 	// latest returns the version that the catalogue's entry names, or nothing.
 	latest func(ctx context.Context, c *catalog.Catalog) (string, error)
 	stored func(ctx context.Context, c *catalog.Catalog) (mismatches []catalog.Mismatch, withdrawn []registry.Version, rebuildable bool, err error)
+	// unreadable returns the names of the records that cannot be read.
+	unreadable func(ctx context.Context, c *catalog.Catalog) ([]string, error)
 	// rebuild mends what is derived.
 	rebuild func(ctx context.Context, c *catalog.Catalog) (bool, error)
 }
@@ -93,6 +95,10 @@ func kinds(t testing.TB) map[string]kind {
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
 			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.Modules.Rebuild(ctx, vpc) },
+			unreadable: func(ctx context.Context, c *catalog.Catalog) ([]string, error) {
+				s, err := c.Modules.Stored(ctx, vpc)
+				return unreadableNames(s.Unreadable), err
+			},
 		},
 		"provider": {
 			address: inventory,
@@ -136,6 +142,10 @@ func kinds(t testing.TB) map[string]kind {
 			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) {
 				return c.Providers.Rebuild(ctx, inventory)
 			},
+			unreadable: func(ctx context.Context, c *catalog.Catalog) ([]string, error) {
+				s, err := c.Providers.Stored(ctx, inventory)
+				return unreadableNames(s.Unreadable), err
+			},
 		},
 		"mirror": {
 			address: random,
@@ -172,6 +182,10 @@ func kinds(t testing.TB) map[string]kind {
 				return s.Mismatches, s.Withdrawn, s.Rebuildable, err
 			},
 			rebuild: func(ctx context.Context, c *catalog.Catalog) (bool, error) { return c.Mirror.Rebuild(ctx, random) },
+			unreadable: func(ctx context.Context, c *catalog.Catalog) ([]string, error) {
+				s, err := c.Mirror.Stored(ctx, random)
+				return unreadableNames(s.Unreadable), err
+			},
 		},
 	}
 }
@@ -471,6 +485,33 @@ func TestWithdrawDamaged(t *testing.T) {
 	}
 }
 
+// The objects of a version are below its number with build metadata, which a
+// record that cannot be read does not say. The listing does.
+func TestWithdrawUnreadableMetadata(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := withKey(t, table)
+			if err := k.publish(t.Context(), c, "1.0.0+b"); err != nil {
+				t.Fatal(err)
+			}
+			replace(t, table, k.address.Path(), "version/1.0.0", []byte("?"))
+			if names, err := k.unreadable(t.Context(), c); err != nil || fmt.Sprint(names) != "[1.0.0+b]" {
+				t.Errorf("unreadable: %v, %v", names, err)
+			}
+			for _, v := range []string{"1.0.0", "1.0.0+c"} {
+				if _, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), false); !errors.Is(err, registry.ErrExists) {
+					t.Errorf("withdrawing %s: %v", v, err)
+				}
+			}
+			withdraw(t, c, k.address, "1.0.0+b")
+			k.has(t, c, "nothing", "", "[1.0.0+b]")
+		})
+	}
+}
+
 // A number whose record and listing are lost can be taken out for good by who
 // knows that it was published.
 func TestWithdrawMissing(t *testing.T) {
@@ -524,4 +565,11 @@ func TestRebuildNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+func unreadableNames(all []catalog.Unreadable) (names []string) {
+	for _, u := range all {
+		names = append(names, u.Name)
+	}
+	return names
 }

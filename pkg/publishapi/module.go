@@ -55,7 +55,7 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), func(ctx context.Context) (registry.ModuleVersion, error) {
 				return record, prepare(ctx)
-			}, u, now)
+			}, u)
 			return protocol.Published{Module: &stored, Unchanged: !created}, err
 		},
 	}, nil

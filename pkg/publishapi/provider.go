@@ -210,7 +210,7 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 					return record, err
 				}
 				return record, prepare(ctx)
-			}, u, now)
+			}, u)
 			return protocol.Published{Provider: &stored, Unchanged: !created}, err
 		},
 	}, nil

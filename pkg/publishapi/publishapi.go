@@ -376,7 +376,9 @@ func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) er
 }
 
 // upload returns the caller's live upload, and what is known of its files.
-func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (registry.Upload, []registry.Inspection, error) {
+func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (
+	registry.Upload, []registry.Inspection, error,
+) {
 	u, found, err := h.catalog.Upload(ctx, id)
 	if errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload

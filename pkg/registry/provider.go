@@ -14,9 +14,16 @@ type Provider struct {
 	Type      string
 }
 
+// maxProviderAddress keeps an address usable as part of a key, whose length every
+// table and object store bounds.
+const maxProviderAddress = 256
+
 // ParseProvider reads NAMESPACE/TYPE. It accepts what OpenTofu's own parser accepts for these two parts, in lower case;
 // a hostname is an error. Errors are ErrInvalid.
 func ParseProvider(s string) (Provider, error) {
+	if len(s) > maxProviderAddress {
+		return Provider{}, fmt.Errorf("%w provider address: it has %d characters, more than %d", ErrInvalid, len(s), maxProviderAddress)
+	}
 	if strings.Count(s, "/") != 1 {
 		return Provider{}, fmt.Errorf("%w provider address %q: it is NAMESPACE/TYPE, without a hostname", ErrInvalid, s)
 	}

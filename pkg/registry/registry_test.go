@@ -193,3 +193,19 @@ func TestCore(t *testing.T) {
 		}
 	}
 }
+
+// An address fits a key of every table and store.
+func TestLongAddresses(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 3000)
+	for _, address := range []string{long + "/inventory", "acme/" + long} {
+		if _, err := registry.ParseProvider(address); !errors.Is(err, registry.ErrInvalid) || len(err.Error()) > 200 {
+			t.Errorf("provider %.20s…: %v", address, err)
+		}
+	}
+	for _, address := range []string{long + "/vpc/aws", "acme/" + long + "/aws", "acme/vpc/" + long} {
+		if _, err := registry.ParseModule(address); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("module %.20s…: %v", address, err)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,15 +19,6 @@ func (w Withdrawal) Gone(v Version) error { return &withdrawnError{w, v, ErrNotF
 // Taken is what who publishes a withdrawn version again is told, or one that differs from it in build metadata alone: ErrExists
 // and ErrWithdrawn.
 func (w Withdrawal) Taken(v Version) error { return &withdrawnError{w, v, ErrExists} }
-
-// Taken turns what a reader was told of a withdrawn version into what a publisher is told of it. It returns any other error as
-// it is.
-func Taken(err error) error {
-	if e, ok := errors.AsType[*withdrawnError](err); ok {
-		return e.Taken(e.version)
-	}
-	return err
-}
 
 type withdrawnError struct {
 	Withdrawal

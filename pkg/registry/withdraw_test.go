@@ -2,7 +2,6 @@ package registry_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,23 +33,18 @@ func TestWithdrawal(t *testing.T) {
 	t.Parallel()
 	w := registry.Withdrawal{At: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), By: "wim", Reason: "it has a key"}
 	v := registry.Version{Major: 1}
-	gone, taken := w.Gone(v), registry.Taken(fmt.Errorf("reading: %w", w.Gone(v)))
+	gone := w.Gone(v)
 	for _, test := range []struct {
 		err     error
 		is, not error
 		words   string
 	}{
 		{gone, registry.ErrNotFound, registry.ErrExists, "version 1.0.0 was withdrawn on 2026-11-21 01:02 UTC: it has a key"},
-		{taken, registry.ErrExists, registry.ErrNotFound, "it has a key; its number is not used again"},
 		{w.Taken(v), registry.ErrExists, registry.ErrNotFound, "it has a key; its number is not used again"},
 	} {
 		if !errors.Is(test.err, test.is) || errors.Is(test.err, test.not) || !errors.Is(test.err, registry.ErrWithdrawn) || !strings.Contains(test.err.Error(), test.words) || strings.Contains(test.err.Error(), "wim") {
 			t.Errorf("%v", test.err)
 		}
-	}
-	other := errors.New("other")
-	if got := registry.Taken(other); !errors.Is(got, other) || registry.Taken(nil) != nil {
-		t.Errorf("what is no withdrawal becomes %v", got)
 	}
 	p := registry.MirrorProvider{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"}}
 	if got := registry.ObjectsOf(p, v); got != "mirror/registry.example.com/acme/inventory/1.0.0/" {

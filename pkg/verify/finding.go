@@ -21,20 +21,20 @@ const (
 	Sums                 Kind = "sums"
 	Signature            Kind = "signature"
 	Listing              Kind = "listing"
-	CatalogueEntry       Kind = "catalogue-entry"
+	CatalogEntry       Kind = "catalog-entry"
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
 	Audit                Kind = "audit"
 )
 
 // restoreRecord is what there is to do where the objects are as they were published, and the record is not.
-const restoreRecord = "restore the version's record, the item of this path and version/VERSION, from a backup of the table; where there is none, take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
+const restoreRecord = "restore the version's record, the item of this path and version/VERSION without build metadata, from a backup of the table; where there is none, take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
 
 // remedy is what there is to do about findings of a kind, where they do not say it themselves.
 func (k Kind) remedy() string {
 	switch k {
 	case VersionWithoutRecord:
-		return "restore the version's record, the item of this path and version/VERSION, from a backup of the table; if there is none, run `larder withdraw ADDRESS VERSION --missing --reason WHY`, so that nobody publishes other content under its number, and publish under a new one"
+		return "restore the version's record, the item of this path and version/VERSION without build metadata, from a backup of the table; if there is none, run `larder withdraw ADDRESS VERSION --missing --reason WHY`, so that nobody publishes other content under its number, and publish under a new one"
 	case VersionWithoutObject:
 		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker; one that was withdrawn, and whose record came back with an older table, is withdrawn again instead"
 	case ObjectWithoutVersion:
@@ -47,7 +47,7 @@ func (k Kind) remedy() string {
 		return restoreRecord
 	case Signature:
 		return "add the key that signed it by `larder key add NAMESPACE FILE`, or take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
-	case Listing, CatalogueEntry, Namespace:
+	case Listing, CatalogEntry, Namespace:
 		return "run it again with --repair"
 	case Record:
 		return "restore the item from a backup of the table"

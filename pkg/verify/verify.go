@@ -233,7 +233,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	}
 	for _, path := range entries {
 		if !p.has(path) {
-			r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is in the catalogue of " + p.what + ", and not of that",
+			r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", and not of that",
 				Do: "remove the item from the table, as the README has it, of that catalogue alone: no release has written it there, and `larder list` shows it"})
 			continue
 		}
@@ -307,7 +307,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogueEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
+		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
@@ -387,12 +387,11 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 	for _, record := range stored.Records {
 		recorded[record.Number()] = true
 	}
-	for _, v := range stored.Withdrawn {
-		recorded[v] = true
-	}
 	for _, v := range r.published[s.address.Path()] {
-		unreadable := slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return u.Name == v.Comparable().String() })
-		if !recorded[v] && !unreadable && !slices.Contains(stored.Lost, v) {
+		unreadable := slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool {
+			return u.Name == v.String() || u.Name == v.Comparable().String()
+		})
+		if !recorded[v] && !unreadable && !slices.ContainsFunc(stored.Withdrawn, v.Same) && !slices.Contains(stored.Lost, v) {
 			report(v, "the audit trail has it as published")
 		}
 	}

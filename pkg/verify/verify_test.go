@@ -487,7 +487,7 @@ func TestCorruptions(t *testing.T) {
 			func(t *testing.T, d data) {
 				d.item(t, catalogue, m, record(t, func(s *registry.Summary) { s.Latest = version("2.0.0-rc.1") }))
 			},
-			[]string{"catalogue-entry " + m}, nil,
+			[]string{"catalog-entry " + m}, nil,
 		},
 		"module with a latest version that is nowhere else": {
 			func(t *testing.T, d data) {
@@ -495,12 +495,12 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
-		"module without entry": {func(t *testing.T, d data) { d.item(t, catalogue, m, nil) }, []string{"catalogue-entry " + m}, nil},
+		"module without entry": {func(t *testing.T, d data) { d.item(t, catalogue, m, nil) }, []string{"catalog-entry " + m}, nil},
 		"provider without entry": {
-			func(t *testing.T, d data) { d.item(t, catalogue, p, nil) }, []string{"catalogue-entry " + p}, nil,
+			func(t *testing.T, d data) { d.item(t, catalogue, p, nil) }, []string{"catalog-entry " + p}, nil,
 		},
 		"mirrored provider whose entry cannot be read": {
-			func(t *testing.T, d data) { d.item(t, "catalog/mirror", o, with([]byte("{"))) }, []string{"catalogue-entry " + o}, nil,
+			func(t *testing.T, d data) { d.item(t, "catalog/mirror", o, with([]byte("{"))) }, []string{"catalog-entry " + o}, nil,
 		},
 		"no namespace": {
 			func(t *testing.T, d data) { d.item(t, "namespaces", "acme", nil) }, []string{"namespace namespaces/acme"}, nil,
@@ -511,7 +511,7 @@ func TestCorruptions(t *testing.T) {
 				d.item(t, catalogue, m, nil)
 				d.item(t, m, "listing", nil)
 			},
-			[]string{"catalogue-entry " + m, "listing " + m, "namespace namespaces/acme"}, nil,
+			[]string{"catalog-entry " + m, "listing " + m, "namespace namespaces/acme"}, nil,
 		},
 		"record that cannot be read": {
 			func(t *testing.T, d data) { d.item(t, m, v, with([]byte(`{"version": 1`))) },
@@ -628,10 +628,10 @@ func TestCorruptions(t *testing.T) {
 			func(t *testing.T, d data) {
 				d.item(t, catalogue, p, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
 			},
-			[]string{"catalogue-entry " + p}, []string{"catalogue-entry " + p},
+			[]string{"catalog-entry " + p}, []string{"catalog-entry " + p},
 		},
 		"entry of a provider that says nothing": {
-			func(t *testing.T, d data) { d.item(t, catalogue, p, with([]byte("{}"))) }, []string{"catalogue-entry " + p}, nil,
+			func(t *testing.T, d data) { d.item(t, catalogue, p, with([]byte("{}"))) }, []string{"catalog-entry " + p}, nil,
 		},
 		"entries in another namespace's catalogue": {
 			func(t *testing.T, d data) {
@@ -639,7 +639,7 @@ func TestCorruptions(t *testing.T) {
 				d.item(t, "namespaces", "zeta", with([]byte("{}")))
 				d.item(t, "catalog/zeta", m, with([]byte(`{"address":"acme/vpc/aws","latest":"1.0.0"}`)))
 			},
-			[]string{"catalogue-entry " + m, "catalogue-entry modules/other/vpc/aws"}, []string{"catalogue-entry " + m, "catalogue-entry modules/other/vpc/aws"},
+			[]string{"catalog-entry " + m, "catalog-entry modules/other/vpc/aws"}, []string{"catalog-entry " + m, "catalog-entry modules/other/vpc/aws"},
 		},
 		"entry of the trail that cannot be read": {
 			func(t *testing.T, d data) {
@@ -666,7 +666,7 @@ func TestCorruptions(t *testing.T) {
 		},
 		"entry of nothing": {
 			func(t *testing.T, d data) { d.item(t, catalogue, "modules/acme/gone/aws", with([]byte("{}"))) },
-			[]string{"catalogue-entry modules/acme/gone/aws"}, []string{"catalogue-entry modules/acme/gone/aws"},
+			[]string{"catalog-entry modules/acme/gone/aws"}, []string{"catalog-entry modules/acme/gone/aws"},
 		},
 		"what the publish API left": {
 			func(t *testing.T, d data) { d.put(t, p+"/1.0.0/api/abc/manifest.json") },

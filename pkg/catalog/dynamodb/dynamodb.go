@@ -47,8 +47,31 @@ func New(config aws.Config, name string) *Table {
 	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.DisableValidateResponseChecksum = true // it finds that out as it closes a body, and tells nobody
 		o.APIOptions = append(o.APIOptions, readWhole)
+		o.Retryer = retryer{o.Retryer}
 	})
 	return &Table{client: client, name: name, now: time.Now}
+}
+
+// retryer also repeats a transaction that was throttled, which the SDK takes for
+// one that was refused.
+type retryer struct{ aws.Retryer }
+
+func (r retryer) IsErrorRetryable(err error) bool {
+	cancelled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return r.Retryer.IsErrorRetryable(err)
+	}
+	throttled := false
+	for _, reason := range cancelled.CancellationReasons {
+		switch aws.ToString(reason.Code) {
+		case "ThrottlingError", "ProvisionedThroughputExceeded":
+			throttled = true
+		case "None", "":
+		default:
+			return false
+		}
+	}
+	return throttled
 }
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -144,5 +146,41 @@ func TestErrors(t *testing.T) {
 	defer cancel()
 	if _, err := dynamodb.New(config(slow.URL), "larder").Get(ctx, change.Key); !errors.Is(err, registry.ErrUnavailable) {
 		t.Errorf("too slow: %v", err)
+	}
+}
+
+// A throttled transaction is repeated, as the SDK does with single reads, and one
+// that was refused is not.
+func TestThrottledTransactions(t *testing.T) {
+	t.Parallel()
+	for reasons, want := range map[string]int64{
+		`[{"Code":"None"},{"Code":"ThrottlingError"}]`:                   3,
+		`[{"Code":"ProvisionedThroughputExceeded"}]`:                     3,
+		`[{"Code":"ThrottlingError"},{"Code":"ConditionalCheckFailed"}]`: 1,
+		`[{"Code":"TransactionConflict"},{"Code":"None"}]`:               1,
+		`[{"Code":"ValidationError"}]`:                                   1,
+		`[]`:                                                             1,
+	} {
+		var requests atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":` + reasons + `}`))
+		}))
+		c := config(server.URL)
+		c.Retryer = func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Millisecond })
+		}
+		table := dynamodb.New(c, "larder")
+		if _, err := table.Snapshot(t.Context(), catalog.Key{Partition: "p", Sort: "s"}); err == nil || requests.Load() != want {
+			t.Errorf("%s: Snapshot sends %d requests, want %d: %v", reasons, requests.Load(), want, err)
+		}
+		requests.Store(0)
+		change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
+		if err := table.Write(t.Context(), change); err == nil || requests.Load() != want {
+			t.Errorf("%s: Write sends %d requests, want %d: %v", reasons, requests.Load(), want, err)
+		}
+		server.Close()
 	}
 }

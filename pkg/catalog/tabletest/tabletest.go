@@ -465,7 +465,10 @@ func snapshotLimits(t *testing.T, table catalog.Table) {
 		keys = append(keys, key("p", fmt.Sprint(i)))
 	}
 	write(t, table, newItem("p", "99", "x"))
-	for name, keys := range map[string][]catalog.Key{"no key": nil, "101 keys": keys, "one key twice": {keys[0], keys[1], keys[0]}} {
+	for name, keys := range map[string][]catalog.Key{
+		"no key": nil, "101 keys": keys, "one key twice": {keys[0], keys[1], keys[0]}, "no partition": {keys[0], key("", "s")},
+		"no sort key": {key("p", "")}, "a long partition": {key(strings.Repeat("p", 2049), "s")}, "a long sort key": {key("p", strings.Repeat("s", 1025))},
+	} {
 		if _, err := table.Snapshot(t.Context(), keys...); !errors.Is(err, catalog.ErrBadRead) {
 			t.Errorf("%s: %v, want ErrBadRead", name, err)
 		}
