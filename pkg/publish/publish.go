@@ -8,7 +8,7 @@
 // Withdrawing a version goes the other way round: the catalogue first, then the bytes.
 //
 // Who cannot reach table and bucket prepares a publish here, and sends it through the registry's own endpoint: see
-// pkg/publishclient.
+// pkg/publishapi/publishclient.
 package publish
 
 import (

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )

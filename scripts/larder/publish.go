@@ -10,7 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
