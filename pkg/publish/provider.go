@@ -166,7 +166,7 @@ func (p *Publisher) inspectProvider(ctx context.Context, m Provider) (release, e
 	for _, k := range keys {
 		r.keys[k.ID] = true
 	}
-	read := inspectZip
+	read := archive.InspectProviderFile
 	if m.DryRun {
 		read = archive.ReadProviderFile
 	}
@@ -340,7 +340,7 @@ func CheckProtocols(protocols []string) error {
 	return nil
 }
 
-// readZips reads the zips by one of archive.ReadProviderFile and inspectZip, several at once.
+// readZips reads the zips by one of archive.ReadProviderFile and archive.InspectProviderFile, several at once.
 func (p *Publisher) readZips(ctx context.Context, m Provider, names releaseFiles, r *release, read func(context.Context, string, string) (archive.Provider, error)) error {
 	found := make([]registry.ProviderPackage, 0, len(names.zips))
 	for name, platform := range names.zips {

@@ -169,7 +169,7 @@ func discard(f *os.File) {
 // leaveOut tells what is left out of a module.
 func (p *Publisher) leaveOut(files []archive.LeftOut) {
 	for _, l := range files {
-		p.step(fmt.Sprintf("leaving out %s, which %s", l.Path, l.Reason))
+		p.step("leaving out " + l.String())
 	}
 }
 

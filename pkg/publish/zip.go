@@ -17,24 +17,6 @@ import (
 // A provider's zips are large, and to unpack them takes longer than to read them: so each is read twice, and unpacked on
 // its way to the store. What it takes to know that they are the ones which were signed is known before.
 
-// inspectZip reads a zip without unpacking it, so that its H1 is unknown.
-func inspectZip(ctx context.Context, path, providerType string) (found archive.Provider, err error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return found, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return found, err
-	}
-	if found.ProviderZip, err = archive.InspectProvider(ctx, f, info.Size(), providerType); err != nil {
-		return found, err
-	}
-	found.SHA256, err = sha256From(objects.ContextReader(ctx, f))
-	return found, err
-}
-
 // hashing is the body of an upload of a zip, whose files are unpacked and hashed as it is read. The end of a zip that
 // proves bad is never read of it, so that no store has it whole.
 type hashing struct {

@@ -158,7 +158,7 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
 		}
 		for _, f := range result.LeftOut {
-			c.printf("    left out  %s, which %s; --include takes it in\n", f.Path, f.Reason)
+			c.printf("    left out  %s; --include takes it in\n", f)
 		}
 	}
 	files := english.Plural(len(result.Files), "file", "files")

@@ -91,7 +91,7 @@ func (p *Publisher) Module(ctx context.Context, m publish.PreparedModule) (publi
 		return publish.Result{}, err
 	}
 	theirs := published.Module
-	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !sum.MatchString(theirs.SHA256) || theirs.Size < 0 {
+	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !registry.IsSHA256(theirs.SHA256) || theirs.Size < 0 {
 		return publish.Result{}, p.errAnswer("the record that it publishes is not that of what was sent")
 	}
 	m.Record, m.Unchanged = *theirs, published.Unchanged
@@ -115,7 +115,6 @@ func (p *Publisher) Provider(ctx context.Context, m publish.PreparedRelease) (pu
 }
 
 var (
-	sum      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	keyID    = regexp.MustCompile(`^[0-9A-F]{16}$`)
 	uploadID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,128}$`)
 )
