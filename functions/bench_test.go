@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // span is from when the first of some things began to when the last one ended.
@@ -165,7 +166,7 @@ func TestPublishAPI(t *testing.T) {
 		begun := time.Now()
 		by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
 		p := publish.Publisher{Catalog: d.catalog, Objects: objects, By: by}
-		if _, err := p.Provider(t.Context(), publish.Provider{Dir: dir, Address: address}); err != nil {
+		if _, err := p.Provider(t.Context(), releases.Provider{Dir: dir, Address: address}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
@@ -179,7 +180,7 @@ func TestPublishAPI(t *testing.T) {
 		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
 		p.Pause = 0
 		begun := time.Now()
-		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
+		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestPublishAPI(t *testing.T) {
 		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
 			return &watched{RoundTripper: next, inspecting: func() { time.AfterFunc(500*time.Millisecond, f.Close) }}
 		})
-		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
+		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,8 +45,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -412,17 +412,17 @@ var readers = []struct {
 	only           string // the operation that meets the fault
 }{
 	{function: "modules", warm: versions, paths: []string{versions, "/v1/modules/acme/vpc/aws/1.0.0/download"}},
-	{function: "providers", warm: releases, paths: []string{releases, download}},
+	{function: "providers", warm: providerList, paths: []string{providerList, download}},
 	{function: "mirror", warm: index, paths: []string{index, "/v1/mirror/example.com/acme/note/1.0.0.json"}},
 	{function: "modules", warm: versions, paths: []string{versions}, what: "a token", token: true},
-	{function: "providers", warm: releases, paths: []string{download}, what: "keys of a namespace", only: "Query"},
+	{function: "providers", warm: providerList, paths: []string{download}, what: "keys of a namespace", only: "Query"},
 }
 
 const (
-	versions = "/v1/modules/acme/vpc/aws/versions"
-	releases = "/v1/providers/acme/note/versions"
-	download = "/v1/providers/acme/note/1.0.0/download/linux/amd64"
-	index    = "/v1/mirror/example.com/acme/note/index.json"
+	versions     = "/v1/modules/acme/vpc/aws/versions"
+	providerList = "/v1/providers/acme/note/versions"
+	download     = "/v1/providers/acme/note/1.0.0/download/linux/amd64"
+	index        = "/v1/mirror/example.com/acme/note/index.json"
 )
 
 // published is a table on which all of that is published, with a way to its items and to tokens that read them.
@@ -892,7 +892,7 @@ func faultsOfPublishing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := new(publish.Publisher).PrepareModule(t.Context(), publish.Module{Dir: dir, Address: vpc})
+	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: vpc})
 	if err != nil {
 		t.Fatal(err)
 	}

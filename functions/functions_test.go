@@ -33,6 +33,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -144,7 +145,7 @@ func (d deployed) publish(t *testing.T, address, version, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.publisher.Module(t.Context(), publish.Module{Dir: dir, Address: m, Version: v}); err != nil {
+	if _, err := d.publisher.Module(t.Context(), releases.Module{Dir: dir, Address: m, Version: v}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -265,7 +265,7 @@ func TestKilledPublish(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
+			release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestKilledPublish(t *testing.T) {
 			} else {
 				before++
 			}
-			d.giveUp(t, requests.id, len(release.Send))
+			d.giveUp(t, requests.id, len(release.Files))
 			again, err := d.publishAPI(t, start(t, "publish", env), direct).Provider(t.Context(), release)
 			if err != nil || again.Unchanged != there || there && !cmp.Equal(again.Record, stored) {
 				t.Errorf("killed at change %d, after it: %t, and published again: %+v, %v", at, after, again, err)

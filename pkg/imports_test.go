@@ -71,15 +71,16 @@ var rules = []rule{
 	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "net/http"}},
 	{"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/archive"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/publish", []string{"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/releases", []string{"pkg/registry", "pkg/safehcl", "pkg/archive", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/publish", []string{"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing", "pkg/releases"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/client", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/doctor", []string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/catalog", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/publish", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/mirroring", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/signing", "pkg/archive", "pkg/objects", "pkg/catalog", "pkg/releases", "pkg/publish"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/verify", []string{"pkg/registry", "pkg/safehcl", "pkg/protocol", "pkg/catalog", "pkg/archive", "pkg/objects", "pkg/releases", "pkg/signing"}, []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/usage", []string{"pkg/registry", "pkg/requestlog"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"}},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
@@ -92,14 +93,15 @@ var rules = []rule{
 	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
-	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
-	{"pkg/publishclient", publishing("pkg/client", "pkg/catalog"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
+	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
+	{"pkg/publishapi/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
-	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishclient", house + "internal"}},
+	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishapi/publishclient", house + "internal"}},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
 	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
 	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
@@ -123,7 +125,7 @@ var leaves = []string{"pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/ttl
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/publish", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/signing")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/archive", "pkg/signing")
 }
 
 // onDeployed is what a function of a deployed registry links, and more.

@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -239,7 +240,7 @@ func (v *serverVictim) publishGood(ctx context.Context) error {
 		return err
 	}
 	p := publish.Publisher{Catalog: v.data.Catalog, Objects: v.data.Objects, By: operator}
-	_, err = p.Module(ctx, publish.Module{Dir: dir, Address: goodModule, Version: version(1)})
+	_, err = p.Module(ctx, releases.Module{Dir: dir, Address: goodModule, Version: version(1)})
 	return err
 }
 

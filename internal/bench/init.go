@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // slower is how many times as long an init of the registry may take as one of a file server.
@@ -140,7 +141,7 @@ func publishAll(ctx context.Context, data *local.Data, dir, release string) erro
 	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"hello\" {\n  value = \"world\"\n}\n"), 0o600); err != nil {
 		return err
 	}
-	if _, err := publisher.Module(ctx, publish.Module{Dir: module, Address: registry.Module{Namespace: "acme", Name: "hello", System: "null"}, Version: version(1)}); err != nil {
+	if _, err := publisher.Module(ctx, releases.Module{Dir: module, Address: registry.Module{Namespace: "acme", Name: "hello", System: "null"}, Version: version(1)}); err != nil {
 		return err
 	}
 	if release == "" {
@@ -154,7 +155,7 @@ func publishAll(ctx context.Context, data *local.Data, dir, release string) erro
 		return err
 	}
 	note := registry.Provider{Namespace: "acme", Type: "note"}
-	published, err := publisher.Provider(ctx, publish.Provider{Dir: release, Address: note})
+	published, err := publisher.Provider(ctx, releases.Provider{Dir: release, Address: note})
 	if err != nil {
 		return err
 	}

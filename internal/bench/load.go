@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -381,7 +382,7 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 		if err := p.release(dir, v); err != nil {
 			return err
 		}
-		if _, err := p.publisher.Provider(ctx, publish.Provider{Dir: dir, Address: loadedProvider}); err != nil {
+		if _, err := p.publisher.Provider(ctx, releases.Provider{Dir: dir, Address: loadedProvider}); err != nil {
 			return err
 		}
 		p.published[1]++
@@ -395,7 +396,7 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 			return err
 		}
 	}
-	if _, err := p.publisher.Module(ctx, publish.Module{Dir: dir, Address: m, Version: v}); err != nil {
+	if _, err := p.publisher.Module(ctx, releases.Module{Dir: dir, Address: m, Version: v}); err != nil {
 		return err
 	}
 	p.published[0]++

@@ -33,6 +33,9 @@ type LeftOut struct {
 	Reason string `json:"reason"`
 }
 
+// String returns PATH, which REASON.
+func (l LeftOut) String() string { return l.Path + ", which " + l.Reason }
+
 // Pack writes the module in dir to w as a gzip-compressed tar with the module at its root: files in the order of their
 // paths, with fixed times, owners and modes. Folders have no entries of their own, and links become what they lead to.
 //

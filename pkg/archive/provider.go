@@ -16,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -86,16 +87,42 @@ func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType
 
 // ReadProviderFile is ReadProvider of a file, which must be a regular one.
 func ReadProviderFile(ctx context.Context, path, providerType string) (Provider, error) {
-	f, err := regularfile.Open(path)
+	f, size, err := openZipFile(path)
 	if err != nil {
 		return Provider{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	return ReadProvider(ctx, f, size, providerType)
+}
+
+// InspectProviderFile is InspectProvider of a file, which must be a regular one.
+// What it returns has the SHA256 of the zip too, and no H1.
+func InspectProviderFile(ctx context.Context, path, providerType string) (Provider, error) {
+	f, size, err := openZipFile(path)
 	if err != nil {
 		return Provider{}, err
 	}
-	return ReadProvider(ctx, f, info.Size(), providerType)
+	defer f.Close()
+	found, err := InspectProvider(ctx, f, size, providerType)
+	if err != nil {
+		return Provider{}, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, newSource(ctx, f, size).stream())
+	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil))}, err
+}
+
+func openZipFile(path string) (*os.File, int64, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
 }
 
 // InspectProvider verifies all of a zip that it takes no unpacking to verify, by reading what it says of itself and how its

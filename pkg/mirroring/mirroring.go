@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Objects is where packages are.
@@ -31,7 +32,7 @@ type Objects interface {
 
 // Progress is told what goes on, by several at once.
 type Progress interface {
-	publish.Progress
+	releases.Progress
 	// Download is called as a download begins, with 0 where its size is not known. Of what it returns, received is called with
 	// the number of bytes that have come, and end when no more will.
 	Download(name string, size int64) (received func(int), end func())

@@ -133,8 +133,7 @@ func CheckKey(key string) error {
 
 // Check says whether a digest is one that an object can have. Errors are registry.ErrInvalid.
 func (d Digest) Check() error {
-	sum, err := hex.DecodeString(d.SHA256)
-	if err != nil || len(sum) != sha256.Size || d.SHA256 != hex.EncodeToString(sum) || d.Size < 0 {
+	if !registry.IsSHA256(d.SHA256) || d.Size < 0 {
 		return fmt.Errorf("%w digest: sha256:%s, %d bytes", registry.ErrInvalid, d.SHA256, d.Size)
 	}
 	return nil

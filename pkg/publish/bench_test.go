@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -18,7 +19,7 @@ import (
 // BenchmarkProvider publishes a release of four zips, of programs and of what compression gives nothing for, to where
 // nothing is kept. MB/s are those of the zips.
 func BenchmarkProvider(b *testing.B) {
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,9 +32,9 @@ func BenchmarkProvider(b *testing.B) {
 	for name, content := range map[string][]byte{"program": program[:min(len(program), 16<<20)], "random": random} {
 		r := newRelease(b, "1.0.0")
 		for _, platform := range []string{"linux_amd64", "linux_386", "freebsd_amd64", "openbsd_amd64"} {
-			r.zip(b, r.name+"_"+platform+".zip", map[string]string{"terraform-provider-inventory": platform + string(content)})
+			r.Zip(b, r.Name+"_"+platform+".zip", map[string]string{"terraform-provider-inventory": platform + string(content)})
 		}
-		r.sign(b)
+		r.Sign(b)
 		backend := embedded(b)
 		backend.addKey(b, key)
 		b.Run(name, func(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // MirrorPackage is a package to mirror: what inspection found out about it, and where it lies.
@@ -27,7 +28,7 @@ func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider,
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
 			MirroredAt: p.now().UTC().Truncate(time.Second), MirroredBy: p.By,
 		})
-		files = append(files, file{name: pkg.Filename, stored: pkg.StoredFile, path: pkg.Path})
+		files = append(files, file{File: releases.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}
 	if _, err := p.uploadFiles(ctx, files); err != nil {
 		return stored, false, err

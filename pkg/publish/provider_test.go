@@ -1,8 +1,6 @@
 package publish_test
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,25 +9,22 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
-
-// signer is a key that all tests sign with, since making one takes a while.
-var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
 // addKey adds a public key to the namespace.
 func (b backend) addKey(t testing.TB, k keys.SigningKey) string {
@@ -45,91 +40,15 @@ func (b backend) addKey(t testing.TB, k keys.SigningKey) string {
 }
 
 // release is a folder with the release of a provider that no client could run.
-type release struct {
-	dir  string
-	name string // what its files' names begin with
-}
+type release struct{ builds.Release }
 
 func newRelease(t testing.TB, version string, platforms ...string) release {
 	t.Helper()
-	r := release{t.TempDir(), "terraform-provider-inventory_" + version}
-	for _, p := range platforms {
-		r.zip(t, r.name+"_"+p+".zip", map[string]string{"terraform-provider-inventory_v" + version: "program for " + p, "LICENSE": "of " + p})
-	}
-	r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["5.0", "6.0"]}}`)
-	r.sign(t)
-	return r
+	return release{builds.NewRelease(t, version, platforms...)}
 }
 
-func (r release) write(t testing.TB, name, content string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (r release) zip(t testing.TB, name string, files map[string]string) {
-	t.Helper()
-	var out bytes.Buffer
-	z := zip.NewWriter(&out)
-	for path, content := range files {
-		header := &zip.FileHeader{Name: path, Method: zip.Deflate}
-		header.SetMode(0o755)
-		if strings.HasSuffix(path, "/") {
-			header.SetMode(0o755 | os.ModeDir)
-		}
-		w, err := z.CreateHeader(header)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.write(t, name, out.String())
-}
-
-// sign writes SHA256SUMS and its signature for what is there.
-func (r release) sign(t testing.TB) {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join(r.dir, "terraform-provider-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(names)
-	var sums strings.Builder
-	for _, name := range names {
-		if strings.Contains(name, "SHA256SUMS") {
-			continue
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := sha256.Sum256(data)
-		fmt.Fprintf(&sums, "%s  %s\n", hex.EncodeToString(sum[:]), filepath.Base(name))
-	}
-	r.write(t, r.name+"_SHA256SUMS", sums.String())
-	r.resign(t)
-}
-
-// resign signs SHA256SUMS as it is.
-func (r release) resign(t testing.TB) {
-	t.Helper()
-	key, err := signer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := key.SignRelease(r.dir); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (r release) provider() publish.Provider {
-	return publish.Provider{Dir: r.dir, Address: inventory}
+func (r release) provider() releases.Provider {
+	return releases.Provider{Dir: r.Dir, Address: inventory}
 }
 
 func (b backend) providerVersions(t *testing.T) string {
@@ -157,7 +76,7 @@ func TestProvider(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		b := empty(t)
-		key, err := signer()
+		key, err := builds.Signer()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +94,7 @@ func TestProvider(t *testing.T) {
 			t.Errorf("%+v", record)
 		}
 		for _, pkg := range record.Packages {
-			data, err := os.ReadFile(filepath.Join(r.dir, pkg.Filename))
+			data, err := os.ReadFile(filepath.Join(r.Dir, pkg.Filename))
 			sum := sha256.Sum256(data)
 			if err != nil || pkg.SHA256 != hex.EncodeToString(sum[:]) || pkg.Size != int64(len(data)) || !strings.HasPrefix(pkg.H1, "h1:") || pkg.Object != "providers/acme/inventory/1.0.0/"+pkg.SHA256+"/"+pkg.Filename {
 				t.Errorf("%+v, %v", pkg, err)
@@ -189,7 +108,7 @@ func TestProvider(t *testing.T) {
 		}
 
 		// The same again, signed anew as a build does, changes nothing.
-		r.resign(t)
+		r.Resign(t)
 		again, err := b.publisher().Provider(t.Context(), r.provider())
 		if err != nil || !again.Unchanged || again.Record.Signature != record.Signature || b.objects(t) != 5 {
 			t.Errorf("%+v, %v, %d objects", again, err, b.objects(t))
@@ -205,8 +124,7 @@ func TestProvider(t *testing.T) {
 		}
 		// A dry run stores nothing.
 		dry := newRelease(t, "2.0.0", "linux_amd64").provider()
-		dry.DryRun = true
-		if _, err := b.publisher().Provider(t.Context(), dry); err != nil || b.providerVersions(t) != "[1.1.0-rc.1 1.0.0]" {
+		if _, err := b.publisher().CheckProvider(t.Context(), dry); err != nil || b.providerVersions(t) != "[1.1.0-rc.1 1.0.0]" {
 			t.Errorf("%v, %s", err, b.providerVersions(t))
 		}
 	})
@@ -216,12 +134,12 @@ func TestProvider(t *testing.T) {
 func TestSignHere(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := release{t.TempDir(), "terraform-provider-inventory_1.0.0"}
-	r.zip(t, r.name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
+	r := release{builds.Release{Dir: t.TempDir(), Name: "terraform-provider-inventory_1.0.0"}}
+	r.Zip(t, r.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
 	m := r.provider()
 	m.SignKey = key.Private
 	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "--protocol 6.0") {
@@ -236,12 +154,12 @@ func TestSignHere(t *testing.T) {
 	if err != nil || result.Record.SigningKey != id || fmt.Sprint(result.Record.Protocols) != "[6.0]" {
 		t.Errorf("%+v, %v", result, err)
 	}
-	if entries, err := os.ReadDir(r.dir); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(r.Dir); err != nil || len(entries) != 1 {
 		t.Errorf("the folder was changed: %v, %v", entries, err)
 	}
 	// Sums that are there are signed if they hold, and not made anew.
 	signed := newRelease(t, "1.1.0", "linux_amd64")
-	if err := os.Remove(filepath.Join(signed.dir, signed.name+"_SHA256SUMS.sig")); err != nil {
+	if err := os.Remove(filepath.Join(signed.Dir, signed.Name+"_SHA256SUMS.sig")); err != nil {
 		t.Fatal(err)
 	}
 	m = signed.provider()
@@ -250,11 +168,11 @@ func TestSignHere(t *testing.T) {
 		t.Error(err)
 	}
 	wrong := newRelease(t, "1.2.0", "linux_amd64")
-	if err := os.Remove(filepath.Join(wrong.dir, wrong.name+"_SHA256SUMS.sig")); err != nil {
+	if err := os.Remove(filepath.Join(wrong.Dir, wrong.Name+"_SHA256SUMS.sig")); err != nil {
 		t.Fatal(err)
 	}
-	wrong.zip(t, wrong.name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "another program"})
-	m.Dir = wrong.dir
+	wrong.Zip(t, wrong.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "another program"})
+	m.Dir = wrong.Dir
 	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "is not the file that") {
 		t.Error(err)
 	}
@@ -264,7 +182,7 @@ func TestSignHere(t *testing.T) {
 func TestReleaseRefused(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,38 +194,38 @@ func TestReleaseRefused(t *testing.T) {
 	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
 	edit := func(t *testing.T, r release, change func(sums string) string) {
 		t.Helper()
-		sums, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS"))
+		sums, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_SHA256SUMS"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.write(t, r.name+"_SHA256SUMS", change(string(sums)))
-		r.resign(t)
+		r.Write(t, r.Name+"_SHA256SUMS", change(string(sums)))
+		r.Resign(t)
 	}
 	remove := func(t *testing.T, r release, name string) {
 		t.Helper()
-		if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rezip := func(t *testing.T, r release, files map[string]string) {
 		t.Helper()
-		r.zip(t, linux, files)
-		r.sign(t)
+		r.Zip(t, linux, files)
+		r.Sign(t)
 	}
 	for name, test := range map[string]struct {
 		change func(*testing.T, release)
 		want   string
 	}{
 		"a zip that does not match its sum": {func(t *testing.T, r release) {
-			r.zip(t, linux, map[string]string{"terraform-provider-inventory": "another program"})
+			r.Zip(t, linux, map[string]string{"terraform-provider-inventory": "another program"})
 		}, linux + " is not the file that"},
 		"a zip missing": {func(t *testing.T, r release) { remove(t, r, linux) }, linux + " is listed in"},
-		"no zip":        {func(t *testing.T, r release) { remove(t, r, linux); remove(t, r, r.name+"_darwin_arm64.zip") }, "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip"},
+		"no zip":        {func(t *testing.T, r release) { remove(t, r, linux); remove(t, r, r.Name+"_darwin_arm64.zip") }, "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip"},
 		"a zip that is not listed": {func(t *testing.T, r release) {
 			edit(t, r, func(s string) string { return s[strings.Index(s, "\n")+1:] })
 		}, "is not in"},
 		"a manifest that is another": {func(t *testing.T, r release) {
-			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`)
+			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`)
 		}, "_manifest.json is not the file"},
 		"a blank line": {func(t *testing.T, r release) { edit(t, r, func(s string) string { return s + "\n" }) }, "SHA256SUMS: "},
 		"names as of sha256sum -b": {func(t *testing.T, r release) {
@@ -315,37 +233,37 @@ func TestReleaseRefused(t *testing.T) {
 		}, "line 1"},
 		"a comment":       {func(t *testing.T, r release) { edit(t, r, func(s string) string { return "# sums\n" + s }) }, "line 1"},
 		"upper-case sums": {func(t *testing.T, r release) { edit(t, r, strings.ToUpper) }, "line 1"},
-		"no sums":         {func(t *testing.T, r release) { remove(t, r, r.name+"_SHA256SUMS") }, "--sign-key"},
-		"no signature":    {func(t *testing.T, r release) { remove(t, r, r.name+"_SHA256SUMS.sig") }, "gpg --detach-sign"},
+		"no sums":         {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS") }, "--sign-key"},
+		"no signature":    {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS.sig") }, "gpg --detach-sign"},
 		"an armored signature": {func(t *testing.T, r release) {
-			r.write(t, r.name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n\nwsBz\n-----END PGP SIGNATURE-----\n")
+			r.Write(t, r.Name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n\nwsBz\n-----END PGP SIGNATURE-----\n")
 		}, "--armor"},
 		"a signature that names SHA-1": {func(t *testing.T, r release) {
-			signature, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"))
+			signature, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			signature[5] = 2 // the hash, behind a header of two bytes
-			r.write(t, r.name+"_SHA256SUMS.sig", string(signature))
+			r.Write(t, r.Name+"_SHA256SUMS.sig", string(signature))
 		}, "it uses SHA-1"},
 		"a signature of something else": {func(t *testing.T, r release) {
-			signature, err := os.ReadFile(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"))
+			signature, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			edit(t, r, func(s string) string { return s + strings.Repeat("0", 64) + "  extra.txt\n" })
-			r.write(t, r.name+"_SHA256SUMS.sig", string(signature))
+			r.Write(t, r.Name+"_SHA256SUMS.sig", string(signature))
 		}, "_SHA256SUMS.sig: "},
 		"a foreign key": {func(t *testing.T, r release) {
-			if err := stranger.SignRelease(r.dir); err != nil {
+			if err := stranger.SignRelease(r.Dir); err != nil {
 				t.Fatal(err)
 			}
 		}, "_SHA256SUMS.sig: "},
 		"two versions": {func(t *testing.T, r release) {
-			r.zip(t, "terraform-provider-inventory_1.1.0_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
+			r.Zip(t, "terraform-provider-inventory_1.1.0_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
 		}, "several versions, 1.0.0, 1.1.0"},
-		"another type too":        {func(t *testing.T, r release) { r.zip(t, "terraform-provider-other_1.0.0_linux_amd64.zip", nil) }, "is of another provider than inventory"},
-		"a platform that is none": {func(t *testing.T, r release) { r.zip(t, r.name+"_linux.zip", nil) }, "it is OS_ARCH"},
+		"another type too":        {func(t *testing.T, r release) { r.Zip(t, "terraform-provider-other_1.0.0_linux_amd64.zip", nil) }, "is of another provider than inventory"},
+		"a platform that is none": {func(t *testing.T, r release) { r.Zip(t, r.Name+"_linux.zip", nil) }, "it is OS_ARCH"},
 		"directory entries": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": "p", "docs/": ""})
 		}, "docs/"},
@@ -359,21 +277,21 @@ func TestReleaseRefused(t *testing.T) {
 		"a program for another platform": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": "MZ" + strings.Repeat("\x00", 0x100)})
 		}, "cannot run on linux_amd64"},
-		"no zip at all":          {func(t *testing.T, r release) { r.write(t, linux, "not a zip"); r.sign(t) }, linux + ": "},
-		"a manifest of nonsense": {func(t *testing.T, r release) { r.write(t, r.name+"_manifest.json", "{"); r.sign(t) }, "protocol_versions"},
+		"no zip at all":          {func(t *testing.T, r release) { r.Write(t, linux, "not a zip"); r.Sign(t) }, linux + ": "},
+		"a manifest of nonsense": {func(t *testing.T, r release) { r.Write(t, r.Name+"_manifest.json", "{"); r.Sign(t) }, "protocol_versions"},
 		"a manifest of old plugins": {func(t *testing.T, r release) {
-			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["4.0"]}}`)
-			r.sign(t)
+			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["4.0"]}}`)
+			r.Sign(t)
 		}, "clients speak 5 and 6"},
 		"a major version twice": {func(t *testing.T, r release) {
-			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`)
-			r.sign(t)
+			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`)
+			r.Sign(t)
 		}, "no major version comes twice"},
 		"a manifest with v": {func(t *testing.T, r release) {
-			r.write(t, r.name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["v6"]}}`)
-			r.sign(t)
+			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["v6"]}}`)
+			r.Sign(t)
 		}, "MAJOR.MINOR"},
-		"no manifest": {func(t *testing.T, r release) { remove(t, r, r.name+"_manifest.json") }, "there is no manifest"},
+		"no manifest": {func(t *testing.T, r release) { remove(t, r, r.Name+"_manifest.json") }, "there is no manifest"},
 	} {
 		r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 		test.change(t, r)
@@ -381,27 +299,27 @@ func TestReleaseRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, change := range map[string]func(*publish.Provider){
-		"v in file names": func(m *publish.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").dir },
-		"version 0.0.0":   func(m *publish.Provider) { m.Dir = newRelease(t, "0.0.0", "linux_amd64").dir },
-		"a zip by another name": func(m *publish.Provider) {
+	for name, change := range map[string]func(*releases.Provider){
+		"v in file names": func(m *releases.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").Dir },
+		"version 0.0.0":   func(m *releases.Provider) { m.Dir = newRelease(t, "0.0.0", "linux_amd64").Dir },
+		"a zip by another name": func(m *releases.Provider) {
 			r := newRelease(t, "1.0.0", "linux_amd64")
-			r.zip(t, r.name+".zip", nil)
-			m.Dir = r.dir
+			r.Zip(t, r.Name+".zip", nil)
+			m.Dir = r.Dir
 		},
-		"sums that are a folder": func(m *publish.Provider) {
+		"sums that are a folder": func(m *releases.Provider) {
 			r := newRelease(t, "1.0.0", "linux_amd64")
-			if err := errors.Join(os.Remove(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig")), os.Mkdir(filepath.Join(r.dir, r.name+"_SHA256SUMS.sig"), 0o700)); err != nil {
+			if err := errors.Join(os.Remove(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig")), os.Mkdir(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig"), 0o700)); err != nil {
 				t.Fatal(err)
 			}
-			m.Dir = r.dir
+			m.Dir = r.Dir
 		},
-		"a short version": func(m *publish.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").dir },
-		"another type":    func(m *publish.Provider) { m.Address.Type = "other" },
-		"no folder":       func(m *publish.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
-		"signed already":  func(m *publish.Provider) { m.SignKey = key.Private },
-		"other protocols": func(m *publish.Provider) { m.Protocols = []string{"6.0"} },
-		"a namespace without keys": func(m *publish.Provider) {
+		"a short version": func(m *releases.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").Dir },
+		"another type":    func(m *releases.Provider) { m.Address.Type = "other" },
+		"no folder":       func(m *releases.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
+		"signed already":  func(m *releases.Provider) { m.SignKey = key.Private },
+		"other protocols": func(m *releases.Provider) { m.Protocols = []string{"6.0"} },
+		"a namespace without keys": func(m *releases.Provider) {
 			m.Address.Namespace = "other"
 		},
 	} {
@@ -432,7 +350,7 @@ func TestExpiredKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRelease(t, "1.0.0", "linux_amd64")
-	if err := old.SignRelease(r.dir); err != nil {
+	if err := old.SignRelease(r.Dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.publisher().Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "expired") {
@@ -462,7 +380,7 @@ func (s *countingStore) PutOnce(ctx context.Context, key string, body io.ReadSee
 // Interrupted anywhere, a publish has left nothing visible; again, it sends only what is missing.
 func TestProviderInterrupted(t *testing.T) {
 	t.Parallel()
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -508,7 +426,7 @@ func TestProviderInterrupted(t *testing.T) {
 func TestProviderRestore(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,16 +449,16 @@ func TestProviderRestore(t *testing.T) {
 func TestSharedHashes(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.addKey(t, key)
 	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 	for _, p := range []string{"darwin_amd64", "windows_amd64"} {
-		r.zip(t, r.name+"_"+p+".zip", map[string]string{"terraform-provider-inventory": "the same"})
+		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{"terraform-provider-inventory": "the same"})
 	}
-	r.sign(t)
+	r.Sign(t)
 	result, err := b.publisher().Provider(t.Context(), r.provider())
 	if err != nil || fmt.Sprint(result.Shared) != "[darwin_amd64 windows_amd64]" {
 		t.Errorf("%v, %v", result.Shared, err)
@@ -550,7 +468,7 @@ func TestSharedHashes(t *testing.T) {
 // A manifest lies beside the source where goreleaser leaves it, and counts if its sum is the listed one.
 func TestSourceManifest(t *testing.T) {
 	t.Parallel()
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -566,10 +484,10 @@ func TestSourceManifest(t *testing.T) {
 		r := newRelease(t, "1.0.0", "linux_amd64")
 		source := t.TempDir()
 		dist := filepath.Join(source, "dist")
-		if err := os.CopyFS(dist, os.DirFS(r.dir)); err != nil {
+		if err := os.CopyFS(dist, os.DirFS(r.Dir)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(dist, r.name+"_manifest.json")); err != nil {
+		if err := os.Remove(filepath.Join(dist, r.Name+"_manifest.json")); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(source, "terraform-registry-manifest.json"), []byte(test.content), 0o600); err != nil {
@@ -588,7 +506,7 @@ func TestSourceManifest(t *testing.T) {
 func TestDamagedObject(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -605,16 +523,4 @@ type shrunkStore struct{ objects.Store }
 
 func (s *shrunkStore) Stat(_ context.Context, key string) (objects.Info, error) {
 	return objects.Info{Key: key, Size: 1}, nil
-}
-
-func FuzzParseManifest(f *testing.F) {
-	for _, text := range []string{`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, "{}", "null", "[", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		protocols, err := publish.ParseManifest(text)
-		if err != nil && !errors.Is(err, registry.ErrInvalid) || err == nil && len(protocols) == 0 {
-			t.Errorf("%q: %v, %v", text, protocols, err)
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/archive"
@@ -27,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // backend is an empty registry.
@@ -87,7 +90,7 @@ func (b backend) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: catalog.New(b.table), Objects: b.store, By: by}
 }
 
-func module(t *testing.T, version, content string) publish.Module {
+func module(t *testing.T, version, content string) releases.Module {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+content+"\n"), 0o600); err != nil {
@@ -97,7 +100,7 @@ func module(t *testing.T, version, content string) publish.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return publish.Module{Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: v}
+	return releases.Module{Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: v}
 }
 
 func (b backend) versions(t *testing.T) string {
@@ -151,8 +154,8 @@ func TestModule(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	_, err = p.Module(t.Context(), module(t, "1.0.0", "b"))
-	var different *publish.DifferentContentError
-	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) || different.Stored.SHA256 != r.SHA256 || !strings.Contains(err.Error(), r.SHA256) || !strings.Contains(err.Error(), r.ContentSHA256) {
+	var different *releases.ExistsError
+	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) || different.Stored != r.ContentSHA256 || different.Offered == r.ContentSHA256 || !strings.Contains(err.Error(), r.SHA256) || !strings.Contains(err.Error(), r.ContentSHA256) {
 		t.Errorf("other content: %v", err)
 	}
 	if got := b.versions(t); got != "[1.0.0]" {
@@ -201,12 +204,10 @@ func TestOtherCompression(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
 	m := module(t, "1.0.0", "a")
-	m.DryRun = true
-	dry, err := (&publish.Publisher{}).Module(t.Context(), m)
+	dry, err := new(publish.Publisher).CheckModule(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.DryRun = false
 	older := dry.Record
 	older.SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	older.Object, older.Size = m.Address.ArchiveKey(m.Version, older.SHA256), 0
@@ -306,8 +307,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
 	m := module(t, "1.0.0", "a")
-	m.DryRun = true
-	got, err := b.publisher().Module(t.Context(), m)
+	got, err := b.publisher().CheckModule(t.Context(), m)
 	if err != nil || got.Unchanged || got.Record.Size == 0 || len(got.Files) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -410,24 +410,24 @@ func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 func TestPublishInBetween(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		do        func(*testing.T, backend, publish.Module) error
+		do        func(*testing.T, backend, releases.Module) error
 		err       error
 		unchanged bool
 		versions  string
 	}{
-		"another version": {func(t *testing.T, b backend, _ publish.Module) error {
+		"another version": {func(t *testing.T, b backend, _ releases.Module) error {
 			_, err := b.publisher().Module(t.Context(), module(t, "1.1.0", "a"))
 			return err
 		}, nil, false, "[1.1.0 1.0.0]"},
-		"the same": {func(t *testing.T, b backend, m publish.Module) error {
+		"the same": {func(t *testing.T, b backend, m releases.Module) error {
 			_, err := b.publisher().Module(t.Context(), m)
 			return err
 		}, nil, true, "[1.0.0]"},
-		"other content": {func(t *testing.T, b backend, _ publish.Module) error {
+		"other content": {func(t *testing.T, b backend, _ releases.Module) error {
 			_, err := b.publisher().Module(t.Context(), module(t, "1.0.0", "b"))
 			return err
 		}, registry.ErrExists, false, "[1.0.0]"},
-		"a withdrawal": {func(t *testing.T, b backend, m publish.Module) error {
+		"a withdrawal": {func(t *testing.T, b backend, m releases.Module) error {
 			w := publish.Withdrawer{Catalog: catalog.New(b.table), Objects: b.remover(t), By: "wim", Missing: true}
 			_, err := w.Withdraw(t.Context(), m.Address, m.Version, "it has a key")
 			return err
@@ -493,7 +493,7 @@ func publishersAtOnce(t *testing.T, empty func(*testing.T) backend) {
 	wait.Wait()
 	won := 0
 	for i, err := range errs {
-		var different *publish.DifferentContentError
+		var different *releases.ExistsError
 		switch {
 		case err == nil:
 			won++
@@ -515,5 +515,42 @@ func TestRefused(t *testing.T) {
 	}
 	if b.versions(t) != "[]" || b.objects(t) != 0 {
 		t.Error("something is stored")
+	}
+}
+
+// What goes through a registry's publish API is what an operator would publish.
+func TestSameAsPrepared(t *testing.T) {
+	t.Parallel()
+	m := module(t, "1.0.0", "a")
+	packed, err := new(releases.Preparer).Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	dry, err := new(publish.Publisher).CheckModule(t.Context(), m)
+	if err != nil || dry.Record.SHA256 != packed.Record.SHA256 {
+		t.Errorf("%+v, %v", dry, err)
+	}
+	b := embedded(t)
+	key, err := builds.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := b.addKey(t, key)
+	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
+	prepared, err := new(releases.Preparer).Provider(t.Context(), r.provider())
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := b.publisher().Provider(t.Context(), r.provider())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := published.Record, prepared.Record
+	if got.Sums.SHA256 != want.Sums.SHA256 || got.Packages[0].H1 != want.Packages[0].H1 || !slices.Equal(got.Protocols, want.Protocols) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if want.SigningKey != id {
+		t.Errorf("signing key: %s, want %s", want.SigningKey, id)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Withdrawer takes versions out of one registry for good, as who has leaked something in one needs it. That goes in two steps.
@@ -21,7 +22,7 @@ type Withdrawer struct {
 	// used again.
 	Missing bool
 	// Progress may be nil.
-	Progress Progress
+	Progress releases.Progress
 	// Now tells the time; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -65,7 +66,7 @@ func (e *RemainsError) Unwrap() error { return e.err }
 
 // Withdraw withdraws a version and removes its bytes. It can be run again, and then goes on with what remains.
 func (w *Withdrawer) Withdraw(ctx context.Context, a registry.Address, v registry.Version, reason string) (Withdrawn, error) {
-	if err := CheckReason(reason); err != nil {
+	if err := releases.CheckReason(reason); err != nil {
 		return Withdrawn{}, err
 	}
 	p := Publisher{Progress: w.Progress, Now: w.Now}

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // remover is a store from which objects can be removed.
@@ -71,7 +73,7 @@ func TestWithdraw(t *testing.T) {
 		c, store := catalog.New(b.table), b.remover(t)
 		first := module(t, "1.0.0", "a secret")
 		address, one := first.Address, first.Version
-		for _, m := range []publish.Module{first, module(t, "1.1.0", "another")} {
+		for _, m := range []releases.Module{first, module(t, "1.1.0", "another")} {
 			if _, err := b.publisher().Module(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
@@ -120,10 +122,8 @@ func TestWithdraw(t *testing.T) {
 		}
 
 		// Nothing of a publish that is refused is stored.
-		dry := first
-		dry.DryRun = true
-		for _, m := range []publish.Module{first, dry} {
-			_, err := b.publisher().Module(t.Context(), m)
+		for _, do := range []func(context.Context, releases.Module) (releases.ModuleResult, error){b.publisher().Module, b.publisher().CheckModule} {
+			_, err := do(t.Context(), first)
 			if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || !strings.Contains(fmt.Sprint(err), "withdrawn on 2026-11-21 01:02 UTC: it has a key") {
 				t.Errorf("publishing again: %v", err)
 			}
@@ -142,7 +142,7 @@ func TestWithdrawProvider(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		b := empty(t)
-		key, err := signer()
+		key, err := builds.Signer()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,10 +157,8 @@ func TestWithdrawProvider(t *testing.T) {
 		if err != nil || result.Removed != 4 || b.objects(t) != 0 {
 			t.Errorf("%+v, %v, %q", result, err, b.keys(t))
 		}
-		dry := r.provider()
-		dry.DryRun = true
-		for _, p := range []publish.Provider{r.provider(), dry} {
-			if _, err := b.publisher().Provider(t.Context(), p); !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || b.objects(t) != 0 {
+		for _, do := range []func(context.Context, releases.Provider) (releases.ProviderResult, error){b.publisher().Provider, b.publisher().CheckProvider} {
+			if _, err := do(t.Context(), r.provider()); !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || b.objects(t) != 0 {
 				t.Errorf("publishing again: %v, %q", err, b.keys(t))
 			}
 		}

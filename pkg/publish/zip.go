@@ -11,35 +11,16 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // A provider's zips are large, and to unpack them takes longer than to read them: so each is read twice, and unpacked on
 // its way to the store. What it takes to know that they are the ones which were signed is known before.
 
-// inspectZip reads a zip without unpacking it, so that its H1 is unknown.
-func inspectZip(ctx context.Context, path, providerType string) (found archive.Provider, err error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return found, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return found, err
-	}
-	if found.ProviderZip, err = archive.InspectProvider(ctx, f, info.Size(), providerType); err != nil {
-		return found, err
-	}
-	found.SHA256, err = sha256From(objects.ContextReader(ctx, f))
-	return found, err
-}
-
 // hashing is the body of an upload of a zip, whose files are unpacked and hashed as it is read. The end of a zip that
 // proves bad is never read of it, so that no store has it whole.
 type hashing struct {
 	io.ReadSeeker
-	zip  archive.ProviderZip
+	zip  *archive.ProviderZip
 	fail func(error) // called when the zip proves bad, since whoever reads may take that for a mishap and try again
 
 	at     int64          // where the next byte is read
@@ -116,15 +97,15 @@ func (h *hashing) end(reason error) error {
 
 // sendZip puts a zip where its record says, and finds out its h1.
 func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error {
-	opened, err := regularfile.Open(f.path)
+	opened, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	body := &hashing{ReadSeeker: opened, zip: f.zip, fail: fail}
-	there, err := p.put(ctx, f.name, body, f.stored, total)
+	body := &hashing{ReadSeeker: opened, zip: f.Zip, fail: fail}
+	there, err := p.put(ctx, f.Name, body, f.StoredFile, total)
 	_ = body.end(errBegunAnew)
 	if bad := context.Cause(ctx); bad != nil {
 		return bad
@@ -142,14 +123,14 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error 
 
 // hashZip finds out the h1 of a zip that is not sent.
 func hashZip(ctx context.Context, f file) error {
-	opened, err := regularfile.Open(f.path)
+	opened, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
 	hash := sha256.New()
-	*f.h1, err = f.zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, opened), hash))
-	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.stored.SHA256 {
+	*f.h1, err = f.Zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, opened), hash))
+	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.SHA256 {
 		err = errChanged
 	}
 	return err

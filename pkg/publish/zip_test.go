@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -21,10 +22,10 @@ func largeZip(t *testing.T) (r release, path string) {
 	r = newRelease(t, "1.0.0")
 	content := make([]byte, 4<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
-	name := r.name + "_linux_amd64.zip"
-	r.zip(t, name, map[string]string{"terraform-provider-inventory": "program", "LICENSE": string(content), "empty": ""})
-	r.sign(t)
-	return r, filepath.Join(r.dir, name)
+	name := r.Name + "_linux_amd64.zip"
+	r.Zip(t, name, map[string]string{"terraform-provider-inventory": "program", "LICENSE": string(content), "empty": ""})
+	r.Sign(t)
+	return r, filepath.Join(r.Dir, name)
 }
 
 // A zip whose files are not what it says of them is refused as it is sent: the store does not have it, and is not tried
@@ -33,7 +34,7 @@ func TestDamagedZip(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		t.Helper()
-		key, err := signer()
+		key, err := builds.Signer()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,15 +49,18 @@ func TestDamagedZip(t *testing.T) {
 			if err := os.WriteFile(path, damaged, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r.sign(t)
+			r.Sign(t)
 			for _, dry := range []bool{true, false} {
 				b := empty(t)
 				b.addKey(t, key)
-				p, m := b.publisher(), r.provider()
-				m.DryRun = dry
+				p := b.publisher()
 				store := &rereading{Objects: b.store}
 				p.Objects = store
-				if _, err := p.Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+				do := p.Provider
+				if dry {
+					do = p.CheckProvider
+				}
+				if _, err := do(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) {
 					t.Errorf("damaged at %d: %v", at, err)
 				}
 				if b.providerVersions(t) != "[]" || store.begun > 1 {
@@ -78,7 +82,7 @@ func TestDamagedZip(t *testing.T) {
 // The h1 of a zip is found out however the store reads it, and if it does not.
 func TestHashedOnTheWay(t *testing.T) {
 	t.Parallel()
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +91,12 @@ func TestHashedOnTheWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dry := r.provider()
-	dry.DryRun = true
 	for _, give := range []int64{0, 1, 1 << 20, info.Size() - 1, info.Size()} {
 		for _, there := range []bool{false, true} {
 			b := embedded(t)
 			b.addKey(t, key)
 			p := b.publisher()
-			want, err := p.Provider(t.Context(), dry)
+			want, err := p.CheckProvider(t.Context(), r.provider())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +112,7 @@ func TestHashedOnTheWay(t *testing.T) {
 // Where all is stored already, zips are read and not sent.
 func TestStoredAlready(t *testing.T) {
 	t.Parallel()
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func TestStoredAlready(t *testing.T) {
 // A zip that changes while it is published is refused, be it stored here or, by then, by somebody else.
 func TestZipThatChanges(t *testing.T) {
 	t.Parallel()
-	key, err := signer()
+	key, err := builds.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}

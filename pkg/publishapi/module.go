@@ -10,6 +10,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // module has the rules of modules: one archive, which unpacks within its folder and parses.
@@ -19,7 +20,7 @@ type module struct {
 }
 
 func (m module) announced(_ context.Context, _ registry.Version, a protocol.Announcement) error {
-	name := m.address.Name + ".tar.gz"
+	name := releases.ArchiveName(m.address)
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
 		return fmt.Errorf("%w publish: a module is one file, %s", registry.ErrInvalid, name)
@@ -34,8 +35,8 @@ func (m module) check(ctx context.Context, v registry.Version) (protocol.Publish
 	return protocol.Published{Module: &stored}, err
 }
 
-func (m module) same(_ context.Context, p protocol.Published, a protocol.Announcement) (bool, error) {
-	return p.Module.SHA256 == a.Files[0].SHA256 || p.Module.ContentSHA256 == a.ContentSHA256, nil
+func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.Announcement) error {
+	return releases.CheckSameModule(m.address, *p.Module, a.Files[0].SHA256, a.ContentSHA256)
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
@@ -50,7 +51,7 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 		PublishedAt: now, PublishedBy: by, Description: u.Description,
 	}
 	return publication{
-		keep:    []registry.StoredFile{f.StoredFile},
+		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), func(ctx context.Context) (registry.ModuleVersion, error) {

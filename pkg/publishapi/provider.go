@@ -3,17 +3,15 @@ package publishapi
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -32,35 +30,35 @@ func (p provider) announced(ctx context.Context, v registry.Version, a protocol.
 	case names.Version != v:
 		return fmt.Errorf("%w release: its files are of version %s, and not of %s", registry.ErrInvalid, names.Version, v)
 	case !names.HasSums || !names.HasSignature:
-		return fmt.Errorf("%w release: %s and %s.sig belong to it", registry.ErrInvalid, names.Sums, names.Sums)
+		return fmt.Errorf("%w release: %s and %s belong to it", registry.ErrInvalid, names.Sums, names.Signature())
 	case a.Description != "" || a.ContentSHA256 != "":
 		return fmt.Errorf("%w publish: a provider has neither a description nor a sum of its content", registry.ErrInvalid)
 	}
 	for _, f := range a.Files {
-		if _, zip := names.Zips[f.Name]; !zip && f.Name != names.Sums && f.Name != names.Sums+".sig" && f.Name != names.Manifest {
+		if !names.Has(f.Name) {
 			return fmt.Errorf("%w release: %s is no file of one", registry.ErrInvalid, f.Name)
 		}
 	}
-	if err := publish.CheckProtocols(a.Protocols); err != nil {
+	if err := releases.CheckProtocols(a.Protocols); err != nil {
 		return err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
-	if err == nil && len(keys) == 0 {
-		err = fmt.Errorf("%w release: namespace %s has no key yet: the registry's owner adds the public key that signs its providers, by `larder key add %s FILE`", registry.ErrInvalid, p.address.Namespace, p.address.Namespace)
+	if err == nil {
+		err = releases.CheckKeys(p.address.Namespace, keys)
 	}
 	return err
 }
 
-func (p provider) names(files []protocol.File) (publish.ReleaseNames, error) {
+func (p provider) names(files []protocol.File) (releases.Names, error) {
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
 	}
-	return publish.NameRelease(p.address.Type, names)
+	return releases.ParseNames(p.address.Type, names)
 }
 
 // namesOf is names of an upload, whose files were found to be a release when they were announced.
-func (p provider) namesOf(u registry.Upload) (publish.ReleaseNames, error) {
+func (p provider) namesOf(u registry.Upload) (releases.Names, error) {
 	files := make([]protocol.File, len(u.Files))
 	for i, f := range u.Files {
 		files[i].Name = f.Name
@@ -73,27 +71,21 @@ func (p provider) check(ctx context.Context, v registry.Version) (protocol.Publi
 	return protocol.Published{Provider: &stored}, err
 }
 
-// same compares by SHA256SUMS: a signature is made anew each time, and is no
-// other content.
-func (p provider) same(ctx context.Context, published protocol.Published, a protocol.Announcement) (bool, error) {
-	stored := published.Provider
-	same := slices.ContainsFunc(a.Files, func(f protocol.File) bool {
-		return strings.HasSuffix(f.Name, "_SHA256SUMS") && f.SHA256 == stored.Sums.SHA256
-	})
-	if !same {
-		return false, nil
+func (p provider) checkSame(ctx context.Context, published protocol.Published, a protocol.Announcement) error {
+	stored, sums := *published.Provider, ""
+	for _, f := range a.Files {
+		if strings.HasSuffix(f.Name, "_SHA256SUMS") {
+			sums = f.SHA256
+		}
 	}
-	if !slices.Equal(stored.Protocols, a.Protocols) {
-		return false, httpapi.Explain(fmt.Errorf("%w: its protocols are others", registry.ErrExists), fmt.Sprintf("%s %s is published for protocols %s, and versions do not change", p.address, stored.Version, strings.Join(stored.Protocols, ", ")))
+	if err := releases.CheckSameProvider(p.address, stored, sums, a.Protocols); err != nil {
+		return err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == stored.SigningKey }) {
-		return false, httpapi.Explain(fmt.Errorf("%w: its key is gone", registry.ErrExists), fmt.Sprintf("%s %s is published with a signature by key %s, which the namespace does not have any more, so that nobody can install it: have that key added again, or publish under a new version", p.address, stored.Version, stored.SigningKey))
-	}
-	return true, nil
+	return releases.CheckSigner(p.address, stored, keys)
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
@@ -119,11 +111,11 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 }
 
 func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {
-	text, err := p.h.whole(ctx, f, publish.MaxManifest)
+	text, err := p.h.whole(ctx, f, releases.MaxManifest)
 	if err != nil {
 		return nil, err
 	}
-	return publish.ParseManifest(text)
+	return releases.ParseManifest(text)
 }
 
 func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[string]string, error) {
@@ -131,25 +123,17 @@ func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	sums, err := signing.ParseSums(text)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]string, len(sums))
-	for _, s := range sums {
-		found[s.Filename] = s.SHA256
-	}
-	return found, nil
+	return releases.ParseSums(text)
 }
 
 // verify returns the key that has signed a release, as the namespace's keys are now.
-func (p provider) verify(ctx context.Context, u registry.Upload, names publish.ReleaseNames) (key string, err error) {
+func (p provider) verify(ctx context.Context, u registry.Upload, names releases.Names) (key string, err error) {
 	var text, sig []byte
 	for _, f := range u.Files {
 		switch f.Name {
 		case names.Sums:
 			text, err = p.h.whole(ctx, f, signing.MaxSums)
-		case names.Sums + ".sig":
+		case names.Signature():
 			sig, err = p.h.whole(ctx, f, signing.MaxSignature)
 		}
 		if err != nil {
@@ -173,17 +157,20 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 		return publication{}, err
 	}
 	record := registry.ProviderVersion{Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: by}
+	files, manifest := make(map[string]string, len(u.Files)), ""
 	var sums map[string]string
 	for i, f := range u.Files {
+		files[f.Name] = f.SHA256
 		if platform, zip := names.Zips[f.Name]; zip {
 			record.Packages = append(record.Packages, registry.ProviderPackage{Platform: platform, StoredFile: f.StoredFile, Filename: f.Name, H1: found[i].H1})
 			continue
 		}
 		switch f.Name {
 		case names.Manifest:
-			if !slices.Equal(found[i].Protocols, u.Protocols) {
-				return publication{}, fmt.Errorf("%w protocols: the manifest says %s, and %s was announced", registry.ErrInvalid, strings.Join(found[i].Protocols, ", "), strings.Join(u.Protocols, ", "))
+			if err := releases.CheckManifest(found[i].Protocols, u.Protocols); err != nil {
+				return publication{}, err
 			}
+			manifest = f.SHA256
 		case names.Sums:
 			record.Sums, sums = f.StoredFile, found[i].Sums
 		default:
@@ -193,15 +180,11 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
-	if err := checkSums(u, record.Packages, sums); err != nil {
+	if err := releases.CheckSums(files, manifest, sums); err != nil {
 		return publication{}, err
 	}
-	keep := []registry.StoredFile{record.Sums, record.Signature}
-	for _, pkg := range record.Packages {
-		keep = append(keep, pkg.StoredFile)
-	}
 	return publication{
-		keep:    keep,
+		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			stored, created, err := p.h.catalog.Providers.Commit(ctx, p.address, u.Version, by.String(), func(ctx context.Context) (_ registry.ProviderVersion, err error) {
@@ -214,24 +197,6 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 			return protocol.Published{Provider: &stored, Unchanged: !created}, err
 		},
 	}, nil
-}
-
-// checkSums says whether SHA256SUMS speaks of what was uploaded.
-func checkSums(u registry.Upload, packages []registry.ProviderPackage, sums map[string]string) error {
-	var all []signing.Sum
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		all = append(all, signing.Sum{SHA256: sums[name], Filename: name})
-	}
-	hasManifest := slices.ContainsFunc(u.Files, func(f registry.UploadFile) bool { return strings.HasSuffix(f.Name, "_manifest.json") })
-	if err := publish.CheckSums(packages, hasManifest, all); err != nil {
-		return err
-	}
-	for _, f := range u.Files {
-		if sum, listed := sums[f.Name]; listed && sum != f.SHA256 {
-			return fmt.Errorf("%w release: %s is not the file that SHA256SUMS speaks of", registry.ErrInvalid, f.Name)
-		}
-	}
-	return nil
 }
 
 func (p provider) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {

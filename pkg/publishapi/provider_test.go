@@ -153,7 +153,7 @@ func TestRefusedReleases(t *testing.T) {
 		{"another manifest", func(r release) {
 			r[named("manifest.json")] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
 			r.sign(t, signer)
-		}, "commit", "the manifest says 6.0, and 5.0, 6.0 was announced"},
+		}, "commit", "protocols 5.0, 6.0: the manifest says 6.0"},
 		{"a manifest that is held back", func(r release) { delete(r, named("manifest.json")) }, "commit", named("manifest.json") + " is listed in SHA256SUMS, and is not there"},
 		{"what is no manifest", func(r release) { r[named("manifest.json")] = []byte("x"); r.sign(t, signer) }, "inspect " + named("manifest.json"), "invalid manifest"},
 		{"a huge manifest", func(r release) { r[named("manifest.json")] = make([]byte, 65<<10); r.sign(t, signer) }, "inspect " + named("manifest.json"), "more than 65536"},

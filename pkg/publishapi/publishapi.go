@@ -34,8 +34,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -130,8 +130,9 @@ type kind interface {
 	// check returns the version that is published, and registry.ErrNotFound if it
 	// can be published. Other errors say why it cannot.
 	check(context.Context, registry.Version) (protocol.Published, error)
-	// same reports whether what is published is what was announced.
-	same(context.Context, protocol.Published, protocol.Announcement) (bool, error)
+	// checkSame returns a releases.ExistsError unless what is published is what was
+	// announced.
+	checkSame(context.Context, protocol.Published, protocol.Announcement) error
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
 	// assemble makes the record of what was inspected, and by whom it is published,
@@ -212,8 +213,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	stored, err := s.check(ctx, s.version)
 	if err == nil {
-		if err := h.checkSame(ctx, s, stored, a); err != nil {
-			return err
+		if err := s.checkSame(ctx, stored, a); err != nil {
+			return explain(err)
 		}
 		stored.Unchanged = true
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
@@ -288,7 +289,7 @@ func (h *handler) check(a protocol.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
 		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
 	}
-	if err := publish.CheckDescription(a.Description); err != nil {
+	if err := releases.CheckDescription(a.Description); err != nil {
 		return err
 	}
 	if a.ContentSHA256 != "" {
@@ -326,19 +327,6 @@ func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put,
 		return protocol.Put{}, err
 	}
 	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
-}
-
-// checkSame returns an error unless what is published is what was announced.
-func (h *handler) checkSame(ctx context.Context, s subject, p protocol.Published, a protocol.Announcement) error {
-	same, err := s.same(ctx, p, a)
-	if err == nil && !same {
-		err = errOther(s)
-	}
-	return err
-}
-
-func errOther(s subject) error {
-	return httpapi.Explain(registry.ErrExists, fmt.Sprintf("%s %s is published already with other content, and versions do not change: publish yours under a new version", s.path, s.version))
 }
 
 // target returns what a request is about, and who sends it.
@@ -631,8 +619,8 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 		return explain(err)
 	}
 	if answer.Unchanged {
-		if err := h.checkSame(ctx, s, answer, p.content); err != nil {
-			return err
+		if err := s.checkSame(ctx, answer, p.content); err != nil {
+			return explain(err)
 		}
 		answer.Unchanged = u.Ended == ""
 		if _, err := h.catalog.EndUpload(ctx, u.ID, u.Owner, registry.UploadCommitted, h.now(), h.own(s, caller)); err != nil {
@@ -697,7 +685,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
 		return err
 	}
-	if err := publish.CheckDeprecation(d.Message); err != nil {
+	if err := releases.CheckDeprecation(d.Message); err != nil {
 		return explain(err)
 	}
 	var version *registry.Version

@@ -87,6 +87,11 @@ type StoredFile struct {
 	Size int64 `json:"size"`
 }
 
+// IsSHA256 reports whether a text is a SHA256 sum in lower-case hexadecimal.
+func IsSHA256(text string) bool {
+	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
+}
+
 // ProviderPackage is a provider for one platform: a zip file.
 type ProviderPackage struct {
 	Platform

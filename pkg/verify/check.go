@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -178,10 +179,15 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if found = append(found, more...); len(found) > 0 {
 		return found, nil
 	}
-	lines, err := signing.ParseSums(sums)
+	listed, err := releases.ParseSums(sums)
 	if err == nil {
-		// Only the publish API stores the manifest that the sums list.
-		err = publish.CheckSums(v.Packages, true, lines)
+		files := make(map[string]string, len(v.Packages))
+		for _, pkg := range v.Packages {
+			files[pkg.Filename] = pkg.SHA256
+		}
+		// The manifest that the sums list is not among the files of a version.
+		maps.DeleteFunc(listed, func(name, _ string) bool { return releases.IsManifest(name) })
+		err = releases.CheckSums(files, "", listed)
 	}
 	if err != nil {
 		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})

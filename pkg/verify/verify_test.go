@@ -35,6 +35,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 	"github.com/larder-registry/larder/pkg/verify"
 )
@@ -114,7 +115,7 @@ func (d data) publishModule(ctx context.Context, v string) error {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+v+"\n"), 0o600); err != nil {
 		return err
 	}
-	_, err = d.publisher().Module(ctx, publish.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
+	_, err = d.publisher().Module(ctx, releases.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
 	return err
 }
 
@@ -156,7 +157,7 @@ func (d data) publishProvider(ctx context.Context, v string) error {
 	if err := release(dir, v); err != nil {
 		return err
 	}
-	_, err = d.publisher().Provider(ctx, publish.Provider{Dir: dir, Address: inventory, Protocols: []string{"6.0"}})
+	_, err = d.publisher().Provider(ctx, releases.Provider{Dir: dir, Address: inventory, Protocols: []string{"6.0"}})
 	return err
 }
 
@@ -828,7 +829,7 @@ func TestExpiredKey(t *testing.T) {
 	if err := errors.Join(adding, release(released, "1.0.0"), key.SignRelease(released)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.publisher().Provider(t.Context(), publish.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
+	if _, err := d.publisher().Provider(t.Context(), releases.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if report := d.verified(t, func(v *verify.Verifier) { v.Now = nil }); len(report.Findings) > 0 {

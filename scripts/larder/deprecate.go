@@ -10,9 +10,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // deprecation is what a user says of something that should not be used any more.
@@ -29,7 +29,7 @@ func (d deprecation) check() error {
 	case !d.undo && d.message == "":
 		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
 	}
-	if err := publish.CheckDeprecation(d.message); err != nil {
+	if err := releases.CheckDeprecation(d.message); err != nil {
 		return usageError{err}
 	}
 	return nil

@@ -38,7 +38,7 @@ func newProgress(c *cli) *steps {
 	return s
 }
 
-// Step implements publish.Progress.
+// Step implements releases.Progress.
 func (s *steps) Step(what string) {
 	if s.bars != nil {
 		s.bars.Log("%s", what)
@@ -47,7 +47,7 @@ func (s *steps) Step(what string) {
 	fmt.Fprintln(s.out, what)
 }
 
-// Upload implements publish.Progress.
+// Upload implements releases.Progress.
 func (s *steps) Upload(name string, size int64) func(int) {
 	if s.bars == nil {
 		s.Step(fmt.Sprintf("uploading %s, %s", name, humanize.IBytes(uint64(size))))

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -22,7 +23,8 @@ import (
 const passphraseFromEnv = "LARDER_SIGN_PASSPHRASE" //nolint:gosec // a name, not a secret
 
 func (c *cli) publishProviderCommand() *cobra.Command {
-	var m publish.Provider
+	var m releases.Provider
+	var dryRun bool
 	var signKey string
 	cmd := &cobra.Command{
 		Use:   "provider DIR NAMESPACE/TYPE",
@@ -68,21 +70,21 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 				return err
 			}
 			if host != "" {
-				return c.publishProviderThrough(cmd.Context(), host, m, signKey)
+				return c.publishProviderThrough(cmd.Context(), host, m, dryRun, signKey)
 			}
-			return c.publishProvider(cmd.Context(), m, signKey)
+			return c.publishProvider(cmd.Context(), m, dryRun, signKey)
 		},
 	}
 	c.targetFlags(cmd)
-	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "check everything, show what would be published, and end")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, show what would be published, and end")
 	cmd.Flags().StringVar(&signKey, "sign-key", "", "file with the private key to sign with, where the release is not signed")
 	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil, "protocol of plugins that the provider speaks, such as 6.0, where there is no manifest; can be repeated")
 	return cmd
 }
 
 // publishProvider publishes to a store.
-func (c *cli) publishProvider(ctx context.Context, m publish.Provider, signKey string) (err error) {
-	data, err := c.openStore(ctx, !m.DryRun)
+func (c *cli) publishProvider(ctx context.Context, m releases.Provider, dryRun bool, signKey string) (err error) {
+	data, err := c.openStore(ctx, !dryRun)
 	if err != nil {
 		return err
 	}
@@ -91,26 +93,33 @@ func (c *cli) publishProvider(ctx context.Context, m publish.Provider, signKey s
 	if publisher.By, err = data.by(ctx); err != nil {
 		return err
 	}
-	var result publish.ProviderResult
+	var result releases.ProviderResult
 	err = c.withPassphrase(ctx, &m, signKey, func(progress *steps) (err error) {
 		publisher.Progress = progress
-		result, err = publisher.Provider(ctx, m)
+		do := publisher.Provider
+		if dryRun {
+			do = publisher.CheckProvider
+		}
+		result, err = do(ctx, m)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return c.reportProvider(m, result, c.placeOf(data))
+	return c.reportProvider(m, dryRun, result, c.placeOf(data))
 }
 
 // publishProviderThrough publishes through a registry's own endpoint. A dry run does not ask it.
-func (c *cli) publishProviderThrough(ctx context.Context, host string, m publish.Provider, signKey string) error {
-	var result publish.ProviderResult
+func (c *cli) publishProviderThrough(ctx context.Context, host string, m releases.Provider, dryRun bool, signKey string) error {
+	var result releases.ProviderResult
 	err := c.withPassphrase(ctx, &m, signKey, func(progress *steps) error {
-		prepared, err := (&publish.Publisher{Progress: progress}).PrepareProvider(ctx, m)
-		if err != nil || m.DryRun {
-			result = prepared.ProviderResult
+		prepared, err := releases.Preparer{Progress: progress}.Provider(ctx, m)
+		if err != nil {
 			return err
+		}
+		if dryRun {
+			result = prepared.ProviderResult
+			return nil
 		}
 		return c.throughEndpoint(ctx, host, func(p *publishclient.Publisher) error {
 			p.Progress = progress
@@ -121,11 +130,11 @@ func (c *cli) publishProviderThrough(ctx context.Context, host string, m publish
 	if err != nil {
 		return err
 	}
-	return c.reportProvider(m, result, through(host, m.DryRun))
+	return c.reportProvider(m, dryRun, result, through(host, dryRun))
 }
 
 // withPassphrase publishes, and a second time where that takes a passphrase and there is somebody to ask.
-func (c *cli) withPassphrase(ctx context.Context, m *publish.Provider, signKey string, do func(*steps) error) error {
+func (c *cli) withPassphrase(ctx context.Context, m *releases.Provider, signKey string, do func(*steps) error) error {
 	progress := newProgress(c)
 	err := do(progress)
 	progress.stop()
@@ -170,8 +179,8 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 	}
 }
 
-func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, to place) error {
-	status := publishStatus(m.DryRun, result.Unchanged, result.Restored)
+func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.ProviderResult, to place) error {
+	status := publishStatus(dryRun, result.Unchanged, result.Restored)
 	record := result.Record
 	if c.json {
 		return c.printJSON(struct {
@@ -211,7 +220,7 @@ func (c *cli) reportProvider(m publish.Provider, result publish.ProviderResult, 
 		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", strings.Join(names, ", "))
 	}
 	c.printNotAsked(to)
-	if to.host != "" && !m.DryRun {
+	if to.host != "" && !dryRun {
 		c.useProvider(to.host, m.Address, record.Version)
 	}
 	return nil

@@ -10,8 +10,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 func (c *cli) publishCommand() *cobra.Command {
@@ -29,7 +30,8 @@ func (c *cli) publishCommand() *cobra.Command {
 }
 
 func (c *cli) publishModuleCommand() *cobra.Command {
-	var m publish.Module
+	var m releases.Module
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "module DIR NAMESPACE/NAME/SYSTEM VERSION",
 		Short: "Publish the module in a folder",
@@ -61,27 +63,27 @@ code 4. A publish that was interrupted has left nothing visible: run it again.` 
 				return err
 			}
 			if host != "" {
-				return c.publishModuleThrough(cmd.Context(), host, m)
+				return c.publishModuleThrough(cmd.Context(), host, m, dryRun)
 			}
-			return c.publishModule(cmd.Context(), m)
+			return c.publishModule(cmd.Context(), m, dryRun)
 		},
 	}
 	c.targetFlags(cmd)
-	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "pack and check, show what would be published, and end")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check, show what would be published, and end")
 	cmd.Flags().StringVar(&m.Description, "description", "", "one line that larder list shows")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
 	return cmd
 }
 
 // publishModule publishes to a store.
-func (c *cli) publishModule(ctx context.Context, m publish.Module) (err error) {
+func (c *cli) publishModule(ctx context.Context, m releases.Module, dryRun bool) (err error) {
 	dir, stack, err := parseStore(c.store)
 	if err != nil {
 		return err
 	}
 	m.Pack.Skip = dir
 	var publisher publish.Publisher
-	data, err := c.openStore(ctx, !m.DryRun)
+	data, err := c.openStore(ctx, !dryRun)
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, data.close()) }()
@@ -89,31 +91,35 @@ func (c *cli) publishModule(ctx context.Context, m publish.Module) (err error) {
 		if publisher.By, err = data.by(ctx); err != nil {
 			return err
 		}
-	case !m.DryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
+	case !dryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
 		return err
 	}
 	progress := newProgress(c)
 	publisher.Progress = progress
-	result, err := publisher.Module(ctx, m)
+	do := publisher.Module
+	if dryRun {
+		do = publisher.CheckModule
+	}
+	result, err := do(ctx, m)
 	progress.stop()
 	if err != nil {
 		return err
 	}
-	return c.reportModule(m, result, c.placeOf(data))
+	return c.reportModule(m, dryRun, result, c.placeOf(data))
 }
 
 // publishModuleThrough publishes through a registry's own endpoint. A dry run does not ask it.
-func (c *cli) publishModuleThrough(ctx context.Context, host string, m publish.Module) error {
+func (c *cli) publishModuleThrough(ctx context.Context, host string, m releases.Module, dryRun bool) error {
 	progress := newProgress(c)
-	result, err := func() (result publish.Result, err error) {
+	result, err := func() (result releases.ModuleResult, err error) {
 		defer progress.stop()
-		prepared, err := (&publish.Publisher{Progress: progress}).PrepareModule(ctx, m)
+		prepared, err := releases.Preparer{Progress: progress}.Module(ctx, m)
 		if err != nil {
 			return result, err
 		}
 		defer prepared.Close()
-		if m.DryRun {
-			return prepared.Result, nil
+		if dryRun {
+			return prepared.ModuleResult, nil
 		}
 		return result, c.throughEndpoint(ctx, host, func(p *publishclient.Publisher) error {
 			p.Progress = progress
@@ -124,7 +130,7 @@ func (c *cli) publishModuleThrough(ctx context.Context, host string, m publish.M
 	if err != nil {
 		return err
 	}
-	return c.reportModule(m, result, through(host, m.DryRun))
+	return c.reportModule(m, dryRun, result, through(host, dryRun))
 }
 
 // publishStatus says what became of a publish.
@@ -140,8 +146,8 @@ func publishStatus(dryRun, unchanged, restored bool) string {
 	return "published"
 }
 
-func (c *cli) reportModule(m publish.Module, result publish.Result, to place) error {
-	status := publishStatus(m.DryRun, result.Unchanged, result.Restored)
+func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.ModuleResult, to place) error {
+	status := publishStatus(dryRun, result.Unchanged, result.Restored)
 	if c.json {
 		return c.printJSON(struct {
 			Status  string `json:"status"`
@@ -153,12 +159,12 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 			NotAsked string `json:"not_asked,omitempty"`
 		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...), to.notAsked})
 	}
-	if m.DryRun {
+	if dryRun {
 		for _, f := range result.Files {
 			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
 		}
 		for _, f := range result.LeftOut {
-			c.printf("    left out  %s, which %s; --include takes it in\n", f.Path, f.Reason)
+			c.printf("    left out  %s; --include takes it in\n", f)
 		}
 	}
 	files := english.Plural(len(result.Files), "file", "files")
@@ -175,7 +181,7 @@ func (c *cli) reportModule(m publish.Module, result publish.Result, to place) er
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
 	c.printNotAsked(to)
-	if to.host != "" && !m.DryRun {
+	if to.host != "" && !dryRun {
 		c.useModule(to.host, m.Address, m.Version)
 	}
 	return nil

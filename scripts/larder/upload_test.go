@@ -41,6 +41,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -275,7 +276,7 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 	begun := time.Now()
 	if how == "publish" {
 		p := publish.Publisher{Catalog: all, Objects: s3.New(config, "bench", s3.Options{PathStyle: true})}
-		_, err = p.Provider(ctx, publish.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}})
+		_, err = p.Provider(ctx, releases.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}})
 	} else {
 		err = uploadPlainly(ctx, config, dir)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/prompt"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -53,7 +54,7 @@ withdraws it nonetheless.`,
 			if reason == "" {
 				return usageError{errors.New("say why with --reason, such as --reason 'it has a key'")}
 			}
-			if err := publish.CheckReason(reason); err != nil {
+			if err := releases.CheckReason(reason); err != nil {
 				return usageError{err}
 			}
 			if os.Getenv(registryFromEnv) != "" && !cmd.Flags().Changed("store") && os.Getenv(storeFromEnv) == "" {

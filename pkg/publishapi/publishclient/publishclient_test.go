@@ -24,9 +24,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -68,7 +68,7 @@ func newFake(t *testing.T) *fake {
 func (f *fake) host() string { return strings.TrimPrefix(f.server.URL, "https://") }
 
 // publisher is of somebody with a token, or with none.
-func (f *fake) publisher(t *testing.T, p publish.Progress, token string) *publishclient.Publisher {
+func (f *fake) publisher(t *testing.T, p releases.Progress, token string) *publishclient.Publisher {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tofurc")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", f.host(), token), 0o600); err != nil {
@@ -263,17 +263,19 @@ func (p *progress) said(what string) bool {
 	return slices.ContainsFunc(p.steps, func(s string) bool { return strings.Contains(s, what) })
 }
 
-func module(t *testing.T) publish.PreparedModule {
+func module(t *testing.T) *releases.PreparedModule {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# a module\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"main.tf", "x.tfvars"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("# a module\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	version, err := registry.ParseTag("1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := new(publish.Publisher).PrepareModule(t.Context(), publish.Module{
+	prepared, err := new(releases.Preparer).Module(t.Context(), releases.Module{
 		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: version, Description: "A network",
 	})
 	if err != nil {
@@ -286,7 +288,7 @@ func module(t *testing.T) publish.PreparedModule {
 var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
 // release is one of three platforms, so of six files.
-func release(t *testing.T) publish.PreparedRelease {
+func release(t *testing.T) *releases.PreparedProvider {
 	t.Helper()
 	dir := t.TempDir()
 	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_arm64"} {
@@ -315,7 +317,7 @@ func release(t *testing.T) publish.PreparedRelease {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{
+	prepared, err := new(releases.Preparer).Provider(t.Context(), releases.Provider{
 		Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}, SignKey: key.Private,
 	})
 	if err != nil {
@@ -325,7 +327,7 @@ func release(t *testing.T) publish.PreparedRelease {
 }
 
 // recorded is what a registry would publish of it.
-func recorded(m publish.PreparedRelease) protocol.Published {
+func recorded(m *releases.PreparedProvider) protocol.Published {
 	record := m.Record
 	record.PublishedBy = registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
 	return protocol.Published{Provider: &record}
@@ -351,6 +353,9 @@ func TestModule(t *testing.T) {
 	}
 	if p.sent["acme/vpc/aws 1.0.0"] != int(record.Size) {
 		t.Errorf("progress: %v of %d", p.sent, record.Size)
+	}
+	if !p.said("leaving out x.tfvars, which ") {
+		t.Errorf("steps: %q", p.steps)
 	}
 	again, err := publisher.Module(t.Context(), m)
 	if err != nil || !again.Unchanged || f.count("put") != 1 || f.count("commit") != 1 {
@@ -381,7 +386,7 @@ func TestProvider(t *testing.T) {
 		t.Errorf("announced protocols are not those of the manifest: %v", f.announced.Protocols)
 	}
 	total := 0
-	for _, file := range m.Send {
+	for _, file := range m.Files {
 		if p.sent[file.Name] != int(file.Size) {
 			t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
 		}
@@ -510,7 +515,7 @@ func TestFaults(t *testing.T) {
 				if err != nil || result.Record.PublishedBy.String() != "somebody" || !f.committed {
 					t.Errorf("%+v, %v", result, err)
 				}
-				for _, file := range m.Send {
+				for _, file := range m.Files {
 					if p.sent[file.Name] != int(file.Size) {
 						t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
 					}
@@ -545,7 +550,7 @@ func TestInterrupted(t *testing.T) {
 	f.record = recorded(m)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
-		if kind == "inspect "+m.Send[0].Name && n == 1 {
+		if kind == "inspect "+m.Files[0].Name && n == 1 {
 			cancel()
 			<-r.Context().Done()
 			return true
@@ -561,7 +566,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("requests: %q", f.order)
 	}
 	for sum := range f.stored {
-		if sum == m.Send[1].SHA256 {
+		if sum == m.Files[1].SHA256 {
 			delete(f.stored, sum)
 		}
 	}

@@ -1,12 +1,12 @@
-package publish_test
+package releases_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // What people write about a version is one line, whichever way it is published.
@@ -17,9 +17,9 @@ func TestTexts(t *testing.T) {
 		limit int
 		empty bool
 	}{
-		"CheckDescription": {publish.CheckDescription, 1000, true},
-		"CheckDeprecation": {publish.CheckDeprecation, 500, true},
-		"CheckReason":      {publish.CheckReason, 500, false},
+		"CheckDescription": {releases.CheckDescription, 1000, true},
+		"CheckDeprecation": {releases.CheckDeprecation, 500, true},
+		"CheckReason":      {releases.CheckReason, 500, false},
 	} {
 		for text, valid := range map[string]bool{
 			"use 2.0.0": true, "Zoë’s 漢字": true, strings.Repeat("x", test.limit): true, "": test.empty, " ": test.empty,

@@ -1,15 +1,18 @@
-// Package publishclient publishes to a registry through its own endpoint, by the registry's own credentials: what
-// pkg/publish has prepared is announced, uploaded, inspected by the registry, and committed.
+// Package publishclient is the client of the publish API: it publishes to a
+// registry with the registry's own credentials. It announces what package releases
+// has prepared, uploads it, has the registry inspect it, and commits.
 //
-// Nothing is visible before the commit. A publish that ended early is gone on with by publishing again: what is uploaded
-// is found there, and not sent twice. A credential goes to the endpoint alone, and a file's URL, which is a permission,
-// is in no error.
+// Nothing is visible before the commit. To continue a publish that ended early,
+// publish again: what was uploaded is found there, and is not sent twice. A
+// credential goes to the registry alone, and no error holds the URL of a file,
+// which is a permission.
 package publishclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -21,8 +24,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -46,7 +49,7 @@ type Publisher struct {
 	Client  *client.Client
 	Service *client.Service
 	// Progress may be nil.
-	Progress publish.Progress
+	Progress releases.Progress
 	// Pause and Patience are what they should be where they are zero.
 	Pause, Patience time.Duration
 }
@@ -82,40 +85,44 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 
 // Module publishes a module. Errors are those of publish.Publisher's, in the registry's words, and what its credentials do
 // not permit.
-func (p *Publisher) Module(ctx context.Context, m publish.PreparedModule) (publish.Result, error) {
+func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
+	for _, left := range m.LeftOut {
+		p.step("leaving out " + left.String())
+	}
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []publish.PreparedFile{m.Archive}, protocol.Announcement{
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []releases.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description,
 	})
 	if err != nil {
-		return publish.Result{}, err
+		return releases.ModuleResult{}, err
 	}
 	theirs := published.Module
-	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !sum.MatchString(theirs.SHA256) || theirs.Size < 0 {
-		return publish.Result{}, p.errAnswer("the record that it publishes is not that of what was sent")
+	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !registry.IsSHA256(theirs.SHA256) || theirs.Size < 0 {
+		return releases.ModuleResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
 	}
-	m.Record, m.Unchanged = *theirs, published.Unchanged
-	return m.Result, nil
+	result := m.ModuleResult
+	result.Record, result.Unchanged = *theirs, published.Unchanged
+	return result, nil
 }
 
 // Provider publishes a provider.
-func (p *Publisher) Provider(ctx context.Context, m publish.PreparedRelease) (publish.ProviderResult, error) {
+func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) (releases.ProviderResult, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Send, protocol.Announcement{Protocols: ours.Protocols})
+	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Files, protocol.Announcement{Protocols: ours.Protocols})
 	if err != nil {
-		return publish.ProviderResult{}, err
+		return releases.ProviderResult{}, err
 	}
 	theirs := published.Provider
 	if theirs == nil || theirs.Version != ours.Version || theirs.Sums.SHA256 != ours.Sums.SHA256 || !slices.Equal(theirs.Protocols, ours.Protocols) ||
 		!slices.EqualFunc(theirs.Packages, ours.Packages, samePackage) || !keyID.MatchString(theirs.SigningKey) {
-		return publish.ProviderResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
+		return releases.ProviderResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
 	}
-	m.Record, m.Unchanged = *theirs, published.Unchanged
-	return m.ProviderResult, nil
+	result := m.ProviderResult
+	result.Record, result.Unchanged = *theirs, published.Unchanged
+	return result, nil
 }
 
 var (
-	sum      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	keyID    = regexp.MustCompile(`^[0-9A-F]{16}$`)
 	uploadID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,128}$`)
 )
@@ -150,7 +157,7 @@ func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/u
 type upload struct {
 	protocol.Begun
 	at    string
-	files []publish.PreparedFile
+	files []releases.File
 	sent  atomic.Int32 // how many of them were stored
 }
 
@@ -168,7 +175,7 @@ func (u *upload) parts() [][]int {
 	return [][]int{first, zips}
 }
 
-func (p *Publisher) publish(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (protocol.Published, error) {
+func (p *Publisher) publish(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (protocol.Published, error) {
 	for _, f := range files {
 		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
 	}
@@ -184,7 +191,7 @@ func (p *Publisher) publish(ctx context.Context, t thing, files []publish.Prepar
 //
 // An upload is given up only where the registry refuses it for good: who begins the same again goes on with it, and two who
 // publish the same at once share it.
-func (p *Publisher) begin(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (protocol.Published, error) {
+func (p *Publisher) begin(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (protocol.Published, error) {
 	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
 		if err != nil {
@@ -234,7 +241,7 @@ func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Pu
 	return p.commit(ctx, t, u)
 }
 
-func (p *Publisher) announce(ctx context.Context, t thing, files []publish.PreparedFile, a protocol.Announcement) (*upload, error) {
+func (p *Publisher) announce(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (*upload, error) {
 	u := &upload{files: files}
 	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
 		return u, err
@@ -242,7 +249,7 @@ func (p *Publisher) announce(ctx context.Context, t thing, files []publish.Prepa
 	if u.Published != nil {
 		return u, nil
 	}
-	same := slices.EqualFunc(u.Files, files, func(put protocol.Put, f publish.PreparedFile) bool {
+	same := slices.EqualFunc(u.Files, files, func(put protocol.Put, f releases.File) bool {
 		return put.Name == f.Name && (put.Stored || put.URL != "")
 	})
 	if !same || !uploadID.MatchString(u.Upload) {
@@ -315,7 +322,8 @@ func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, to
 				one := p.Progress.Upload(name, f.Size)
 				sent = func(n int) { one(n); total(n) }
 			}
-			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: f.Open, Sent: sent})
+			open := func() (io.ReadCloser, error) { return f.Open() }
+			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: open, Sent: sent})
 			switch {
 			case err == nil, errors.Is(err, registry.ErrExists): // names of objects say what is in them
 				u.sent.Add(1)

@@ -1,0 +1,21 @@
+package releases_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+)
+
+func FuzzParseManifest(f *testing.F) {
+	for _, text := range []string{`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, "{}", "null", "[", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		protocols, err := releases.ParseManifest(text)
+		if err != nil && !errors.Is(err, registry.ErrInvalid) || err == nil && len(protocols) == 0 {
+			t.Errorf("%q: %v, %v", text, protocols, err)
+		}
+	})
+}

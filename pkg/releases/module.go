@@ -1,0 +1,110 @@
+package releases
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Module is a module to publish.
+type Module struct {
+	// Dir is the folder with the module.
+	Dir         string
+	Address     registry.Module
+	Version     registry.Version
+	Description string
+	// Pack says what of Dir to pack.
+	Pack archive.Options
+}
+
+// ModuleResult is the outcome of publishing a module.
+type ModuleResult struct {
+	// Record is the stored one or, if nothing was published yet, the one that would
+	// be.
+	Record registry.ModuleVersion
+	// Unchanged reports that the same content had been published before, and
+	// Restored that its archive was missing from the store and was put back.
+	Unchanged, Restored bool
+
+	Files   []archive.File
+	LeftOut []archive.LeftOut
+}
+
+// PreparedModule is a module that is ready to be published.
+type PreparedModule struct {
+	Address registry.Module
+	// ModuleResult has a record without a publisher, with the object key that the
+	// publish API would choose.
+	ModuleResult
+	// Archive is the one file to store.
+	Archive File
+
+	packed *os.File
+}
+
+// ArchiveName returns the name under which a module's archive is published
+// through the publish API.
+func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
+
+// Module checks a module and packs it. What is wrong with the module is
+// registry.ErrInvalid. The caller closes the result.
+func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
+	if err := CheckDescription(m.Description); err != nil {
+		return nil, err
+	}
+	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
+	if err != nil {
+		return nil, fmt.Errorf("packing %s: %w", m.Dir, err)
+	}
+	// So that nothing stays if this process is killed. Windows removes the file
+	// when it is closed.
+	_ = os.Remove(packed.Name())
+	prepared := &PreparedModule{Address: m.Address, packed: packed}
+	p.step("packing " + filepath.Clean(m.Dir))
+	if err := prepared.pack(ctx, m, p.now()); err != nil {
+		prepared.Close()
+		return nil, err
+	}
+	return prepared, nil
+}
+
+// pack packs a module, and inspects the archive by reading it, as its receivers
+// will.
+func (m *PreparedModule) pack(ctx context.Context, from Module, now time.Time) (err error) {
+	if m.LeftOut, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
+		return err
+	}
+	if _, err := m.packed.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("packing %s: %w", from.Dir, err)
+	}
+	found, err := archive.ReadModule(ctx, m.packed)
+	if err != nil {
+		return err
+	}
+	m.Files = found.Files
+	m.Record = registry.ModuleVersion{
+		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
+		PublishedAt: now.UTC().Truncate(time.Second), Description: from.Description,
+	}
+	name := ArchiveName(m.Address)
+	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)
+	m.Archive = File{Name: name, StoredFile: m.Record.Files()[0], open: func() (io.ReadSeekCloser, error) {
+		return unclosed{io.NewSectionReader(m.packed, 0, found.Size)}, nil
+	}}
+	return nil
+}
+
+// Place sets the object key of the archive and of the record.
+func (m *PreparedModule) Place(key string) { m.Record.Object, m.Archive.Object = key, key }
+
+// Close removes the packed module.
+func (m *PreparedModule) Close() {
+	_ = m.packed.Close()
+	_ = os.Remove(m.packed.Name())
+}
