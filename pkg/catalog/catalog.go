@@ -44,6 +44,24 @@ func New(t Table) *Catalog {
 	}
 }
 
+// CheckSchema returns registry.ErrSchema if another release has written the
+// registry in a way that this one does not read. The items of a registry that has
+// no schema version yet say whether there are any from before the first release.
+func (c *Catalog) CheckSchema(ctx context.Context) error {
+	_, err := c.table.Get(ctx, schemaKey)
+	if !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	// Whatever is published or mirrored has an item in one of these, and so have keys
+	// and tokens.
+	for _, partition := range []string{namespaces, catalogPartition(mirrorCatalog), tokens} {
+		if _, err := c.table.Query(ctx, Query{Partition: partition, Limit: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AnyVersions are the versions of one address, of whichever kind it is.
 type AnyVersions interface {
 	// Check returns registry.ErrNotFound if the address has no version, not even a

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,16 +86,23 @@ func snapshot(ctx context.Context, t Table, keys ...Key) (items []Item, err erro
 // update makes a change that depends on what is stored. It reads items in one
 // snapshot, has edit return the changes that follow from them, and writes these
 // in one transaction. If another writer comes between, it does so again. No
-// changes means that there is nothing to write.
+// changes means that there is nothing to write. The registry of another release is
+// registry.ErrSchema, before edit is called.
 func update(ctx context.Context, t Table, keys []Key, edit func(items []Item) ([]Change, error)) error {
+	keys = append(slices.Clone(keys), schemaKey)
 	return retry(ctx, func() error {
 		items, err := t.Snapshot(ctx, keys...)
 		if err != nil {
 			return err
 		}
+		items, schema := items[:len(keys)-1], items[len(keys)-1]
 		changes, err := edit(items)
 		if err != nil || len(changes) == 0 {
 			return err
+		}
+		if schema.Revision == 0 {
+			schema.Data = []byte("{}")
+			changes = append(changes, put(schema))
 		}
 		return t.Write(ctx, changes...)
 	})

@@ -4,11 +4,46 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
+
+// SchemaVersion is the version of what the items hold, which is stored with each
+// of them. A release raises it if releases before it would misread an item. A
+// field that they may ignore does not raise it.
+const SchemaVersion = 1
+
+// schemaKey is where a registry's own schema version is: that of this item, which
+// holds nothing else. The first change of a registry writes it. A change reads it
+// in the snapshot of what it depends on, and the command line reads it first, so
+// that a release adds nothing to a registry that it cannot read. A release that
+// raises SchemaVersion writes this item before it writes any other.
+//
+// It is in the catalog of no namespace, because every role that writes may read and
+// write catalogs.
+var schemaKey = Key{catalogPartition(""), "schema"}
+
+// CheckSchema returns registry.ErrSchema for an item that another release has
+// written in a way that this one does not read; 0 means that the item has no
+// version.
+func CheckSchema(k Key, version int64) error {
+	what := "item " + k.Shown()
+	if k == schemaKey {
+		what = "the registry"
+	}
+	switch {
+	case version == SchemaVersion:
+		return nil
+	case version > SchemaVersion:
+		return fmt.Errorf("%s has schema version %d, and this release of Larder reads version %d: "+
+			"use a newer release: %w", what, version, SchemaVersion, registry.ErrSchema)
+	}
+	return fmt.Errorf("%s was written before the first release of Larder, which does not read it: "+
+		"publish again to a new registry: %w", what, registry.ErrSchema)
+}
 
 // Where everything is. The partition of an address is its path, such as
 // modules/acme/vpc/aws.

@@ -268,7 +268,7 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.AddToken(ctx, "digest-0", registry.Token{}); !errors.Is(err, registry.ErrConflict) {
+	if err := c.AddToken(ctx, "digest-0", registry.Token{}); !errors.Is(err, registry.ErrExists) {
 		t.Errorf("a digest twice: %v", err)
 	}
 	if err := c.AddToken(ctx, "expired", registry.Token{Name: "expired", ExpiresAt: now.Add(-time.Second)}); err != nil {

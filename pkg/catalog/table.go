@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Table keeps items under a partition and a sort key. It is the least that DynamoDB and SQLite both do well.
@@ -107,26 +105,6 @@ const (
 	maxItem      = 400 << 10
 	maxWrite     = 4 << 20
 )
-
-// SchemaVersion is the version of what the items hold, which is stored with each
-// of them. A release raises it if releases before it would misread an item. A
-// field that they may ignore does not raise it.
-const SchemaVersion = 1
-
-// CheckSchema returns registry.ErrSchema for an item that another release has
-// written in a way that this one does not read; 0 means that the item has no
-// version.
-func CheckSchema(k Key, version int64) error {
-	switch {
-	case version == SchemaVersion:
-		return nil
-	case version > SchemaVersion:
-		return fmt.Errorf("item %s has schema version %d, and this release of Larder reads version %d: "+
-			"use a newer release: %w", k.Shown(), version, SchemaVersion, registry.ErrSchema)
-	}
-	return fmt.Errorf("item %s was written before the first release of Larder, which does not read it: "+
-		"publish again to a new registry: %w", k.Shown(), registry.ErrSchema)
-}
 
 // ErrBadRead says that no table can make a read. It is no fault of a user's.
 var ErrBadRead = errors.New("bad read")

@@ -16,17 +16,20 @@ func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, err
 	return record, err
 }
 
-// AddToken stores the record of a new token under its digest.
+// AddToken stores the record of a new token under its digest, or returns
+// registry.ErrExists.
 func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
-	added, err := encode(Item{Key: tokenKey(digest), Expires: record.ExpiresAt}, record)
-	if err != nil {
-		return err
-	}
-	changes, err := audited(ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
-	if err != nil {
-		return err
-	}
-	return c.table.Write(ctx, changes...)
+	return update(ctx, c.table, []Key{tokenKey(digest)}, func(items []Item) ([]Change, error) {
+		if items[0].Revision > 0 {
+			return nil, fmt.Errorf("token %s: %w", record.ID, registry.ErrExists)
+		}
+		items[0].Expires = record.ExpiresAt
+		added, err := encode(items[0], record)
+		if err != nil {
+			return nil, err
+		}
+		return audited(ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
+	})
 }
 
 func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {

@@ -111,9 +111,18 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 	case err != nil:
-		return catalog.Item{}, fmt.Errorf("reading %s: %w", k.Shown(), translate(err))
+		return catalog.Item{}, readError(k.Shown(), err)
 	}
 	return item, nil
+}
+
+// readError returns the error for a read, which one of another release's items
+// names itself.
+func readError(what string, err error) error {
+	if errors.Is(err, registry.ErrSchema) {
+		return err
+	}
+	return fmt.Errorf("reading %s: %w", what, translate(err))
 }
 
 // Snapshot implements catalog.Table with one statement, which SQLite runs in a
@@ -129,21 +138,22 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 		items[i].Key, at[k] = k, i
 		args = append(args, k.Partition, k.Sort)
 	}
+	what := fmt.Sprintf("%s and %d more", keys[0].Shown(), len(keys)-1)
 	rows, err := t.db.QueryContext(ctx, `WITH wanted(pk, sk) AS (VALUES (?, ?)`+strings.Repeat(", (?, ?)", len(keys)-1)+`)
 		SELECT `+columns+` FROM wanted CROSS JOIN items USING (pk, sk) WHERE true`+live, append(args, t.now().Unix())...)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+		return nil, readError(what, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		item, err := scan(rows)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+			return nil, readError(what, err)
 		}
 		items[at[item.Key]] = item
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading %s and %d more: %w", keys[0].Shown(), len(keys)-1, translate(err))
+		return nil, readError(what, err)
 	}
 	return items, nil
 }
@@ -172,8 +182,9 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	rows, err := t.db.QueryContext(ctx, `SELECT `+columns+` FROM items
 		WHERE pk = ? AND sk >= ? AND sk > ? AND substr(CAST(sk AS BLOB), 1, ?) = CAST(? AS BLOB)`+live+` ORDER BY sk LIMIT ?`,
 		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
+	what := q.Partition + " " + q.Prefix
 	if err != nil {
-		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
+		return catalog.Page{}, readError(what, err)
 	}
 	defer rows.Close()
 	var page catalog.Page
@@ -184,12 +195,12 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		}
 		item, err := scan(rows)
 		if err != nil {
-			return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
+			return catalog.Page{}, readError(what, err)
 		}
 		page.Items = append(page.Items, item)
 	}
 	if err := rows.Err(); err != nil {
-		return catalog.Page{}, fmt.Errorf("querying %s %s: %w", q.Partition, q.Prefix, translate(err))
+		return catalog.Page{}, readError(what, err)
 	}
 	return page, nil
 }
