@@ -1,10 +1,12 @@
 package publishapi_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +227,36 @@ func TestKeyThatGoes(t *testing.T) {
 	// It is there again, and so the release can be.
 	d.addKey(t, "acme", signer)
 	u.commit(t).into(t, http.StatusOK, nil)
+}
+
+// A key that a newer release has written is an error of the registry's, which no
+// other try mends, and no fault of the file's.
+func TestKeyOfNewerRelease(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.failing = true
+	d.addKey(t, "acme", signer)
+	u := d.begin(t, d.token(t, both), provider1, newRelease(t)).putAll(t)
+	setSchema := func(version int) {
+		t.Helper()
+		db, err := sql.Open("sqlite", filepath.Join(d.dir, "larder.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.ExecContext(t.Context(), "UPDATE items SET schema = ? WHERE pk = 'keys/acme'", version)
+		if err = errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setSchema(2)
+	signature := slices.IndexFunc(u.Files, func(f protocol.Put) bool { return f.Name == named("SHA256SUMS.sig") })
+	u.inspect(t, signature).refused(t, http.StatusInternalServerError, "internal error")
+	const logged = " has schema version 2, and this release of Larder reads version 1: use a newer release"
+	if n := strings.Count(d.log.String(), logged); n != 1 {
+		t.Errorf("the log says %d times%s:\n%s", n, logged, d.log.String())
+	}
+	setSchema(1)
+	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 }
 
 // Files that another publisher stored are read as any others.

@@ -536,7 +536,7 @@ func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file i
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		err = errMissing(f) // it has expired in the middle
-	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict):
+	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrSchema):
 		// Whatever else goes wrong in reading is no fault of the file's, and may go well the next time.
 		err = fmt.Errorf("%w: reading %s: %w", registry.ErrUnavailable, f.Name, err)
 	}
