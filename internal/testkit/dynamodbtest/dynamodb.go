@@ -4,7 +4,11 @@ package dynamodbtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -17,16 +21,17 @@ import (
 // Server is an emulated DynamoDB in this process.
 type Server struct {
 	URL    string
+	table  string
 	server *httptest.Server
 	meter  *meter
 }
 
 // Start starts an emulator that holds one table with the keys pk and sk.
 func Start(ctx context.Context, table string) (*Server, error) {
-	d := &Server{meter: &meter{next: server.NewServer()}}
+	d := &Server{table: table, meter: &meter{next: server.NewServer()}}
 	d.server = httptest.NewServer(d.meter)
 	d.URL = d.server.URL
-	_, err := dynamodb.NewFromConfig(awstest.Config(d.URL)).CreateTable(ctx, &dynamodb.CreateTableInput{
+	_, err := d.client().CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: &table, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS},
@@ -42,6 +47,83 @@ func Start(ctx context.Context, table string) (*Server, error) {
 		return nil, fmt.Errorf("starting DynamoDB: %w", err)
 	}
 	return d, nil
+}
+
+func (d *Server) client() *dynamodb.Client { return dynamodb.NewFromConfig(awstest.Config(d.URL)) }
+
+// attributes are those of an item.
+type attributes = map[string]types.AttributeValue
+
+func (d *Server) items(ctx context.Context) (items []attributes, err error) {
+	pages := dynamodb.NewScanPaginator(d.client(), &dynamodb.ScanInput{TableName: &d.table})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+	}
+	return items, nil
+}
+
+// Dump returns all items of the table as text, in an order that is always the same.
+func (d *Server) Dump(ctx context.Context) ([]string, error) {
+	items, err := d.items(ctx)
+	lines := make([]string, len(items))
+	for i, item := range items {
+		var line strings.Builder
+		for _, name := range []string{"pk", "sk"} {
+			fmt.Fprintf(&line, "%s ", text(item[name]))
+		}
+		for _, name := range slices.Sorted(maps.Keys(item)) {
+			fmt.Fprintf(&line, "%s=%s ", name, text(item[name]))
+		}
+		lines[i] = line.String()
+	}
+	slices.Sort(lines)
+	return lines, err
+}
+
+func text(v types.AttributeValue) string {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return v.Value
+	case *types.AttributeValueMemberN:
+		return v.Value
+	case *types.AttributeValueMemberB:
+		return fmt.Sprintf("%x", v.Value)
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// SetSchema gives the items of the partitions that picks returns true for a schema
+// version, as another release does. 0 means that they have none.
+func (d *Server) SetSchema(ctx context.Context, version int, picks func(partition string) bool) error {
+	items, err := d.items(ctx)
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		if !picks(text(item["pk"])) {
+			continue
+		}
+		item["schema"] = &types.AttributeValueMemberN{Value: strconv.Itoa(version)}
+		if version == 0 {
+			delete(item, "schema")
+		}
+		if _, err := d.client().PutItem(ctx, &dynamodb.PutItemInput{TableName: &d.table, Item: item}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete removes an item.
+func (d *Server) Delete(ctx context.Context, partition, sort string) error {
+	_, err := d.client().DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &d.table, Key: attributes{
+		"pk": &types.AttributeValueMemberS{Value: partition}, "sk": &types.AttributeValueMemberS{Value: sort},
+	}})
+	return err
 }
 
 // Reads returns what has been read since it was last asked for.
