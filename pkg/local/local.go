@@ -53,7 +53,8 @@ type Data struct {
 // database is the file that makes a folder a registry's.
 const database = "larder.db"
 
-// Open opens the data in a folder, and makes both where there is nothing.
+// Open opens the data in a folder, and makes both where there is nothing. It fails
+// with registry.ErrSchema if this release does not read what is there.
 func Open(ctx context.Context, dir string) (*Data, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the registry's data: %w", err)
@@ -66,7 +67,11 @@ func Open(ctx context.Context, dir string) (*Data, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &Data{Dir: dir, Catalog: catalog.New(table), Objects: store, table: table}, nil
+	data := &Data{Dir: dir, Catalog: catalog.New(table), Objects: store, table: table}
+	if err := data.Catalog.CheckSchema(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open the registry's data in %s: %w", dir, err), data.Close())
+	}
+	return data, nil
 }
 
 // OpenExisting opens the data in a folder, and fails with registry.ErrNotFound where there is none.

@@ -44,11 +44,15 @@ func openStack(ctx context.Context, name string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	published := catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable]))
+	if err := published.CheckSchema(ctx); err != nil {
+		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
+	}
 	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
 	requests, noRequests := requestLog(configuration, name, outputs)
 	return &store{
 		host:           outputs[settings.OutputHost],
-		catalog:        catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable])),
+		catalog:        published,
 		objects:        archives,
 		remover:        archives,
 		requests:       requests,

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+)
+
+// newer is what is printed about what a newer release has written.
+const newer = "has schema version 2, and this release of Larder reads version 1: " +
+	"use a newer release: incompatible release"
+
+// noSchema are the commands that another release's registry does not concern, with
+// the reason.
+var noSchema = map[string]string{
+	"doctor": "it examines a registry from outside, and opens no table",
+	"usage":  "a registry on this machine has no log to count; TestSchemaOnStack has it of a stack",
+}
+
+// schemaRow is a command on a registry of another release.
+type schemaRow struct {
+	args string // words, with files as {these}
+	// fresh means that the command reads none of the items that are there, or not
+	// first, so that the registry's own schema version alone keeps it away.
+	fresh bool
+}
+
+// schemaRows are all commands that read or write a registry, in each way in which
+// they do.
+var schemaRows = []schemaRow{
+	{args: "publish module {module} acme/vpc/aws 1.0.0"},
+	{args: "publish module {module} acme/vpc/aws 1.2.0"},
+	{args: "publish module {module} acme/vpc/aws 1.2.0 --dry-run"},
+	{args: "publish module {module} acme/new/aws 1.0.0"}, // the namespace is there
+	{args: "publish module {module} other/new/aws 1.0.0", fresh: true},
+	{args: "publish module {module} other/new/aws 1.0.0 --dry-run", fresh: true},
+	{args: "publish provider {release} acme/note"},
+	{args: "publish provider {release} acme/note --dry-run"},
+	{args: "mirror add {mirrored} --platform linux_amd64 --upstream https://127.0.0.1:1", fresh: true},
+	{args: "mirror add {mirrored} --platform linux_amd64 --upstream https://127.0.0.1:1 --dry-run", fresh: true},
+	{args: "mirror lock {lock} --platform linux_amd64", fresh: true},
+	{args: "mirror sync {list}", fresh: true},
+	{args: "mirror import {folder}"},
+	{args: "mirror import {folder} --dry-run"},
+	{args: "mirror import {others}", fresh: true},
+	{args: "mirror export {empty}"},
+	{args: "mirror export {empty} {mirrored}"},
+	{args: "list"},
+	{args: "list acme"},
+	{args: "list other", fresh: true},
+	{args: "list acme/vpc/aws"},
+	{args: "list acme/note"},
+	{args: "list registry.example.com"},
+	{args: "list registry.example.com/acme"},
+	{args: "list {mirrored}"},
+	{args: "list mirror/{mirrored}"},
+	{args: "key add acme {key}"},
+	{args: "key add other {key}", fresh: true},
+	{args: "key list acme"},
+	{args: "key remove acme {id}"},
+	{args: "key remove acme {id} --force"},
+	{args: "token create --name new --scope read:**", fresh: true},
+	{args: "token list"},
+	{args: "token revoke ci"},
+	{args: "deprecate module acme/vpc/aws --message old"},
+	{args: "deprecate module acme/vpc/aws 1.0.0 --message old"},
+	{args: "deprecate module acme/vpc/aws 1.0.0 --message old --hide"},
+	{args: "deprecate module acme/vpc/aws 1.0.0 --undo"},
+	{args: "deprecate provider acme/note --message old"},
+	{args: "deprecate provider acme/note 1.0.0 --message old"},
+	{args: "deprecate provider acme/note --undo"},
+	{args: "withdraw acme/vpc/aws 1.0.0 --reason leaked --yes"},
+	{args: "withdraw acme/vpc/aws 7.0.0 --reason leaked --yes --missing"},
+	{args: "withdraw acme/note 1.0.0 --reason leaked --yes"},
+	{args: "withdraw {mirrored} 1.0.0 --reason leaked --yes"},
+	{args: "audit"},
+	{args: "audit --since 1h"},
+	{args: "verify"},
+	{args: "verify --quick"},
+	{args: "verify --at-rest"},
+	{args: "verify --repair"},
+	{args: "serve --listen 127.0.0.1:0", fresh: true},
+}
+
+// Each command is in the table, or in the list of those that it does not concern.
+func TestSchemaOfEachCommand(t *testing.T) {
+	t.Parallel()
+	has := make(map[string]bool)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		name := strings.TrimPrefix(cmd.CommandPath(), "larder ")
+		inTable := slices.ContainsFunc(schemaRows, func(r schemaRow) bool {
+			return strings.HasPrefix(r.args+" ", name+" ")
+		})
+		if inTable == (noSchema[name] != "") {
+			t.Errorf("larder %s must be in schemaRows or in noSchema", name)
+		}
+		has[name] = true
+	}
+	walk((&cli{}).command())
+	for name := range noSchema {
+		if !has[name] {
+			t.Errorf("there is no larder %s", name)
+		}
+	}
+}
+
+// otherRelease is a registry that is made another release's, with files for
+// commands.
+type otherRelease struct {
+	data  string
+	db    *sql.DB
+	files *strings.Replacer
+}
+
+func newOtherRelease(t *testing.T) otherRelease {
+	t.Helper()
+	const mirrored = "registry.example.com/acme/note"
+	data, module, empty := t.TempDir(), t.TempDir(), t.TempDir()
+	folder, others, texts := t.TempDir(), t.TempDir(), t.TempDir()
+	key := signingKey(t, "Ed25519")
+	release, public := releaseOf(t, key), keyFile(t, key)
+	writeFiles(t, module, output("1"))
+	writeFiles(t, texts, map[string]string{
+		"lock.hcl": `provider "` + mirrored + `" {
+  version = "1.0.0"
+  hashes  = ["zh:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
+}
+`,
+		"list.hcl": `platforms = ["linux_amd64"]
+provider "` + mirrored + `" {
+  versions = ["1.0.0"]
+  upstream = "https://127.0.0.1:1"
+}
+`,
+	})
+	for dir, address := range map[string]string{folder: mirrored, others: "other.example.com/acme/note"} {
+		if err := clients.WriteMirrorFolder(release, filepath.Join(dir, address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"publish", "module", module, "acme/vpc/aws", "1.0.0"},
+		{"publish", "module", module, "acme/vpc/aws", "1.1.0"},
+		{"key", "add", "acme", public},
+		{"publish", "provider", release, "acme/note"},
+		{"mirror", "import", folder},
+		{"token", "create", "--name", "ci", "--scope", "read:**"},
+	} {
+		if _, stderr, code := runHere(t, append(args, "--store", "dir:"+data)...); code != 0 {
+			t.Fatalf("larder %s: %d\n%s", args, code, stderr)
+		}
+	}
+	db, err := sql.Open("sqlite", filepath.Join(data, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := otherRelease{data: data, db: db}
+	var id string
+	if err := db.QueryRowContext(t.Context(), "SELECT sk FROM items WHERE pk = 'keys/acme'").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	o.files = strings.NewReplacer("{module}", module, "{release}", release, "{mirrored}", mirrored, "{folder}", folder,
+		"{others}", others, "{empty}", empty, "{key}", public, "{id}", id,
+		"{lock}", filepath.Join(texts, "lock.hcl"), "{list}", filepath.Join(texts, "list.hcl"))
+	return o
+}
+
+// runHere runs a command in this process.
+func runHere(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // serve would go on
+	defer cancel()
+	var out, err bytes.Buffer
+	code = run(ctx, args, &out, &err)
+	return out.String(), err.String(), code
+}
+
+func (o otherRelease) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := o.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state returns all rows of the database, and the names and sizes of all other
+// files.
+func (o otherRelease) state(t *testing.T) (lines []string) {
+	t.Helper()
+	rows, err := o.db.QueryContext(t.Context(), "SELECT * FROM items ORDER BY pk, sk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values, at := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			at[i] = &values[i]
+		}
+		if err := rows.Scan(at...); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%q", values))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	err = fs.WalkDir(os.DirFS(o.data), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || strings.HasPrefix(path, "larder.db") {
+			return err
+		}
+		info, err := entry.Info()
+		lines = append(lines, fmt.Sprint(path, " ", info.Size()))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// refused runs a command, which must fail for a reason, with and without --json,
+// and change nothing.
+func (o otherRelease) refused(t *testing.T, row schemaRow, why string) {
+	t.Helper()
+	before := o.state(t)
+	args := append(strings.Fields(o.files.Replace(row.args)), "--store", "dir:"+o.data)
+	stdout, stderr, code := runHere(t, args...)
+	if code != exitFailed {
+		t.Errorf("%s: exit code %d", row.args, code)
+	}
+	if stdout != "" {
+		t.Errorf("%s prints %s", row.args, stdout)
+	}
+	_, message, ok := strings.Cut(strings.TrimSuffix(stderr, "\n"), "larder: ")
+	if !ok || !strings.HasSuffix(message, why) {
+		t.Errorf("%s: %s", row.args, stderr)
+	}
+	t.Logf("exit %d  larder %s: %s", code, row.args, strings.ReplaceAll(message, o.data, "DIR"))
+
+	stdout, _, code = runHere(t, append(args, "--json")...)
+	if code != exitFailed {
+		t.Errorf("%s --json: exit code %d", row.args, code)
+	}
+	printed := struct {
+		Error    string `json:"error"`
+		ExitCode int    `json:"exit_code"`
+	}{}
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&printed); err != nil || decoder.More() {
+		t.Errorf("%s --json prints %s: %v", row.args, stdout, err)
+	}
+	if !strings.HasSuffix(printed.Error, why) {
+		t.Errorf("%s --json: error %q", row.args, printed.Error)
+	}
+	if printed.ExitCode != exitFailed {
+		t.Errorf("%s --json: exit_code %d", row.args, printed.ExitCode)
+	}
+	if diff := cmp.Diff(before, o.state(t)); diff != "" {
+		t.Errorf("%s changes the registry: %s", row.args, diff)
+	}
+}
+
+// No command reads or changes a registry of another release. It says so, and what
+// to do.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	o := newOtherRelease(t)
+	const own = `pk = 'catalog/' AND sk = 'schema'`
+	for _, stage := range []struct {
+		name, statement string
+		why             string
+		items           bool // the registry's own schema version is this release's
+	}{
+		{"newer", `UPDATE items SET schema = 2`, "the registry " + newer, false},
+		{"newer, without newer items", `UPDATE items SET schema = 1 WHERE NOT (` + own + `)`, "the registry " + newer, false},
+		{"newer items", `UPDATE items SET schema = CASE WHEN ` + own + ` THEN 1 ELSE 2 END`, newer, true},
+		{
+			"before the first release", `ALTER TABLE items DROP COLUMN schema`,
+			"it was written before the first release of Larder, which does not read it: " +
+				"publish again to a new folder: incompatible release", false,
+		},
+	} {
+		t.Run(stage.name, func(t *testing.T) {
+			o.exec(t, stage.statement)
+			for _, row := range schemaRows {
+				if !stage.items || !row.fresh {
+					o.refused(t, row, stage.why)
+				}
+			}
+		})
+	}
+}
+
+// A stack's table is refused as a folder's database is, also if it was written
+// before there was a schema version, and then nothing is uploaded.
+func TestSchemaOnStack(t *testing.T) {
+	t.Parallel()
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the bucket gets %s %s", r.Method, r.URL.Path)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(bucket.Close)
+	cloud := account(t, map[string]string{
+		"TableName": "larder-table", "BucketName": "larder-objects",
+		"RequestLogs": "modules-log", "RequestLogDays": "30",
+	})
+	env := []string{
+		"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+		"AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1",
+		"AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud,
+		"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + bucket.URL,
+		"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + bucket.URL, "LARDER_S3_PATH_STYLE=true", "LARDER_STORE=stack:larder",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0",
+	}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "larder", args...)
+		cmd.Env = env
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Errorf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out)
+		}
+		return string(out)
+	}
+	dump := func() []string {
+		t.Helper()
+		items, err := dynamo.Dump(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return items
+	}
+	module, key := t.TempDir(), keyFile(t, signingKey(t, "Ed25519"))
+	writeFiles(t, module, output("1"))
+	run(0, "key", "add", "acme", key)
+	older := " was written before the first release of Larder, which does not read it: " +
+		"publish again to a new registry: incompatible release"
+	for _, stage := range []struct {
+		name   string
+		schema int
+		unset  bool // there is no schema version of the registry itself
+		why    string
+	}{
+		{"newer", 2, false, "the registry " + newer},
+		{"newer, without a schema version of its own", 2, true, "item namespaces acme " + newer},
+		{"before the first release", 0, true, "item namespaces acme" + older},
+	} {
+		if err := dynamo.SetSchema(t.Context(), stage.schema, func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		if stage.unset {
+			if err := dynamo.Delete(t.Context(), "catalog/", "schema"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := dump()
+		for _, args := range [][]string{
+			{"token", "create", "--name", "new", "--scope", "read:**"},
+			{"key", "add", "other", key},
+			{"publish", "module", module, "other/new/aws", "1.0.0"},
+			{"publish", "module", module, "other/new/aws", "1.0.0", "--dry-run"},
+			{"usage", "acme/vpc/aws"},
+			{"audit", "--since", "1h"},
+			{"verify", "--repair"},
+		} {
+			want := "larder: cannot open stack larder: " + stage.why + "\n"
+			if out := run(exitFailed, args...); out != want {
+				t.Errorf("%s: larder %s prints %s, and must print %s", stage.name, strings.Join(args, " "), out, want)
+			}
+		}
+		if diff := cmp.Diff(before, dump()); diff != "" {
+			t.Errorf("%s: the table changes: %s", stage.name, diff)
+		}
+	}
+}
