@@ -23,7 +23,7 @@ import (
 )
 
 // little is just so much that all pieces have worked.
-var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond, attacks: 2, attackTime: 20 * time.Second}
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, attacks: 2, attackTime: 20 * time.Second}
 
 // functions builds some of them, however it is fastest.
 func functions(t *testing.T) map[string]string {
@@ -176,6 +176,46 @@ func TestSections(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each operation takes the calls that it needs and no more, on both tables, and two
+// publishes at once do not touch one another. How long they take is not tested.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"SQLite", "DynamoDB"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			tables, err := measureCalls(t.Context(), t.TempDir(), backend, little)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range tables {
+				for _, row := range table.rows {
+					for i, f := range row.figures {
+						if column := table.columns[i]; f != nil && column.unit != "ms" && f.verdict() == "above" {
+							t.Errorf("%s: %s: %s: %s", table.title, row.name, column.name, f)
+						}
+					}
+				}
+			}
+			found := cells(tables...)
+			for cell, want := range map[string]float64{
+				"--store, module, next version/items of Write": 4, "--registry, module, next version/writes": 4,
+				"5 versions/writes": 5, "module versions/Get": 1, "module versions, not found/Get": 1,
+				"mistyped version of a module/Snapshot": 1, "the first and further versions/writes of each": 1,
+			} {
+				if f := found[cell]; f == nil || f.value != want {
+					t.Errorf("%s: %s, want %v", cell, f, want)
+				}
+			}
+			if f := found["--registry, provider, next version/took"]; f == nil || f.value <= 0 {
+				t.Errorf("publishing took %s", f)
+			}
+			if requests := found["module versions/HTTP requests"]; (requests == nil) != (backend == "SQLite") {
+				t.Errorf("module versions/HTTP requests: %s", requests)
+			}
+		})
+	}
 }
 
 // A figure above its bound is not fine, and both forms say so.

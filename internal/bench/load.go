@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -379,7 +378,8 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 	defer os.RemoveAll(dir)
 	if which == loadedModules {
 		v := version(p.published[1] + 1)
-		if err := p.release(dir, v); err != nil {
+		of := []registry.Platform{loadedPlatform}
+		if err := writeRelease(dir, p.key, loadedProvider.Type, v, of, archiveSize); err != nil {
 			return err
 		}
 		if _, err := p.publisher.Provider(ctx, releases.Provider{Dir: dir, Address: loadedProvider}); err != nil {
@@ -412,37 +412,6 @@ func random(size int) []byte {
 	out := make([]byte, size)
 	_, _ = rand.NewChaCha8(seed).Read(out) // it never fails
 	return out
-}
-
-// release writes the release of a version.
-func (p *loadPublisher) release(dir string, v registry.Version) error {
-	prefix := "terraform-provider-" + loadedProvider.Type + "_" + v.String() + "_"
-	var packed bytes.Buffer
-	w := zip.NewWriter(&packed)
-	header := &zip.FileHeader{Name: "terraform-provider-" + loadedProvider.Type + "_v" + v.String(), Method: zip.Store}
-	header.SetMode(0o755)
-	program, err := w.CreateHeader(header)
-	if err == nil {
-		_, err = program.Write(random(archiveSize))
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	files := map[string][]byte{
-		prefix + loadedPlatform.String() + ".zip": packed.Bytes(),
-		prefix + "manifest.json":                  []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}`),
-	}
-	var sums []byte
-	for name, content := range files {
-		sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(content), name)
-	}
-	files[prefix+"SHA256SUMS"] = sums
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return err
-		}
-	}
-	return p.key.SignRelease(dir)
 }
 
 // loadClient does again and again what an init does, each time over connections of its own.

@@ -42,11 +42,12 @@ var sections = []section{
 	{"cold", "how functions start, and how large they are", nil, cold},
 	{"warm", "what a request takes of a function, of the table and of the bucket", nil, warm},
 	{"init", "init of the registry, beside the same files from a static file server", []string{"tofu"}, initialise},
+	{"calls", "calls of the table and of the object store that each operation takes", nil, calls},
 	{"scale", "reads of a large registry on this machine, beside those of a small one", nil, scale},
 	{"load", "many clients of the registry on this machine at once, while versions are published", nil, load},
 	{"hostile", "attacks on the registry of this machine and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
-	{"publish", "publishing large providers, beside an uploader of the same files, at 1 Gbit/s and unbounded", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
+	{"publish", "publishing large providers, beside an uploader and a verifier of the same files", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
 	{"publish-api", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestPublishAPI")},
 }
 
@@ -61,11 +62,13 @@ type amounts struct {
 	reads            int // of each kind, in each round
 	clients          int // at once
 	load             time.Duration
+	mirrored         int           // versions that are mirrored at once
+	together         int           // rounds of two publishes at once
 	attacks          int           // of each kind of attack, at most
 	attackTime       time.Duration // for the configuration that is sent to one target
 }
 
-var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute, attacks: 1 << 20, attackTime: 15 * time.Minute}
+var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute, mirrored: 200, together: 20, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -77,7 +80,7 @@ func main() {
 func usage(w io.Writer) {
 	fmt.Fprintln(w, "usage: scripts/bench [--json] [SECTION...]\n\nWithout a section, all of them:")
 	for _, s := range sections {
-		fmt.Fprintf(w, "  %-9s%s\n", s.name, s.about)
+		fmt.Fprintf(w, "  %-12s%s\n", s.name, s.about)
 	}
 }
 

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -172,4 +178,48 @@ func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, version
 		record.Packages = append(record.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: operator})
 	}
 	return s.putJSON(ctx, p.Path(), "version/"+all[0].String(), record)
+}
+
+// releasePrefix is what the names of a release's files begin with.
+func releasePrefix(kind string, v registry.Version) string {
+	return "terraform-provider-" + kind + "_" + v.String() + "_"
+}
+
+// writeRelease writes a release of a provider into a folder, which it makes: for
+// each platform a program of so many random bytes, signed by a key.
+func writeRelease(
+	dir string, key keys.SigningKey, kind string, v registry.Version, of []registry.Platform, size int,
+) error {
+	prefix := releasePrefix(kind, v)
+	files := map[string][]byte{
+		prefix + "manifest.json": []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}`),
+	}
+	for _, platform := range of {
+		var packed bytes.Buffer
+		w := zip.NewWriter(&packed)
+		header := &zip.FileHeader{Name: "terraform-provider-" + kind + "_v" + v.String(), Method: zip.Store}
+		header.SetMode(0o755)
+		program, err := w.CreateHeader(header)
+		if err == nil {
+			_, err = program.Write(random(size))
+		}
+		if err := errors.Join(err, w.Close()); err != nil {
+			return err
+		}
+		files[prefix+platform.String()+".zip"] = packed.Bytes()
+	}
+	var sums []byte
+	for name, content := range files {
+		sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(content), name)
+	}
+	files[prefix+"SHA256SUMS"] = sums
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return key.SignRelease(dir)
 }

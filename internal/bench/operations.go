@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Each release is for so many platforms. Besides its zips it has SHA256SUMS, the
+// signature of that, and a manifest.
+const (
+	releasePlatforms = 4
+	releaseFiles     = releasePlatforms + 3
+)
+
+// The calls of publishing one version. Through the publish API, the credential is
+// looked up once, and the inspection of each file is claimed and then recorded.
+var (
+	moduleDirect   = callBounds{reads: 1, writes: 1, objectWrites: 1}
+	moduleThrough  = callBounds{reads: 6, writes: 4, objectReads: 4, objectWrites: 2}
+	providerDirect = callBounds{reads: 3, writes: 1, objectReads: releaseFiles - 1, objectWrites: releaseFiles - 1}
+	// The keys are read when a release is announced, to verify it, and to publish it.
+	providerThrough = callBounds{
+		reads: 9 + releaseFiles, writes: 2 + 2*releaseFiles, objectReads: 30, objectWrites: 2*releaseFiles - 1,
+	}
+)
+
+// publishing are the operations that publish: the first version in a namespace
+// (of a provider, in one that has a key), the next one, and that again.
+func (r *countedRegistry) publishing() ([]operation, error) {
+	source := filepath.Join(r.dir, "module")
+	if err := os.Mkdir(source, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
+		return nil, err
+	}
+	module := func(namespace string, n int) publish.Module {
+		address := registry.Module{Namespace: namespace, Name: "vpc", System: "aws"}
+		return publish.Module{Dir: source, Address: address, Version: version(n)}
+	}
+	for n := 1; n <= 4; n++ {
+		of := platforms[:releasePlatforms]
+		if err := writeRelease(r.release(n), r.key, loadedProvider.Type, version(n), of, tinyProgram); err != nil {
+			return nil, err
+		}
+	}
+	wide := plusRead(moduleThrough) // whether the namespace exists
+	read := func(reads, objects int) callBounds { return callBounds{reads: reads, objectReads: objects} }
+	return []operation{
+		{"--store, module, first in its namespace", moduleDirect, r.moduleDirect(module("direct", 1), false)},
+		{"--store, module, next version", moduleDirect, r.moduleDirect(module("direct", 2), false)},
+		{"--store, module, unchanged", read(1, 1), r.moduleDirect(module("direct", 2), true)},
+		{"--registry, module, first in its namespace", moduleThrough, r.moduleThrough(r.token, module("through", 1), false)},
+		{"--registry, module, next version", moduleThrough, r.moduleThrough(r.token, module("through", 2), false)},
+		{"--registry, module, unchanged", read(2, 0), r.moduleThrough(r.token, module("through", 2), true)},
+		{"--registry, module, scope publish:**", wide, r.moduleThrough(r.wide, module("through", 3), false)},
+		{"--store, provider, first in its namespace", providerDirect, r.providerDirect(1, false)},
+		{"--store, provider, next version", providerDirect, r.providerDirect(2, false)},
+		{"--store, provider, unchanged", read(2, releaseFiles-1), r.providerDirect(2, true)},
+		{"--registry, provider, one inspection at once", providerThrough, r.providerThrough(3, oneAtOnce, false)},
+		// Each inspection changes the item that counts its owner's, so that several
+		// at once make one another try again.
+		{"--registry, provider, next version", callBounds{}, r.providerThrough(4, several, false)},
+		{"--registry, provider, unchanged", read(4, 0), r.providerThrough(4, several, true)},
+	}, nil
+}
+
+func plusRead(b callBounds) callBounds {
+	b.reads++
+	return b
+}
+
+// release returns the folder of a version of the provider.
+func (r *countedRegistry) release(n int) string {
+	return filepath.Join(r.dir, "release", version(n).String())
+}
+
+// unchanged returns an error unless a publish came to what it must.
+func unchanged(got, want bool, err error) error {
+	if err == nil && got != want {
+		err = fmt.Errorf("it has found the version published already: %t", got)
+	}
+	return err
+}
+
+func (r *countedRegistry) moduleDirect(m publish.Module, same bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		published, err := r.publisher().Module(ctx, m)
+		return unchanged(published.Unchanged, same, err)
+	}
+}
+
+func (r *countedRegistry) moduleThrough(token string, m publish.Module, same bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return r.through(ctx, token, several, func(p *publishclient.Publisher) error {
+			prepared, err := new(publish.Publisher).PrepareModule(ctx, m)
+			if err != nil {
+				return err
+			}
+			defer prepared.Close()
+			published, err := p.Module(ctx, prepared)
+			return unchanged(published.Unchanged, same, err)
+		})
+	}
+}
+
+func (r *countedRegistry) providerDirect(n int, same bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		published, err := r.publisher().Provider(ctx, publish.Provider{Dir: r.release(n), Address: loadedProvider})
+		return unchanged(published.Unchanged, same, err)
+	}
+}
+
+func (r *countedRegistry) providerThrough(n int, how inspections, same bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return r.through(ctx, r.token, how, func(p *publishclient.Publisher) error {
+			release := publish.Provider{Dir: r.release(n), Address: loadedProvider}
+			prepared, err := new(publish.Publisher).PrepareProvider(ctx, release)
+			if err != nil {
+				return err
+			}
+			published, err := p.Provider(ctx, prepared)
+			return unchanged(published.Unchanged, same, err)
+		})
+	}
+}
+
+var mirrored = registry.MirrorProvider{Hostname: "registry.example.com", Provider: loadedProvider}
+
+// mirroring are the operations of `larder mirror add`: of one version, of so many,
+// and of these again.
+func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
+	all := newest(versions + 1)
+	files := filepath.Join(r.dir, "origin")
+	handler, err := newOrigin(files, r.key, mirrored.Provider, all)
+	if err != nil {
+		return nil, err
+	}
+	origin := httptest.NewTLSServer(handler)
+	r.closers = append(r.closers, func() error { origin.Close(); return nil })
+	add := func(constraint string, want int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			m := mirroring.Mirror{
+				Catalog: r.catalog, Objects: r.store(), Publisher: r.publisher(),
+				Client: client.New(nil, "larder/bench", origin.Client().Transport),
+			}
+			results, err := m.Add(ctx, mirroring.Wanted{
+				Address: mirrored, Constraint: constraint, All: true, Upstream: origin.URL + originPath,
+			})
+			if err == nil && len(results) != want {
+				err = fmt.Errorf("%d versions are mirrored, not %d", len(results), want)
+			}
+			return err
+		}
+	}
+	// Before the first version, the provider's records are read once.
+	const records = 2
+	each := callBounds{records + versions, versions, versions, versions}
+	first, rest := all[versions].String(), "> "+all[versions].String()
+	return []operation{
+		{"1 version", callBounds{records + 1, 1, 1, 1}, add(first, 1)},
+		{fmt.Sprintf("%d versions", versions), each, add(rest, versions)},
+		{fmt.Sprintf("the %d again", versions), callBounds{reads: records, objectReads: versions}, add(rest, versions)},
+	}, nil
+}
+
+// reading are the requests of the protocols, by clients whose credentials are
+// cached except where it is said.
+func (r *countedRegistry) reading() []operation {
+	store := r.store()
+	protocols := []http.Handler{modules.New(r.catalog.Modules, store), mirror.New(r.catalog.Mirror, store)}
+	ofProviders := providers.NewCaching(r.catalog.Providers, r.catalog, store)
+	const (
+		ofModule   = "/v1/modules/direct/vpc/aws"
+		ofProvider = "/v1/providers/acme/note"
+		ofMirror   = "/v1/mirror/registry.example.com/acme/note"
+		forLinux   = "/download/linux/amd64"
+	)
+	guarded := access.New(access.Settings{}, r.catalog).RequireRead(protocols[0])
+	one := callBounds{reads: 1}
+	return []operation{
+		{"module versions", one, r.get(protocols[0], ofModule+"/versions", http.StatusOK)},
+		{"module versions, not found", one, r.get(protocols[0], "/v1/modules/direct/vcp/aws/versions", http.StatusNotFound)},
+		{"module versions, credential not cached", plusRead(one), r.get(guarded, ofModule+"/versions", http.StatusOK)},
+		{"module versions, credential cached", one, r.get(guarded, ofModule+"/versions", http.StatusOK)},
+		{"module download", one, r.get(protocols[0], ofModule+"/1.0.0/download", http.StatusNoContent)},
+		{"module download, not found", one, r.get(protocols[0], ofModule+"/9.0.0/download", http.StatusNotFound)},
+		{"provider versions", one, r.get(ofProviders, ofProvider+"/versions", http.StatusOK)},
+		{"provider versions, not found", one, r.get(ofProviders, "/v1/providers/acme/nope/versions", http.StatusNotFound)},
+		{
+			"provider download, keys not cached", plusRead(one),
+			r.get(ofProviders, ofProvider+"/1.0.0"+forLinux, http.StatusOK),
+		},
+		{"provider download, keys cached", one, r.get(ofProviders, ofProvider+"/1.0.1"+forLinux, http.StatusOK)},
+		{"provider download, not found", one, r.get(ofProviders, ofProvider+"/9.0.0"+forLinux, http.StatusNotFound)},
+		{"mirror index", one, r.get(protocols[1], ofMirror+"/index.json", http.StatusOK)},
+		{"mirror index, not found", one, r.get(protocols[1], ofMirror+"s/index.json", http.StatusNotFound)},
+		{"mirror version", one, r.get(protocols[1], ofMirror+"/1.0.0.json", http.StatusOK)},
+		// Without packages, so that clients go on to the origin.
+		{"mirror version, not found", one, r.get(protocols[1], ofMirror+"/9.0.0.json", http.StatusOK)},
+	}
+}
+
+func (r *countedRegistry) get(from http.Handler, path string, status int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		answer := httptest.NewRecorder()
+		from.ServeHTTP(answer, request(ctx, path, r.reader))
+		if answer.Code != status {
+			body, _ := io.ReadAll(answer.Body)
+			return fmt.Errorf("the response has status %d, not %d: %s", answer.Code, status, body)
+		}
+		return nil
+	}
+}
+
+// drain reads a sequence to its end.
+func drain[T any](all iter.Seq2[T, error]) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listing are the reads of `larder list`.
+func (r *countedRegistry) listing() []operation {
+	m := registry.Module{Namespace: "direct", Name: "vpc", System: "aws"}
+	// The namespaces acme, direct and through.
+	const namespaces = 3
+	return []operation{
+		{"all", callBounds{reads: 2*(1+namespaces) + 1}, func(ctx context.Context) error {
+			return errors.Join(
+				drain(r.catalog.Modules.Summaries(ctx, "")), drain(r.catalog.Providers.Summaries(ctx, "")),
+				drain(r.catalog.Mirror.Summaries(ctx, "")),
+			)
+		}},
+		{"a namespace", callBounds{reads: 2}, func(ctx context.Context) error {
+			return errors.Join(
+				drain(r.catalog.Modules.Summaries(ctx, "acme")), drain(r.catalog.Providers.Summaries(ctx, "acme")),
+			)
+		}},
+		{"a module", callBounds{reads: 2}, func(ctx context.Context) error {
+			_, err := r.catalog.Modules.All(ctx, m)
+			return err
+		}},
+		{"a provider", callBounds{reads: 3}, func(ctx context.Context) error {
+			_, err := r.catalog.Providers.All(ctx, loadedProvider)
+			return errors.Join(err, drain(r.catalog.Providers.Summaries(ctx, loadedProvider.Namespace)))
+		}},
+		{"a mirrored provider", callBounds{reads: 2}, func(ctx context.Context) error {
+			_, err := r.catalog.Mirror.All(ctx, mirrored)
+			return err
+		}},
+	}
+}
+
+func (r *countedRegistry) deprecating() []operation {
+	m := registry.Module{Namespace: "direct", Name: "vpc", System: "aws"}
+	first, second := version(1), version(2)
+	of := func(n *registry.Version, hide bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := r.catalog.Modules.Deprecate(ctx, m, n, catalog.Deprecation{Message: "old", Hide: hide, By: "bench"})
+			return err
+		}
+	}
+	ofProvider := func(n *registry.Version) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := r.catalog.Providers.Deprecate(ctx, loadedProvider, n, catalog.Deprecation{Message: "old", By: "bench"})
+			return err
+		}
+	}
+	through := func(ctx context.Context) error {
+		return r.through(ctx, r.token, several, func(p *publishclient.Publisher) error {
+			return p.Deprecate(ctx, loadedProvider.Path(), &second, protocol.Deprecation{Message: "old"})
+		})
+	}
+	mistyped := version(500)
+	one := callBounds{reads: 1, writes: 1}
+	return []operation{
+		{"version of a module", one, of(&first, false)},
+		{"module", one, of(nil, false)},
+		{"mistyped version", callBounds{reads: 1}, func(ctx context.Context) error {
+			return wants(registry.ErrNotFound, of(&mistyped, false)(ctx))
+		}},
+		// The record of the version that is the latest then is read for its description.
+		{"--hide, latest version of a module", plusRead(one), of(&second, true)},
+		{"version of a provider", one, ofProvider(&first)},
+		{"provider", one, ofProvider(nil)},
+		{"--registry, version of a provider", plusRead(one), through},
+	}
+}
+
+// withdrawing are the operations that withdraw: of the catalog, and of the
+// command, which looks first whether the version is there.
+func (r *countedRegistry) withdrawing() []operation {
+	m := registry.Module{Namespace: "through", Name: "vpc", System: "aws"}
+	withdraw := func(a registry.Address, n int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			leaked := registry.Withdrawal{At: long, By: "bench", Reason: "leaked"}
+			_, _, err := r.catalog.Of(a).Withdraw(ctx, version(n), leaked, false)
+			return err
+		}
+	}
+	command := func(a registry.Address, n int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := r.catalog.Of(a).Withdrawal(ctx, version(n)); err != nil {
+				return err
+			}
+			w := publish.Withdrawer{Catalog: r.catalog, Objects: r.store(), By: "bench"}
+			_, err := w.Withdraw(ctx, a, version(n), "leaked")
+			return err
+		}
+	}
+	missing := func(run func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error { return wants(registry.ErrNotFound, run(ctx)) }
+	}
+	const mistyped = 500
+	one, none := callBounds{reads: 1, writes: 1}, callBounds{reads: 1}
+	byCommand := callBounds{reads: 2, writes: 1, objectWrites: 1}
+	return []operation{
+		{"in the catalog, version of a module", one, withdraw(m, 1)},
+		{"in the catalog, mistyped version", none, missing(withdraw(m, mistyped))},
+		{"in the catalog, again", none, withdraw(m, 1)},
+		// The record of the version that is the latest then is read for its description.
+		{"latest version of a module", plusRead(byCommand), command(m, 3)},
+		{"only version of a module", byCommand, command(m, 2)},
+		{"again", callBounds{reads: 2, objectWrites: 1}, command(m, 3)},
+		{"mistyped version of a module", none, missing(command(m, mistyped))},
+		{"version of a provider", byCommand, command(loadedProvider, 1)},
+		{"mistyped version of a provider", none, missing(command(loadedProvider, mistyped))},
+		{"version of a mirrored provider", byCommand, command(mirrored, 1)},
+		{"mistyped version of a mirrored provider", none, missing(command(mirrored, mistyped))},
+	}
+}
