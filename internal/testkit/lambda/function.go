@@ -140,8 +140,8 @@ func (f *Function) Polled() time.Time {
 	return f.polled
 }
 
-// Usage is the most memory that the function's process has had, in bytes, and its time on processors until now. It is
-// known while the function runs, on Linux.
+// Usage is the most memory that the function's process has had, in bytes, and its time on processors until now, with that of
+// its children which have ended. It is known while the function runs, on Linux.
 func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	proc := filepath.Join("/proc", strconv.Itoa(f.cmd.Process.Pid))
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
@@ -171,7 +171,31 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 		}
 		processor += ran
 	}
-	return peak << 10, processor, nil
+	ofChildren, err := childrenTime(proc)
+	return peak << 10, processor + ofChildren, err
+}
+
+// childrenTime returns the time on processors of a process's children which have
+// ended, to ten milliseconds.
+func childrenTime(proc string) (time.Duration, error) {
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return 0, err
+	}
+	// The program's name ends with the last parenthesis. The time is in the 16th and
+	// 17th fields, in hundredths of a second.
+	const cutime = 16 - 3
+	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) <= cutime+1 {
+		return 0, fmt.Errorf("%s/stat has %d fields", proc, len(fields))
+	}
+	user, err := strconv.ParseInt(fields[cutime], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[cutime+1], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
 // Close ends the function.
