@@ -231,7 +231,7 @@ func TestPublishAPI(t *testing.T) {
 	// plainly uploads zips whose sums are known, as many at once as the others do.
 	plainly := func(dir string) (upload float64) {
 		defer clear()
-		release, err := new(publish.Publisher).PrepareProvider(t.Context(), publish.Provider{Dir: dir, Address: address})
+		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
 		if err != nil {
 			t.Fatal(err)
 		}

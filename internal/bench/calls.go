@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -182,17 +182,17 @@ func publishTogether(ctx context.Context, dir, backend string, n amounts) (table
 	kinds := []string{"left", "right"}
 	for round := range n.together {
 		v := version(round + 1)
-		var releases []publish.Provider
+		var all []releases.Provider
 		for _, kind := range kinds {
 			at := filepath.Join(r.dir, "together", kind, v.String())
 			if err := writeRelease(at, r.key, kind, v, platforms[:1], tinyProgram); err != nil {
 				return t, err
 			}
-			releases = append(releases, publish.Provider{Dir: at, Address: registry.Provider{Namespace: "acme", Type: kind}})
+			all = append(all, releases.Provider{Dir: at, Address: registry.Provider{Namespace: "acme", Type: kind}})
 		}
 		r.table.beforeWrite = newMeeting(len(kinds)).join
 		group, ctx := errgroup.WithContext(ctx)
-		for _, release := range releases {
+		for _, release := range all {
 			group.Go(func() error {
 				_, err := r.publisher().Provider(ctx, release)
 				return err

@@ -26,7 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

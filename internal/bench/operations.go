@@ -20,8 +20,9 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
-	"github.com/larder-registry/larder/pkg/publishclient"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Each release is for so many platforms. Besides its zips it has SHA256SUMS, the
@@ -53,9 +54,9 @@ func (r *countedRegistry) publishing() ([]operation, error) {
 	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
 		return nil, err
 	}
-	module := func(namespace string, n int) publish.Module {
+	module := func(namespace string, n int) releases.Module {
 		address := registry.Module{Namespace: namespace, Name: "vpc", System: "aws"}
-		return publish.Module{Dir: source, Address: address, Version: version(n)}
+		return releases.Module{Dir: source, Address: address, Version: version(n)}
 	}
 	for n := 1; n <= 4; n++ {
 		of := platforms[:releasePlatforms]
@@ -102,17 +103,17 @@ func unchanged(got, want bool, err error) error {
 	return err
 }
 
-func (r *countedRegistry) moduleDirect(m publish.Module, same bool) func(context.Context) error {
+func (r *countedRegistry) moduleDirect(m releases.Module, same bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		published, err := r.publisher().Module(ctx, m)
 		return unchanged(published.Unchanged, same, err)
 	}
 }
 
-func (r *countedRegistry) moduleThrough(token string, m publish.Module, same bool) func(context.Context) error {
+func (r *countedRegistry) moduleThrough(token string, m releases.Module, same bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.through(ctx, token, several, func(p *publishclient.Publisher) error {
-			prepared, err := new(publish.Publisher).PrepareModule(ctx, m)
+			prepared, err := releases.Preparer{}.Module(ctx, m)
 			if err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func (r *countedRegistry) moduleThrough(token string, m publish.Module, same boo
 
 func (r *countedRegistry) providerDirect(n int, same bool) func(context.Context) error {
 	return func(ctx context.Context) error {
-		published, err := r.publisher().Provider(ctx, publish.Provider{Dir: r.release(n), Address: loadedProvider})
+		published, err := r.publisher().Provider(ctx, releases.Provider{Dir: r.release(n), Address: loadedProvider})
 		return unchanged(published.Unchanged, same, err)
 	}
 }
@@ -133,8 +134,8 @@ func (r *countedRegistry) providerDirect(n int, same bool) func(context.Context)
 func (r *countedRegistry) providerThrough(n int, how inspections, same bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.through(ctx, r.token, how, func(p *publishclient.Publisher) error {
-			release := publish.Provider{Dir: r.release(n), Address: loadedProvider}
-			prepared, err := new(publish.Publisher).PrepareProvider(ctx, release)
+			release := releases.Provider{Dir: r.release(n), Address: loadedProvider}
+			prepared, err := releases.Preparer{}.Provider(ctx, release)
 			if err != nil {
 				return err
 			}
