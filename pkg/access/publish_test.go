@@ -366,11 +366,11 @@ func TestCallersOfAnIssuer(t *testing.T) {
 	ids := make(map[string]string)
 	for _, test := range []struct{ sub, email, ref, want string }{
 		{"ada", "", "", " ada"},
-		{"ada2", "ada@example.com", "", " ada2 (ada@example.com)"},
-		{"ada3", "ada@example.com", "main", " ada3 (ada@example.com)"}, // it is no CI service's issuer
-		{"a\nb\x00", "c\r\x1b", "", " a b\ufffd (c \ufffd)"},
+		{"ada2", "ada@example.com", "", ` ada2 (name "ada@example.com")`},
+		{"ada3", "ada@example.com", "main", ` ada3 (name "ada@example.com")`}, // it is no CI service's issuer
+		{"a\nb\x00", "c\r\x1b", "", " a b\ufffd (name \"c \ufffd\")"},
 		{"a\nb", "", "", " a b"}, {"a b", "", "", " a b"},
-		{long, long, long, " " + long[:256] + "… (" + long[:256] + "…)"},
+		{long, long, long, " " + long[:256] + "… (name \"" + long[:256] + "…\")"},
 		{long + "b", "", "", " " + long[:256] + "…"},
 	} {
 		d.want(t, 200, publishModule, "Bearer "+sign(t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": test.sub, "email": test.email, "ref": test.ref, "repository": 7, "exp": time.Now().Add(time.Hour).Unix()}))

@@ -8,11 +8,11 @@
 package discovery
 
 import (
-	"context"
 	"maps"
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
@@ -25,23 +25,6 @@ func Larder() Document {
 	return Document{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "larder-publish.v1": "/v1/publish/"}
 }
 
-// Login describes how a client gets a token for a person, by OAuth's authorization code with PKCE.
-//
-// Source: the server-side login protocol, https://opentofu.org/docs/internals/login-protocol/.
-type Login struct {
-	Client     string   `json:"client"`
-	GrantTypes []string `json:"grant_types"`
-	// Authz and Token are absolute URLs.
-	Authz string `json:"authz"`
-	Token string `json:"token"`
-	// Ports are the first, and the one behind the last, on which a client waits for the code.
-	Ports  []int    `json:"ports"`
-	Scopes []string `json:"scopes"`
-}
-
-// LoginService finds out what to say of logging in.
-type LoginService func(context.Context) (Login, error)
-
 const loginService = "login.v1"
 
 // Routes are the protocol's endpoints: the one where clients look.
@@ -49,13 +32,13 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New serves doc, and login.v1 as login has it, which is nil where there is none. While login fails the document goes
 // without, since everything else works.
-func New(doc Document, login LoginService) http.Handler {
+func New(doc Document, login openid.LoginService) http.Handler {
 	return httpapi.Mux((&handler{doc, login}).endpoints()...)
 }
 
 type handler struct {
 	doc   Document
-	login LoginService
+	login openid.LoginService
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {

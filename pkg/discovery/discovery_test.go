@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 )
@@ -67,9 +68,9 @@ func TestLarder(t *testing.T) {
 // While login fails, everything else can be found; that is not to be cached, and the log says why.
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	login := discovery.Login{Client: "cli", GrantTypes: []string{"authz_code"}, Authz: "https://a.example.com/authorize", Token: "https://a.example.com/token", Ports: []int{10000, 10010}, Scopes: []string{"openid"}}
+	login := openid.LoginDocument{Client: "cli", GrantTypes: []string{"authz_code"}, Authz: "https://a.example.com/authorize", Token: "https://a.example.com/token", Ports: []int{10000, 10010}, Scopes: []string{"openid"}}
 	var fails error
-	doc := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, func(context.Context) (discovery.Login, error) { return login, fails })
+	doc := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, func(context.Context) (openid.LoginDocument, error) { return login, fails })
 	for _, test := range []struct {
 		err             error
 		body, cache, in string

@@ -95,7 +95,10 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 	if err != nil {
 		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
 	}
-	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
+	if err := httpapi.WriteDocument(w, r, httpapi.Revalidate, listing); err != nil {
+		return fmt.Errorf("index of mirrored provider %s: %w: %w", p, err, registry.ErrCorrupt)
+	}
+	return nil
 }
 
 // packages answers "List Available Installation Packages". A version that the mirror lacks has no packages: clients ask the

@@ -70,7 +70,10 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("versions of module %s: %w", m, err)
 	}
-	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
+	if err := httpapi.WriteDocument(w, r, httpapi.Revalidate, listing); err != nil {
+		return fmt.Errorf("versions of module %s: %w: %w", m, err, registry.ErrCorrupt)
+	}
+	return nil
 }
 
 // download answers "Download Source Code for a Specific Module Version": 204 with X-Terraform-Get, which every client

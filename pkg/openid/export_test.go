@@ -3,12 +3,10 @@ package openid
 import (
 	"net/http"
 	"time"
-
-	"github.com/larder-registry/larder/pkg/discovery"
 )
 
 // ServiceBy is l.Service, by a test's transport and clock.
-func ServiceBy(l *Login, t http.RoundTripper, now func() time.Time) discovery.LoginService {
+func ServiceBy(l *Login, t http.RoundTripper, now func() time.Time) LoginService {
 	p := NewProvider(l.Issuer)
 	p.Client.Transport = t
 	known := NewKept("configuration", p.Configuration)

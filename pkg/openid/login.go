@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
@@ -69,8 +68,27 @@ func (l *Login) Complete() error {
 	return nil
 }
 
+// LoginDocument is login.v1 in discovery: how a client gets a token for a person, by
+// OAuth's authorization code with PKCE.
+//
+// Source: the server-side login protocol, https://opentofu.org/docs/internals/login-protocol/.
+type LoginDocument struct {
+	Client     string   `json:"client"`
+	GrantTypes []string `json:"grant_types"`
+	// Authz and Token are absolute URLs.
+	Authz string `json:"authz"`
+	Token string `json:"token"`
+	// Ports are the first, and the one behind the last, on which a client waits for
+	// the code.
+	Ports  []int    `json:"ports"`
+	Scopes []string `json:"scopes"`
+}
+
+// LoginService returns the document as the issuer's endpoints are now.
+type LoginService func(context.Context) (LoginDocument, error)
+
 // Service returns what describes login.v1 in discovery, from the issuer's own endpoints; nil if l is.
-func (l *Login) Service() discovery.LoginService {
+func (l *Login) Service() LoginService {
 	if l == nil {
 		return nil
 	}
@@ -78,28 +96,28 @@ func (l *Login) Service() discovery.LoginService {
 	return l.service(p, NewKept("configuration of issuer "+l.Issuer, p.Configuration))
 }
 
-func (l *Login) service(p *Provider, known *Kept[Configuration]) discovery.LoginService {
-	return func(ctx context.Context) (discovery.Login, error) {
+func (l *Login) service(p *Provider, known *Kept[Configuration]) LoginService {
+	return func(ctx context.Context) (LoginDocument, error) {
 		var c Configuration
 		if _, err := known.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {
-			return discovery.Login{}, err
+			return LoginDocument{}, err
 		}
 		if err := checkURL("token_endpoint", c.Token, p.local); err != nil {
-			return discovery.Login{}, err
+			return LoginDocument{}, err
 		}
 		if err := checkURL("authorization_endpoint", c.Authorization, p.local); err != nil {
-			return discovery.Login{}, err
+			return LoginDocument{}, err
 		}
 		authorize, err := url.Parse(c.Authorization)
 		if err != nil {
-			return discovery.Login{}, err
+			return LoginDocument{}, err
 		}
 		query := authorize.Query()
 		for name, value := range l.Authorize {
 			query.Set(name, value)
 		}
 		authorize.RawQuery = query.Encode()
-		return discovery.Login{
+		return LoginDocument{
 			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: c.Token, Ports: l.Ports, Scopes: l.Scopes,
 		}, nil
 	}

@@ -91,7 +91,10 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("versions of provider %s: %w", p, err)
 	}
-	return httpapi.WriteDocument(w, r, httpapi.Revalidate, listing)
+	if err := httpapi.WriteDocument(w, r, httpapi.Revalidate, listing); err != nil {
+		return fmt.Errorf("versions of provider %s: %w: %w", p, err, registry.ErrCorrupt)
+	}
+	return nil
 }
 
 // download answers "Find a Provider Package".

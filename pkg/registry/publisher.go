@@ -1,6 +1,9 @@
 package registry
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Publisher identifies who published or mirrored a version. Nothing in it comes from
 // the body of a request, and no decision may rest on it. Fields that do not apply or
@@ -54,7 +57,8 @@ func (p Publisher) String() string {
 
 func (p Publisher) details() (all []string) {
 	if p.Name != "" {
-		all = append(all, p.Name)
+		// Quoted, because a person may choose the name.
+		all = append(all, "name "+strconv.Quote(p.Name))
 	}
 	if p.Repository != "" {
 		all = append(all, "repository "+p.Repository)

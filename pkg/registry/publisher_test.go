@@ -34,7 +34,7 @@ func TestPublisher(t *testing.T) {
 		},
 		"a person": {
 			registry.Publisher{Kind: registry.PublisherOIDC, Name: "ada", Issuer: issuer, Subject: "7"},
-			issuer + " 7 (ada)",
+			issuer + ` 7 (name "ada")`,
 			`{"kind":"oidc","name":"ada","issuer":"` + issuer + `","subject":"7"}`,
 		},
 		"a person without a name": {

@@ -21,7 +21,7 @@ const (
 	Sums                 Kind = "sums"
 	Signature            Kind = "signature"
 	Listing              Kind = "listing"
-	CatalogEntry       Kind = "catalog-entry"
+	CatalogEntry         Kind = "catalog-entry"
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
 	Audit                Kind = "audit"

@@ -14,7 +14,7 @@ func TestShortPublisher(t *testing.T) {
 		"":         {},
 		"ada":      {Kind: registry.PublisherUser, Name: "ada"},
 		"token ci": {Kind: registry.PublisherToken, Name: "ci"},
-		"https://ci.example.com 7 (ada)": {
+		`https://ci.example.com 7 (name "ada")`: {
 			Kind: registry.PublisherOIDC, Issuer: issuer, Subject: "7", Name: "ada",
 		},
 		"acme/vpc refs/tags/v1.0.0 0123456 (https://ci.example.com)": {

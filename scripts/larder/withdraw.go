@@ -77,7 +77,8 @@ withdraws it nonetheless.`,
 
 func (c *cli) withdraw(ctx context.Context, data *store, address registry.Address, v registry.Version, reason string, yes, missing bool) error {
 	before, err := data.catalog.Of(address).Withdrawal(ctx, v)
-	if errors.Is(err, registry.ErrNotFound) && missing {
+	unknown := missing && errors.Is(err, registry.ErrNotFound)
+	if unknown {
 		err = nil
 	}
 	if err != nil {
@@ -87,6 +88,9 @@ func (c *cli) withdraw(ctx context.Context, data *store, address registry.Addres
 	if before == nil && !yes {
 		c.sayUsers(ctx, data, address, v)
 		question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, and its number is never used again.", address, v, c.store)
+		if unknown {
+			question = fmt.Sprintf("%s has neither a record of %s %s nor lists it. Withdraw it for good, so that its number is never used?", c.store, address, v)
+		}
 		confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, question)
 		if err != nil {
 			return err
