@@ -47,8 +47,15 @@ import (
 )
 
 // measured has the medians of some runs, by what these do with a release: publish
-// it, upload its zips and nothing else, or verify them and nothing else.
-type measured struct{ seconds, cpu, hash map[string]float64 }
+// it, upload its zips and nothing else, or verify them and nothing else; and the
+// least seconds.
+type measured struct{ seconds, cpu, hash, least map[string]float64 }
+
+// work returns how many seconds processors have to unpack and to upload, where runs
+// have taken these, and hashing has taken so many.
+func work(seconds map[string]float64, hashing float64) float64 {
+	return seconds["verify"] - hashing + seconds["upload"]
+}
 
 // Publishing a provider of 11 zips of 100 MB takes as long as what cannot be left
 // out of it, and does nothing twice. It is held to what an uploader and a verifier
@@ -72,8 +79,7 @@ func TestPublishTime(t *testing.T) {
 			dir := largeRelease(t, key, content)
 			unbounded := measurePublishing(t, content, dir, public, 0, "publish", "upload", "verify")
 			hashing := unbounded.hash["verify"]
-			work := unbounded.seconds["verify"] - hashing + unbounded.seconds["upload"]
-			judgeTime(t, content+", unbounded", unbounded, hashing, work)
+			judgeTime(t, content+", unbounded", unbounded, hashing, work(unbounded.seconds, hashing))
 			cpu := unbounded.cpu["publish"] / (unbounded.cpu["upload"] + unbounded.cpu["verify"])
 			t.Logf("%s: publishing takes %.3f times the processors' time of uploading and verifying", content, cpu)
 			if cpu > maxRatio {
@@ -83,11 +89,13 @@ func TestPublishTime(t *testing.T) {
 				return // there is next to nothing to unpack
 			}
 			// On a line that is busy for longer than the processors, publishing takes as
-			// long as uploading, unless it unpacks before it uploads.
+			// long as uploading, unless it unpacks before it uploads. It is the least work
+			// that counts: on a line that waits for a busy machine nobody would see that.
 			const longer = 1.5
-			rate := int(releaseSize(t, dir) / (longer * work))
+			least := work(unbounded.least, hashing)
+			rate := int(releaseSize(t, dir) / (longer * least))
 			line := measurePublishing(t, content, dir, public, rate, "publish", "upload")
-			judgeTime(t, fmt.Sprintf("%s, at %.2f Gbit/s", content, float64(rate)*8/1e9), line, hashing, work)
+			judgeTime(t, fmt.Sprintf("%s, at %.2f Gbit/s", content, float64(rate)*8/1e9), line, hashing, least)
 		})
 	}
 }
@@ -142,8 +150,9 @@ func measurePublishing(t *testing.T, content, dir, public string, rate int, ways
 			}
 		}
 	}
-	m := measured{make(map[string]float64), make(map[string]float64), make(map[string]float64)}
+	m := measured{make(map[string]float64), make(map[string]float64), make(map[string]float64), make(map[string]float64)}
 	for _, how := range ways {
+		m.least[how] = slices.Min(seconds[how])
 		m.seconds[how], m.cpu[how], m.hash[how] = median(seconds[how]), median(cpu[how]), median(hash[how])
 	}
 	return m
