@@ -191,7 +191,7 @@ func TestSchema(t *testing.T) {
 	o.refuse(t, "a newer release's schema version", 2, isSchema, o.known, changes)
 	o.refuse(t, "a newer release's key", 2, isKey, o.known, []schemaRequest{{"providers", "GET", download, "", signer}})
 
-	// Who has a token that cannot be read is not told that it is bad.
+	// A caller with a token that cannot be read gets 500, and not 401.
 	var strangers []schemaRequest
 	for _, r := range o.requests() {
 		r.what = "looking for a token: item tokens " + o.unknownID

@@ -13,7 +13,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// isCorrupt says whether an error is that the table is damaged, which is nothing that a client could act on.
+// isCorrupt reports whether an error is registry.ErrCorrupt alone, on which no
+// client can act.
 func isCorrupt(err error) bool {
 	for _, sentinel := range []error{registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists} {
 		if errors.Is(err, sentinel) {

@@ -39,7 +39,7 @@ type Publisher struct {
 	// Catalog and Objects are the registry's.
 	Catalog *catalog.Catalog
 	Objects Objects
-	// By is recorded as who publishes.
+	// By is recorded as the publisher.
 	By registry.Publisher
 	// Progress may be nil.
 	Progress releases.Progress
