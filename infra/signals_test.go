@@ -200,7 +200,7 @@ func TestSignalsExist(t *testing.T) {
 				t.Errorf("the dashboard has %d alarms", len(w.Properties.Alarms))
 			}
 		}
-		// The README says what they cost.
+		// docs/costs.md says what they cost.
 		if len(alarms) != 17 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}

@@ -9,12 +9,12 @@ import (
 )
 
 // A tag of an action can be moved to other code, and jobs that use one can write
-// releases. So workflows, examples and the README name each action by a commit,
+// releases. So workflows, examples and the docs name each action by a commit,
 // followed by its version.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, pattern := range []string{"../.github/workflows/*.y*ml", "../examples/*.y*ml", "../README.md"} {
+	for _, pattern := range []string{"../.github/workflows/*.y*ml", "../examples/*.y*ml", "../README.md", "../docs/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

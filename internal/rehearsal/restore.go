@@ -24,7 +24,7 @@ import (
 const restoredName = "larder-restored"
 
 // restore fills the deployed registry, loses what is in its table and then its bucket, and has the stack adopt restored
-// ones, as the README tells owners to. It returns the stack that is there then.
+// ones, as docs/verify-and-restore.md tells owners to. It returns the stack that is there then.
 //
 // moto is not all of AWS. Its restore to a point in time gives what the table has now, so that a backup on demand is
 // restored. Its CloudFormation makes buckets without versions and without a policy, and cannot take a policy out of a stack

@@ -191,7 +191,7 @@ func (s *Stored[R]) compareNothing(is storedIndex[R]) {
 		if item.Revision > 0 {
 			s.Mismatches = append(s.Mismatches, Mismatch{what, "it is there, and there is no version",
 				"restore the records of its versions from a backup of the table; if nothing was ever published there, " +
-					"remove the item " + item.Shown() + " from the table, as the README has it"})
+					"remove the item " + item.Shown() + " from the table, as docs/verify-and-restore.md has it"})
 		}
 	}
 	slices.SortFunc(s.Mismatches, func(a, b Mismatch) int { return -strings.Compare(string(a.What), string(b.What)) })

@@ -52,7 +52,7 @@ func (k Kind) remedy() string {
 	case Record:
 		return "restore the item from a backup of the table"
 	case Audit:
-		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as the README has it"
+		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as docs/verify-and-restore.md has it"
 	}
 	return ""
 }

@@ -234,7 +234,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	for _, path := range entries {
 		if !p.has(path) {
 			r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", and not of that",
-				Do: "remove the item from the table, as the README has it, of that catalogue alone: no release has written it there, and `larder list` shows it"})
+				Do: "remove the item from the table, as docs/verify-and-restore.md has it, of that catalog alone: no release has written it there, and `larder list` shows it"})
 			continue
 		}
 		if _, there := stored[path]; !there {
@@ -307,7 +307,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as the README has it: nothing can be published there"})
+		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as docs/verify-and-restore.md has it: nothing can be published there"})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
