@@ -51,7 +51,7 @@ func (moduleKind) signer(registry.ModuleVersion) string        { return "" }
 func (moduleKind) description(r registry.ModuleVersion) string { return r.Description }
 func (moduleKind) warning(registry.ModuleVersion) string       { return "" }
 func (moduleKind) newListing(registry.Module) listing[registry.ModuleVersion] {
-	return &moduleListing{}
+	return &numberListing[registry.ModuleVersion, protocol.ModuleListing]{}
 }
 
 func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool) (registry.ModuleVersion, error) {
@@ -94,7 +94,7 @@ func (mirrorKind) signer(registry.MirrorVersion) string      { return "" }
 func (mirrorKind) description(registry.MirrorVersion) string { return "" }
 func (mirrorKind) warning(registry.MirrorVersion) string     { return "" }
 func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVersion] {
-	return &mirrorListing{}
+	return &numberListing[registry.MirrorVersion, protocol.MirrorListing]{}
 }
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
@@ -105,26 +105,26 @@ func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.
 	return registry.MirrorVersion{Version: v, Withdrawn: &w}
 }
 
-// moduleListing is the listing of a module.
-type moduleListing struct{ list protocol.ModuleListing }
+// numberListing is the listing of a module or a mirrored provider, which has the
+// numbers of versions and nothing else.
+type numberListing[R registry.Record, L ~[]registry.Version] struct{ list L }
 
-func (l *moduleListing) decode(d protocol.Document) (err error) {
-	l.list, err = protocol.Decode[protocol.ModuleListing](d)
+func (l *numberListing[R, L]) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[L](d)
 	return err
 }
 
-func (l *moduleListing) versions() []registry.Version { return l.list }
+func (l *numberListing[R, L]) versions() []registry.Version { return l.list }
 
-func (l *moduleListing) add(r registry.ModuleVersion) {
-	l.list = append(l.list, r.Version)
+func (l *numberListing[R, L]) add(r R) {
+	l.list = append(l.list, r.Number())
 	sortNewestFirst(l.list)
 }
 
-func (l *moduleListing) drop(v registry.Version) { l.list = slices.DeleteFunc(l.list, v.Same) }
-
-func (l *moduleListing) warn(registry.Summary)              {}
-func (l *moduleListing) deprecated() string                 { return "" }
-func (l *moduleListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+func (l *numberListing[R, L]) drop(v registry.Version)            { l.list = slices.DeleteFunc(l.list, v.Same) }
+func (l *numberListing[R, L]) warn(registry.Summary)              {}
+func (l *numberListing[R, L]) deprecated() string                 { return "" }
+func (l *numberListing[R, L]) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
 
 // providerListing is the listing of a provider.
 type providerListing struct {
@@ -179,26 +179,3 @@ func (l *providerListing) allDeprecated() string {
 }
 
 func (l *providerListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
-
-// mirrorListing is the listing of a mirrored provider, which has no order of its
-// own.
-type mirrorListing struct{ list protocol.MirrorListing }
-
-func (l *mirrorListing) decode(d protocol.Document) (err error) {
-	l.list, err = protocol.Decode[protocol.MirrorListing](d)
-	sortNewestFirst(l.list)
-	return err
-}
-
-func (l *mirrorListing) versions() []registry.Version { return l.list }
-
-func (l *mirrorListing) add(r registry.MirrorVersion) {
-	l.list = append(l.list, r.Version)
-	sortNewestFirst(l.list)
-}
-
-func (l *mirrorListing) drop(v registry.Version) { l.list = slices.DeleteFunc(l.list, v.Same) }
-
-func (l *mirrorListing) warn(registry.Summary)              {}
-func (l *mirrorListing) deprecated() string                 { return "" }
-func (l *mirrorListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }

@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -28,8 +29,8 @@ type (
 	}
 )
 
-// MirrorListing is an index.json whose versions are read. They are in any
-// order, because the document has none.
+// MirrorListing is an index.json whose versions are read, the newest first. The
+// document has no order.
 type MirrorListing []registry.Version
 
 // MarshalJSON implements json.Marshaler.
@@ -55,5 +56,6 @@ func (l *MirrorListing) UnmarshalJSON(text []byte) error {
 		}
 		*l = append(*l, v)
 	}
+	slices.SortFunc(*l, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	return nil
 }
