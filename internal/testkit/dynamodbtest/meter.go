@@ -1,9 +1,10 @@
 package dynamodbtest
 
 import (
-	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 )
@@ -48,10 +49,19 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	copied := &answerCopy{ResponseWriter: w}
-	m.next.ServeHTTP(copied, r)
+	recorded := httptest.NewRecorder()
+	m.next.ServeHTTP(recorded, r)
+	m.count(operation, recorded.Body.Bytes())
+	maps.Copy(w.Header(), recorded.Header())
+	w.WriteHeader(recorded.Code)
+	_, _ = recorded.Body.WriteTo(w) // the client may have gone
+}
+
+// count counts a read and its response. It must be called before the response is
+// sent: a client that has the response may call take at once.
+func (m *meter) count(operation string, response []byte) {
 	var found answer
-	if json.Unmarshal(copied.body.Bytes(), &found) != nil {
+	if json.Unmarshal(response, &found) != nil {
 		found = answer{} // an error has no items
 	}
 	m.mu.Lock()
@@ -80,17 +90,6 @@ func (r *Reads) add(units, size int) {
 	const unit = 4 << 10
 	r.Bytes += size
 	r.Units += units * max(1, (size+unit-1)/unit)
-}
-
-// answerCopy keeps what is answered.
-type answerCopy struct {
-	http.ResponseWriter
-	body bytes.Buffer
-}
-
-func (a *answerCopy) Write(p []byte) (int, error) {
-	a.body.Write(p)
-	return a.ResponseWriter.Write(p)
 }
 
 // answer is what DynamoDB answers to a read.
