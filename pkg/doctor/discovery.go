@@ -54,14 +54,39 @@ func (e *examination) connect(ctx context.Context) *answer {
 		return nil
 	}
 	e.slow(name, a)
-	leaf := a.tls.PeerCertificates[0]
-	until := leaf.NotAfter.UTC().Format(time.DateOnly)
-	if leaf.NotAfter.Sub(e.Now()) < 14*24*time.Hour {
-		e.warn(name, a.tried, "its certificate ends soon, on "+until, "renew it, and see why that has not happened by itself")
+	expires, whose := expiry(a.tls)
+	until := expires.UTC().Format(time.DateOnly)
+	if expires.Sub(e.Now()) < expiryWarning {
+		e.warn(name, a.tried, whose+" expires on "+until, "renew it, and find out why that has not happened by itself")
 		return a
 	}
 	e.ok(name, a.tried, fmt.Sprintf("%s by %s, with a certificate that is trusted here, until %s", tls.VersionName(a.tls.Version), e.quote(e.Host), until))
 	return a
+}
+
+// expiryWarning is how long before the end of a certificate there is a warning.
+const expiryWarning = 14 * 24 * time.Hour
+
+// expiry returns when a connection's chain of certificates expires, and whose
+// certificate that is. If the server's certificate has several chains, the one that
+// is valid for longest counts.
+func expiry(c *tls.ConnectionState) (expires time.Time, whose string) {
+	chains := c.VerifiedChains
+	if len(chains) == 0 {
+		chains = [][]*x509.Certificate{c.PeerCertificates[:1]}
+	}
+	for _, chain := range chains {
+		first, of := chain[0].NotAfter, "its certificate"
+		for _, authority := range chain[1:] {
+			if authority.NotAfter.Before(first) {
+				first, of = authority.NotAfter, "the certificate of its authority"
+			}
+		}
+		if first.After(expires) {
+			expires, whose = first, of
+		}
+	}
+	return expires, whose
 }
 
 // unreachable says why a request to a URL got no answer, or not all of one: where, if it is not where it was sent to, and

@@ -388,13 +388,18 @@ func spoil(end string) func(string, http.Handler) http.Handler {
 
 // issue makes a certificate by an authority of its own.
 func issue(notAfter time.Time, trusted bool, names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
+	return issueBy(time.Now().AddDate(1, 0, 0), notAfter, trusted, names...)
+}
+
+// issueBy is like issue, with an authority that expires at a time.
+func issueBy(authority, notAfter time.Time, trusted bool, names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
 	return func(t *testing.T) (tls.Certificate, *x509.CertPool) {
 		t.Helper()
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the test's authority"}, NotBefore: time.Now().AddDate(-2, 0, 0), NotAfter: time.Now().AddDate(1, 0, 0), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+		ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the test's authority"}, NotBefore: time.Now().AddDate(-2, 0, 0), NotAfter: authority, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 		leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: notAfter, DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		switch {
 		case len(names) == 0:
@@ -753,7 +758,8 @@ func TestWarnings(t *testing.T) {
 		setUp
 		step, seen string
 	}{
-		"certificate that ends soon": {setUp{certificate: issue(time.Now().AddDate(0, 0, 3), true)}, "connection", "ends soon"},
+		"certificate that expires soon": {setUp{certificate: issue(time.Now().AddDate(0, 0, 3), true)}, "connection", "its certificate expires on " + time.Now().AddDate(0, 0, 3).UTC().Format(time.DateOnly)},
+		"authority that expires soon":   {setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}, "connection", "the certificate of its authority expires on " + time.Now().AddDate(0, 0, 5).UTC().Format(time.DateOnly)},
 		"clocks that drift": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Now = func() time.Time { return time.Now().Add(-2 * time.Minute) }
 			d.Provider = nil // its key was made just now

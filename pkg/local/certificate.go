@@ -24,31 +24,30 @@ const (
 	caKeyFile         = "ca.key"
 )
 
-// certificate returns a new server certificate for a loopback address, from the folder's own certificate authority,
-// which is made where there is none. The authority can vouch for loopback addresses alone, so that trusting it opens
-// nothing else.
-func certificate(dir string, ip net.IP) (certificate tls.Certificate, caFile string, err error) {
-	caFile = filepath.Join(dir, caCertificateFile)
+// issue returns a new server certificate for a loopback address, from the folder's
+// own certificate authority. It makes the authority if there is none. The authority
+// can vouch for loopback addresses alone, so that trusting it opens nothing else.
+func issue(dir string, ip net.IP, now time.Time) (*tls.Certificate, error) {
 	load := loadCA
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		load = makeCA // which another server may do in between: the folder appears whole
 	}
-	ca, caKey, err := load(dir)
+	ca, caKey, err := load(dir, now)
 	if err != nil {
-		return tls.Certificate{}, "", fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", dir, err)
+		return nil, fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", dir, err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, "", fmt.Errorf("server certificate: %w", err)
+		return nil, fmt.Errorf("server certificate: %w", err)
 	}
-	notAfter := time.Now().AddDate(1, 0, 0)
+	notAfter := now.AddDate(1, 0, 0)
 	if notAfter.After(ca.NotAfter) {
 		notAfter = ca.NotAfter
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: "Larder on this machine"},
-		NotBefore:    time.Now().Add(-time.Hour),
+		NotBefore:    now.Add(-time.Hour),
 		NotAfter:     notAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -56,18 +55,22 @@ func certificate(dir string, ip net.IP) (certificate tls.Certificate, caFile str
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
 	if err != nil {
-		return tls.Certificate{}, "", fmt.Errorf("server certificate: %w", err)
+		return nil, fmt.Errorf("server certificate: %w", err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, caFile, nil
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("server certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func loadCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func loadCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caCertificateFile), filepath.Join(dir, caKeyFile))
 	if err != nil {
 		return nil, nil, err
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok || time.Now().After(pair.Leaf.NotAfter) {
+	if !ok || now.After(pair.Leaf.NotAfter) {
 		return nil, nil, errors.New("it has expired or is of another kind")
 	}
 	return pair.Leaf, key, nil
@@ -75,7 +78,7 @@ func loadCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 
 // makeCA makes the authority in a folder of its own and renames it, so that there is a whole one or none, and all of
 // several servers that start at once come to use the same.
-func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func makeCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -83,8 +86,8 @@ func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	template := &x509.Certificate{
 		SerialNumber:                serial(),
 		Subject:                     pkix.Name{CommonName: "Larder on this machine, certificate authority"},
-		NotBefore:                   time.Now().Add(-time.Hour),
-		NotAfter:                    time.Now().AddDate(10, 0, 0),
+		NotBefore:                   now.Add(-time.Hour),
+		NotAfter:                    now.AddDate(10, 0, 0),
 		IsCA:                        true,
 		BasicConstraintsValid:       true,
 		MaxPathLenZero:              true,
@@ -114,7 +117,7 @@ func makeCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		return nil, nil, err
 	}
 	renamed := os.Rename(temporary, dir)
-	ca, caKey, err := loadCA(dir)
+	ca, caKey, err := loadCA(dir, now)
 	if err != nil {
 		return nil, nil, errors.Join(err, renamed)
 	}

@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -122,8 +121,9 @@ type Server struct {
 	// Open says that whoever reaches it may read everything.
 	Open bool
 
-	listener net.Listener
-	server   *http.Server
+	listener     net.Listener
+	server       *http.Server
+	certificates *certificates
 }
 
 // Options say where and for whom a registry serves.
@@ -132,7 +132,8 @@ type Options struct {
 	Address string
 	// Host is what module addresses begin with, where that is not the address: a name and perhaps a port.
 	Host string
-	// CertificateFile and KeyFile are the certificate for Host and its key, as PEM. Without them the registry's own
+	// CertificateFile and KeyFile are the certificate for Host and its key, as PEM.
+	// The server reads them again when they change. Without them the registry's own
 	// authority vouches for a loopback address.
 	CertificateFile, KeyFile string
 	// Access says who may read besides the holders of tokens; nil lets whoever reaches a loopback address read everything.
@@ -155,10 +156,14 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 		return nil, fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
 	}
 	s := &Server{}
-	pair, err := d.certificate(o, ip, s)
+	source, caFile, err := d.source(o, ip)
 	if err != nil {
 		return nil, err
 	}
+	if s.certificates, err = newCertificates(source, time.Now, log); err != nil {
+		return nil, err
+	}
+	s.CAFile = caFile
 	// A host of its own is for other machines, through a proxy perhaps; and who says who may read means it.
 	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.Access == nil
 	rules := access.Settings{}
@@ -173,7 +178,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	s.Host = cmp.Or(o.Host, s.Address)
 	s.server = &http.Server{
 		Handler:                      d.Handler("https://"+s.Host, s.Open, rules, log),
-		TLSConfig:                    &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
 		ReadHeaderTimeout:            10 * time.Second,
 		ReadTimeout:                  time.Minute,
@@ -185,33 +190,6 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	return s, nil
 }
 
-// certificate returns the one that was given, or one of the registry's own authority for a loopback address.
-func (d *Data) certificate(o Options, ip net.IP, s *Server) (pair tls.Certificate, err error) {
-	switch {
-	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
-		if pair, err = tls.LoadX509KeyPair(o.CertificateFile, o.KeyFile); err != nil {
-			return pair, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
-		}
-		name, _, err := net.SplitHostPort(o.Host)
-		if err != nil {
-			name = o.Host
-		}
-		if !strings.Contains(name, ".") || strings.Contains(o.Host, "/") {
-			return pair, fmt.Errorf("%w host %q: it is a name with a dot, as clients demand, and perhaps a port, such as registry.example.com:8443", registry.ErrInvalid, o.Host)
-		}
-		if err := pair.Leaf.VerifyHostname(name); err != nil {
-			return pair, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
-		}
-		return pair, nil
-	case o.CertificateFile+o.KeyFile+o.Host != "":
-		return pair, fmt.Errorf("%w options: --cert, --key and the --host that they are for go together", registry.ErrInvalid)
-	case !ip.IsLoopback():
-		return pair, fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give --host, --cert and --key", registry.ErrInvalid, o.Address)
-	}
-	pair, s.CAFile, err = certificate(filepath.Join(d.Dir, "tls"), ip)
-	return pair, err
-}
-
 // ended leaves out the error by which a server says that it was told to stop.
 func ended(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
@@ -220,8 +198,14 @@ func ended(err error) error {
 	return err
 }
 
+// ReloadCertificate reads the certificate's files again at once, which the server
+// otherwise does every 10 seconds. If they cannot be used, the log has the reason,
+// and the server goes on with the certificate it has.
+func (s *Server) ReloadCertificate() { s.certificates.update() }
+
 // Serve answers requests until its context ends, and then lets those under way finish for some seconds.
 func (s *Server) Serve(ctx context.Context) error {
+	go s.certificates.watch(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()
 	select {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -31,7 +33,10 @@ the same data works while the registry runs. Ctrl-C ends it.
 
 On a loopback address whoever reaches the registry may read everything, unless --require-token, --access or --host is given. On
 any other a credential is always needed, and so are a certificate and the host that it is for. To publish through the registry,
-by --registry, always takes a credential.`,
+by --registry, always takes a credential.
+
+The server reads --cert and --key again when the files change, and on SIGHUP. It renews a certificate of its own authority
+while it runs. Its log warns 14 days before a certificate expires.`,
 		Example: `  larder serve
   larder serve --data ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 --cert tls.crt --key tls.key --access access.json`,
@@ -56,6 +61,9 @@ by --registry, always takes a credential.`,
 				}
 				options.Access = &read
 			}
+			hangUps := make(chan os.Signal, 1)
+			signal.Notify(hangUps, syscall.SIGHUP) // from here on it ends nothing
+			defer signal.Stop(hangUps)
 			registry, err := local.Open(cmd.Context(), data)
 			if err != nil {
 				return err
@@ -70,6 +78,16 @@ by --registry, always takes a credential.`,
 			if err := c.announce(server, data); err != nil {
 				return err
 			}
+			go func() {
+				for {
+					select {
+					case <-hangUps:
+						server.ReloadCertificate()
+					case <-cmd.Context().Done():
+						return
+					}
+				}
+			}()
 			if err := server.Serve(cmd.Context()); err != nil {
 				return err
 			}

@@ -1,0 +1,240 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// certified is a certificate and its key, as PEM.
+type certified struct{ cert, key []byte }
+
+// certify makes a certificate with a serial number. Behind it come certificates
+// that expire at the given times, as those between it and its authority.
+func certify(t *testing.T, serial int64, host string, notAfter time.Time, chain ...time.Time) certified {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := certified{key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})}
+	for _, expires := range append([]time.Time{notAfter}, chain...) {
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-365 * day), NotAfter: expires, DNSNames: []string{host}}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.cert = append(c.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return c
+}
+
+func writeFile(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A running server takes new files within seconds, and goes on with what it has if
+// they are not a certificate for its host.
+func TestCertificateFiles(t *testing.T) {
+	t.Parallel()
+	const host = "registry.example.com"
+	for name, test := range map[string]struct {
+		change func(t *testing.T, f *certificateFiles)
+		serial int64
+		logged string
+	}{
+		"nothing changes": {func(*testing.T, *certificateFiles) {}, 1, ""},
+		"renewed": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, host, time.Now().Add(90*day))
+			writeFile(t, f.cert, c.cert)
+			writeFile(t, f.key, c.key)
+		}, 2, "uses a new certificate"},
+		"renamed into place": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, host, time.Now().Add(90*day))
+			for path, text := range map[string][]byte{f.cert: c.cert, f.key: c.key} {
+				writeFile(t, path+".new", text)
+				if err := os.Rename(path+".new", path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 2, "uses a new certificate"},
+		"the key comes later": {func(t *testing.T, f *certificateFiles) {
+			writeFile(t, f.cert, certify(t, 2, host, time.Now().Add(90*day)).cert)
+		}, 1, "private key does not match"},
+		"for another host": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, "other.example.com", time.Now().Add(90*day))
+			writeFile(t, f.cert, c.cert)
+			writeFile(t, f.key, c.key)
+		}, 1, "not registry.example.com"},
+		"expired": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, host, time.Now().Add(-day))
+			writeFile(t, f.cert, c.cert)
+			writeFile(t, f.key, c.key)
+		}, 1, "it expired on 1999-12-31"},
+		"one between expired": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, host, time.Now().Add(90*day), time.Now().Add(-2*day))
+			writeFile(t, f.cert, c.cert)
+			writeFile(t, f.key, c.key)
+		}, 1, "it expired on 1999-12-30"},
+		"removed": {func(t *testing.T, f *certificateFiles) {
+			if err := os.Remove(f.key); err != nil {
+				t.Fatal(err)
+			}
+		}, 1, "no such file"},
+		"no PEM":    {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, []byte("x")) }, 1, "failed to find any PEM data"},
+		"too large": {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, make([]byte, maxPEM+1)) }, 1, "is not a file of at most 1 MiB"},
+		"a folder": {func(t *testing.T, f *certificateFiles) {
+			if err := os.Remove(f.cert); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(f.cert, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, 1, "is not a file of at most 1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				f := &certificateFiles{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key"), host: host}
+				first := certify(t, 1, host, time.Now().Add(60*day))
+				writeFile(t, f.cert, first.cert)
+				writeFile(t, f.key, first.key)
+				var log bytes.Buffer
+				c, err := newCertificates(f, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go c.watch(ctx)
+				test.change(t, f)
+				time.Sleep(3 * certificateInterval)
+				cancel()
+				synctest.Wait()
+				if serial := c.current.Load().Leaf.SerialNumber.Int64(); serial != test.serial {
+					t.Errorf("certificate %d, want %d", serial, test.serial)
+				}
+				lines := strings.Count(log.String(), "\n")
+				if test.logged == "" && lines != 0 {
+					t.Errorf("logged %s", &log)
+				}
+				if test.logged != "" && (lines != 1 || !strings.Contains(log.String(), test.logged)) {
+					t.Errorf("logged %s, want one line with %q", &log, test.logged)
+				}
+			})
+		})
+	}
+}
+
+// The log warns once a day in the last 14 days of a certificate.
+func TestCertificateWarnings(t *testing.T) {
+	t.Parallel()
+	for name, chain := range map[string][]time.Duration{"of the server": {60 * day}, "between it and its authority": {90 * day, 60 * day}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				f := &certificateFiles{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key"), host: "a.example.com"}
+				var between []time.Time
+				for _, expires := range chain[1:] {
+					between = append(between, time.Now().Add(expires))
+				}
+				made := certify(t, 1, f.host, time.Now().Add(chain[0]), between...)
+				writeFile(t, f.cert, made.cert)
+				writeFile(t, f.key, made.key)
+				var log bytes.Buffer
+				c, err := newCertificates(f, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sleep := func(d time.Duration) (soon, ended int) {
+					log.Reset()
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Hour) {
+						c.update()
+					}
+					return strings.Count(log.String(), "the certificate expires soon"), strings.Count(log.String(), "the certificate has expired")
+				}
+				if soon, ended := sleep(45 * day); soon+ended != 0 {
+					t.Errorf("in 45 days: %d and %d", soon, ended)
+				}
+				if soon, ended := sleep(15 * day); soon != 14 || ended != 0 {
+					t.Errorf("in the last 15 days: %d and %d, want 14 and 0", soon, ended)
+				}
+				if soon, ended := sleep(2 * day); soon != 0 || ended != 2 {
+					t.Errorf("in the two days after: %d and %d, want 0 and 2", soon, ended)
+				}
+			})
+		})
+	}
+}
+
+// A certificate of the registry's own authority is renewed before it ends. It does
+// not outlive its authority, of whose end the log warns.
+func TestOwnCertificateIsRenewed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tls")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c, err := newCertificates(ownCertificate{dir, net.IPv4(127, 0, 0, 1)}, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		authority, err := os.ReadFile(filepath.Join(dir, caCertificateFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(authority)
+		var renewed []int // after so many days
+		begun, serial := time.Now(), c.current.Load().Leaf.SerialNumber
+		for time.Since(begun) < 3630*day {
+			time.Sleep(day)
+			c.update()
+			leaf := c.current.Load().Leaf
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: time.Now()}); err != nil {
+				t.Fatalf("after %d days: %v", int(time.Since(begun)/day), err)
+			}
+			if leaf.SerialNumber.Cmp(serial) != 0 {
+				serial = leaf.SerialNumber
+				renewed = append(renewed, int(time.Since(begun)/day))
+			}
+		}
+		// Ten years have 3,653 days here, a year 365 or 366.
+		if want := []int{306, 611, 916, 1221, 1527, 1832, 2137, 2442, 2747, 3053, 3358}; !slices.Equal(renewed, want) {
+			t.Errorf("renewed after %v days, want %v", renewed, want)
+		}
+		if strings.Contains(log.String(), "expires soon") {
+			t.Errorf("logged %s", &log)
+		}
+		time.Sleep(15 * day)
+		log.Reset()
+		c.update()
+		if want := "Stop the server, remove that folder"; strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
+			t.Errorf("logged %s, want one line with %q", &log, want)
+		}
+	})
+}

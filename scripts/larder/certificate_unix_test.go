@@ -1,0 +1,144 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const certifiedHost = "registry.example.com"
+
+// writeCertificate writes a certificate for certifiedHost and its key to two files.
+func writeCertificate(t *testing.T, certFile, keyFile string, serial int64, notAfter time.Time) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().AddDate(0, 0, -90), NotAfter: notAfter, DNSNames: []string{certifiedHost}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}, certFile: {Type: "CERTIFICATE", Bytes: der}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// servedSerial returns the serial number of the certificate that a server presents.
+func servedSerial(t *testing.T, s *server) int64 {
+	t.Helper()
+	config := &tls.Config{ServerName: certifiedHost, InsecureSkipVerify: true}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+}
+
+// A server reads its certificate again on SIGHUP. It goes on with the one it has if
+// the new one cannot be used, and no SIGHUP ends it.
+func TestCertificateReload(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificate(t, cert, key, 1, time.Now().AddDate(0, 0, 3))
+	s := serve(t, t.TempDir(), "--host", certifiedHost, "--cert", cert, "--key", key)
+	if serial := servedSerial(t, s); serial != 1 {
+		t.Fatalf("at first: certificate %d", serial)
+	}
+	reload := func() {
+		t.Helper()
+		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeCertificate(t, cert, key, 2, time.Now().AddDate(0, 0, 60))
+	reload()
+	for deadline := time.Now().Add(30 * time.Second); servedSerial(t, s) != 2; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the new certificate is not served")
+		}
+	}
+	for name, spoil := range map[string]func() error{
+		"damaged": func() error { return os.WriteFile(cert, []byte("x"), 0o600) },
+		"missing": func() error { return errors.Join(os.Remove(cert), os.Remove(key)) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		reload()
+		reload()
+		if serial := servedSerial(t, s); serial != 2 {
+			t.Errorf("%s: certificate %d", name, serial)
+		}
+	}
+	s.stop(t)
+	log := s.log.String()
+	for _, line := range []string{"the certificate expires soon", "uses a new certificate", "cannot use the new certificate"} {
+		if !strings.Contains(log, line) {
+			t.Errorf("the log lacks %q:\n%s", line, log)
+		}
+	}
+}
+
+// A terminal that is closed does not end a server with its own authority either.
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	before := servedSerial(t, s)
+	if after := servedSerial(t, s); before != after {
+		t.Errorf("certificate %d, then %d", before, after)
+	}
+	s.stop(t)
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A server does not start with a certificate that nobody accepts any more.
+func TestExpiredCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificate(t, cert, key, 1, time.Now().AddDate(0, 0, -1))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "larder", "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--host", certifiedHost, "--cert", cert, "--key", key)
+	out, err := cmd.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		t.Fatal(err)
+	}
+	code := cmd.ProcessState.ExitCode()
+	if code != exitRefused {
+		t.Errorf("exit code %d, want %d", code, exitRefused)
+	}
+	if !strings.Contains(string(out), "it expired on") {
+		t.Errorf("printed %q", out)
+	}
+}
