@@ -31,6 +31,21 @@ type Module struct {
 	Files []File
 }
 
+// Folders returns the folders that hold configuration and so can be a source of a
+// module block: "." for the root, and those below modules/.
+func (m Module) Folders() []string { return Folders(m.Files) }
+
+// Folders is [Module.Folders] for the files of a module.
+func Folders(files []File) (folders []string) {
+	for _, f := range files {
+		if isConfig(f.Path) {
+			folders = append(folders, path.Dir(f.Path))
+		}
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}
+
 // The bounds of configuration: of one file and of all in bytes, and of their number.
 const (
 	maxConfig      = 1 << 20
@@ -38,10 +53,11 @@ const (
 	maxConfigFiles = 10_000
 )
 
-// ReadModule reads a packed module to its end and verifies it: that it unpacks within its own folder, that a module is
-// at its root, and that this and the modules below modules/ parse. Errors that lie in the archive are
-// registry.ErrInvalid and name the file, and the line where there is one. It ends with the error of ctx within about a
-// second after ctx does.
+// ReadModule reads a packed module to its end and verifies it: that it unpacks
+// within its own folder, that there is configuration at its root or below modules/,
+// and that all of it parses. Errors that lie in the archive are registry.ErrInvalid
+// and name the file, and the line where there is one. It ends with the error of ctx
+// within about a second after ctx does.
 func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
 	packed := digest{ctx: ctx, r: archive, hash: sha256.New()}
 	m, err := readModule(ctx, &packed)
@@ -168,11 +184,14 @@ func hasExtension(name string) bool {
 	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(e string) bool { return strings.HasSuffix(name, e) })
 }
 
-// checkConfigs says whether there is a module at the root and all modules parse.
+// checkConfigs checks that there is configuration, and that it parses.
+//
+// Many modules have it only below modules/. Every depth there counts, because
+// clients install //modules/a/b as they install //modules/a.
 func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) error {
 	names := slices.Sorted(maps.Keys(configs))
-	if !slices.ContainsFunc(names, func(name string) bool { return path.Dir(name) == "." }) {
-		return fmt.Errorf("%w module: there is no .tf or .tofu file at its root: publish the folder that holds them%s, and see that .terraformignore does not leave them out", registry.ErrInvalid, hint(files))
+	if len(names) == 0 {
+		return errNoConfig(files)
 	}
 	if len(configs) > maxConfigFiles {
 		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
@@ -201,12 +220,18 @@ func tofuTwin(p string) string {
 	return ""
 }
 
-// hint names a folder further down that does hold a module.
-func hint(files []File) string {
+// errNoConfig says what to do about files without configuration where it must be.
+func errNoConfig(files []File) error {
+	err := fmt.Errorf("%w module: there is no .tf or .tofu file at its root or below modules/", registry.ErrInvalid)
 	for _, f := range files {
-		if dir := path.Dir(f.Path); dir != "." && hasExtension(f.Path) {
-			return ", such as " + dir
+		// Examples and tests use a module that is elsewhere.
+		top, _, below := strings.Cut(f.Path, "/")
+		if below && hasExtension(f.Path) && !slices.Contains([]string{"example", "examples", "test", "tests"}, top) {
+			return fmt.Errorf("%w: publish the folder that has them, such as %s", err, path.Dir(f.Path))
 		}
 	}
-	return ""
+	if slices.ContainsFunc(files, func(f File) bool { return f.Path == ".terraformignore" }) {
+		return fmt.Errorf("%w: .terraformignore may leave them out", err)
+	}
+	return fmt.Errorf("%w: publish the folder that has them", err)
 }

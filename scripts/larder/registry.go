@@ -155,9 +155,14 @@ func (c *cli) printNotAsked(to place) {
 	}
 }
 
-// useModule shows what whoever uses a module writes.
-func (c *cli) useModule(host string, m registry.Module, v registry.Version) {
-	c.printf("\nUse it:\n\n  module %q {\n    source  = %q\n    version = %q\n  }\n", identifier(m.Name), host+"/"+m.String(), v.String())
+// useModule prints the module block that uses a module with configuration in some
+// folders: of its root or else of the first.
+func (c *cli) useModule(host string, m registry.Module, v registry.Version, folders []string) {
+	source := host + "/" + m.String()
+	if len(folders) > 0 && !slices.Contains(folders, ".") {
+		source += "//" + folders[0]
+	}
+	c.printf("\nUse it:\n\n  module %q {\n    source  = %q\n    version = %q\n  }\n", identifier(m.Name), source, v.String())
 }
 
 // useProvider shows what whoever uses a provider writes.
