@@ -25,12 +25,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// tree is a module's folder: what a file holds, or, after "-> ", where a link leads.
+// tree is a module's folder: what a file holds, or, after "-> ", where a link leads. MODULE there is the folder itself.
 type tree map[string]string
 
 func (files tree) write(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -38,7 +41,7 @@ func (files tree) write(t testing.TB) string {
 		}
 		var err error
 		if link, ok := strings.CutPrefix(files[name], "-> "); ok {
-			err = os.Symlink(link, path)
+			err = os.Symlink(strings.ReplaceAll(link, "MODULE", dir), path)
 		} else {
 			err = os.WriteFile(path, []byte(files[name]), 0o644)
 		}
@@ -132,6 +135,17 @@ func TestPackLeavesOut(t *testing.T) {
 			want:    []string{"examples/a/x.tfvars", "plan.out", "terraform.tfstate.d/a/b"},
 			left:    []string{"terraform.tfvars"},
 		},
+		{
+			name: "templates of environment files",
+			files: tree{
+				".env.example": "", ".env.tpl": "", "a/.env.sample": "", ".env.template": "", ".env.dist": "", ".env.production.example": "", ".env.tftpl": "", ".env.tmpl": "",
+				".env.local": "", ".env.examples": "", ".env.example.local": "", ".env.tplx": "", ".env.sample/.env": "", ".env.dist.d/x": "", ".env.template.key": "",
+				"k/.env.tpl": "-----BEGIN PRIVATE KEY-----",
+			},
+			want: []string{".env.dist", ".env.example", ".env.production.example", ".env.template", ".env.tftpl", ".env.tmpl", ".env.tpl", "a/.env.sample"},
+			left: []string{".env.dist.d/", ".env.example.local", ".env.examples", ".env.local", ".env.sample/.env", ".env.template.key", ".env.tplx", "k/.env.tpl"},
+		},
+		{name: "templates that are left out", files: tree{".terraformignore": ".env.example", ".env.example": "", ".env.tpl": ""}, want: []string{".env.tpl", ".terraformignore"}},
 		{name: "a careless negation", files: tree{".terraformignore": "!*\n!.git/\n!*.tfstate", "terraform.tfstate": "", ".git/config": ""}, want: []string{".terraformignore"}, left: []string{"terraform.tfstate"}},
 		{
 			name: "folders and files",
@@ -183,6 +197,12 @@ func TestPackRefuses(t *testing.T) {
 		{"a link out of the module", tree{"etc": "-> ../../../../../../etc/hostname"}, "symbolic link etc"},
 		{"an absolute link", tree{"etc": "-> /etc/hostname"}, "symbolic link etc"},
 		{"an absolute link to a folder", tree{"out": "-> " + outside}, "symbolic link out"},
+		{"an absolute link into the module", tree{"etc": "-> MODULE/main.tf"}, "the symbolic link etc leads to an absolute path: make it relative"},
+		{"an absolute link to a folder of the module", tree{"a/x": "", "b": "-> MODULE/a"}, "the symbolic link b leads to an absolute path: make it relative"},
+		{"a name below a link", tree{"a": "-> shared", "shared/con.txt": ""}, `"shared/con.txt" in the module: it has the part "con.txt", which is a device`},
+		{"a link below a link", tree{"a": "-> shared", "shared/out": "-> ../../etc"}, "the symbolic link shared/out does not lead"},
+		{"a file to be copied below a link", tree{"a": "-> shared", "shared/y": "-> ../.git", ".git/HEAD": ""}, "the symbolic link shared/y leads to .git"},
+		{"two names below a link", tree{"a": "-> shared", "shared/x": "", "shared/X": ""}, "shared/X and shared/x are one"},
 		{"a link to nothing", tree{"a": "-> b"}, "symbolic link a"},
 		{"a link to itself", tree{"a": "-> a"}, "symbolic link a"},
 		{"a circle of links", tree{"a": "-> b", "b": "-> a"}, "symbolic link a"},
@@ -421,7 +441,11 @@ func TestReadModuleRefuses(t *testing.T) {
 		{"a file twice", archiveOf(t, main, main), "main.tf is in it twice"},
 		{"a file that is a folder", archiveOf(t, main, file("a", ""), file("a/b", "")), "a is both"},
 		{"no module", archiveOf(t, file("README.md", "")), "no .tf or .tofu file"},
-		{"a module further down", archiveOf(t, file("vpc/main.tf", config)), "such as vpc"},
+		{"a module further down", archiveOf(t, file("vpc/main.tf", config)), "publish the folder that has them, such as vpc"},
+		{"an example before a module", archiveOf(t, file("examples/a/main.tf", config), file("network/main.tf", config)), "such as network"},
+		{"a module in the folder of modules", archiveOf(t, file("modules/main.tf", config)), "such as modules"},
+		{"bad syntax in the only module", archiveOf(t, file("modules/a/main.tf", "}")), "modules/a/main.tf:1"},
+		{"only what editors leave below modules", archiveOf(t, file("modules/a/.main.tf", config)), "no .tf or .tofu file"},
 		{"an empty archive", archiveOf(t), "no .tf or .tofu file"},
 		{"only what editors leave", archiveOf(t, file(".main.tf", config), file("main.tf~", config), file("#main.tf#", config)), "no .tf or .tofu file"},
 		{"only tests", archiveOf(t, file("main.tftest.hcl", "")), "no .tf or .tofu file"},
@@ -684,5 +708,76 @@ func BenchmarkPack(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Configuration below modules/ is enough, at any depth: clients install
+// //modules/a/b as they install //modules/a.
+func TestReadModuleWithoutRoot(t *testing.T) {
+	t.Parallel()
+	for name, folders := range map[string][]string{
+		"modules/a/main.tf": {"modules/a"}, "modules/a/b/main.tofu": {"modules/a/b"}, "modules/a/x.tf.json": {"modules/a"}, "main.tf": {"."},
+	} {
+		content := config
+		if strings.HasSuffix(name, ".json") {
+			content = "{}"
+		}
+		m, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("README.md", ""), file(name, content))))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(folders, m.Folders()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	_, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("examples/a/main.tf", config), file("README.md", ""))))
+	if !errors.Is(err, registry.ErrInvalid) || strings.Contains(err.Error(), "such as") {
+		t.Errorf("only an example: %v", err)
+	}
+}
+
+// What is left out says by which pattern, and where configuration names it.
+func TestPackNamesLeftOut(t *testing.T) {
+	t.Parallel()
+	files := tree{
+		"main.tf": `locals {
+  a = file("${path.module}/.env")
+  b = templatefile("${path.module}/conf/../id_rsa", {})
+  c = "${path.module}/kept.txt ${path.module}/b.tfvars"
+  d = "${path.root}/c.tfvars"
+  e = "/d.tfvars"
+}
+`,
+		"modules/a/main.tofu":  "locals {\n x = [for f in [1] : file(\"${path.module}/../../key.pem\")]\n}\n",
+		"modules/a/more.tf":    `locals { y = fileset("${path.module}/.aws", "*") }`,
+		"modules/a/x.tf.json":  `{"locals": {"x": "${path.module}/b.tfvars"}}`,
+		"examples/a/main.tf":   `locals { x = file("${path.module}/../../b.tfvars") }`,
+		".env":                 "",
+		"id_rsa":               "",
+		"b.tfvars":             "",
+		"c.tfvars":             "",
+		"d.tfvars":             "",
+		"kept.txt":             "",
+		"key.pem":              "-----BEGIN PRIVATE KEY-----",
+		"modules/a/.aws/x":     "",
+		"modules/a/.env.local": "",
+	}
+	_, got, err := pack(t, files.write(t), archive.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = "may hold secrets"
+	want := []archive.LeftOut{
+		{Path: ".env", Reason: secret, Pattern: ".env", NamedBy: "main.tf:2"},
+		{Path: "b.tfvars", Reason: secret, Pattern: "*.tfvars"},
+		{Path: "c.tfvars", Reason: secret, Pattern: "*.tfvars"},
+		{Path: "d.tfvars", Reason: secret, Pattern: "*.tfvars"},
+		{Path: "id_rsa", Reason: secret, Pattern: "id_rsa", NamedBy: "main.tf:3"},
+		{Path: "key.pem", Reason: "is a private key", NamedBy: "modules/a/main.tofu:2"},
+		{Path: "modules/a/.aws/", Reason: secret, Pattern: ".aws/", NamedBy: "modules/a/more.tf:1"},
+		{Path: "modules/a/.env.local", Reason: secret, Pattern: ".env.*"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

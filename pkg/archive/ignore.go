@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -14,10 +15,22 @@ import (
 
 // rule is one line of .terraformignore, or one that is built in. The last rule that matches a path decides.
 type rule struct {
+	line    string // as it was written
 	pattern string // of doublestar, matched against whole paths
 	dirOnly bool   // it ended in a slash: it matches what is below such a folder
 	include bool   // it began with an exclamation mark
-	secret  bool   // what it leaves out may hold secrets, and is worth a word
+	secret  bool   // what it leaves out may hold secrets, and is reported
+}
+
+// templates are the ends of names of environment files that hold no secrets, such
+// as .env.example. Modules read them with templatefile.
+var templates = []string{".example", ".sample", ".template", ".tpl", ".tftpl", ".tmpl", ".dist"}
+
+// isTemplate reports whether a path is that of a template of an environment file.
+func isTemplate(p string) bool {
+	name := path.Base(p)
+	return strings.HasPrefix(name, ".env.") &&
+		slices.ContainsFunc(templates, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // always comes after .terraformignore, so that a careless !pattern there cannot take these in; --include can.
@@ -46,7 +59,7 @@ var always = func() []rule {
 // parseRule reads a pattern of .terraformignore: relative to the module where it begins with a slash, anywhere below it
 // otherwise; for folders where it ends in one; with * and ? for anything but a slash, ** for any number of folders.
 func parseRule(line string) (rule, error) {
-	var r rule
+	r := rule{line: line}
 	p, include := strings.CutPrefix(line, "!")
 	r.include = include
 	p, r.dirOnly = strings.CutSuffix(p, "/")
@@ -88,19 +101,22 @@ func parseIgnore(in io.Reader) ([]rule, error) {
 
 // matches says whether the rule matches a path itself or a folder that it is in.
 func (r rule) matches(p string, isDir bool) bool {
-	if match(r.pattern, p) && (isDir || !r.dirOnly) {
+	if r.match(p) && (isDir || !r.dirOnly) {
 		return true
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		if match(r.pattern, dir) {
+		if r.match(dir) {
 			return true
 		}
 	}
 	return false
 }
 
-func match(pattern, p string) bool {
-	ok, err := doublestar.Match(pattern, p)
+func (r rule) match(p string) bool {
+	if r.secret && isTemplate(p) {
+		return false
+	}
+	ok, err := doublestar.Match(r.pattern, p)
 	return ok && err == nil
 }
 

@@ -29,8 +29,14 @@ type Options struct {
 
 // LeftOut is a file that was not packed because it may hold a secret.
 type LeftOut struct {
+	// Path of a file, or of a folder with a slash at its end.
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+	// Pattern that it matches; empty if it was left out for its content.
+	Pattern string `json:"pattern,omitempty"`
+	// NamedBy is the file and the line of configuration that name it, if there
+	// is one.
+	NamedBy string `json:"named_by,omitempty"`
 }
 
 // String returns PATH, which REASON.
@@ -65,14 +71,29 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Left
 		return nil, err
 	}
 	slices.SortFunc(p.files, func(a, b packed) int { return cmp.Compare(a.Path, b.Path) })
-	paths := make([]string, len(p.files))
-	for i, f := range p.files {
-		paths[i] = f.Path
+	if err := p.checkPaths(); err != nil {
+		return nil, err
 	}
-	if err := checkPaths(paths); err != nil {
-		return nil, fmt.Errorf("%w module: %w: %s", registry.ErrInvalid, err, renameOneInModule)
+	if err := p.findNamed(ctx); err != nil {
+		return nil, err
 	}
 	return p.leftOut, p.write(ctx, w)
+}
+
+// checkPaths checks the files' own paths first, because these are what to rename,
+// and then the paths in the archive. Links make the two differ.
+func (p *packer) checkPaths() error {
+	var own, packed []string
+	for _, f := range p.files {
+		own, packed = append(own, f.from), append(packed, f.Path)
+	}
+	slices.Sort(own)
+	for _, paths := range [][]string{slices.Compact(own), packed} {
+		if err := checkPaths(paths); err != nil {
+			return fmt.Errorf("%w module: %w: %s", registry.ErrInvalid, err, renameOneInModule)
+		}
+	}
+	return nil
 }
 
 type packer struct {
@@ -156,7 +177,7 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
 	if dir != "." && isRegistry(entries) {
-		p.leftOut = append(p.leftOut, LeftOut{dir + "/", "is a registry's data"})
+		p.leftOut = append(p.leftOut, LeftOut{Path: dir + "/", Reason: "is a registry's data"})
 		return nil
 	}
 	for _, e := range entries {
@@ -178,23 +199,32 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 	return nil
 }
 
-// followLink packs what a link leads to under the link's name.
+// followLink packs what a link leads to under a name. Errors name the link by its
+// own path, because the name may lead through another link.
 func (p *packer) followLink(ctx context.Context, name, link string, within []fs.FileInfo) error {
+	refuse := func(format string, args ...any) error {
+		why := fmt.Errorf(format, args...)
+		return fmt.Errorf("%w module: the symbolic link %s %w", registry.ErrInvalid, link, why)
+	}
 	// The root refuses what leads out of it, and what is absolute.
 	info, err := p.root.Stat(link)
 	if err != nil {
-		return fmt.Errorf("%w module: the symbolic link %s does not lead to something within the module: copy that in, or leave out the link in .terraformignore", registry.ErrInvalid, name)
+		if to, err := p.root.Readlink(link); err == nil && filepath.IsAbs(to) {
+			return refuse("leads to an absolute path: make it relative, or leave out the link in .terraformignore")
+		}
+		return refuse("does not lead to something within the module: copy that in, " +
+			"or leave out the link in .terraformignore")
 	}
 	target, err := filepath.EvalSymlinks(filepath.Join(p.dir, link))
-	if err != nil {
-		return fmt.Errorf("%w module: the symbolic link %s: %w", registry.ErrInvalid, name, err)
+	if err == nil {
+		target, err = filepath.Rel(p.dir, target)
 	}
-	if target, err = filepath.Rel(p.dir, target); err != nil {
-		return fmt.Errorf("%w module: the symbolic link %s: %w", registry.ErrInvalid, name, err)
+	if err != nil {
+		return refuse("cannot be followed: %w", err)
 	}
 	target = filepath.ToSlash(target)
 	if _, excluded := p.rules.excludes(target, info.IsDir()); excluded {
-		return fmt.Errorf("%w module: the symbolic link %s leads to %s, which is left out: leave out the link too", registry.ErrInvalid, name, target)
+		return refuse("leads to %s, which is left out: leave out the link too", target)
 	}
 	return p.visit(ctx, name, target, info.IsDir(), within)
 }
@@ -230,7 +260,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 			return err
 		}
 		if secret != "" {
-			p.leftOut = append(p.leftOut, LeftOut{name, secret})
+			p.leftOut = append(p.leftOut, LeftOut{Path: name, Reason: secret})
 			return nil
 		}
 	}
@@ -244,21 +274,23 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 // leave notes what a rule leaves out, where that is worth a word.
 func (p *packer) leave(r rule, name string) {
 	if r.secret {
-		p.leftOut = append(p.leftOut, LeftOut{name, "may hold secrets"})
+		p.leftOut = append(p.leftOut, LeftOut{Path: name, Reason: "may hold secrets", Pattern: r.line})
 	}
 }
 
 func (p *packer) describe(name, real string) (File, error) {
-	if err := checkPath(name); err != nil {
-		return File{}, fmt.Errorf("%w path %s in the module: %w: %s",
-			registry.ErrInvalid, quotePath(name), err, renameInModule)
+	for _, path := range []string{real, name} {
+		if err := checkPath(path); err != nil {
+			return File{}, fmt.Errorf("%w path %s in the module: %w: %s",
+				registry.ErrInvalid, quotePath(path), err, renameInModule)
+		}
 	}
 	info, err := p.root.Stat(real)
 	if err != nil {
 		return File{}, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore", registry.ErrInvalid, name)
+		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore", registry.ErrInvalid, real)
 	}
 	return File{Path: name, Size: info.Size(), Executable: info.Mode()&0o111 != 0}, nil
 }

@@ -57,9 +57,6 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 	}
 	defer packed.Close()
 	prepare := func(ctx context.Context) (registry.ModuleVersion, error) {
-		for _, left := range packed.LeftOut {
-			p.step("leaving out " + left.String())
-		}
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
 			return registry.ModuleVersion{}, err
 		}

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -164,7 +170,7 @@ func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.Modul
 			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
 		}
 		for _, f := range result.LeftOut {
-			c.printf("    left out  %s; --include takes it in\n", f)
+			c.printf("    left out  %s\n", printable.Escape(f.String()))
 		}
 	}
 	files := english.Plural(len(result.Files), "file", "files")
@@ -180,9 +186,45 @@ func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.Modul
 		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, to.name, files, size)
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
+	c.printLeftOut(result.LeftOut)
 	c.printNotAsked(to)
 	if to.host != "" && !dryRun {
-		c.useModule(to.host, m.Address, m.Version)
+		c.useModule(to.host, m.Address, m.Version, archive.Folders(result.Files))
 	}
 	return nil
+}
+
+// printLeftOut prints how many files are not in the archive and by which patterns,
+// and warns of each that the module's configuration names.
+func (c *cli) printLeftOut(left []archive.LeftOut) {
+	if len(left) == 0 {
+		return
+	}
+	const byContent = "content" // beside patterns, none of which is this word
+	numbers := make(map[string]int)
+	for _, l := range left {
+		numbers[cmp.Or(l.Pattern, byContent)]++
+	}
+	reasons := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		reasons[i] = fmt.Sprintf("%d by %s", numbers[reason], reason)
+	}
+	var first []string
+	for _, l := range left[:min(3, len(left))] {
+		first = append(first, printable.Escape(l.Path))
+	}
+	such := ": "
+	if len(left) > len(first) {
+		such = ", such as "
+	}
+	c.printf("  left out %s that may hold secrets (%s)%s%s\n  --dry-run lists what is left out, and --include PATTERN packs it\n",
+		english.Plural(len(left), "file", "files"), strings.Join(reasons, ", "), such, strings.Join(first, ", "))
+	for _, l := range left {
+		if l.NamedBy != "" {
+			path := printable.Escape(l.Path)
+			c.printf("  warning: %s names %s, which is left out; --include '/%s' packs it\n", l.NamedBy, path, path)
+		}
+	}
 }

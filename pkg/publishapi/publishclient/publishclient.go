@@ -86,9 +86,6 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 // Module publishes a module. Errors are those of publish.Publisher's, in the registry's words, and what its credentials do
 // not permit.
 func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
-	for _, left := range m.LeftOut {
-		p.step("leaving out " + left.String())
-	}
 	ours := m.Record
 	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []releases.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description,

@@ -1,0 +1,63 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/larder-registry/larder/pkg/safehcl"
+)
+
+// findNamed sets NamedBy of what is left out. It finds paths that configuration
+// has as literals after ${path.module}, such as in templatefile("${path.module}/x").
+func (p *packer) findNamed(ctx context.Context) error {
+	if len(p.leftOut) == 0 {
+		return nil
+	}
+	var parser safehcl.Parser
+	for _, f := range p.files {
+		if !isConfig(f.Path) || strings.HasSuffix(f.Path, ".json") || f.Size > maxConfig {
+			continue
+		}
+		source, err := p.read(f)
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", f.from, err)
+		}
+		file, err := parser.Parse(ctx, f.Path, source)
+		if _, invalid := errors.AsType[*safehcl.Error](err); invalid {
+			return nil // ReadModule reports it
+		}
+		if err != nil {
+			return err
+		}
+		for named, at := range safehcl.ModulePaths(file) {
+			p.name(path.Join(path.Dir(f.Path), named), at)
+		}
+	}
+	return nil
+}
+
+func (p *packer) read(f packed) ([]byte, error) {
+	in, err := p.root.Open(f.from)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(io.LimitReader(in, maxConfig))
+}
+
+// name records that a path is named at a place.
+func (p *packer) name(named string, at hcl.Range) {
+	for i := range p.leftOut {
+		left := &p.leftOut[i]
+		within := strings.HasSuffix(left.Path, "/") && strings.HasPrefix(named+"/", left.Path)
+		if left.NamedBy == "" && (left.Path == named || within) {
+			left.NamedBy = fmt.Sprintf("%s:%d", at.Filename, at.Start.Line)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package safehcl
+
+import (
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// ModulePaths returns the paths that a file has as literals after ${path.module},
+// such as /x in templatefile("${path.module}/x"), and where each is. The file is
+// in HCL's native syntax; one in JSON has none.
+func ModulePaths(file *hcl.File) map[string]hcl.Range {
+	found := make(map[string]hcl.Range)
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok {
+		return found
+	}
+	_ = hclsyntax.VisitAll(body, func(node hclsyntax.Node) hcl.Diagnostics {
+		template, ok := node.(*hclsyntax.TemplateExpr)
+		if !ok || len(template.Parts) != 2 {
+			return nil
+		}
+		variable, ok := template.Parts[0].(*hclsyntax.ScopeTraversalExpr)
+		if !ok || !isPathModule(variable.Traversal) {
+			return nil
+		}
+		literal, ok := template.Parts[1].(*hclsyntax.LiteralValueExpr)
+		if ok && literal.Val.Type() == cty.String && strings.HasPrefix(literal.Val.AsString(), "/") {
+			found[literal.Val.AsString()] = template.Range()
+		}
+		return nil
+	})
+	return found
+}
+
+// isPathModule reports whether a reference is path.module.
+func isPathModule(t hcl.Traversal) bool {
+	if len(t) != 2 || t.RootName() != "path" {
+		return false
+	}
+	attribute, ok := t[1].(hcl.TraverseAttr)
+	return ok && attribute.Name == "module"
+}
