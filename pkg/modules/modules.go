@@ -83,7 +83,8 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := registry.ParseVersion(r.PathValue("version"))
+	// Terragrunt asks for the version as its configuration has it: v1.0.0 for a tag.
+	v, err := registry.ParseVersion(strings.TrimPrefix(r.PathValue("version"), "v"))
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,9 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	// A header that is set in every case, and before the body: Terraform never reads the body, OpenTofu prefers it.
 	w.Header().Set("X-Terraform-Get", location)
 	w.Header().Set("Vary", "Accept")
-	requestlog.From(r.Context()).Download = requestlog.ModuleDownload
+	entry := requestlog.From(r.Context())
+	// The version itself, by which downloads are counted.
+	entry.Download, entry.Version = requestlog.ModuleDownload, v.String()
 	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
 			Location string `json:"location"`

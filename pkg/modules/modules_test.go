@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -128,7 +129,9 @@ func TestResponses(t *testing.T) {
 		"versions-other-case":       {"/v1/modules/Acme/vpc/aws/versions", nil},
 		"versions-malformed":        {"/v1/modules/-acme/vpc/aws/versions", nil},
 		"download-unknown":          {"/v1/modules/acme/vpc/aws/9.9.9/download", nil},
-		"download-malformed":        {"/v1/modules/acme/vpc/aws/v1.10.0/download", nil},
+		"download-tag":              {"/v1/modules/acme/vpc/aws/v1.10.0/download", nil},
+		"download-tag-unknown":      {"/v1/modules/acme/vpc/aws/v9.9.9/download", nil},
+		"download-malformed":        {"/v1/modules/acme/vpc/aws/latest/download", nil},
 		"another-path-of-the-world": {"/v1/modules/acme/vpc/aws", nil},
 	} {
 		golden(t, name, ask(t, h, test.path, test.header...))
@@ -199,5 +202,20 @@ func TestStoreFails(t *testing.T) {
 	f := &fake{versions: versions(t, "1.0.0"), signErr: errors.New("no credentials")}
 	if w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download"); w.Code != 500 || w.Header().Get("X-Terraform-Get") != "" {
 		t.Errorf("signing fails: %d %v", w.Code, w.Header())
+	}
+}
+
+// A download is counted for the version itself, however it was asked for.
+func TestLoggedVersion(t *testing.T) {
+	t.Parallel()
+	f := &fake{versions: versions(t, "1.0.0")}
+	for _, version := range []string{"1.0.0", "1.0", "v1.0.0"} {
+		var entry requestlog.Entry
+		path := "/v1/modules/acme/vpc/aws/" + version + "/download"
+		r := httptest.NewRequestWithContext(requestlog.NewContext(t.Context(), &entry), http.MethodGet, path, nil)
+		modules.New(f, f).ServeHTTP(httptest.NewRecorder(), r)
+		if entry.Download != requestlog.ModuleDownload || entry.Version != "1.0.0" {
+			t.Errorf("%s is logged as a download %q of %q", version, entry.Download, entry.Version)
+		}
 	}
 }
