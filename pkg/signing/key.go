@@ -315,6 +315,33 @@ func algorithm(k *packet.PublicKey) (string, error) {
 	return "", fmt.Errorf("it is of algorithm %d of OpenPGP, or of a curve, that not every client reads: %s", k.PubKeyAlgo, replace)
 }
 
+// FitsOldClients reports whether Terraform 1.5 and older can read a key. Their
+// library knows RSA and ECDSA on the curves P-256, P-384 and P-521, and refuses a
+// key of which any part is of another kind.
+//
+// Source: https://pkg.go.dev/golang.org/x/crypto/openpgp.
+func FitsOldClients(key Key) bool {
+	e, err := readPublic([]byte(key.ASCIIArmor))
+	if err != nil {
+		return false
+	}
+	parts := []*packet.PublicKey{e.PrimaryKey}
+	for _, s := range e.Subkeys {
+		parts = append(parts, s.PublicKey)
+	}
+	return !slices.ContainsFunc(parts, func(k *packet.PublicKey) bool {
+		switch k.PubKeyAlgo {
+		case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly:
+			return false
+		case packet.PubKeyAlgoECDSA:
+			curve, err := k.Curve()
+			nist := []packet.Curve{packet.CurveNistP256, packet.CurveNistP384, packet.CurveNistP521}
+			return err != nil || !slices.Contains(nist, curve)
+		}
+		return true
+	})
+}
+
 // ends says when a key or one of the signatures that bind it expires; zero means never.
 func ends(k *packet.PublicKey, binding *packet.Signature, also ...*packet.Signature) time.Time {
 	var end time.Time

@@ -18,6 +18,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/ProtonMail/go-crypto/openpgp/s2k"
 	"github.com/google/go-cmp/cmp"
+	oldopenpgp "golang.org/x/crypto/openpgp" //nolint:staticcheck // Terraform 1.5 has it
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -144,6 +145,16 @@ func asClients(key signing.Key, signature []byte) error {
 	return err
 }
 
+// asOldClients verifies as Terraform 1.5 does.
+func asOldClients(key signing.Key, signature []byte) error {
+	ring, err := oldopenpgp.ReadArmoredKeyRing(strings.NewReader(key.ASCIIArmor))
+	if err != nil {
+		return err
+	}
+	_, err = oldopenpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature))
+	return err
+}
+
 // refused says whether an error is ErrInvalid, is one line, and has each of some words.
 func refused(t testing.TB, what string, err error, words ...string) {
 	t.Helper()
@@ -235,6 +246,9 @@ func TestAlgorithms(t *testing.T) {
 			if err := asClients(key, signature); err != nil {
 				t.Errorf("clients do not take it: %v", err)
 			}
+			if err := asOldClients(key, signature); signing.FitsOldClients(key) != (err == nil) {
+				t.Errorf("FitsOldClients is %t; old clients: %v", signing.FitsOldClients(key), err)
+			}
 			keys := []signing.Key{parse(t, public(t, other())), key}
 			if signer, err := signing.Verify(keys, message, signature, now); err != nil || signer != key {
 				t.Errorf("Verify = %v, %v", signer, err)
@@ -242,6 +256,26 @@ func TestAlgorithms(t *testing.T) {
 			_, err = signing.Verify(keys, append(message[:len(message):len(message)], '\n'), signature, now)
 			refused(t, "another message", err, key.ID, "exactly the file")
 		})
+	}
+}
+
+// A subkey that old clients cannot read has them refuse the whole key.
+func TestOldClientsAndSubkeys(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		subkey packet.Config
+		want   bool
+	}{"RSA": {rsa2048, true}, "P-256": {p256, true}, "Ed25519": {ed25519, false}} {
+		e := sealed(t, rsa2048)
+		subkey(t, e, at(test.subkey, born, 0))
+		signature, key, err := signing.Sign(private(t, e), nil, message, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := signing.FitsOldClients(key), asOldClients(key, signature)
+		if got != test.want || got != (err == nil) {
+			t.Errorf("a subkey of %s: FitsOldClients is %t; old clients: %v", name, got, err)
+		}
 	}
 }
 

@@ -63,7 +63,8 @@ func (c *cli) keyAddCommand() *cobra.Command {
 		Long: `Add a public key to a namespace, from a file as "gpg --armor --export KEY" writes it.
 
 A key that is there already is replaced, as by one whose owner has prolonged it. Refused are private keys, and keys that are
-revoked, expired or cannot sign.`,
+revoked, expired or cannot sign. There is a warning if Terraform 1.5 and older cannot verify signatures by a key, such as
+one of Ed25519.`,
 		Example: `  gpg --armor --export releases@example.com > key.asc
   larder key add acme key.asc`,
 		Args: usage(cobra.ExactArgs(2)),
@@ -94,14 +95,25 @@ revoked, expired or cannot sign.`,
 			if err != nil {
 				return err
 			}
+			var warnings []string
+			if !signing.FitsOldClients(key) {
+				warnings = append(warnings, "Terraform 1.5 and older cannot verify signatures by this key; "+
+					"a key of RSA 4096 works with all clients")
+			}
 			if c.json {
-				return c.printJSON(key)
+				return c.printJSON(struct {
+					registry.SigningKey
+					Warnings []string `json:"warnings,omitempty"`
+				}{key, warnings})
 			}
 			what := "Added"
 			if !added {
 				what = "Replaced"
 			}
 			c.printf("%s key %s of %s, %s, expires %s, in namespace %s\n", what, key.ID, key.Owner, key.Algorithm, expiry(key.ExpiresAt), args[0])
+			for _, warning := range warnings {
+				c.printf("  warning: %s\n", warning)
+			}
 			return nil
 		},
 	}
