@@ -441,7 +441,7 @@ func TestReadModuleRefuses(t *testing.T) {
 		{"a file twice", archiveOf(t, main, main), "main.tf is in it twice"},
 		{"a file that is a folder", archiveOf(t, main, file("a", ""), file("a/b", "")), "a is both"},
 		{"no module", archiveOf(t, file("README.md", "")), "no .tf or .tofu file"},
-		{"a module further down", archiveOf(t, file("vpc/main.tf", config)), "publish the folder that has them, such as vpc"},
+		{"a module further down", archiveOf(t, file("vpc/main.tf", config)), "publish the folder that holds them, such as vpc"},
 		{"an example before a module", archiveOf(t, file("examples/a/main.tf", config), file("network/main.tf", config)), "such as network"},
 		{"a module in the folder of modules", archiveOf(t, file("modules/main.tf", config)), "such as modules"},
 		{"bad syntax in the only module", archiveOf(t, file("modules/a/main.tf", "}")), "modules/a/main.tf:1"},

@@ -227,11 +227,11 @@ func errNoConfig(files []File) error {
 		// Examples and tests use a module that is elsewhere.
 		top, _, below := strings.Cut(f.Path, "/")
 		if below && hasExtension(f.Path) && !slices.Contains([]string{"example", "examples", "test", "tests"}, top) {
-			return fmt.Errorf("%w: publish the folder that has them, such as %s", err, path.Dir(f.Path))
+			return fmt.Errorf("%w: publish the folder that holds them, such as %s", err, path.Dir(f.Path))
 		}
 	}
 	if slices.ContainsFunc(files, func(f File) bool { return f.Path == ".terraformignore" }) {
 		return fmt.Errorf("%w: .terraformignore may leave them out", err)
 	}
-	return fmt.Errorf("%w: publish the folder that has them", err)
+	return fmt.Errorf("%w: publish the folder that holds them", err)
 }
