@@ -13,6 +13,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -49,7 +50,7 @@ func TestAudit(t *testing.T) {
 	}
 	released := providerRecord(t, "1.0.0", "A")
 	released.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
-	if _, _, err := c.Providers.Publish(ctx, inventory, released.Version, released.PublishedBy.String(), func(context.Context) (registry.ProviderVersion, error) {
+	if _, _, err := c.Providers.Publish(ctx, inventory, released.Version, released.PublishedBy.String(), func(context.Context, protocol.Document) (registry.ProviderVersion, error) {
 		return released, nil
 	}); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -61,23 +62,28 @@ func sameNumber(n, other registry.Version) error {
 		"and clients take either for the other: choose another version", registry.ErrExists, n, other)
 }
 
+// MakeRecord makes the record of a version that is published to an address with a
+// listing.
+type MakeRecord[R registry.Record] func(ctx context.Context, listed protocol.Document) (R, error)
+
 // Publish makes a version visible: its record, the listing, the entry and the
 // audit trail are one write. If the version is published already, it changes
 // nothing and returns that record, which the caller compares with its own. If it
 // cannot be published, the error is that of Check.
 //
 // Otherwise Publish calls makeRecord, which may upload files first, between what
-// it reads and what it writes. It calls that once, and repeats its own part if
+// it reads and what it writes. makeRecord gets the listing as it is then, which is
+// empty if no version is listed. Publish calls it once, and repeats its own part if
 // another writer comes between.
 func (v Versions[A, R]) Publish(
-	ctx context.Context, a A, n registry.Version, by string, makeRecord func(context.Context) (R, error),
+	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 ) (stored R, created bool, err error) {
 	return v.publish(ctx, a, n, by, makeRecord, nil, nil)
 }
 
 // Commit is Publish for an upload, which ends in the same write.
 func (v Versions[A, R]) Commit(
-	ctx context.Context, a A, n registry.Version, by string, makeRecord func(context.Context) (R, error),
+	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	u registry.Upload,
 ) (stored R, created bool, err error) {
 	// Not the item that counts the owner's uploads, which every request of the owner
@@ -101,7 +107,7 @@ func (v Versions[A, R]) Commit(
 
 // publish is Publish with what else is read and written.
 func (v Versions[A, R]) publish(
-	ctx context.Context, a A, n registry.Version, by string, makeRecord func(context.Context) (R, error),
+	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	also []Key, edit func([]Item) ([]Change, error),
 ) (stored R, created bool, err error) {
 	var record R
@@ -118,7 +124,7 @@ func (v Versions[A, R]) publish(
 			return registry.AuditEntry{}, err
 		}
 		if !made {
-			if record, notMade = makeRecord(ctx); notMade != nil {
+			if record, notMade = makeRecord(ctx, s.listed.Data); notMade != nil {
 				return registry.AuditEntry{}, errUnchanged // a conflict of it is none of the table
 			}
 			if record.Number() != n {

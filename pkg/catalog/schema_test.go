@@ -13,6 +13,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -61,7 +62,7 @@ func TestSchema(t *testing.T) {
 	note := registry.Provider{Namespace: "acme", Type: "note"}
 	mirrored := registry.MirrorProvider{Hostname: "example.com", Provider: note}
 	other := record(t, "1.0.0", "c")
-	makeRecord := func(context.Context) (registry.ModuleVersion, error) {
+	makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) {
 		t.Error("Publish makes a record, for which it would upload files")
 		return other, errors.New("it is not to be made")
 	}

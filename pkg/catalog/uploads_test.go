@@ -14,6 +14,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -146,7 +147,7 @@ func TestCommittedUploads(t *testing.T) {
 		u.Version = parseVersion(t, fmt.Sprintf("1.%d.0", i))
 		beginUpload(t, c, u, most)
 		r := record(t, u.Version.String(), "a")
-		_, created, err := c.Modules.Commit(t.Context(), vpc, r.Version, "ada", func(context.Context) (registry.ModuleVersion, error) { return r, nil }, u)
+		_, created, err := c.Modules.Commit(t.Context(), vpc, r.Version, "ada", func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil }, u)
 		if err != nil || !created {
 			t.Fatal(created, err)
 		}

@@ -106,3 +106,56 @@ func versions(t *testing.T, all ...string) (out []registry.Version) {
 	}
 	return out
 }
+
+// A version is compared with the newest before it, in which pre-releases count
+// only if there is nothing else.
+func TestFindDropped(t *testing.T) {
+	t.Parallel()
+	linux, mac := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}
+	windows := registry.Platform{OS: "windows", Arch: "amd64"}
+	listed := func(platforms map[string][]registry.Platform) protocol.Document {
+		var list protocol.ProviderListing
+		for number, of := range platforms {
+			list.Versions = append(list.Versions, protocol.ListedProvider{Version: version(t, number), Platforms: of})
+		}
+		slices.SortFunc(list.Versions, func(a, b protocol.ListedProvider) int {
+			return registry.CompareVersions(b.Version, a.Version)
+		})
+		document, err := protocol.Compress(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document
+	}
+	all := []registry.Platform{windows, linux, mac}
+	for name, test := range map[string]struct {
+		listed    protocol.Document
+		version   string
+		platforms []registry.Platform
+		want      string
+	}{
+		"the first version":     {nil, "1.0.0", all[:1], ""},
+		"a damaged listing":     {protocol.Document("{"), "1.0.0", all[:1], ""},
+		"fewer":                 {listed(map[string][]registry.Platform{"1.0.0": all}), "1.1.0", all[1:2], "1.0.0 [darwin_arm64 windows_amd64]"},
+		"as many":               {listed(map[string][]registry.Platform{"1.0.0": all}), "1.1.0", all, ""},
+		"others":                {listed(map[string][]registry.Platform{"1.0.0": all[:1]}), "1.1.0", all[1:], "1.0.0 [windows_amd64]"},
+		"the newest counts":     {listed(map[string][]registry.Platform{"1.0.0": all, "1.1.0": all[:1]}), "1.2.0", all[:1], ""},
+		"an older version":      {listed(map[string][]registry.Platform{"1.0.0": all[:1], "2.0.0": all}), "1.0.1", all[:1], ""},
+		"after a pre-release":   {listed(map[string][]registry.Platform{"1.0.0": all, "1.1.0-rc.1": all[:1]}), "1.1.0", all[:1], "1.0.0 [darwin_arm64 linux_amd64]"},
+		"only pre-releases":     {listed(map[string][]registry.Platform{"1.0.0-rc.1": all}), "1.0.0", all[:2], "1.0.0-rc.1 [darwin_arm64]"},
+		"nothing but newer":     {listed(map[string][]registry.Platform{"2.0.0": all}), "1.0.0", all[:1], ""},
+		"a version that is new": {listed(map[string][]registry.Platform{"0.9.0": nil}), "1.0.0", all, ""},
+	} {
+		record := registry.ProviderVersion{Version: version(t, test.version)}
+		for _, p := range test.platforms {
+			record.Packages = append(record.Packages, registry.ProviderPackage{Platform: p})
+		}
+		got := ""
+		if d := protocol.FindDropped(test.listed, record); d != nil {
+			got = fmt.Sprint(d.Since, " ", d.Platforms)
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -33,6 +33,52 @@ func ListProvider(v registry.ProviderVersion) ListedProvider {
 	return l
 }
 
+// DroppedPlatforms are platforms that a version of a provider has and a later
+// version has not. Clients there that choose the later version find no package.
+type DroppedPlatforms struct {
+	// Since is the version that has them.
+	Since     registry.Version    `json:"since"`
+	Platforms []registry.Platform `json:"platforms"`
+}
+
+// FindDropped compares a version of a provider with the newest one before it in a
+// stored listing, in which pre-releases count only if there is nothing else. It
+// returns nil if no platform is dropped, or the listing cannot be read.
+func FindDropped(listed Document, v registry.ProviderVersion) *DroppedPlatforms {
+	if len(listed) == 0 {
+		return nil
+	}
+	listing, err := Decode[ProviderListing](listed)
+	if err != nil {
+		return nil
+	}
+	var before *ListedProvider
+	for i, l := range listing.Versions { // the newest first
+		if !l.Version.LessThan(v.Version) {
+			continue
+		}
+		if before == nil {
+			before = &listing.Versions[i]
+		}
+		if l.Version.Prerelease == "" {
+			before = &listing.Versions[i]
+			break
+		}
+	}
+	if before == nil {
+		return nil
+	}
+	has := ListProvider(v).Platforms
+	dropped := slices.DeleteFunc(slices.Clone(before.Platforms), func(p registry.Platform) bool {
+		return slices.Contains(has, p)
+	})
+	if len(dropped) == 0 {
+		return nil
+	}
+	slices.SortFunc(dropped, registry.ComparePlatforms)
+	return &DroppedPlatforms{Since: before.Version, Platforms: dropped}
+}
+
 // ProviderDownload is the answer to "Find a Provider Package", with OpenTofu's
 // packages.
 type ProviderDownload struct {

@@ -76,6 +76,9 @@ type (
 		Provider *registry.ProviderVersion `json:"provider,omitempty"`
 		// Unchanged says that the same content was published before.
 		Unchanged bool `json:"unchanged,omitempty"`
+		// Dropped are platforms that a provider's version before has, and this one
+		// has not.
+		Dropped *DroppedPlatforms `json:"dropped_platforms,omitempty"`
 	}
 	// Deprecation says why something should not be used any more; an empty message takes that back.
 	Deprecation struct {

@@ -32,7 +32,8 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 		return releases.ProviderResult{}, err
 	}
 	version := r.Record.Version
-	prepare := func(ctx context.Context) (registry.ProviderVersion, error) {
+	prepare := func(ctx context.Context, listed protocol.Document) (registry.ProviderVersion, error) {
+		r.Dropped = protocol.FindDropped(listed, r.Record)
 		if _, err := p.uploadFiles(ctx, filesOf(r, r.Record, true)); err != nil {
 			return registry.ProviderVersion{}, err
 		}
@@ -62,7 +63,12 @@ func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (rel
 	stored, err := p.Catalog.Providers.Check(ctx, r.Address, r.Record.Version)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return r.ProviderResult, nil
+		listed, err := p.Catalog.Providers.Listing(ctx, r.Address)
+		if errors.Is(err, registry.ErrNotFound) {
+			err = nil
+		}
+		r.Dropped = protocol.FindDropped(listed, r.Record)
+		return r.ProviderResult, err
 	case err != nil:
 		return releases.ProviderResult{}, fmt.Errorf("cannot publish %s %s: %w", r.Address, r.Record.Version, err)
 	}
@@ -85,7 +91,7 @@ func providerResult(
 		return releases.ProviderResult{}, err
 	}
 	shared := protocol.SharedHashes(stored.Packages)
-	return releases.ProviderResult{Record: stored, Unchanged: unchanged, Shared: shared}, nil
+	return releases.ProviderResult{Record: stored, Unchanged: unchanged, Shared: shared, Dropped: r.Dropped}, nil
 }
 
 // inspectProvider checks a release with the namespace's keys, which it returns

@@ -22,6 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 )
@@ -56,7 +57,7 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 		return releases.ModuleResult{}, err
 	}
 	defer packed.Close()
-	prepare := func(ctx context.Context) (registry.ModuleVersion, error) {
+	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
 			return registry.ModuleVersion{}, err
 		}

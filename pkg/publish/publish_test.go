@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/objects/storetest"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -231,7 +232,7 @@ func TestOtherCompression(t *testing.T) {
 
 // put publishes a record.
 func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
-	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context) (R, error) { return r, nil })
+	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context, protocol.Document) (R, error) { return r, nil })
 }
 
 // An archive that somebody removed comes back when the same is published again.

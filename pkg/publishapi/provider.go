@@ -187,14 +187,17 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
-			stored, created, err := p.h.catalog.Providers.Commit(ctx, p.address, u.Version, by.String(), func(ctx context.Context) (_ registry.ProviderVersion, err error) {
+			var dropped *protocol.DroppedPlatforms
+			makeRecord := func(ctx context.Context, listed protocol.Document) (_ registry.ProviderVersion, err error) {
+				dropped = protocol.FindDropped(listed, record)
 				// As versions and keys are now.
 				if record.SigningKey, err = p.verify(ctx, u, names); err != nil {
 					return record, err
 				}
 				return record, prepare(ctx)
-			}, u)
-			return protocol.Published{Provider: &stored, Unchanged: !created}, err
+			}
+			stored, created, err := p.h.catalog.Providers.Commit(ctx, p.address, u.Version, by.String(), makeRecord, u)
+			return protocol.Published{Provider: &stored, Unchanged: !created, Dropped: dropped}, err
 		},
 	}, nil
 }

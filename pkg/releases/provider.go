@@ -47,6 +47,8 @@ type ProviderResult struct {
 	// Shared are platforms whose packages are the same as another's, so that
 	// OpenTofu gets no hashes of the others.
 	Shared []registry.Platform
+	// Dropped are platforms that the version before has, and this one has not.
+	Dropped *protocol.DroppedPlatforms
 }
 
 // PreparedProvider is a provider's release that is ready to be published.

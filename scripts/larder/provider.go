@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -179,6 +180,14 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 	}
 }
 
+func platformNames(platforms []registry.Platform) string {
+	names := make([]string, len(platforms))
+	for i, p := range platforms {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
+}
+
 func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.ProviderResult, to place) error {
 	status := publishStatus(dryRun, result.Unchanged, result.Restored)
 	record := result.Record
@@ -189,9 +198,11 @@ func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.P
 			registry.ProviderVersion
 			// Shared are platforms with the same content, for which OpenTofu gets no hashes.
 			Shared []registry.Platform `json:"shared,omitempty"`
+			// Dropped are platforms that the version before has, and this one has not.
+			Dropped *protocol.DroppedPlatforms `json:"dropped_platforms,omitempty"`
 			// NotAsked is the registry that a dry run did not ask.
 			NotAsked string `json:"not_asked,omitempty"`
-		}{status, m.Address.String(), record, result.Shared, to.notAsked})
+		}{status, m.Address.String(), record, result.Shared, result.Dropped, to.notAsked})
 	}
 	var size int64
 	for _, p := range record.Packages {
@@ -213,11 +224,11 @@ func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.P
 		c.printf("  %-16s %10s  %s\n", p.Platform, humanize.IBytes(uint64(p.Size)), p.H1)
 	}
 	if len(result.Shared) > 0 {
-		var names []string
-		for _, p := range result.Shared {
-			names = append(names, p.String())
-		}
-		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", strings.Join(names, ", "))
+		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", platformNames(result.Shared))
+	}
+	if d := result.Dropped; d != nil {
+		c.printf("  warning: %s is also for %s, and %s is not: clients there that choose it find no package\n",
+			d.Since, platformNames(d.Platforms), record.Version)
 	}
 	c.printNotAsked(to)
 	if to.host != "" && !dryRun {

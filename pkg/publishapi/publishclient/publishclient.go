@@ -116,6 +116,10 @@ func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) 
 	}
 	result := m.ProviderResult
 	result.Record, result.Unchanged = *theirs, published.Unchanged
+	// What is printed is checked first.
+	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
+		result.Dropped = d
+	}
 	return result, nil
 }
 
@@ -123,6 +127,11 @@ var (
 	keyID    = regexp.MustCompile(`^[0-9A-F]{16}$`)
 	uploadID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,128}$`)
 )
+
+func isNoPlatform(p registry.Platform) bool {
+	_, err := registry.ParsePlatform(p.String())
+	return err != nil
+}
 
 // samePackage compares what follows from a package's bytes.
 func samePackage(a, b registry.ProviderPackage) bool {
