@@ -45,9 +45,12 @@ type folderProvider struct {
 	packages []folderPackage
 }
 
-// Import mirrors all that is in a folder, checked against the hashes that its own documents name.
+// Import mirrors all that is in a folder, checked against the hashes that its own
+// documents name. It skips providers whose hostname has a port, since no client
+// asks a mirror for them; a folder with no other is registry.ErrInvalid. So is a
+// folder in which any document is damaged, and then nothing of it is mirrored.
 func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
-	found, err := readFolder(dir)
+	found, err := m.readFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +130,7 @@ func checkHashes(named []string, has ...string) error {
 }
 
 // readFolder finds what a folder has by its documents, in the order of addresses and versions.
-func readFolder(dir string) ([]folderProvider, error) {
+func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("%w folder: %w: it is the one that `tofu providers mirror` was given", registry.ErrInvalid, err)
 	}
@@ -139,9 +142,16 @@ func readFolder(dir string) ([]folderProvider, error) {
 		return nil, fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s: it is the folder that `tofu providers mirror` was given", registry.ErrInvalid, indexFile, dir)
 	}
 	var found []folderProvider
+	var skipped []string
 	for _, index := range indexes {
 		name := filepath.ToSlash(filepath.Dir(index))
 		address, err := registry.ParseMirrorProvider(name)
+		if hostname, _, _ := strings.Cut(name, "/"); err != nil && strings.Contains(hostname, ":") {
+			if skipped = append(skipped, name); len(skipped) == len(indexes) {
+				return nil, err // there is nothing else
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -150,6 +160,11 @@ func readFolder(dir string) ([]folderProvider, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		found = append(found, versions...)
+	}
+	for _, name := range skipped {
+		if m.Skip != nil {
+			m.Skip(name, "no client can use a mirror for a hostname with a port")
+		}
 	}
 	return found, nil
 }
@@ -341,10 +356,10 @@ func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.Mi
 		return "", err
 	}
 	defer stored.Close()
-	received, end := m.download(filepath.Base(path), pkg.Size)
+	written, end := m.transfer("writing "+filepath.Base(path), pkg.Size)
 	defer end()
 	return Added, writeFile(path, func(w io.Writer) error {
-		return objects.Copy(io.MultiWriter(w, counter(received)), stored, want)
+		return objects.Copy(io.MultiWriter(w, counter(written)), stored, want)
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
@@ -177,6 +179,25 @@ func TestImportOfClients(t *testing.T) {
 	}
 }
 
+// A provider that no client asks a mirror for does not keep the others out.
+func TestImportSkips(t *testing.T) {
+	t.Parallel()
+	s, f := newStore(t), newFolder(t, one)
+	const own = "registry.example.com:8443/acme/inventory"
+	write(t, filepath.Join(string(f), own, "index.json"), []byte("<html>"))
+	m := s.mirror(nil)
+	var skipped []string
+	m.Skip = func(address, reason string) { skipped = append(skipped, address+": "+reason) }
+	results, err := m.Import(t.Context(), string(f))
+	if err != nil || told(results) != "1.0.0 [linux_amd64 added]" {
+		t.Errorf("%s, %v", told(results), err)
+	}
+	want := []string{own + ": no client can use a mirror for a hostname with a port"}
+	if diff := cmp.Diff(want, skipped); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The object of an imported package keeps its name, whatever its origin calls it.
 func TestImportThenAddOfAnotherName(t *testing.T) {
 	t.Parallel()
@@ -308,10 +329,20 @@ func TestImportRefuses(t *testing.T) {
 		{"a pipe for an index", replace("index.json", pipe), []string{"no regular file"}},
 		{"a pipe for a document", replace("1.0.0.json", pipe), []string{"no regular file"}},
 		{"a folder for an index", replace("index.json", dir), []string{"no regular file"}},
-		{"a host with a port", func(t *testing.T, f folder) {
+		{"only hosts with a port", func(t *testing.T, f folder) {
 			t.Helper()
-			write(t, filepath.Join(string(f), "registry.example.com:8443/acme/inventory/index.json"), []byte(`{"versions": {}}`))
-		}, []string{"port"}},
+			for _, host := range []string{"registry.example.com:8443", "127.0.0.1:8443"} {
+				write(t, filepath.Join(string(f), host, "acme/inventory/index.json"), []byte(`{"versions": {}}`))
+			}
+			if err := os.RemoveAll(filepath.Join(string(f), inventory.Hostname)); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"registry.example.com:8443/acme/inventory", "port"}},
+		{"a host with a port beside a damaged index", func(t *testing.T, f folder) {
+			t.Helper()
+			write(t, filepath.Join(string(f), "127.0.0.1:8443/acme/inventory/index.json"), []byte(`{"versions": {}}`))
+			write(t, f.at("index.json"), []byte("<html>"))
+		}, []string{"must look like"}},
 		{"a host that is none", func(t *testing.T, f folder) {
 			t.Helper()
 			write(t, filepath.Join(string(f), "a_b/c/d/index.json"), []byte(`{"versions": {}}`))
@@ -532,8 +563,8 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each zip that is written is told of, to its end.
-	if p := m.Progress.(*progress); len(p.downloads) != 3 || p.downloads[zipName("1.0.0", "linux_amd64")] != len(got[in+zipName("1.0.0", "linux_amd64")]) {
-		t.Errorf("told of %v", p.downloads)
+	if p := m.Progress.(*progress); len(p.transfers) != 3 || p.transfers["writing "+zipName("1.0.0", "linux_amd64")] != len(got[in+zipName("1.0.0", "linux_amd64")]) {
+		t.Errorf("told of %v", p.transfers)
 	}
 
 	info, err := os.Stat(f.at(zipName("1.0.0", "linux_amd64")))

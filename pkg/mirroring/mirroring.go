@@ -33,9 +33,11 @@ type Objects interface {
 // Progress is told what goes on, by several at once.
 type Progress interface {
 	releases.Progress
-	// Download is called as a download begins, with 0 where its size is not known. Of what it returns, received is called with
-	// the number of bytes that have come, and end when no more will.
-	Download(name string, size int64) (received func(int), end func())
+	// Transfer is called as a transfer begins, with what is done, such as
+	// "downloading x.zip", and with 0 if its size is not known. Of what it returns,
+	// moved is called with the number of bytes that were moved, and end when no more
+	// will be.
+	Transfer(what string, size int64) (moved func(int), end func())
 }
 
 // Mirror is a registry's mirror, as who fills it has it.
@@ -48,6 +50,9 @@ type Mirror struct {
 	Progress Progress
 	// DryRun finds out what would be done, and stops before packages are downloaded or stored.
 	DryRun bool
+	// Skip is called by Import with the address of each provider that cannot be
+	// mirrored, and why. If nil, that is not reported.
+	Skip func(address, reason string)
 }
 
 // What becomes of a package.
@@ -145,10 +150,10 @@ func (m *Mirror) step(format string, args ...any) {
 	}
 }
 
-// download tells of a download.
-func (m *Mirror) download(name string, size int64) (received func(int), end func()) {
+// transfer reports a transfer to Progress.
+func (m *Mirror) transfer(what string, size int64) (moved func(int), end func()) {
 	if m.Progress == nil {
 		return func(int) {}, func() {}
 	}
-	return m.Progress.Download(name, size)
+	return m.Progress.Transfer(what, size)
 }

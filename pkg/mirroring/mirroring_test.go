@@ -505,7 +505,7 @@ func failed(t testing.TB, what string, err, kind error, words ...string) {
 type progress struct {
 	mu        sync.Mutex
 	steps     []string
-	downloads map[string]int
+	transfers map[string]int
 }
 
 func (p *progress) Step(what string) {
@@ -516,14 +516,14 @@ func (p *progress) Step(what string) {
 
 func (p *progress) Upload(string, int64) func(int) { return func(int) {} }
 
-func (p *progress) Download(name string, _ int64) (received func(int), end func()) {
+func (p *progress) Transfer(what string, _ int64) (moved func(int), end func()) {
 	return func(n int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.downloads == nil {
-			p.downloads = make(map[string]int)
+		if p.transfers == nil {
+			p.transfers = make(map[string]int)
 		}
-		p.downloads[name] += n
+		p.transfers[what] += n
 	}, func() {}
 }
 

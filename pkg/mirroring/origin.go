@@ -536,7 +536,7 @@ func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType st
 	defer func() { err = errors.Join(err, f.Close()) }()
 	end := func() {}
 	err = m.Client.Download(ctx, o.DownloadURL, f, maxPackage, func(size int64) (received func(int)) {
-		received, end = m.download(o.stored, size)
+		received, end = m.transfer("downloading "+o.stored, size)
 		return received
 	})
 	end()

@@ -108,12 +108,13 @@ func TestAddAgain(t *testing.T) {
 		}
 		// Who fills the mirror sees each download, to its end.
 		p := m.Progress.(*progress)
-		if len(p.downloads) != downloads {
-			t.Errorf("%v: told of %v", names, p.downloads)
+		if len(p.transfers) != downloads {
+			t.Errorf("%v: told of %v", names, p.transfers)
 		}
-		for name, n := range p.downloads {
-			if n != len(o.pages[files+name].body) {
-				t.Errorf("%s: told of %d bytes", name, n)
+		for what, n := range p.transfers {
+			name, found := strings.CutPrefix(what, "downloading ")
+			if !found || n != len(o.pages[files+name].body) {
+				t.Errorf("%s: told of %d bytes", what, n)
 			}
 		}
 		if downloads == 0 && results[0].Changed() {

@@ -54,6 +54,8 @@ type cli struct {
 	remote remote
 	json   bool
 	dryRun bool // of mirroring
+	// skipped are the providers of a folder that cannot be mirrored.
+	skipped []skippedProvider
 	// tokenHost is what a new token is printed for.
 	tokenHost string
 }

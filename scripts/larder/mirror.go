@@ -10,6 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -166,12 +167,17 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 		Use:   "import DIR",
 		Short: "Mirror what is in a folder that `providers mirror` has written",
 		Long: "Mirror what is in a folder that `tofu providers mirror` or `terraform providers mirror` has written, checked against the hashes that the\n" +
-			"folder's own documents name. Nothing says who signed it; `larder mirror add` of the same version finds that out later.",
+			"folder's own documents name. Nothing says who signed it; `larder mirror add` of the same version finds that out later.\n\n" +
+			"Providers whose hostname has a port are skipped and named, because no client asks a mirror for them. The exit code is 0 if the\n" +
+			"folder has others, and 3 if it has none.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
   larder mirror import ./folder`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.mirror(cmd, true, func(m *mirroring.Mirror) ([]mirroring.Result, error) { return m.Import(cmd.Context(), args[0]) })
+			return c.mirror(cmd, true, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+				m.Skip = func(address, reason string) { c.skipped = append(c.skipped, skippedProvider{address, reason}) }
+				return m.Import(cmd.Context(), args[0])
+			})
 		},
 	}
 	c.mirrorFlags(cmd)
@@ -264,7 +270,7 @@ func (c *cli) mirror(cmd *cobra.Command, create bool, work func(*mirroring.Mirro
 	if err != nil && c.json {
 		return err
 	}
-	if len(results) == 0 && err == nil && !c.json {
+	if len(results) == 0 && len(c.skipped) == 0 && err == nil && !c.json {
 		c.printf("There is nothing to do.\n")
 	}
 	return errors.Join(err, c.reportMirror(results, create))
@@ -300,9 +306,10 @@ func (c *cli) reportMirror(results []mirroring.Result, mirrored bool) error {
 			out = append(out, v)
 		}
 		return c.printJSON(struct {
-			DryRun   bool      `json:"dry_run"`
-			Versions []version `json:"versions"`
-		}{c.dryRun, out})
+			DryRun   bool              `json:"dry_run"`
+			Versions []version         `json:"versions"`
+			Skipped  []skippedProvider `json:"skipped,omitempty"`
+		}{c.dryRun, out, c.skipped})
 	}
 	for _, r := range results {
 		say := verb
@@ -320,5 +327,14 @@ func (c *cli) reportMirror(results []mirroring.Result, mirrored bool) error {
 			c.printf("  note: %s\n", note)
 		}
 	}
+	for _, s := range c.skipped {
+		c.printf("Skipped %s: %s\n", printable.Escape(s.Address), s.Reason)
+	}
 	return nil
+}
+
+// skippedProvider is a provider that cannot be mirrored, and why.
+type skippedProvider struct {
+	Address string `json:"address"`
+	Reason  string `json:"reason"`
 }

@@ -58,13 +58,13 @@ func (s *steps) Upload(name string, size int64) func(int) {
 	return func(n int) { bar.Increment(int64(n)) }
 }
 
-// Download implements mirroring.Progress.
-func (s *steps) Download(name string, size int64) (received func(int), end func()) {
+// Transfer implements mirroring.Progress.
+func (s *steps) Transfer(what string, size int64) (moved func(int), end func()) {
 	if s.bars == nil {
-		s.Step("downloading " + name)
+		s.Step(what)
 		return func(int) {}, func() {}
 	}
-	bar := &progress.Tracker{Message: "downloading " + name, Total: size, Units: progress.UnitsBytes}
+	bar := &progress.Tracker{Message: what, Total: size, Units: progress.UnitsBytes}
 	s.bars.AppendTracker(bar)
 	return func(n int) { bar.Increment(int64(n)) }, bar.MarkAsDone
 }
