@@ -45,8 +45,10 @@ func (c *cli) publishModuleCommand() *cobra.Command {
 
 The folder is packed as it is, without what .terraformignore names, without .git and .terraform, and without what may hold
 secrets: state, saved plans, *.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash logs, private
-keys and registries' data. --include takes some of these in. The module and those below modules/ must parse; what depends
-on values is not checked. A leading v of the version is taken off.
+keys and registries' data. Templates such as .env.example and .env.tpl are packed. --include takes in what is left out.
+
+There must be configuration at the folder's root or below modules/, and all of it must parse; what depends on values is not
+checked. A leading v of the version is taken off.
 
 Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
 code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
