@@ -464,7 +464,8 @@ func (p published) key(t *testing.T, namespace string) {
 func put[A registry.Address, R registry.Record](
 	ctx context.Context, versions catalog.Versions[A, R], a A, r R,
 ) (stored R, created bool, err error) {
-	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context, protocol.Document) (R, error) { return r, nil })
+	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
+	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
 // all publishes a module, a provider and a mirrored one.

@@ -138,14 +138,24 @@ func TestPackLeavesOut(t *testing.T) {
 		{
 			name: "templates of environment files",
 			files: tree{
-				".env.example": "", ".env.tpl": "", "a/.env.sample": "", ".env.template": "", ".env.dist": "", ".env.production.example": "", ".env.tftpl": "", ".env.tmpl": "",
-				".env.local": "", ".env.examples": "", ".env.example.local": "", ".env.tplx": "", ".env.sample/.env": "", ".env.dist.d/x": "", ".env.template.key": "",
+				".env.example": "", ".env.tpl": "", "a/.env.sample": "", ".env.template": "", ".env.dist": "",
+				".env.production.example": "", ".env.tftpl": "", ".env.tmpl": "",
+				".env.local": "", ".env.examples": "", ".env.example.local": "", ".env.tplx": "",
+				".env.sample/.env": "", ".env.dist.d/x": "", ".env.template.key": "",
 				"k/.env.tpl": "-----BEGIN PRIVATE KEY-----",
 			},
-			want: []string{".env.dist", ".env.example", ".env.production.example", ".env.template", ".env.tftpl", ".env.tmpl", ".env.tpl", "a/.env.sample"},
-			left: []string{".env.dist.d/", ".env.example.local", ".env.examples", ".env.local", ".env.sample/.env", ".env.template.key", ".env.tplx", "k/.env.tpl"},
+			want: []string{
+				".env.dist", ".env.example", ".env.production.example", ".env.template", ".env.tftpl", ".env.tmpl", ".env.tpl", "a/.env.sample",
+			},
+			left: []string{
+				".env.dist.d/", ".env.example.local", ".env.examples", ".env.local", ".env.sample/.env", ".env.template.key", ".env.tplx", "k/.env.tpl",
+			},
 		},
-		{name: "templates that are left out", files: tree{".terraformignore": ".env.example", ".env.example": "", ".env.tpl": ""}, want: []string{".env.tpl", ".terraformignore"}},
+		{
+			name:  "templates that are left out",
+			files: tree{".terraformignore": ".env.example", ".env.example": "", ".env.tpl": ""},
+			want:  []string{".env.tpl", ".terraformignore"},
+		},
 		{name: "a careless negation", files: tree{".terraformignore": "!*\n!.git/\n!*.tfstate", "terraform.tfstate": "", ".git/config": ""}, want: []string{".terraformignore"}, left: []string{"terraform.tfstate"}},
 		{
 			name: "folders and files",
@@ -197,12 +207,18 @@ func TestPackRefuses(t *testing.T) {
 		{"a link out of the module", tree{"etc": "-> ../../../../../../etc/hostname"}, "symbolic link etc"},
 		{"an absolute link", tree{"etc": "-> /etc/hostname"}, "symbolic link etc"},
 		{"an absolute link to a folder", tree{"out": "-> " + outside}, "symbolic link out"},
-		{"an absolute link into the module", tree{"etc": "-> MODULE/main.tf"}, "the symbolic link etc leads to an absolute path: make it relative"},
-		{"an absolute link to a folder of the module", tree{"a/x": "", "b": "-> MODULE/a"}, "the symbolic link b leads to an absolute path: make it relative"},
-		{"a name below a link", tree{"a": "-> shared", "shared/con.txt": ""}, `"shared/con.txt" in the module: it has the part "con.txt", which is a device`},
-		{"a link below a link", tree{"a": "-> shared", "shared/out": "-> ../../etc"}, "the symbolic link shared/out does not lead"},
-		{"a file to be copied below a link", tree{"a": "-> shared", "shared/y": "-> ../.git", ".git/HEAD": ""}, "the symbolic link shared/y leads to .git"},
-		{"two names below a link", tree{"a": "-> shared", "shared/x": "", "shared/X": ""}, "shared/X and shared/x are one"},
+		{"an absolute link into the module", tree{"etc": "-> MODULE/main.tf"},
+			"the symbolic link etc leads to an absolute path: make it relative"},
+		{"an absolute link to a folder of the module", tree{"a/x": "", "b": "-> MODULE/a"},
+			"the symbolic link b leads to an absolute path: make it relative"},
+		{"a name below a link", tree{"a": "-> shared", "shared/con.txt": ""},
+			`"shared/con.txt" in the module: it has the part "con.txt", which is a device`},
+		{"a link below a link", tree{"a": "-> shared", "shared/out": "-> ../../etc"},
+			"the symbolic link shared/out does not lead"},
+		{"a file to be copied below a link", tree{"a": "-> shared", "shared/y": "-> ../.git", ".git/HEAD": ""},
+			"the symbolic link shared/y leads to .git"},
+		{"two names below a link", tree{"a": "-> shared", "shared/x": "", "shared/X": ""},
+			"shared/X and shared/x are one"},
 		{"a link to nothing", tree{"a": "-> b"}, "symbolic link a"},
 		{"a link to itself", tree{"a": "-> a"}, "symbolic link a"},
 		{"a circle of links", tree{"a": "-> b", "b": "-> a"}, "symbolic link a"},
@@ -441,11 +457,14 @@ func TestReadModuleRefuses(t *testing.T) {
 		{"a file twice", archiveOf(t, main, main), "main.tf is in it twice"},
 		{"a file that is a folder", archiveOf(t, main, file("a", ""), file("a/b", "")), "a is both"},
 		{"no module", archiveOf(t, file("README.md", "")), "no .tf or .tofu file"},
-		{"a module further down", archiveOf(t, file("vpc/main.tf", config)), "publish the folder that holds them, such as vpc"},
-		{"an example before a module", archiveOf(t, file("examples/a/main.tf", config), file("network/main.tf", config)), "such as network"},
+		{"a module further down", archiveOf(t, file("vpc/main.tf", config)),
+			"publish the folder that holds them, such as vpc"},
+		{"an example before a module", archiveOf(t, file("examples/a/main.tf", config), file("network/main.tf", config)),
+			"such as network"},
 		{"a module in the folder of modules", archiveOf(t, file("modules/main.tf", config)), "such as modules"},
 		{"bad syntax in the only module", archiveOf(t, file("modules/a/main.tf", "}")), "modules/a/main.tf:1"},
-		{"only what editors leave below modules", archiveOf(t, file("modules/a/.main.tf", config)), "no .tf or .tofu file"},
+		{"only what editors leave below modules", archiveOf(t, file("modules/a/.main.tf", config)),
+			"no .tf or .tofu file"},
 		{"an empty archive", archiveOf(t), "no .tf or .tofu file"},
 		{"only what editors leave", archiveOf(t, file(".main.tf", config), file("main.tf~", config), file("#main.tf#", config)), "no .tf or .tofu file"},
 		{"only tests", archiveOf(t, file("main.tftest.hcl", "")), "no .tf or .tofu file"},
@@ -716,13 +735,17 @@ func BenchmarkPack(b *testing.B) {
 func TestReadModuleWithoutRoot(t *testing.T) {
 	t.Parallel()
 	for name, folders := range map[string][]string{
-		"modules/a/main.tf": {"modules/a"}, "modules/a/b/main.tofu": {"modules/a/b"}, "modules/a/x.tf.json": {"modules/a"}, "main.tf": {"."},
+		"main.tf":               {"."},
+		"modules/a/main.tf":     {"modules/a"},
+		"modules/a/b/main.tofu": {"modules/a/b"},
+		"modules/a/x.tf.json":   {"modules/a"},
 	} {
 		content := config
 		if strings.HasSuffix(name, ".json") {
 			content = "{}"
 		}
-		m, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("README.md", ""), file(name, content))))
+		packed := archiveOf(t, file("README.md", ""), file(name, content))
+		m, err := archive.ReadModule(t.Context(), bytes.NewReader(packed))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -730,7 +753,8 @@ func TestReadModuleWithoutRoot(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	_, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, file("examples/a/main.tf", config), file("README.md", ""))))
+	packed := archiveOf(t, file("examples/a/main.tf", config), file("README.md", ""))
+	_, err := archive.ReadModule(t.Context(), bytes.NewReader(packed))
 	if !errors.Is(err, registry.ErrInvalid) || strings.Contains(err.Error(), "such as") {
 		t.Errorf("only an example: %v", err)
 	}

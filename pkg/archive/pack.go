@@ -290,7 +290,8 @@ func (p *packer) describe(name, real string) (File, error) {
 		return File{}, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore", registry.ErrInvalid, real)
+		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore",
+			registry.ErrInvalid, real)
 	}
 	return File{Path: name, Size: info.Size(), Executable: info.Mode()&0o111 != 0}, nil
 }

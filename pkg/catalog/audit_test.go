@@ -50,7 +50,10 @@ func TestAudit(t *testing.T) {
 	}
 	released := providerRecord(t, "1.0.0", "A")
 	released.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
-	if _, _, err := c.Providers.Publish(ctx, inventory, released.Version, released.PublishedBy.String(), func(context.Context, protocol.Document) (registry.ProviderVersion, error) {
+	by := released.PublishedBy.String()
+	if _, _, err := c.Providers.Publish(ctx, inventory, released.Version, by, func(
+		context.Context, protocol.Document,
+	) (registry.ProviderVersion, error) {
 		return released, nil
 	}); err != nil {
 		t.Fatal(err)

@@ -320,7 +320,8 @@ func (d *discard) Write(b []byte) (int, error) { d.bytes += len(b); return len(b
 
 // put publishes a record.
 func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
-	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context, protocol.Document) (R, error) { return r, nil })
+	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
+	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
 // A record that is not one of the version, or of the address, is not stored.
@@ -333,7 +334,8 @@ func TestPublishAnothersRecord(t *testing.T) {
 		"another address's": {Version: parseVersion(t, "1.0.0"), Object: "modules/acme/dns/aws/1.0.0/a", SHA256: "a"},
 		"without a file":    {Version: parseVersion(t, "1.0.0")},
 	} {
-		_, created, err := c.Modules.Publish(t.Context(), vpc, parseVersion(t, "1.0.0"), "ada", func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil })
+		makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil }
+		_, created, err := c.Modules.Publish(t.Context(), vpc, parseVersion(t, "1.0.0"), "ada", makeRecord)
 		if err == nil || created {
 			t.Errorf("%s: %v, %v", name, created, err)
 		}

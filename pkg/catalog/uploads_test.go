@@ -147,7 +147,8 @@ func TestCommittedUploads(t *testing.T) {
 		u.Version = parseVersion(t, fmt.Sprintf("1.%d.0", i))
 		beginUpload(t, c, u, most)
 		r := record(t, u.Version.String(), "a")
-		_, created, err := c.Modules.Commit(t.Context(), vpc, r.Version, "ada", func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil }, u)
+		makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil }
+		_, created, err := c.Modules.Commit(t.Context(), vpc, r.Version, "ada", makeRecord, u)
 		if err != nil || !created {
 			t.Fatal(created, err)
 		}

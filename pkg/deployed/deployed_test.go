@@ -165,7 +165,8 @@ func fill(tb testing.TB, table catalog.Table) {
 func put[A registry.Address, R registry.Record](
 	ctx context.Context, versions catalog.Versions[A, R], a A, r R,
 ) (stored R, created bool, err error) {
-	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context, protocol.Document) (R, error) { return r, nil })
+	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
+	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
 // function answers events, as one of a stack's does.

@@ -563,7 +563,8 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each zip that is written is told of, to its end.
-	if p := m.Progress.(*progress); len(p.transfers) != 3 || p.transfers["writing "+zipName("1.0.0", "linux_amd64")] != len(got[in+zipName("1.0.0", "linux_amd64")]) {
+	zip := zipName("1.0.0", "linux_amd64")
+	if p := m.Progress.(*progress); len(p.transfers) != 3 || p.transfers["writing "+zip] != len(got[in+zip]) {
 		t.Errorf("told of %v", p.transfers)
 	}
 

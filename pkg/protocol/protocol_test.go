@@ -128,6 +128,7 @@ func TestFindDropped(t *testing.T) {
 		return document
 	}
 	all := []registry.Platform{windows, linux, mac}
+	type of = map[string][]registry.Platform
 	for name, test := range map[string]struct {
 		listed    protocol.Document
 		version   string
@@ -136,15 +137,15 @@ func TestFindDropped(t *testing.T) {
 	}{
 		"the first version":     {nil, "1.0.0", all[:1], ""},
 		"a damaged listing":     {protocol.Document("{"), "1.0.0", all[:1], ""},
-		"fewer":                 {listed(map[string][]registry.Platform{"1.0.0": all}), "1.1.0", all[1:2], "1.0.0 [darwin_arm64 windows_amd64]"},
-		"as many":               {listed(map[string][]registry.Platform{"1.0.0": all}), "1.1.0", all, ""},
-		"others":                {listed(map[string][]registry.Platform{"1.0.0": all[:1]}), "1.1.0", all[1:], "1.0.0 [windows_amd64]"},
-		"the newest counts":     {listed(map[string][]registry.Platform{"1.0.0": all, "1.1.0": all[:1]}), "1.2.0", all[:1], ""},
-		"an older version":      {listed(map[string][]registry.Platform{"1.0.0": all[:1], "2.0.0": all}), "1.0.1", all[:1], ""},
-		"after a pre-release":   {listed(map[string][]registry.Platform{"1.0.0": all, "1.1.0-rc.1": all[:1]}), "1.1.0", all[:1], "1.0.0 [darwin_arm64 linux_amd64]"},
-		"only pre-releases":     {listed(map[string][]registry.Platform{"1.0.0-rc.1": all}), "1.0.0", all[:2], "1.0.0-rc.1 [darwin_arm64]"},
-		"nothing but newer":     {listed(map[string][]registry.Platform{"2.0.0": all}), "1.0.0", all[:1], ""},
-		"a version that is new": {listed(map[string][]registry.Platform{"0.9.0": nil}), "1.0.0", all, ""},
+		"fewer":                 {listed(of{"1.0.0": all}), "1.1.0", all[1:2], "1.0.0 [darwin_arm64 windows_amd64]"},
+		"as many":               {listed(of{"1.0.0": all}), "1.1.0", all, ""},
+		"others":                {listed(of{"1.0.0": all[:1]}), "1.1.0", all[1:], "1.0.0 [windows_amd64]"},
+		"the newest counts":     {listed(of{"1.0.0": all, "1.1.0": all[:1]}), "1.2.0", all[:1], ""},
+		"an older version":      {listed(of{"1.0.0": all[:1], "2.0.0": all}), "1.0.1", all[:1], ""},
+		"after a pre-release":   {listed(of{"1.0.0": all, "1.1.0-rc.1": all[:1]}), "1.1.0", all[:2], "1.0.0 [darwin_arm64]"},
+		"only pre-releases":     {listed(of{"1.0.0-rc.1": all}), "1.0.0", all[:2], "1.0.0-rc.1 [darwin_arm64]"},
+		"nothing but newer":     {listed(of{"2.0.0": all}), "1.0.0", all[:1], ""},
+		"a version that is new": {listed(of{"0.9.0": nil}), "1.0.0", all, ""},
 	} {
 		record := registry.ProviderVersion{Version: version(t, test.version)}
 		for _, p := range test.platforms {

@@ -232,7 +232,8 @@ func TestOtherCompression(t *testing.T) {
 
 // put publishes a record.
 func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
-	return versions.Publish(ctx, a, r.Number(), "somebody", func(context.Context, protocol.Document) (R, error) { return r, nil })
+	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
+	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
 // An archive that somebody removed comes back when the same is published again.

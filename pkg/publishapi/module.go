@@ -54,9 +54,10 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
-			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
+			makeRecord := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
 				return record, prepare(ctx)
-			}, u)
+			}
+			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), makeRecord, u)
 			return protocol.Published{Module: &stored, Unchanged: !created}, err
 		},
 	}, nil

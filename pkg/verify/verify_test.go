@@ -1013,7 +1013,8 @@ func TestPublishInBetween(t *testing.T) {
 				err = d.publishModule(t.Context(), "3.0.0")
 			} else {
 				record := registry.ModuleVersion{Version: version("3.0.0"), Object: object, SHA256: "abc", Size: 1}
-				_, _, err = d.catalog.Modules.Publish(t.Context(), vpc, record.Version, "somebody", func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return record, nil })
+				makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return record, nil }
+				_, _, err = d.catalog.Modules.Publish(t.Context(), vpc, record.Version, "somebody", makeRecord)
 			}
 			if err != nil {
 				t.Error(err)

@@ -63,8 +63,8 @@ func (c *cli) keyAddCommand() *cobra.Command {
 		Long: `Add a public key to a namespace, from a file as "gpg --armor --export KEY" writes it.
 
 A key that is there already is replaced, as by one whose owner has prolonged it. Refused are private keys, and keys that are
-revoked, expired or cannot sign. There is a warning if Terraform 1.5 and older cannot verify signatures by a key, such as
-one of Ed25519.`,
+revoked, expired or cannot sign. There is a warning if Terraform 1.5 and older cannot verify signatures by a
+key, such as one of Ed25519.`,
 		Example: `  gpg --armor --export releases@example.com > key.asc
   larder key add acme key.asc`,
 		Args: usage(cobra.ExactArgs(2)),

@@ -168,14 +168,16 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 		Short: "Mirror what is in a folder that `providers mirror` has written",
 		Long: "Mirror what is in a folder that `tofu providers mirror` or `terraform providers mirror` has written, checked against the hashes that the\n" +
 			"folder's own documents name. Nothing says who signed it; `larder mirror add` of the same version finds that out later.\n\n" +
-			"Providers whose hostname has a port are skipped and named, because no client asks a mirror for them. The exit code is 0 if the\n" +
-			"folder has others, and 3 if it has none.",
+			"Providers whose hostname has a port are skipped and named, because no client asks a mirror for them.\n" +
+			"The exit code is 0 if the folder has others, and 3 if it has none.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
   larder mirror import ./folder`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.mirror(cmd, true, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
-				m.Skip = func(address, reason string) { c.skipped = append(c.skipped, skippedProvider{address, reason}) }
+				m.Skip = func(address, reason string) {
+					c.skipped = append(c.skipped, skippedProvider{address, reason})
+				}
 				return m.Import(cmd.Context(), args[0])
 			})
 		},

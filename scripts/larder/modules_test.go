@@ -155,7 +155,7 @@ func TestLeftOut(t *testing.T) {
 	s := serve(t, t.TempDir())
 	files := map[string]string{
 		"main.tf":  `output "it" { value = templatefile("${path.module}/.env.tpl", { name = "planned" }) }` + "\n",
-		".env.tpl": "NAME=${name}", ".env.example": "NAME=", ".env.production.sample": "NAME=", ".env.template": "", ".env.dist": "",
+		".env.tpl": "NAME=${name}", ".env.example": "", ".env.production.sample": "", ".env.template": "", ".env.dist": "",
 		".env": "NAME=secret", ".env.production": "NAME=secret",
 	}
 	for i := range 195 {
@@ -164,7 +164,8 @@ func TestLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, files)
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/env/null", "1.0.0", "--store", "dir:"+s.data)
+	args := []string{"publish", "module", dir, "acme/env/null", "1.0.0", "--store", "dir:" + s.data}
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
@@ -173,7 +174,10 @@ func TestLeftOut(t *testing.T) {
 	if n := strings.Count(out, "tfvars"); n > 5 {
 		t.Errorf("files that are left out are named %d times:\n%s", n, out)
 	}
-	for _, want := range []string{"left out 197 files", "195 by *.tfvars, 1 by .env, 1 by .env.*", "such as .env, .env.production, examples/100/terraform.tfvars\n", "--include"} {
+	for _, want := range []string{
+		"left out 197 files", "195 by *.tfvars, 1 by .env, 1 by .env.*",
+		"such as .env, .env.production, examples/100/terraform.tfvars\n", "--include",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output does not say %q:\n%s", want, out)
 		}
@@ -187,7 +191,8 @@ output "it" { value = module.it.it }
 		if _, err := session.Run(t.Context(), dir, "init", "-no-color"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := session.Run(t.Context(), dir, "plan", "-no-color"); err != nil || !strings.Contains(out, `"NAME=planned"`) {
+		out, err := session.Run(t.Context(), dir, "plan", "-no-color")
+		if err != nil || !strings.Contains(out, `"NAME=planned"`) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
@@ -250,7 +255,8 @@ func TestKeyForOldClients(t *testing.T) {
 		key := signingKey(t, algorithm)
 		file := keyFile(t, key)
 		out := larder(t, "key", "add", "acme", file, "--store", "dir:"+data)
-		if got := strings.Contains(out, "warning: Terraform 1.5 and older cannot verify signatures by this key"); got != warned {
+		const warning = "warning: Terraform 1.5 and older cannot verify signatures by this key"
+		if got := strings.Contains(out, warning); got != warned {
 			t.Errorf("%s: warned is %t\n%s", algorithm, got, out)
 		}
 		out = larder(t, "key", "add", "acme", file, "--store", "dir:"+data, "--json")
@@ -265,16 +271,21 @@ func TestKeyForOldClients(t *testing.T) {
 func TestImportSkips(t *testing.T) {
 	t.Parallel()
 	data, folder := serve(t, t.TempDir()).data, t.TempDir()
-	const name, good, own = "terraform-provider-inventory_1.0.0_linux_amd64.zip", "registry.example.com/acme/inventory/", "127.0.0.1:8443/acme/inventory"
+	const (
+		name = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
+		good = "registry.example.com/acme/inventory/"
+		own  = "127.0.0.1:8443/acme/inventory"
+	)
 	zip, err := os.ReadFile(filepath.Join(builds.NewRelease(t, "1.0.0", "linux_amd64").Dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(zip)
+	zh := "zh:" + hex.EncodeToString(sum[:])
 	writeFiles(t, folder, map[string]string{
 		good + name:         string(zip),
 		good + "index.json": `{"versions":{"1.0.0":{}}}`,
-		good + "1.0.0.json": `{"archives":{"linux_amd64":{"url":"` + name + `","hashes":["zh:` + hex.EncodeToString(sum[:]) + `"]}}}`,
+		good + "1.0.0.json": `{"archives":{"linux_amd64":{"url":"` + name + `","hashes":["` + zh + `"]}}}`,
 		own + "/index.json": `{"versions":{"1.0.0":{}}}`,
 	})
 	run := func(args ...string) (stdout, stderr string) {
@@ -288,7 +299,10 @@ func TestImportSkips(t *testing.T) {
 		return out.String(), progress.String()
 	}
 	out, progress := run("mirror", "import", folder)
-	for _, want := range []string{"Mirrored registry.example.com/acme/inventory 1.0.0\n", "Skipped " + own + ": no client can use a mirror for a hostname with a port"} {
+	for _, want := range []string{
+		"Mirrored registry.example.com/acme/inventory 1.0.0\n",
+		"Skipped " + own + ": no client can use a mirror for a hostname with a port",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the import does not say %q:\n%s", want, out)
 		}
@@ -301,8 +315,11 @@ func TestImportSkips(t *testing.T) {
 		Skipped []struct{ Address, Reason string }
 	}
 	text := larder(t, "mirror", "import", folder, "--store", "dir:"+data, "--json")
-	if err := json.Unmarshal([]byte(text), &printed); err != nil || len(printed.Skipped) != 1 || printed.Skipped[0].Address != own {
-		t.Errorf("%v\n%s", err, text)
+	if err := json.Unmarshal([]byte(text), &printed); err != nil {
+		t.Fatal(err)
+	}
+	if len(printed.Skipped) != 1 || printed.Skipped[0].Address != own {
+		t.Errorf("skipped is not %s:\n%s", own, text)
 	}
 	// Nothing that can be imported is an error.
 	only := t.TempDir()

@@ -224,7 +224,8 @@ func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.P
 		c.printf("  %-16s %10s  %s\n", p.Platform, humanize.IBytes(uint64(p.Size)), p.H1)
 	}
 	if len(result.Shared) > 0 {
-		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n", platformNames(result.Shared))
+		c.printf("  %s have the same content; OpenTofu crashes on that among the hashes of all platforms, and so gets none\n",
+			platformNames(result.Shared))
 	}
 	if d := result.Dropped; d != nil {
 		c.printf("  warning: %s is also for %s, and %s is not: clients there that choose it find no package\n",

@@ -47,8 +47,8 @@ The folder is packed as it is, without what .terraformignore names, without .git
 secrets: state, saved plans, *.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash logs, private
 keys and registries' data. Templates such as .env.example and .env.tpl are packed. --include takes in what is left out.
 
-There must be configuration at the folder's root or below modules/, and all of it must parse; what depends on values is not
-checked. A leading v of the version is taken off.
+There must be configuration at the folder's root or below modules/, and all of it must parse; what depends on
+values is not checked. A leading v of the version is taken off.
 
 Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
 code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
@@ -221,8 +221,9 @@ func (c *cli) printLeftOut(left []archive.LeftOut) {
 	if len(left) > len(first) {
 		such = ", such as "
 	}
-	c.printf("  left out %s that may hold secrets (%s)%s%s\n  --dry-run lists what is left out, and --include PATTERN packs it\n",
+	c.printf("  left out %s that may hold secrets (%s)%s%s\n",
 		english.Plural(len(left), "file", "files"), strings.Join(reasons, ", "), such, strings.Join(first, ", "))
+	c.printf("  --dry-run lists what is left out, and --include PATTERN packs it\n")
 	for _, l := range left {
 		if l.NamedBy != "" {
 			path := printable.Escape(l.Path)

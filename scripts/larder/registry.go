@@ -162,7 +162,8 @@ func (c *cli) useModule(host string, m registry.Module, v registry.Version, fold
 	if len(folders) > 0 && !slices.Contains(folders, ".") {
 		source += "//" + folders[0]
 	}
-	c.printf("\nUse it:\n\n  module %q {\n    source  = %q\n    version = %q\n  }\n", identifier(m.Name), source, v.String())
+	c.printf("\nUse it:\n\n  module %q {\n    source  = %q\n    version = %q\n  }\n",
+		identifier(m.Name), source, v.String())
 }
 
 // useProvider shows what whoever uses a provider writes.
