@@ -121,6 +121,8 @@ func (a asked) refused(status int, said string) error {
 		kind, advice = registry.ErrNotFound, "check the address and the version"
 	case http.StatusConflict, http.StatusPreconditionFailed:
 		kind = registry.ErrExists
+	case http.StatusInsufficientStorage:
+		kind, advice = registry.ErrDiskFull, "ask the registry's operator to make room"
 	case http.StatusTooManyRequests:
 		kind, advice = registry.ErrUnavailable, "try again later"
 	default:

@@ -167,6 +167,7 @@ var statuses = []struct {
 	status  int
 	message string
 }{
+	{core.ErrDiskFull, http.StatusInsufficientStorage, "the registry's disk is full"},
 	{core.ErrInvalid, http.StatusBadRequest, "malformed request"},
 	{core.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
 	{core.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
@@ -182,8 +183,9 @@ var statuses = []struct {
 // that [Explain] has put in its place. err itself goes only to the request's log.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, "internal error"
+	known := core.DiskFull(err)
 	for _, s := range statuses {
-		if errors.Is(err, s.err) {
+		if errors.Is(known, s.err) {
 			status, message = s.status, s.message
 			break
 		}

@@ -56,6 +56,7 @@ func TestErrors(t *testing.T) {
 		{registry.ErrExists, 409, `{"errors":["already exists"]}`, ""},
 		{registry.ErrConflict, 409, `{"errors":["conflicting write, try again"]}`, ""},
 		{registry.ErrUnavailable, 503, `{"errors":["temporarily unavailable, try again"]}`, ""},
+		{registry.ErrDiskFull, 507, `{"errors":["the registry's disk is full"]}`, ""},
 		{errors.New("anything else"), 500, `{"errors":["internal error"]}`, ""},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error {

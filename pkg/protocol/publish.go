@@ -27,7 +27,7 @@ const (
 //
 // 409 says that other content is published, or, with Retry-After, that something is missing as yet: a file that is not
 // uploaded or not inspected. 404 says that there is no such upload of the caller's, 503 that asking again later is right,
-// and 400 and 403 say why in the error's text.
+// 507 that the registry's disk is full, and 400 and 403 say why in the error's text.
 type (
 	// Announcement is what is to be published.
 	Announcement struct {

@@ -20,7 +20,11 @@ var (
 	ErrCorrupt         = core.ErrCorrupt
 	ErrSchema          = core.ErrSchema
 	ErrUnavailable     = core.ErrUnavailable
+	ErrDiskFull        = core.ErrDiskFull
 )
+
+// DiskFull is [core.DiskFull].
+func DiskFull(err error) error { return core.DiskFull(err) }
 
 // IsPlain is core.IsPlain: it says whether a path has only characters that mean themselves in a URL.
 func IsPlain(path string) bool { return core.IsPlain(path) }

@@ -37,6 +37,9 @@ var (
 	ErrSchema = errors.New("incompatible release")
 	// ErrUnavailable says that a store cannot answer at present; trying again later is right. HTTP 503.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrDiskFull means that the registry's disk, or the quota on it, has no room.
+	// HTTP 507.
+	ErrDiskFull = errors.New("the disk is full")
 )
 
 // IsPlain says whether a path has only characters that mean themselves in a URL, on every server on the way: those that
