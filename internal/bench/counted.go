@@ -59,7 +59,7 @@ func openCounted(ctx context.Context, in, backend string, delay time.Duration) (
 	}
 	r.table = &countedTable{callCounter: r.callCounter, delay: delay}
 	if backend == "SQLite" {
-		on, err := sqlite.Open(ctx, filepath.Join(r.dir, "larder.db"))
+		on, err := sqlite.Create(ctx, filepath.Join(r.dir, "larder.db"))
 		if err != nil {
 			return r, err
 		}

@@ -90,7 +90,7 @@ func newServerVictim(ctx context.Context, larder, dir, issuer string) (*serverVi
 	if err := v.start(ctx); err != nil {
 		return nil, err
 	}
-	v.data, err = local.Open(ctx, filepath.Join(dir, "data"))
+	v.data, _, err = local.Create(ctx, filepath.Join(dir, "data"))
 	if err != nil {
 		v.kill()
 		return nil, err

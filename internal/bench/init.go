@@ -78,7 +78,7 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 	if len(found) == 0 {
 		return t, fmt.Errorf("there is no client: %s", missing)
 	}
-	data, err := local.Open(ctx, filepath.Join(dir, "data"))
+	data, _, err := local.Create(ctx, filepath.Join(dir, "data"))
 	if err != nil {
 		return t, err
 	}

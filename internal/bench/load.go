@@ -337,7 +337,7 @@ func loadedModule(i int) registry.Module {
 }
 
 func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
-	data, err := local.Open(ctx, filepath.Join(dir, "data"))
+	data, _, err := local.Create(ctx, filepath.Join(dir, "data"))
 	if err != nil {
 		return nil, err
 	}

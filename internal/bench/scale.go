@@ -92,7 +92,7 @@ type stocked struct {
 
 // stock makes one in a folder.
 func stock(ctx context.Context, dir string, modules, providers, versions int) (*stocked, error) {
-	data, err := local.Open(ctx, dir)
+	data, _, err := local.Create(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ import (
 
 func open(t testing.TB) *sqlite.Table {
 	t.Helper()
-	table, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

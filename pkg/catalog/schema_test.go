@@ -24,7 +24,7 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "larder.db")
-	table, err := sqlite.Open(ctx, path)
+	table, err := sqlite.Create(ctx, path)
 	if err != nil {
 		t.Fatal(err)
 	}

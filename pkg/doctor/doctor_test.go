@@ -80,7 +80,7 @@ type setUp struct {
 
 func start(t *testing.T, s setUp) patient {
 	t.Helper()
-	data, err := local.Open(t.Context(), t.TempDir())
+	data, _, err := local.Create(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -18,4 +20,9 @@ func LimitsOf(s *Server) (connections int, write time.Duration) {
 		return 0, 0
 	}
 	return l.limits.connections, l.limits.write
+}
+
+// Watch is what a server does at each tick.
+func (d *Data) Watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
+	d.watch(ctx, ticks, log)
 }

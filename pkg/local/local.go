@@ -14,12 +14,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -49,38 +46,6 @@ type Data struct {
 	table *sqlite.Table
 }
 
-// database is the file that makes a folder a registry's.
-const database = "larder.db"
-
-// Open opens the data in a folder, and makes both where there is nothing. It fails
-// with registry.ErrSchema if this release does not read what is there.
-func Open(ctx context.Context, dir string) (*Data, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("opening the registry's data: %w", err)
-	}
-	store, err := disk.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	table, err := sqlite.Open(ctx, filepath.Join(dir, database))
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	data := &Data{Dir: dir, Catalog: catalog.New(table), Objects: store, table: table}
-	if err := data.Catalog.CheckSchema(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot open the registry's data in %s: %w", dir, err), data.Close())
-	}
-	return data, nil
-}
-
-// OpenExisting opens the data in a folder, and fails with registry.ErrNotFound where there is none.
-func OpenExisting(ctx context.Context, dir string) (*Data, error) {
-	if _, err := os.Stat(filepath.Join(dir, database)); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("registry data in %s: %w", dir, registry.ErrNotFound)
-	}
-	return Open(ctx, dir)
-}
-
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
@@ -106,7 +71,7 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store))},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
-		httpapi.Service{Routes: disk.Routes(), Handler: store.Handler()},
+		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
 	))
 }
 
@@ -124,6 +89,7 @@ type Server struct {
 	listener     net.Listener
 	server       *http.Server
 	certificates *certificates
+	watch        func(context.Context)
 }
 
 // Options say where and for whom a registry serves.
@@ -155,7 +121,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	if ip.To4() == nil {
 		return nil, fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
 	}
-	s := &Server{}
+	s := &Server{watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
 	source, caFile, err := d.source(o, ip)
 	if err != nil {
 		return nil, err
@@ -205,7 +171,10 @@ func (s *Server) ReloadCertificate() { s.certificates.update() }
 
 // Serve answers requests until its context ends, and then lets those under way finish for some seconds.
 func (s *Server) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	go s.certificates.watch(ctx)
+	go s.watch(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()
 	select {

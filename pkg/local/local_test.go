@@ -53,7 +53,7 @@ func (l *lockedBuffer) String() string {
 
 func start(t *testing.T) running {
 	t.Helper()
-	data, err := local.Open(t.Context(), t.TempDir())
+	data, _, err := local.Create(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestServersAtOnce(t *testing.T) {
 	)
 	for i := range cas {
 		wait.Go(func() {
-			data, err := local.Open(t.Context(), dir)
+			data, _, err := local.Create(t.Context(), dir)
 			if err != nil {
 				t.Error(err)
 				return
@@ -358,21 +358,24 @@ func TestServersAtOnce(t *testing.T) {
 	}
 }
 
-func TestOpenExisting(t *testing.T) {
+func TestOpen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := local.OpenExisting(t.Context(), dir); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := local.Open(t.Context(), dir); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("nothing: %v", err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder was made: %v", err)
 	}
-	data, err := local.Open(t.Context(), dir)
+	data, created, err := local.Create(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer data.Close()
-	again, err := local.OpenExisting(t.Context(), dir)
+	if !created {
+		t.Error("Create does not say that it has made it")
+	}
+	again, err := local.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

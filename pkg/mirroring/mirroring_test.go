@@ -356,7 +356,7 @@ func newStore(t testing.TB) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
+	table, err := sqlite.Create(t.Context(), filepath.Join(dir, "larder.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func embedded(t testing.TB) backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
+	table, err := sqlite.Create(t.Context(), filepath.Join(dir, "larder.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 	t.Helper()
 	d := &testAPI{dir: t.TempDir()}
 	var err error
-	if d.table, err = sqlite.Open(t.Context(), filepath.Join(d.dir, "larder.db")); err != nil {
+	if d.table, err = sqlite.Create(t.Context(), filepath.Join(d.dir, "larder.db")); err != nil {
 		t.Fatal(err)
 	}
 	if d.store, err = disk.Open(d.dir); err != nil {

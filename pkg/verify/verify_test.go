@@ -69,7 +69,7 @@ func open(ctx context.Context, dir string) (data, error) {
 	if err != nil {
 		return data{}, err
 	}
-	table, err := sqlite.Open(ctx, filepath.Join(dir, "larder.db"))
+	table, err := sqlite.Create(ctx, filepath.Join(dir, "larder.db"))
 	return data{dir, table, catalog.New(table), store, func() error { return errors.Join(table.Close(), store.Close()) }}, err
 }
 

@@ -25,7 +25,7 @@ func TestGibibyte(t *testing.T) {
 	}
 	const size, bound = 1 << 30, 128 << 20
 	key := signingKey(t, "Ed25519")
-	dir, data := t.TempDir(), t.TempDir()
+	dir, data := t.TempDir(), newData(t)
 	const name = "terraform-provider-note_1.0.0"
 	f, err := os.Create(filepath.Join(dir, name+"_linux_amd64.zip"))
 	if err != nil {

@@ -177,7 +177,7 @@ func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d depre
 
 // onStore does something with a store that is there.
 func (c *cli) onStore(ctx context.Context, do func(*store) error) (err error) {
-	data, err := c.openStore(ctx, false)
+	data, err := c.openStore(ctx)
 	if err != nil {
 		return err
 	}

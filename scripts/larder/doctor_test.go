@@ -36,7 +36,7 @@ func (s *server) doctor(t *testing.T, code int, home, stdin string, environ []st
 // A registry that this serves is healthy, by whichever way the credential comes; and without one that is said.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	data, home := t.TempDir(), t.TempDir()
+	data, home := newData(t), t.TempDir()
 	publishModule(t, data, "acme/hello/null", "1.0.0", map[string]string{"main.tf": ""})
 	var made struct {
 		Token string `json:"token"`

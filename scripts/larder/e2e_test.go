@@ -295,7 +295,7 @@ func TestServeAgain(t *testing.T) {
 // A publish that is killed at any moment leaves nothing visible, or everything; running it again completes it.
 func TestKilledPublish(t *testing.T) {
 	t.Parallel()
-	data, dir := t.TempDir(), t.TempDir()
+	data, dir := newData(t), t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
 	publish := func(version string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
@@ -344,7 +344,7 @@ func TestKilledPublish(t *testing.T) {
 func TestPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	const publishers = 20
-	data := t.TempDir()
+	data := newData(t)
 	publish := func(module func(i int) (version string, files map[string]string)) (exits map[int]int) {
 		running := make([]*exec.Cmd, publishers)
 		for i := range running {

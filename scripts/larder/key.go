@@ -81,7 +81,7 @@ key, such as one of Ed25519.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[1], err)
 			}
-			data, err := c.openStore(cmd.Context(), true)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func (c *cli) keyListCommand() *cobra.Command {
 			if err := checkNamespace(args[0]); err != nil {
 				return err
 			}
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -197,7 +197,7 @@ such a version.`,
 			if err := checkNamespace(args[0]); err != nil {
 				return err
 			}
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -31,11 +31,8 @@ mirrored provider, with what is deprecated and withdrawn, and what has lost its 
   larder list registry.opentofu.org/hashicorp/random`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
-				if dir, _, _ := parseStore(c.store); dir != "" && errors.Is(err, registry.ErrNotFound) {
-					return fmt.Errorf("%w: publish something, or say with --store where it is", err)
-				}
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()

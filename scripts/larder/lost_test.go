@@ -13,7 +13,7 @@ import (
 // A version that has lost its record is shown, and nothing goes on as if it had never been.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := newData(t)
 	store := []string{"--store", "dir:" + data}
 	run := func(args ...string) string { t.Helper(); return larder(t, append(args, store...)...) }
 	for _, version := range []string{"1.0.0", "1.1.0"} {

@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -84,10 +85,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			err = errors.New("interrupted: nothing is half done, and running it again is safe")
 		}
 	}
+	err = registry.DiskFull(err)
 	fmt.Fprintf(stderr, "larder: %v\n", err)
-	hint := ""
-	if errors.Is(err, registry.ErrCorrupt) {
-		hint = "Run `larder verify` to see what is damaged and how to repair it."
+	hint := hintOf(err)
+	if hint != "" {
 		fmt.Fprintln(stderr, hint)
 	}
 	if code == exitUsage {
@@ -101,6 +102,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}{err.Error(), hint, code})
 	}
 	return code
+}
+
+// hintOf returns what to do about an error, if there is more to say than it says
+// itself.
+func hintOf(err error) string {
+	none, isNone := errors.AsType[*local.NoRegistryError](err)
+	mismatch, isMismatch := errors.AsType[*local.MismatchError](err)
+	switch {
+	case isNone:
+		dir := quoted(none.Dir)
+		return "Make one with `larder init --store dir:" + dir + "` or `larder serve --data " + dir +
+			"`, or name yours with --store or " + storeFromEnv + "."
+	case isMismatch:
+		return mismatch.Hint
+	case errors.Is(err, registry.ErrCorrupt):
+		return "Run `larder verify` to see what is damaged and how to repair it."
+	}
+	return ""
 }
 
 // usageError is a mistake in the command line itself.
@@ -154,7 +173,7 @@ Exit codes:
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for machines")
-	root.AddCommand(c.serveCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.withdrawCommand(), c.usageCommand(), c.doctorCommand(), c.auditCommand(), c.verifyCommand())
+	root.AddCommand(c.serveCommand(), c.initCommand(), c.publishCommand(), c.mirrorCommand(), c.listCommand(), c.keyCommand(), c.tokenCommand(), c.deprecateCommand(), c.withdrawCommand(), c.usageCommand(), c.doctorCommand(), c.auditCommand(), c.verifyCommand())
 	return root
 }
 

@@ -246,12 +246,9 @@ func (c *cli) mirrorFromOrigins(cmd *cobra.Command, work func(*mirroring.Mirror)
 	})
 }
 
-// mirror opens the store, which is made where there is none if that is to be, lets do the work, and reports it.
-func (c *cli) mirror(cmd *cobra.Command, create bool, work func(*mirroring.Mirror) ([]mirroring.Result, error)) (err error) {
-	data, err := c.openStore(cmd.Context(), create && !c.dryRun)
-	if c.dryRun && errors.Is(err, registry.ErrNotFound) {
-		data, err = emptyStore(cmd.Context(), c.store, err)
-	}
+// mirror opens the store, does work that writes to it or only reads, and reports it.
+func (c *cli) mirror(cmd *cobra.Command, writes bool, work func(*mirroring.Mirror) ([]mirroring.Result, error)) (err error) {
+	data, err := c.openStore(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -261,7 +258,7 @@ func (c *cli) mirror(cmd *cobra.Command, create bool, work func(*mirroring.Mirro
 		Catalog: data.catalog, Objects: data.objects, Progress: progress, DryRun: c.dryRun,
 		Publisher: &publish.Publisher{Catalog: data.catalog, Objects: data.objects, Progress: progress},
 	}
-	if create {
+	if writes {
 		if m.Publisher.By, err = data.by(cmd.Context()); err != nil {
 			progress.stop()
 			return err
@@ -275,7 +272,7 @@ func (c *cli) mirror(cmd *cobra.Command, create bool, work func(*mirroring.Mirro
 	if len(results) == 0 && len(c.skipped) == 0 && err == nil && !c.json {
 		c.printf("There is nothing to do.\n")
 	}
-	return errors.Join(err, c.reportMirror(results, create))
+	return errors.Join(err, c.reportMirror(results, writes))
 }
 
 // reportMirror tells what became of versions: mirrored ones, or exported.

@@ -129,6 +129,7 @@ func (o *origin) fill(t *testing.T, data, config string) filler {
 	t.Helper()
 	home := t.TempDir()
 	writeFiles(t, home, map[string]string{".terraformrc": config})
+	larder(t, "init", "--store", "dir:"+data)
 	return filler{data, []string{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + filepath.Join(home, ".terraformrc"), "SSL_CERT_FILE=" + o.CAFile}}
 }
 
@@ -1000,9 +1001,8 @@ provider "two.example.com/acme/pad" {
 	if strings.Count(out, " added\n") != 4 {
 		t.Errorf("what would be done:\n%s", out)
 	}
-	if _, err := os.Stat(f.data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a dry run has made a registry: %v", err)
-	}
+	f.check(t, one)
+	f.check(t, two)
 	f.run(t, 0, []string{"Mirrored " + one + " 1.0.1\n", "Mirrored " + one + " 1.1.0\n", "Mirrored " + two + " 2.0.0\n"}, "mirror", "sync", list)
 	for _, args := range [][]string{nil, {"--dry-run"}} {
 		out := f.run(t, 0, []string{"Unchanged: " + one + " 1.0.1\n", "Unchanged: " + two + " 2.0.0\n"}, append([]string{"mirror", "sync", list}, args...)...)

@@ -85,7 +85,7 @@ code 4. A publish that was interrupted has left nothing visible: run it again, a
 
 // publishProvider publishes to a store.
 func (c *cli) publishProvider(ctx context.Context, m releases.Provider, dryRun bool, signKey string) (err error) {
-	data, err := c.openStore(ctx, !dryRun)
+	data, err := c.openStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -264,7 +264,7 @@ func TestDeprecate(t *testing.T) {
 // Killed with some of its files stored, a publish has left nothing that anyone sees; run again it sends the rest.
 func TestKilledProviderPublish(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := newData(t)
 	key := signingKey(t, "Ed25519")
 	addKey(t, data, "acme", key)
 	release := releaseOf(t, key)

@@ -85,21 +85,16 @@ code 4. A publish that was interrupted has left nothing visible: run it again.` 
 
 // publishModule publishes to a store.
 func (c *cli) publishModule(ctx context.Context, m releases.Module, dryRun bool) (err error) {
-	dir, stack, err := parseStore(c.store)
+	if m.Pack.Skip, _, err = parseStore(c.store); err != nil {
+		return err
+	}
+	data, err := c.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	m.Pack.Skip = dir
-	var publisher publish.Publisher
-	data, err := c.openStore(ctx, !dryRun)
-	switch {
-	case err == nil:
-		defer func() { err = errors.Join(err, data.close()) }()
-		publisher = publish.Publisher{Catalog: data.catalog, Objects: data.objects}
-		if publisher.By, err = data.by(ctx); err != nil {
-			return err
-		}
-	case !dryRun || stack != "" || !errors.Is(err, registry.ErrNotFound):
+	defer func() { err = errors.Join(err, data.close()) }()
+	publisher := publish.Publisher{Catalog: data.catalog, Objects: data.objects}
+	if publisher.By, err = data.by(ctx); err != nil {
 		return err
 	}
 	progress := newProgress(c)

@@ -131,11 +131,8 @@ type place struct {
 	notAsked string
 }
 
-// placeOf is a store; data is nil for a dry run where there is none.
+// placeOf is a store.
 func (c *cli) placeOf(data *store) place {
-	if data == nil {
-		return place{name: c.store}
-	}
 	return place{name: c.store, host: data.host}
 }
 

@@ -99,6 +99,8 @@ var schemaRows = []schemaRow{
 	{args: "verify --at-rest"},
 	{args: "verify --repair"},
 	{args: "serve --listen 127.0.0.1:0", fresh: true},
+	{args: "init", fresh: true},
+	{args: "init --adopt", fresh: true},
 }
 
 // Each command is in the table, or in the list of those that it does not concern.
@@ -141,7 +143,7 @@ type otherRelease struct {
 func newOtherRelease(t *testing.T) otherRelease {
 	t.Helper()
 	const mirrored = "registry.example.com/acme/note"
-	data, module, empty := t.TempDir(), t.TempDir(), t.TempDir()
+	data, module, empty := newData(t), t.TempDir(), t.TempDir()
 	folder, others, texts := t.TempDir(), t.TempDir(), t.TempDir()
 	key := signingKey(t, "Ed25519")
 	release, public := releaseOf(t, key), keyFile(t, key)

@@ -64,7 +64,7 @@ while it runs. Its log warns 14 days before a certificate expires.`,
 			hangUps := make(chan os.Signal, 1)
 			signal.Notify(hangUps, syscall.SIGHUP) // from here on it ends nothing
 			defer signal.Stop(hangUps)
-			registry, err := local.Open(cmd.Context(), data)
+			registry, _, err := local.Create(cmd.Context(), data)
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -63,9 +62,9 @@ func parseStore(s string) (dir, stack string, err error) {
 	return "", "", usageError{fmt.Errorf("store %q: it is dir:FOLDER, such as dir:%s, or stack:NAME", s, defaultData)}
 }
 
-// openStore opens the store. A folder is made where there is none if create says so; otherwise, and for a stack, what is
-// not there is registry.ErrNotFound.
-func (c *cli) openStore(ctx context.Context, create bool) (*store, error) {
+// openStore opens the store. It makes nothing: a folder without a registry is
+// [local.NoRegistryError], and a stack that is not there registry.ErrNotFound.
+func (c *cli) openStore(ctx context.Context) (*store, error) {
 	dir, stack, err := parseStore(c.store)
 	if err != nil {
 		return nil, err
@@ -73,33 +72,11 @@ func (c *cli) openStore(ctx context.Context, create bool) (*store, error) {
 	if stack != "" {
 		return openStack(ctx, stack)
 	}
-	open := local.OpenExisting
-	if create {
-		open = local.Open
-	}
-	data, err := open(ctx, dir)
+	data, err := local.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	return &store{catalog: data.Catalog, objects: data.Objects, remover: data.Objects, noRequests: localLog, by: whoami, close: data.Close}, nil
-}
-
-// emptyStore is what a folder that is not there yet would begin as; of a stack that is not there, missing stays the answer.
-func emptyStore(ctx context.Context, name string, missing error) (*store, error) {
-	if dir, _, _ := parseStore(name); dir == "" {
-		return nil, missing
-	}
-	dir, err := os.MkdirTemp("", "larder-empty-*")
-	if err != nil {
-		return nil, err
-	}
-	data, err := local.Open(ctx, dir)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return &store{catalog: data.Catalog, objects: data.Objects, remover: data.Objects, noRequests: localLog, by: whoami, close: func() error {
-		return errors.Join(data.Close(), os.RemoveAll(dir))
-	}}, nil
 }
 
 // whoami returns the user of this machine.

@@ -14,7 +14,7 @@ import (
 // On a terminal a publish shows what it does, and ends whether it succeeds at once, fails at once, or has to upload.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
-	data, dir := t.TempDir(), t.TempDir()
+	data, dir := newData(t), t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
 	publish := func(dir, version string) (shown string, err error) {
 		terminal, slave, err := pty.Open()

@@ -103,10 +103,7 @@ func parseLifetime(s string) (time.Duration, error) {
 }
 
 func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime time.Duration) (err error) {
-	data, err := c.openStore(ctx, false) // a new, empty one is not what a token is for
-	if errors.Is(err, registry.ErrNotFound) {
-		return fmt.Errorf("%w: serve or publish first, or say with --store where it is", err)
-	}
+	data, err := c.openStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,7 +156,7 @@ func (c *cli) tokenListCommand() *cobra.Command {
   larder token list --store stack:larder --json`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -206,7 +203,7 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
 				return err
 			}

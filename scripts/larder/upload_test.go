@@ -334,7 +334,7 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 	}
 	config := awstest.Config(url)
 	config.HTTPClient = limitedClient(perSecond)
-	table, err := sqlite.Open(ctx, database)
+	table, err := sqlite.Create(ctx, database)
 	if err != nil {
 		return f, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
@@ -36,11 +35,8 @@ no version has may be of a publish that is under way. After a restore nothing is
   larder verify --repair --json`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			data, err := c.openStore(cmd.Context(), false)
+			data, err := c.openStore(cmd.Context())
 			if err != nil {
-				if dir, _, _ := parseStore(c.store); dir != "" && errors.Is(err, registry.ErrNotFound) {
-					return fmt.Errorf("%w: say with --store where it is", err)
-				}
 				return err
 			}
 			defer func() { err = errors.Join(err, data.close()) }()

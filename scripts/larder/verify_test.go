@@ -82,7 +82,7 @@ func TestRestore(t *testing.T) {
 // What does not hold is told, with what to do, and has an exit code.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := newData(t)
 	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
 	if _, out := verifies(t, data, 0); !strings.Contains(out, "Verified 1 module, 0 providers, 0 mirrored providers: 1 version, 1 object") || !strings.Contains(out, "verifying namespace acme") {
 		t.Error(out)
@@ -136,7 +136,7 @@ func fails(t *testing.T, code int, args ...string) string {
 // What the table holds is printed as text, whoever has written it there: it moves no cursor and makes no line of its own.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := newData(t)
 	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
 	const forged = `\u001b[2Kx\n0 faults, 0 repaired, 0 notes.\t\u009b`
 	month := time.Now().UTC().Format("2006-01")
@@ -161,7 +161,7 @@ func TestPrintable(t *testing.T) {
 // Where the table is damaged, commands say who finds the rest, and what that says works.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := newData(t)
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		publishModule(t, data, "acme/vpc/aws", version, output(version))
 	}
@@ -192,7 +192,7 @@ func TestDamaged(t *testing.T) {
 	for _, ending := range []string{"-wal", "-shm"} {
 		_ = os.Remove(filepath.Join(data, "larder.db"+ending))
 	}
-	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(out, "restore the folder from a backup") {
+	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(out, "from a backup, as docs/verify-and-restore.md has it") {
 		t.Error(out)
 	}
 }

@@ -2,10 +2,16 @@
 //
 // Several processes may use the file at once, as `larder serve` and `larder publish` do. What Write has returned from is
 // on disk.
+//
+// A database has the id of its registry, in a table and, as a number, in its header.
+// A table stops as soon as its file is removed or replaced. It does not answer reads
+// from the file that it still has open, either: tokens that are revoked and versions
+// that are withdrawn in the file that everybody else uses would be missed.
 package sqlite
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -24,79 +30,213 @@ import (
 
 // Table is a catalog.Table in a file.
 type Table struct {
-	db  *sql.DB
-	now func() time.Time
+	db   *sql.DB
+	file *file
+	// held is a connection that nobody uses. As long as there is one, no other
+	// process removes the write-ahead log.
+	held *sql.Conn
+	id   string
+	now  func() time.Time
 }
 
 var _ catalog.Table = (*Table)(nil)
 
-// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are.
-const schema = `
-CREATE TABLE IF NOT EXISTS items (
-	pk       TEXT    NOT NULL,
-	sk       TEXT    NOT NULL,
-	revision INTEGER NOT NULL,
-	data     BLOB    NOT NULL,
-	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
-	schema   INTEGER NOT NULL, -- catalog.SchemaVersion of the release that wrote it
-	PRIMARY KEY (pk, sk)
-) STRICT`
-
-// Open opens the file at path, which it makes if there is none. The folder must exist.
+// Open opens the database at path, which [Create] has made, or an earlier release.
+// Errors are those of [Check], and registry.ErrSchema for a database from before the
+// first release. The caller says in them which database it is.
 func Open(ctx context.Context, path string) (*Table, error) {
-	abs, err := filepath.Abs(path)
+	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening the catalogue: %w", err)
+		return nil, err
 	}
-	// SQLite would make it for everyone to read; the files beside it take its mode.
-	f, err := os.OpenFile(abs, os.O_RDWR|os.O_CREATE, 0o600)
-	if err == nil {
-		err = f.Close()
+	if err := Check(path, ""); err != nil {
+		return nil, err
 	}
+	f, err := openFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening the catalogue: %w", err)
+		return nil, err
 	}
-	pragmas := url.Values{"_pragma": {
+	pragmas := []string{
 		"busy_timeout(10000)", // another process's write is waited for
 		"journal_mode(WAL)",   // readers never wait for a writer
 		"synchronous(FULL)",
-	}, "_txlock": {"immediate"}}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(abs), RawQuery: pragmas.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
-	if err != nil {
-		return nil, fmt.Errorf("opening the catalogue %s: %w", path, err)
 	}
-	// SQLite does not wait where several make the same file at once and all change its journal.
+	base, err := sqlite.NewConnector(dsn(path, pragmas...))
+	if err != nil {
+		return nil, errors.Join(err, f.opened.Close())
+	}
+	t := &Table{db: sql.OpenDB(connector{base, f}), file: f, now: time.Now}
+	// SQLite does not wait where several open a file at once that has another journal.
 	for attempt := 1; ; attempt++ {
-		_, err := db.ExecContext(ctx, schema)
+		err := t.begin(ctx)
 		if err == nil {
-			err = checkColumns(ctx, db)
+			return t, nil
 		}
-		if err == nil {
-			return &Table{db: db, now: time.Now}, nil
-		}
-		if err = translate(err); attempt == 50 || ctx.Err() != nil || !errors.Is(err, registry.ErrUnavailable) {
-			return nil, errors.Join(fmt.Errorf("opening the catalogue %s: %w", path, err), db.Close())
+		if err = t.explain(err); attempt == 50 || ctx.Err() != nil || !errors.Is(err, registry.ErrUnavailable) || errors.Is(err, ErrReplaced) {
+			return nil, errors.Join(err, t.Close())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// checkColumns returns registry.ErrSchema for a file from before the first
-// release, whose items have no schema version.
-func checkColumns(ctx context.Context, db *sql.DB) error {
-	const count = `SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'`
-	var found int
-	err := db.QueryRowContext(ctx, count).Scan(&found)
-	if err == nil && found == 0 {
-		err = fmt.Errorf("it was written before the first release of Larder, which does not read it: "+
-			"publish again to a new folder: %w", registry.ErrSchema)
+// dsn names a file that must be there.
+func dsn(path string, pragmas ...string) string {
+	query := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": pragmas}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: query.Encode()}
+	return u.String()
+}
+
+// begin makes the first connection, and reads what the database is.
+func (t *Table) begin(ctx context.Context) (err error) {
+	if t.held == nil {
+		if t.held, err = t.db.Conn(ctx); err != nil {
+			return err
+		}
 	}
+	var items, schema, id int
+	err = t.held.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM pragma_table_info('items')),
+		(SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'),
+		(SELECT count(*) FROM pragma_table_info('registry'))`).Scan(&items, &schema, &id)
+	switch {
+	case err != nil:
+		return err
+	case items == 0:
+		return ErrDamaged
+	case schema == 0:
+		return fmt.Errorf("it was written before the first release of Larder, which does not read it: "+
+			"publish again to a new folder: %w", registry.ErrSchema)
+	case id > 0:
+		if t.id, err = readID(ctx, t.held); err != nil {
+			return err
+		}
+	}
+	if log, err := os.Stat(t.file.path + "-wal"); err == nil {
+		t.file.log = log
+	}
+	return nil
+}
+
+// NewID returns a new id of a registry.
+func NewID() string { return rand.Text() }
+
+// ID returns the id of the registry that the database is of. It is empty if an
+// earlier release has made the database, and [Table.Adopt] has not been called.
+func (t *Table) ID() string { return t.id }
+
+// Adopt gives the database an id, unless it has one, and returns the one that it
+// has then.
+func (t *Table) Adopt(ctx context.Context, id string) (string, error) {
+	if t.id == "" {
+		tx, err := t.db.BeginTx(ctx, nil)
+		if err != nil {
+			return "", t.failed("begin a write", err)
+		}
+		if err := setID(ctx, tx, id); err != nil {
+			_ = tx.Rollback()
+			return "", t.failed("write the registry's id", err)
+		}
+		if err := tx.Commit(); err != nil {
+			return "", t.failed("commit a write", err)
+		}
+		if t.id, err = readID(ctx, t.db); err != nil {
+			return "", t.failed("read the registry's id", err)
+		}
+		// The header shows the id as soon as nobody reads what was there before.
+		_, _ = t.db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
+	}
+	return t.id, nil
+}
+
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// setID gives a database an id and the mark of it, unless it has an id.
+func setID(ctx context.Context, db interface {
+	execer
+	querier
+}, id string,
+) error {
+	if _, err := db.ExecContext(ctx, createRegistry); err != nil {
+		return err
+	}
+	if _, err := db.ExecContext(ctx, `INSERT INTO registry (one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, id); err != nil {
+		return err
+	}
+	id, err := readID(ctx, db)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", int32(markOf(id)))) // any 32 bits
 	return err
 }
 
+func readID(ctx context.Context, db querier) (id string, err error) {
+	err = db.QueryRowContext(ctx, `SELECT id FROM registry`).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrDamaged
+	}
+	return id, err
+}
+
+// Check returns ErrReplaced if the file has been removed or replaced since it was
+// opened. All other methods check it too.
+func (t *Table) Check() error { return t.file.check() }
+
 // Close closes the file.
-func (t *Table) Close() error { return t.db.Close() }
+func (t *Table) Close() (err error) {
+	if t.held != nil {
+		err = t.held.Close()
+	}
+	return errors.Join(err, t.db.Close(), t.file.opened.Close())
+}
+
+// explain returns why a statement has failed: the file was replaced, or what
+// translate says.
+func (t *Table) explain(err error) error {
+	if replaced := t.file.check(); replaced != nil {
+		return replaced
+	}
+	return translate(err, filepath.Dir(t.file.path))
+}
+
+// failed is explain for a write that has changed nothing, with what could not be
+// done.
+func (t *Table) failed(what string, err error) error {
+	err = t.explain(err)
+	if r, ok := errors.AsType[*replaced](err); ok {
+		return &replaced{r.what, "nothing was written"}
+	}
+	return fmt.Errorf("cannot %s: %w", what, err)
+}
+
+// translate turns errors of SQLite in a folder into those that callers know, without
+// numbers that nobody does.
+func translate(err error, dir string) error {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return registry.DiskFull(err)
+	}
+	switch failed.Code() & 0xff { // what is above it says more
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("%w: another process holds the database", registry.ErrUnavailable)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return ErrDamaged
+	case sqlite3.SQLITE_FULL:
+		return registry.ErrDiskFull
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		// SQLite does not say why it cannot make or extend the file that its
+		// processes share.
+		if isFull(dir) {
+			return registry.ErrDiskFull
+		}
+	}
+	return err
+}
 
 const columns = `pk, sk, revision, data, expires, schema`
 
@@ -104,6 +244,9 @@ const live = ` AND (expires = 0 OR expires > ?)`
 
 // Get implements catalog.Table.
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	if err := t.file.check(); err != nil {
+		return catalog.Item{}, err
+	}
 	row := t.db.QueryRowContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live,
 		k.Partition, k.Sort, t.now().Unix())
 	item, err := scan(row)
@@ -111,24 +254,27 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 	case err != nil:
-		return catalog.Item{}, readError(k.Shown(), err)
+		return catalog.Item{}, t.readError(k.Shown(), err)
 	}
 	return item, nil
 }
 
 // readError returns the error for a read, which one of another release's items
 // names itself.
-func readError(what string, err error) error {
+func (t *Table) readError(what string, err error) error {
 	if errors.Is(err, registry.ErrSchema) {
 		return err
 	}
-	return fmt.Errorf("reading %s: %w", what, translate(err))
+	return fmt.Errorf("cannot read %s: %w", what, t.explain(err))
 }
 
 // Snapshot implements catalog.Table with one statement, which SQLite runs in a
 // transaction of its own.
 func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
 	if err := catalog.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	if err := t.file.check(); err != nil {
 		return nil, err
 	}
 	items := make([]catalog.Item, len(keys))
@@ -142,38 +288,27 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 	rows, err := t.db.QueryContext(ctx, `WITH wanted(pk, sk) AS (VALUES (?, ?)`+strings.Repeat(", (?, ?)", len(keys)-1)+`)
 		SELECT `+columns+` FROM wanted CROSS JOIN items USING (pk, sk) WHERE true`+live, append(args, t.now().Unix())...)
 	if err != nil {
-		return nil, readError(what, err)
+		return nil, t.readError(what, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		item, err := scan(rows)
 		if err != nil {
-			return nil, readError(what, err)
+			return nil, t.readError(what, err)
 		}
 		items[at[item.Key]] = item
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(what, err)
+		return nil, t.readError(what, err)
 	}
 	return items, nil
 }
 
-// translate says that a file which another process holds for too long is unavailable, and of a damaged one what there is to do.
-func translate(err error) error {
-	var failed *sqlite.Error
-	if errors.As(err, &failed) {
-		switch failed.Code() & 0xff { // what is above it says more
-		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-			return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
-		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-			return fmt.Errorf("the database file is damaged, restore the folder from a backup: %w", err)
-		}
-	}
-	return err
-}
-
 // Query implements catalog.Table.
 func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if err := t.file.check(); err != nil {
+		return catalog.Page{}, err
+	}
 	limit := q.Limit
 	if limit <= 0 {
 		limit = 1000
@@ -184,7 +319,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
 	what := q.Partition + " " + q.Prefix
 	if err != nil {
-		return catalog.Page{}, readError(what, err)
+		return catalog.Page{}, t.readError(what, err)
 	}
 	defer rows.Close()
 	var page catalog.Page
@@ -195,12 +330,12 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		}
 		item, err := scan(rows)
 		if err != nil {
-			return catalog.Page{}, readError(what, err)
+			return catalog.Page{}, t.readError(what, err)
 		}
 		page.Items = append(page.Items, item)
 	}
 	if err := rows.Err(); err != nil {
-		return catalog.Page{}, readError(what, err)
+		return catalog.Page{}, t.readError(what, err)
 	}
 	return page, nil
 }
@@ -221,32 +356,58 @@ func scan(row interface{ Scan(...any) error }) (catalog.Item, error) {
 	return item, nil
 }
 
-// Write implements catalog.Table.
+// Write implements catalog.Table. It fails with ErrReplaced if the file was removed
+// or replaced before it is committed, or in the same moment.
 func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	if err := catalog.CheckChanges(changes); err != nil {
 		return err
 	}
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("beginning a write: %w", translate(err))
+		return t.failed("begin a write", err)
+	}
+	if err := t.apply(ctx, tx, changes); err != nil {
+		_ = tx.Rollback() // on a full disk SQLite has done that by itself
+		if errors.Is(err, registry.ErrConflict) {
+			return err
+		}
+		return t.failed("write to the database", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return t.failed("commit a write", err)
+	}
+	if r, ok := errors.AsType[*replaced](t.file.check()); ok {
+		return &replaced{r.what, "what was written last is in the old one, or lost"}
+	}
+	return nil
+}
+
+// apply makes changes if the database is still the one that was opened.
+func (t *Table) apply(ctx context.Context, tx *sql.Tx, changes []catalog.Change) error {
+	if err := t.file.check(); err != nil {
+		return err
+	}
+	if t.id != "" {
+		if id, err := readID(ctx, tx); err != nil {
+			return err
+		} else if id != t.id {
+			return &replaced{what: "replaced"}
+		}
 	}
 	now := t.now().Unix()
 	for _, c := range changes {
 		if err := apply(ctx, tx, c, now); err != nil {
-			return errors.Join(translate(err), tx.Rollback())
+			return err
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("committing a write: %w", translate(err))
-	}
-	return nil
+	return t.file.check()
 }
 
 func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 	var revision int64
 	err := tx.QueryRowContext(ctx, `SELECT revision FROM items WHERE pk = ? AND sk = ?`+live, c.Partition, c.Sort, now).Scan(&revision)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("reading %s: %w", c.Shown(), err)
+		return fmt.Errorf("cannot read %s: %w", c.Shown(), err)
 	}
 	if revision != c.Revision {
 		return fmt.Errorf("item %s has revision %d, not %d: %w", c.Shown(), revision, c.Revision, registry.ErrConflict)
@@ -269,7 +430,7 @@ func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 			c.Partition, c.Sort, revision+1, data, expires, catalog.SchemaVersion)
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", c.Shown(), err)
+		return fmt.Errorf("cannot write %s: %w", c.Shown(), err)
 	}
 	return nil
 }

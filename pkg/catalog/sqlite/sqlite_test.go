@@ -17,7 +17,7 @@ import (
 
 func open(t *testing.T, path string) *sqlite.Table {
 	t.Helper()
-	table, err := sqlite.Open(t.Context(), path)
+	table, err := sqlite.Create(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestEarlierFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = sqlite.Open(t.Context(), path)
+			_, err = sqlite.Create(t.Context(), path)
 			if !errors.Is(err, registry.ErrSchema) || !strings.Contains(err.Error(), "publish again to a new folder") {
 				t.Errorf("Open: %v", err)
 			}
@@ -126,7 +126,7 @@ func TestBusy(t *testing.T) {
 
 func TestNoFolder(t *testing.T) {
 	t.Parallel()
-	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "missing", "larder.db")); err == nil {
+	if _, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "missing", "larder.db")); err == nil {
 		t.Error("Open in a missing folder succeeds")
 	}
 }

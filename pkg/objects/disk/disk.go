@@ -44,6 +44,9 @@ const (
 	lockFile   = "objects.lock"
 )
 
+// Names returns what a store makes in its folder.
+func Names() []string { return []string{stored, unfinished, staged, keyFile, lockFile} }
+
 // Where Handler serves objects, and where it takes them.
 const (
 	Path    = "/objects/"
@@ -85,7 +88,7 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{root: root, swept: new(atomic.Int64)}
 	if err := s.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the object store %s: %w", dir, err), root.Close())
+		return nil, errors.Join(fmt.Errorf("opening the object store %s: %w", dir, registry.DiskFull(err)), root.Close())
 	}
 	return s, nil
 }
@@ -176,8 +179,32 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	return s.add(objects.ContextReader(ctx, body), digest, key, s.unmark)
 }
 
+// HasObjects reports whether a folder, which need not be a store's, has an object: a
+// kept one if kept is set, and any one otherwise. It changes nothing.
+func HasObjects(dir string, kept bool) (bool, error) {
+	found := errors.New("there is one")
+	// Above an object there is at least a folder for its kind.
+	err := fs.WalkDir(os.DirFS(filepath.Join(dir, stored)), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, "/") {
+			return err
+		}
+		if _, err := os.Lstat(filepath.Join(dir, marker(name))); kept && err == nil {
+			return nil
+		}
+		return found
+	})
+	switch {
+	case errors.Is(err, found):
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, err
+}
+
 // add stores an object, with its marker prepared right before it has its name.
-func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) error {
+func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
+	defer func() { err = registry.DiskFull(err) }()
 	name := path.Join(stored, key)
 	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("object %s: %w", key, err)

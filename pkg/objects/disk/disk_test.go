@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,12 +15,15 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/objects/storetest"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 func open(t *testing.T, dir string) *disk.Store {
@@ -294,3 +300,63 @@ func TestLockFileMode(t *testing.T) {
 		})
 	}
 }
+
+// HasObjects tells kept objects from staged ones, and changes nothing.
+func TestHasObjects(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	has := func(any, kept bool) {
+		t.Helper()
+		for of, want := range map[bool]bool{false: any, true: kept} {
+			if got, err := disk.HasObjects(dir, of); err != nil || got != want {
+				t.Errorf("HasObjects(%t): %t, %v, want %t", of, got, err, want)
+			}
+		}
+	}
+	has(false, false)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("it has made %v, %v", entries, err)
+	}
+	s, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	has(false, false)
+	for _, name := range []string{"unfinished/x", "objects/.DS_Store"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(false, false)
+	digest := objects.Digest{SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("x"))), Size: 1}
+	if err := s.PutOnce(t.Context(), "modules/a/x", strings.NewReader("x"), digest); err != nil {
+		t.Fatal(err)
+	}
+	has(true, true)
+	// It is staged as long as it has a marker.
+	staged := filepath.Join(dir, "staged", fmt.Sprintf("%x", sha256.Sum256([]byte("modules/a/x"))))
+	if err := os.WriteFile(staged, []byte("modules/a/x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	has(true, false)
+}
+
+// An object for which there is no room is registry.ErrDiskFull.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	s, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	full := iotest.ErrReader(&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	err = s.PutOnce(t.Context(), "modules/a/x", seeker{full}, objects.Digest{SHA256: strings.Repeat("0", 64), Size: 1})
+	if !errors.Is(err, registry.ErrDiskFull) {
+		t.Errorf("%v, want ErrDiskFull", err)
+	}
+}
+
+type seeker struct{ io.Reader }
+
+func (seeker) Seek(int64, int) (int64, error) { return 0, nil }

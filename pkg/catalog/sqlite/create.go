@@ -1,0 +1,116 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are.
+const createItems = `
+CREATE TABLE items (
+	pk       TEXT    NOT NULL,
+	sk       TEXT    NOT NULL,
+	revision INTEGER NOT NULL,
+	data     BLOB    NOT NULL,
+	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
+	schema   INTEGER NOT NULL, -- catalog.SchemaVersion of the release that wrote it
+	PRIMARY KEY (pk, sk)
+) STRICT`
+
+// The one row has the id of the registry.
+const createRegistry = `
+CREATE TABLE IF NOT EXISTS registry (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	id  TEXT NOT NULL
+) STRICT`
+
+// unfinished is what the names of databases begin with that are being made, after
+// the database's own.
+const unfinished = "-unfinished-"
+
+// Create opens the database at path, which it makes with a new id if there is none.
+// The folder must exist. The database appears complete, and of several that are made
+// at once one does.
+func Create(ctx context.Context, path string) (*Table, error) {
+	removeUnfinished(path)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := create(ctx, path); err != nil {
+			return nil, err
+		}
+	}
+	return Open(ctx, path)
+}
+
+func create(ctx context.Context, path string) (err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	temporary := path + unfinished + rand.Text()
+	defer func() {
+		for _, ending := range []string{"", "-journal", "-wal", "-shm"} {
+			_ = os.Remove(temporary + ending)
+		}
+	}()
+	if err := fill(ctx, temporary, NewID()); err != nil {
+		return translate(err, filepath.Dir(path))
+	}
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return translate(err, filepath.Dir(path))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// fill makes a complete database, all of it in one file.
+func fill(ctx context.Context, path, id string) (err error) {
+	// SQLite would make it for everyone to read; the files beside it take its mode.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn(path, "synchronous(FULL)"))
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := db.ExecContext(ctx, createItems); err != nil {
+		return err
+	}
+	if err := setID(ctx, db, id); err != nil {
+		return err
+	}
+	// Last, so that nothing is in a log.
+	_, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+	return err
+}
+
+// removeUnfinished removes what killed processes left long ago.
+func removeUnfinished(path string) {
+	left, _ := filepath.Glob(path + unfinished + "*") // of a path that is no pattern nothing is found
+	for _, name := range left {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(name)
+		}
+	}
+}
+
+// syncDir makes a file's name outlive a power cut. Where folders cannot be synced it
+// does nothing.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	_ = d.Sync()
+	return d.Close()
+}

@@ -1,0 +1,202 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var (
+	// ErrEmpty means that a file has no bytes, as one that was made and never
+	// written.
+	ErrEmpty = errors.New("the database is empty")
+	// ErrDamaged means that a file is not a database of this package, or not all of
+	// one.
+	ErrDamaged = errors.New("the database is damaged")
+	// ErrForeign means that a database has another id than the one it must have.
+	ErrForeign = errors.New("the database is of another registry")
+	// ErrReplaced means that the file that a table was opened from has been removed
+	// or replaced since. The table answers nothing and changes nothing from then on.
+	// It comes with registry.ErrUnavailable.
+	ErrReplaced = errors.New("the registry's database was removed or replaced while it was running")
+)
+
+// replaced is an ErrReplaced that says what became of the file and of a call.
+type replaced struct{ what, call string }
+
+func (r *replaced) Error() string {
+	return "the registry's database was " + r.what + " while it was running: " + cmp.Or(r.call, "nothing was read")
+}
+
+func (*replaced) Unwrap() []error { return []error{ErrReplaced, registry.ErrUnavailable} }
+
+// header is the part of a database file that is read without SQLite.
+//
+// Source: https://www.sqlite.org/fileformat.html#the_database_header.
+type header [100]byte
+
+const magic = "SQLite format 3\x00"
+
+// size returns the size that the file must have at least.
+func (h *header) size() int64 {
+	page := int64(binary.BigEndian.Uint16(h[16:]))
+	if page == 1 {
+		page = 65536
+	}
+	return page * int64(binary.BigEndian.Uint32(h[28:]))
+}
+
+// mark returns SQLite's application ID, which is markOf the registry's id, and 0 in
+// a database without an id.
+func (h *header) mark() uint32 { return binary.BigEndian.Uint32(h[markAt:]) }
+
+const markAt = 68
+
+// markOf returns a part of an id, which is never 0.
+func markOf(id string) uint32 {
+	sum := sha256.Sum256([]byte(id))
+	return binary.BigEndian.Uint32(sum[:]) | 1
+}
+
+// Check reports what the first bytes of a file say, without SQLite, which would
+// change the folder: fs.ErrNotExist, ErrEmpty, ErrDamaged, or ErrForeign if the file
+// cannot be the database with an id. An empty id fits every database, and a database
+// without an id every registry.
+func Check(path, id string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h, err := readHeader(f)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	// Without a log the file alone is the database.
+	log, err := os.Stat(path + "-wal")
+	if (err != nil || log.Size() == 0) && info.Size() < h.size() {
+		return ErrDamaged
+	}
+	if mark := h.mark(); id != "" && mark != 0 && mark != markOf(id) {
+		return ErrForeign
+	}
+	return nil
+}
+
+func readHeader(f *os.File) (*header, error) {
+	var h header
+	n, err := f.ReadAt(h[:], 0)
+	switch {
+	case errors.Is(err, io.EOF) && n == 0:
+		return nil, ErrEmpty
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case n < len(h) || string(h[:len(magic)]) != magic:
+		return nil, ErrDamaged
+	}
+	return &h, nil
+}
+
+// file is a database file, and what shows that it is still the one that was opened.
+type file struct {
+	path string
+	// opened is closed after all connections. Closing a file releases all locks that
+	// the process has on it, and so SQLite's.
+	opened *os.File
+	info   fs.FileInfo
+	mark   uint32
+	// log is the write-ahead log, which stays the same file as long as there is a
+	// connection; nil if it is not known.
+	log fs.FileInfo
+}
+
+func openFile(path string) (*file, error) {
+	opened, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path, opened: opened}
+	if f.info, err = opened.Stat(); err == nil {
+		var h *header
+		if h, err = readHeader(opened); err == nil {
+			f.mark = h.mark()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return f, nil
+}
+
+// check returns ErrReplaced if the file at the path is not the one that was opened,
+// or has other content. What SQLite itself shows may come from its cache.
+func (f *file) check() error {
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &replaced{what: "removed"}
+	case err != nil:
+		return fmt.Errorf("%w: cannot find the registry's database: %w", registry.ErrUnavailable, err)
+	case !os.SameFile(f.info, info):
+		return &replaced{what: "replaced"}
+	}
+	var mark [4]byte
+	_, err = f.opened.ReadAt(mark[:], markAt)
+	// A database that had no id may have got one.
+	if err != nil || f.mark != 0 && binary.BigEndian.Uint32(mark[:]) != f.mark {
+		return &replaced{what: "replaced"}
+	}
+	if f.log == nil {
+		return nil
+	}
+	if log, err := os.Stat(f.path + "-wal"); err != nil || !os.SameFile(f.log, log) {
+		return &replaced{what: "replaced"}
+	}
+	return nil
+}
+
+// connector opens connections to the file that was opened, and to no other that has
+// taken its path.
+type connector struct {
+	driver.Connector
+	file *file
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := c.file.check(); err != nil {
+		return nil, err
+	}
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.file.check(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// isFull reports whether the disk of a folder, or the quota on it, has no room for
+// what SQLite wants first: 32 KiB beside the database.
+func isFull(dir string) bool {
+	f, err := os.CreateTemp(dir, ".larder-room-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+		err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	}
+	return errors.Is(registry.DiskFull(err), registry.ErrDiskFull)
+}

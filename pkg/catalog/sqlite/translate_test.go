@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"modernc.org/sqlite"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// A write for which there is no room is registry.ErrDiskFull, without numbers of
+// SQLite's, and the table goes on once there is.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	table, err := Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	table.db.SetMaxOpenConns(2) // the one that is held, and one that all statements share
+	limit := func(pages string) {
+		t.Helper()
+		if _, err := table.db.ExecContext(t.Context(), "PRAGMA max_page_count = "+pages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: make([]byte, 100<<10)}
+	limit("10")
+	err = table.Write(t.Context(), change)
+	if !errors.Is(err, registry.ErrDiskFull) {
+		t.Errorf("%v, want ErrDiskFull", err)
+	}
+	if want := "cannot write to the database: the disk is full"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	limit("1000000")
+	if _, err := table.Get(t.Context(), change.Key); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a part was written: %v", err)
+	}
+	if err := table.Write(t.Context(), change); err != nil {
+		t.Errorf("once there is room: %v", err)
+	}
+}
+
+// What else SQLite reports is no full disk as long as there is room.
+func TestTranslate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := Open(t.Context(), dir) // a folder
+	if err == nil || errors.Is(err, registry.ErrDiskFull) {
+		t.Errorf("%v", err)
+	}
+	if err := translate(syscall.ENOSPC, dir); !errors.Is(err, registry.ErrDiskFull) {
+		t.Errorf("the system's: %v", err)
+	}
+	db, err := sqlite.NewConnector(dsn(filepath.Join(dir, "missing.db")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Connect(t.Context())
+	if err = translate(err, dir); err == nil || errors.Is(err, registry.ErrDiskFull) || !strings.Contains(err.Error(), "unable to open") {
+		t.Errorf("a missing file: %v", err)
+	}
+	if isFull(dir) {
+		t.Error("there is room")
+	}
+}

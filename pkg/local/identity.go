@@ -1,0 +1,406 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// database and its marker, which has the id of the registry whose the database
+	// must be.
+	database = "larder.db"
+	marker   = "registry.id"
+	// maxMarker is more than a marker has, in bytes.
+	maxMarker = 4 << 10
+)
+
+// NoRegistryError means that a folder has no registry. It is registry.ErrNotFound.
+type NoRegistryError struct{ Dir string }
+
+func (e *NoRegistryError) Error() string { return "there is no registry in " + e.Dir }
+
+// Unwrap returns registry.ErrNotFound.
+func (e *NoRegistryError) Unwrap() error { return registry.ErrNotFound }
+
+// MismatchError means that a folder has a registry of which a part is missing, is
+// damaged or belongs to another registry, so that it is not opened.
+type MismatchError struct {
+	Dir string
+	// Reason is what does not fit, and Hint what to do.
+	Reason, Hint string
+}
+
+func (e *MismatchError) Error() string {
+	return "cannot open the registry in " + e.Dir + ": " + e.Reason
+}
+
+const (
+	restoreDatabase = "Restore " + database + ", or the whole folder, from a backup, as docs/verify-and-restore.md has it."
+	restoreFolder   = "Restore the whole folder from one backup, as docs/verify-and-restore.md has it. " +
+		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
+	restoreMarker = "Restore " + marker + " from a backup. If there is none, remove it: " +
+		"it is made again if the database and the objects agree."
+)
+
+// Open opens the registry in a folder. It fails with [NoRegistryError] if there is
+// none, with [MismatchError] if its parts do not belong together, and with
+// registry.ErrSchema if this release does not read what is there. It changes nothing
+// then.
+//
+// A folder without a marker, as an earlier release has made it, is given one if its
+// database and its objects agree.
+func Open(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, false) }
+
+// Adopt is like [Open], but gives a folder a marker even if its database and its
+// objects do not agree.
+func Adopt(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, true) }
+
+// Create opens the registry in a folder as [Open] does, and makes the folder and a
+// registry if there is none.
+func Create(ctx context.Context, dir string) (data *Data, created bool, err error) {
+	data, err = Open(ctx, dir)
+	if _, ok := errors.AsType[*NoRegistryError](err); !ok {
+		return data, false, err
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		err = create(ctx, dir)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot make a registry in %s: %w", dir, registry.DiskFull(err))
+	}
+	// The database is complete, and no object was put yet: who is killed here leaves a
+	// folder that is given its marker when it is opened.
+	data, err = Open(ctx, dir)
+	return data, err == nil, err
+}
+
+func create(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	store, err := disk.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := store.Close(); err != nil {
+		return err
+	}
+	table, err := sqlite.Create(ctx, filepath.Join(dir, database))
+	if err != nil {
+		return err
+	}
+	return table.Close()
+}
+
+func open(ctx context.Context, dir string, adopt bool) (*Data, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the registry in %s: %w", dir, err)
+	}
+	data, err := openAt(ctx, dir, adopt)
+	_, none := errors.AsType[*NoRegistryError](err)
+	_, mismatch := errors.AsType[*MismatchError](err)
+	if err != nil && !none && !mismatch {
+		err = fmt.Errorf("cannot open the registry in %s: %w", dir, registry.DiskFull(err))
+	}
+	return data, err
+}
+
+func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
+	id, err := readMarker(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDatabase(dir, id); err != nil {
+		return nil, err
+	}
+	table, err := sqlite.Open(ctx, filepath.Join(dir, database))
+	if err != nil {
+		return nil, mismatch(dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, table.Close())
+		}
+	}()
+	c := catalog.New(table)
+	if err := c.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	if id == "" || table.ID() == "" {
+		if err := checkAgreement(ctx, dir, id, c); err != nil && !adopt {
+			return nil, err
+		}
+		if id, err = makeMarker(ctx, dir, id, table); err != nil {
+			return nil, err
+		}
+	}
+	if table.ID() != id {
+		return nil, mismatch(dir, sqlite.ErrForeign)
+	}
+	store, err := disk.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Data{Dir: dir, Catalog: c, Objects: store, table: table}, nil
+}
+
+// checkDatabase reports what can be told of the database without SQLite.
+func checkDatabase(dir, id string) error {
+	err := sqlite.Check(filepath.Join(dir, database), id)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return mismatch(dir, err)
+	}
+	found, err := disk.HasObjects(dir, false)
+	switch {
+	case err != nil:
+		return err
+	case id != "":
+		return &MismatchError{dir, "its database " + database + " is missing, but its marker " + marker + " is there", restoreDatabase}
+	case found:
+		return &MismatchError{dir, "its database " + database + " is missing, but its objects are there", restoreDatabase}
+	}
+	return &NoRegistryError{dir}
+}
+
+// mismatch returns the error for a database that is not opened.
+func mismatch(dir string, err error) error {
+	reason := "its database " + database + " "
+	switch {
+	case errors.Is(err, sqlite.ErrEmpty):
+		reason += "is empty"
+	case errors.Is(err, sqlite.ErrDamaged):
+		reason += "is damaged"
+	case errors.Is(err, sqlite.ErrForeign):
+		reason += "is of another registry than its marker " + marker
+	default:
+		return err
+	}
+	return &MismatchError{dir, reason, restoreDatabase}
+}
+
+var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+// readMarker returns the id that a folder's marker has, which is empty if there is
+// no marker.
+func readMarker(dir string) (string, error) {
+	refuse := func(reason string) (string, error) {
+		return "", &MismatchError{dir, "its marker " + marker + " " + reason, restoreMarker}
+	}
+	path := filepath.Join(dir, marker)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return refuse("is not a regular file")
+	case info.Size() > maxMarker:
+		return refuse("is too large")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return refuse("cannot be read")
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxMarker))
+	if err != nil {
+		return refuse("cannot be read")
+	}
+	id, _, _ := strings.Cut(string(text), "\n")
+	if id = strings.TrimSpace(id); !idPattern.MatchString(id) {
+		return refuse("is damaged")
+	}
+	return id, nil
+}
+
+// makeMarker gives the database an id, and the folder a marker with it, unless they
+// have them. It returns the id of the marker, which others may have made meanwhile.
+func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (string, error) {
+	if id == "" {
+		id = sqlite.NewID()
+	}
+	id, err := table.Adopt(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, marker)
+	temporary := path + "-unfinished-" + rand.Text()
+	text := id + "\nThis is the id of the Larder registry in this folder. Its database, " + database +
+		", has the same. Keep it, and back it up with the rest.\n"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.Remove(temporary) }()
+	_, err = io.WriteString(f, text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return readMarker(dir)
+}
+
+// checkAgreement checks that a database and the objects of a folder are of one
+// registry: all objects that it names are there, and it names one if there are any,
+// or if there is a marker with an id.
+func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) error {
+	named, missing := 0, 0
+	err := eachObject(ctx, c, func(key string) {
+		named++
+		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(key))); err != nil || !info.Mode().IsRegular() {
+			missing++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	refuse := func(reason string) error {
+		without := "it has no marker " + marker
+		if id != "" {
+			without = "its database " + database + " has no id"
+		}
+		return &MismatchError{dir, without + ", and " + reason, restoreFolder}
+	}
+	if missing > 0 {
+		return refuse(fmt.Sprintf("its database names objects that are missing: %d of %d", missing, named))
+	}
+	found, err := disk.HasObjects(dir, true)
+	switch {
+	case err != nil || named > 0:
+		return err
+	case found:
+		return refuse("its database names none of its objects")
+	case id != "":
+		return refuse("names no objects")
+	}
+	return nil
+}
+
+// eachObject calls visit with the key of each object that a record names. Records
+// that cannot be read name none.
+func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string)) error {
+	namespaces, err := c.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	paths, err := c.MirrorEntries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		found, err := c.Entries(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		kind, rest, _ := strings.Cut(path, "/")
+		switch kind {
+		case "modules":
+			err = visitFiles(ctx, c.Modules, registry.ParseModule, rest, visit)
+		case "providers":
+			err = visitFiles(ctx, c.Providers, registry.ParseProvider, rest, visit)
+		case "mirror":
+			err = visitFiles(ctx, c.Mirror.Versions, registry.ParseMirrorProvider, rest, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func visitFiles[A registry.Address, R registry.Record](
+	ctx context.Context, versions catalog.Versions[A, R], parse func(string) (A, error), address string, visit func(string),
+) error {
+	a, err := parse(address)
+	if err != nil {
+		return nil //nolint:nilerr // an entry that no release has written names no object
+	}
+	records, err := versions.All(ctx, a)
+	if err != nil && !errors.Is(err, registry.ErrCorrupt) && !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	for _, r := range records {
+		if r.Withdrawal() != nil {
+			continue
+		}
+		for _, f := range r.Files() {
+			visit(f.Object)
+		}
+	}
+	return nil
+}
+
+// Foreign returns the name of something in a folder that no registry has put there,
+// and nothing if there is nothing like that.
+func Foreign(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	own := append(disk.Names(), "tls", "lost+found")
+	for _, e := range entries {
+		if !slices.Contains(own, e.Name()) && !strings.HasPrefix(e.Name(), database+"-") {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// watchEvery is how often a server looks whether its database is still there. A
+// request notices at once that it is not.
+const watchEvery = 5 * time.Second
+
+// watch logs that the database was removed or replaced, once each time. It looks at
+// each tick until the context ends.
+func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
+	gone := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		err := d.table.Check()
+		if err != nil && !gone {
+			log.LogAttrs(ctx, slog.LevelError, "nothing is served or published: put the database back and start the registry again",
+				slog.Any("error", err), slog.String("data", d.Dir))
+		}
+		gone = err != nil
+	}
+}
+
+// requireDatabase refuses uploads while the database is not there.
+func (d *Data) requireDatabase(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := d.table.Check(); err != nil && r.Method == http.MethodPut {
+			httpapi.Error(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

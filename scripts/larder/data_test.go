@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// newData returns the folder of a new registry.
+func newData(t *testing.T) string {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	larder(t, "init", "--store", "dir:"+data)
+	return data
+}
+
+// contents returns the files of a folder with the sums of what they hold, and its
+// folders.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		found[name] = d.Type().String()
+		if d.Type().IsRegular() {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			found[name] = fmt.Sprintf("%d bytes, %x", len(data), sha256.Sum256(data))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// commandsOnData are commands that read or write a registry, with files as
+// {these}.
+var commandsOnData = []string{
+	"publish module {module} acme/vpc/aws 9.0.0",
+	"publish module {module} acme/vpc/aws 9.0.0 --dry-run",
+	"publish provider {release} acme/note",
+	"publish provider {release} acme/note --dry-run",
+	"key add acme {key}",
+	"key list acme",
+	"key remove acme 0123456789ABCDEF",
+	"token create --name ci --scope read:**",
+	"token list",
+	"token revoke ci",
+	"mirror import {folder}",
+	"mirror import {folder} --dry-run",
+	"mirror export {empty}",
+	"mirror add registry.example.com/acme/note --platform linux_amd64 --upstream https://127.0.0.1:1",
+	"mirror sync {list}",
+	"mirror lock {lock} --platform linux_amd64",
+	"deprecate module acme/vpc/aws --message x",
+	"withdraw acme/vpc/aws 1.0.0 --reason x --yes",
+	"audit",
+	"verify",
+	"verify --repair",
+	"list",
+}
+
+// A registry whose database is lost, or is another's, is refused by every command,
+// which changes nothing of it, and says how to go on.
+func TestLostDatabase(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	files := commandFiles(t)
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	other := newData(t)
+	publishModule(t, other, "acme/vpc/aws", "2.0.0", output("2"))
+	database := filepath.Join(data, "larder.db")
+	stored, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := os.ReadFile(filepath.Join(other, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, lose := range map[string]struct {
+		database []byte
+		why      string
+	}{
+		"removed":      {nil, "its database larder.db is missing"},
+		"emptied":      {[]byte{}, "its database larder.db is empty"},
+		"cut short":    {stored[:5000], "its database larder.db is damaged"},
+		"no database":  {[]byte(strings.Repeat("x", 8192)), "its database larder.db is damaged"},
+		"of another's": {foreign, "its database larder.db is of another registry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.RemoveAll(database); err != nil {
+				t.Fatal(err)
+			}
+			if lose.database != nil {
+				if err := os.WriteFile(database, lose.database, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := contents(t, data)
+			for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
+				args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
+				out := failsHere(t, exitFailed, args...)
+				want := "larder: cannot open the registry in " + data + ": " + lose.why
+				if !strings.HasPrefix(out, want) {
+					t.Errorf("larder %s prints %q, and must begin with %q", command, out, want)
+				}
+				if !strings.Contains(out, "\nRestore ") || !strings.Contains(out, "docs/verify-and-restore.md") {
+					t.Errorf("larder %s does not say how to restore it: %s", command, out)
+				}
+			}
+			if diff := cmp.Diff(before, contents(t, data)); diff != "" {
+				t.Errorf("the folder has changed: %s", diff)
+			}
+		})
+	}
+	if err := os.WriteFile(database, stored, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verifies(t, data, 0, "--at-rest")
+}
+
+// failsHere runs a command in this process, which must fail with an exit code, and
+// returns what it prints on standard error. It ends `larder serve` once that serves.
+func failsHere(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	_, stderr, got := runHere(t, args...)
+	if got != code {
+		t.Errorf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, stderr)
+	}
+	return stderr
+}
+
+// commandFiles makes the files that commands name.
+func commandFiles(t *testing.T) *strings.Replacer {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, output("1"))
+	writeFiles(t, dir, map[string]string{
+		"list.hcl": `platforms = ["linux_amd64"]
+provider "registry.example.com/acme/note" {
+  versions = ["1.0.0"]
+}
+`,
+		"lock.hcl": `provider "registry.example.com/acme/note" {
+  version = "1.0.0"
+  hashes  = ["zh:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
+}
+`,
+	})
+	return strings.NewReplacer("{module}", dir, "{release}", dir, "{folder}", dir, "{empty}", t.TempDir(),
+		"{key}", keyFile(t, signingKey(t, "Ed25519")), "{list}", filepath.Join(dir, "list.hcl"), "{lock}", filepath.Join(dir, "lock.hcl"))
+}
+
+// A command other than serve and init in the wrong folder makes no registry there,
+// and says where it looked.
+func TestWrongFolder(t *testing.T) {
+	t.Parallel()
+	files := commandFiles(t)
+	for _, command := range commandsOnData {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), "larder", strings.Fields(files.Replace(command))...)
+			cmd.Dir = dir
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != exitNotFound {
+				t.Errorf("exit code %d, want %d", got, exitNotFound)
+			}
+			where, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{
+				"there is no registry in " + filepath.Join(where, "larder-data") + "\n",
+				"larder init --store dir:", "larder serve", "--store", "LARDER_STORE",
+			} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("it does not print %q:\n%s", want, out)
+				}
+			}
+			if left := slices.Sorted(maps.Keys(contents(t, dir))); len(left) != 1 {
+				t.Errorf("it leaves %q", left)
+			}
+		})
+	}
+}
+
+// A server whose database is removed or replaced publishes nothing from then on, and
+// says so.
+func TestDatabaseRemovedWhileServing(t *testing.T) {
+	t.Parallel()
+	module := t.TempDir()
+	writeFiles(t, module, output("1"))
+	foreign, err := os.ReadFile(filepath.Join(newData(t), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, remove := range map[string]func(data, database string) error{
+		"moved":       func(_, database string) error { return os.Rename(database, database+".old") },
+		"removed":     func(_, database string) error { return os.Remove(database) },
+		"log removed": func(_, database string) error { return os.Remove(database + "-wal") },
+		"replaced": func(_, database string) error {
+			for _, ending := range []string{"", "-wal", "-shm"} {
+				if err := os.Remove(database + ending); err != nil {
+					return err
+				}
+			}
+			return os.WriteFile(database, foreign, 0o600)
+		},
+		"overwritten":    func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
+		"emptied":        func(_, database string) error { return os.Truncate(database, 0) },
+		"folder renamed": func(data, _ string) error { return os.Rename(data, data+".old") },
+		"folder removed": func(data, _ string) error { return os.RemoveAll(data) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := newData(t)
+			publishModule(t, data, "acme/vpc/aws", "0.1.0", output("1"))
+			s := serve(t, data)
+			secret := token(t, data, "--name", "ci", "--scope", "publish:modules/acme/**")
+			ca, err := os.ReadFile(s.CAFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+			if err := os.WriteFile(s.CAFile, ca, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := s.publisher(t, credentials(s.Host, secret))
+			p.run(t, 0, nil, "publish", "module", module, "acme/vpc/aws", "1.0.0")
+			if err := remove(data, filepath.Join(data, "larder.db")); err != nil {
+				t.Fatal(err)
+			}
+			out := p.run(t, exitFailed, []string{"503"}, "publish", "module", module, "acme/vpc/aws", "1.1.0")
+			if strings.Contains(out, data) {
+				t.Errorf("the publisher learns where the data is: %s", out)
+			}
+			s.stop(t)
+			const why = "the registry's database was re"
+			if !strings.Contains(s.log.String(), why) {
+				t.Errorf("the log does not say why:\n%s", s.log)
+			}
+			if name == "moved" {
+				// What was published before is all that the old one has.
+				if err := os.Rename(filepath.Join(data, "larder.db.old"), filepath.Join(data, "larder.db")); err != nil {
+					t.Fatal(err)
+				}
+				verifies(t, data, 0)
+				if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+data); strings.Contains(out, "1.1.0") || !strings.Contains(out, "1.0.0") {
+					t.Error(out)
+				}
+			}
+		})
+	}
+}
+
+// On a full disk every command says that the disk is full, the server as well, and
+// once there is room nothing is lost.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if err := exec.CommandContext(t.Context(), "unshare", "-Urm", "true").Run(); err != nil {
+		t.Skipf("NOT TESTED: a full disk, since unshare -Urm does not work here: %v", err)
+	}
+	dir, module, mount := t.TempDir(), t.TempDir(), t.TempDir()
+	writeFiles(t, module, output("1"))
+	writeFiles(t, dir, map[string]string{"run.sh": fullDiskScript})
+	large := make([]byte, 600<<10) // which gzip does not make smaller
+	state := sha256.Sum256(nil)
+	for i := range large {
+		if i%32 == 0 {
+			state = sha256.Sum256(state[:])
+		}
+		large[i] = state[i%32]
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "large"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, filepath.Join(dir, "large"), map[string]string{"main.tf": "", "large.bin": string(large)})
+	cmd := exec.CommandContext(t.Context(), "unshare", "-Urm", "sh", filepath.Join(dir, "run.sh"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "MOUNT="+mount, "MODULE="+module, "LARGE="+filepath.Join(dir, "large"),
+		"LARDER_STORE=dir:"+filepath.Join(mount, "data"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sections := strings.Split(string(out), "\n== ")
+	for _, section := range sections[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		command, wanted, _ := strings.Cut(name, " => ")
+		if !strings.HasSuffix(strings.TrimSpace(text), "exit "+wanted) {
+			t.Errorf("%s must exit with %s:\n%s", command, wanted, text)
+		}
+		if wanted == "1" && !strings.Contains(text, "the disk is full") && !strings.Contains(text, "the registry's disk is full") {
+			t.Errorf("%s does not say that the disk is full:\n%s", command, text)
+		}
+		for _, raw := range []string{"4874", "SQLITE", "no space left", "(13)", "(14)", "rollback"} {
+			if wanted == "1" && strings.Contains(text, raw) {
+				t.Errorf("%s prints %q:\n%s", command, raw, text)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "serve.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(log, []byte("status=507")) || !bytes.Contains(log, []byte("the disk is full")) {
+		t.Errorf("the server's log:\n%s", log)
+	}
+	var listed struct{ Versions []struct{ Version string } }
+	text, err := os.ReadFile(filepath.Join(dir, "versions.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &listed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(listed.Versions) != 3 {
+		t.Errorf("listed are %v", listed.Versions)
+	}
+}
+
+// fullDiskScript runs on a file system of its own.
+const fullDiskScript = `
+mount -t tmpfs -o size=3m tmpfs "$MOUNT" || exit 1
+check() { want=$1; shift; echo; echo "== $* => $want"; "$@" 2>&1; echo "exit $?"; }
+fill() { dd if=/dev/zero of="$MOUNT/fill" bs=4096 >/dev/null 2>&1; }
+larder init >/dev/null || exit 1
+larder publish module "$MODULE" acme/vpc/aws 1.0.0 >/dev/null 2>&1 || exit 1
+larder token create --name ci --scope 'publish:modules/acme/**' --json > token.json || exit 1
+fill
+check 1 larder list
+check 1 larder verify
+check 1 larder token create --name x --scope 'read:**'
+check 1 larder publish module "$MODULE" acme/vpc/aws 1.1.0
+check 1 larder serve --listen 127.0.0.1:0
+rm "$MOUNT/fill"
+
+larder serve --listen 127.0.0.1:0 --json > serve.json 2> serve.log &
+server=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -s serve.json ] && break; sleep 0.1; done
+fill
+check 0 larder list
+check 1 larder publish module "$LARGE" acme/vpc/aws 1.1.0
+check 1 larder publish module "$MODULE" acme/vpc/aws 1.1.0
+host=$(sed -n 's/.*"host": "\(.*\)".*/\1/p' serve.json)
+secret=$(sed -n 's/.*"token": "\(.*\)".*/\1/p' token.json)
+name=$(echo "$host" | sed 's/[.]/_/g; s/:.*//')
+printf 'credentials "%s" {\n  token = "%s"\n}\n' "$host" "$secret" > tofurc
+TF_CLI_CONFIG_FILE=$PWD/tofurc SSL_CERT_FILE="$MOUNT/data/tls/ca.pem"
+export TF_CLI_CONFIG_FILE SSL_CERT_FILE
+unset LARDER_STORE
+check 1 larder publish module "$MODULE" acme/vpc/aws 1.1.0 --registry "https://$host"
+rm "$MOUNT/fill"
+check 0 larder publish module "$MODULE" acme/vpc/aws 1.1.0 --registry "https://$host"
+check 0 larder publish module "$LARGE" acme/vpc/aws 1.2.0 --store "dir:$MOUNT/data"
+check 0 larder verify --store "dir:$MOUNT/data"
+larder list acme/vpc/aws --json --store "dir:$MOUNT/data" > versions.json
+kill -INT $server
+wait $server
+`
