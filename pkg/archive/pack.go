@@ -300,11 +300,11 @@ func (p *packer) describe(name, real string) (File, error) {
 func isRegistry(entries []fs.DirEntry) bool {
 	found := 0
 	for _, e := range entries {
-		if e.Name() == "larder.db" || e.Name() == "url.key" {
+		if e.Name() == "larder.db" || e.Name() == "url.key" || e.Name() == "registry.id" {
 			found++
 		}
 	}
-	return found == 2
+	return found >= 2 // one of them may be lost
 }
 
 // holdsSecret recognises, by what they are, files that may have any name: a saved plan, which is a zip whose first file is
