@@ -22,9 +22,12 @@ type Reads struct {
 	Bytes int
 }
 
-// meter counts what passes to an emulator of DynamoDB.
+// meter counts what passes to an emulator of DynamoDB. It isolates transactions
+// that read: the emulator reads their items one by one, and others write between.
 type meter struct {
 	next http.Handler
+	// reading is held by a transaction that reads, and shared by all others.
+	reading sync.RWMutex
 
 	mu    sync.Mutex
 	reads Reads
@@ -40,6 +43,13 @@ func (m *meter) take() Reads {
 
 func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	if operation == "TransactGetItems" {
+		m.reading.Lock()
+		defer m.reading.Unlock()
+	} else {
+		m.reading.RLock()
+		defer m.reading.RUnlock()
+	}
 	switch operation {
 	case "GetItem", "TransactGetItems", "Query":
 	default:

@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
@@ -93,4 +95,47 @@ func TestReadsAreCountedFirst(t *testing.T) {
 	if want := (Reads{GetItem: 1, Units: 1, Bytes: 3}); first != want {
 		t.Errorf("when the response is sent: %+v, want %+v", first, want)
 	}
+}
+
+// A transaction reads all of what another one writes, or nothing.
+func TestTransactionsAreIsolated(t *testing.T) {
+	t.Parallel()
+	d, err := Start(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	table := dynamodb.New(awstest.Config(d.URL), "x")
+	var keys []catalog.Key
+	for i := range 50 {
+		keys = append(keys, catalog.Key{Partition: "p", Sort: strconv.Itoa(i)})
+	}
+	last := len(keys) - 1
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range int64(200) {
+			data := strconv.AppendInt(nil, i, 10)
+			err := table.Write(t.Context(), catalog.Change{Key: keys[0], Data: data, Revision: i}, catalog.Change{Key: keys[last], Data: data, Revision: i})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 8 { // so that the emulator's own lock goes from one to the other
+		all.Go(func() {
+			for range 25 {
+				items, err := table.Snapshot(t.Context(), keys...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if a, b := string(items[0].Data), string(items[last].Data); a != b {
+					t.Errorf("read %q and %q", a, b)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
