@@ -132,6 +132,25 @@ func tooWild(pattern []string) bool {
 	return wild > 2
 }
 
+// Covers reports whether a pattern covers all that another one covers, as far as
+// their segments show it one by one.
+func (p Pattern) Covers(other Pattern) bool {
+	switch {
+	case len(p) == 0:
+		return true
+	case p[0] == "**":
+		for skip := range len(other) + 1 {
+			if p[1:].Covers(other[skip:]) {
+				return true
+			}
+		}
+		return false
+	case len(other) == 0 || p[0] == "*" && other[0] == "**":
+		return false
+	}
+	return (p[0] == "*" || p[0] == other[0]) && p[1:].Covers(other[1:])
+}
+
 // covers says whether one of the patterns covers a thing.
 func covers(patterns []Pattern, thing []string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return matches(p, thing, true) })

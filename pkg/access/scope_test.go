@@ -1,0 +1,44 @@
+package access_test
+
+import (
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/access"
+)
+
+// A pattern covers another one only if it covers everything that the other does.
+func TestCovers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pattern, other string
+		want           bool
+	}{
+		{"**", "modules/acme/*", true},
+		{"**", "**", true},
+		{"modules/**", "modules/acme/vpc/aws", true},
+		{"modules/acme", "modules/acme/vpc/aws", true},
+		{"modules/acme", "modules/acme/**", true},
+		{"modules/acme/*", "modules/acme/vpc", true},
+		{"modules/*/*/aws", "modules/acme/*/aws", true},
+		{"**/aws", "modules/*/vpc/aws", true},
+		{"modules/acme/*", "modules/acme", false},
+		{"modules/acme/*", "modules/acme/**", false},
+		{"modules/acme/vpc", "modules/acme/*", false},
+		{"modules/*/*/aws", "modules/**", false},
+		{"modules/acme/*", "modules/other/vpc", false},
+		{"providers/**", "modules/**", false},
+		{"**/aws", "**", false},
+	} {
+		p, err := access.ParsePattern(test.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := access.ParsePattern(test.other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Covers(other); got != test.want {
+			t.Errorf("%s covers %s: %v", test.pattern, test.other, got)
+		}
+	}
+}
