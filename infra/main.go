@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,23 +14,55 @@ import (
 
 func main() {
 	// No jsii.Close: it reports its own child's end as an error, beside ours. The child ends with its standard input.
-	app := awscdk.NewApp(nil)
-	context, _ := app.Node().GetAllContext(nil).(map[string]any)
-	s, err := parseSettings(context, os.Getenv("CDK_DEFAULT_REGION"))
-	if err != nil {
-		fail(err)
+	if err := synthesize(awscdk.NewApp(nil)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	dist, err := build(s.Architecture)
-	if err != nil {
-		fail(err)
-	}
-	newStack(app, s, dist)
-	app.Synth(nil)
 }
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+// synthesize adds the stack to an app. A deploy that would drop what the deployed
+// stack has is an error that the CDK finds in the result, so that commands which
+// deploy nothing go on.
+func synthesize(app awscdk.App) error {
+	given, _ := app.Node().GetAllContext(nil).(map[string]any)
+	choices, err := readContext(given)
+	if err != nil {
+		return err
+	}
+	s, err := loadSettings(choices, os.Getenv("CDK_DEFAULT_REGION"))
+	if err != nil {
+		return err
+	}
+	account := make(chan found, 1)
+	go func() { account <- lookUp(context.Background(), s, qualifier(given), os.Getenv) }()
+	fmt.Fprintf(os.Stderr, "Building the functions for %s.\n", s.Architecture)
+	dist, err := build(s.Architecture)
+	if err != nil {
+		return err
+	}
+	stack := newStack(app, s, dist)
+	f := <-account
+	for _, line := range f.unknown {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if f.stack != nil {
+		f.refused = append(f.refused, refusal(choices, s, f.stack.drops(s, madeBy(stack))))
+	}
+	for _, why := range f.refused {
+		if why != "" {
+			awscdk.Annotations_Of(stack).AddError(&why)
+		}
+	}
+	app.Synth(nil)
+	return nil
+}
+
+// qualifier returns what the CDK's own roles have in their names.
+func qualifier(context map[string]any) string {
+	if own, ok := context["@aws-cdk/core:bootstrapQualifier"].(string); ok {
+		return own
+	}
+	return *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
 }
 
 // build builds the functions and returns the folder that holds one folder for each.

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Settings of the stack. Each is a key of CDK context: -c KEY=VALUE, or "context" in cdk.json.
+// Settings of the stack. They are in a file that its owner keeps, settings.json,
+// whose form settings.schema.json has.
 type Settings struct {
 	// StackName is the name of the CloudFormation stack.
 	StackName string
@@ -39,6 +40,8 @@ type Settings struct {
 	PublishConcurrency int
 	// LogRetentionDays of all log groups.
 	LogRetentionDays int
+	// AccessLog has the gateway log each request.
+	AccessLog bool
 	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
 	ThrottleRate, ThrottleBurst int
 	// MetricsNamespace is where in CloudWatch the functions count requests. They do not where it is empty.
@@ -53,60 +56,155 @@ type Settings struct {
 }
 
 var (
-	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
+	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
 	certificateARN  = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
 	topicARN        = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern    = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
-	zonePattern     = regexp.MustCompile(`^Z[A-Z0-9]{1,31}$`)
+	zonePattern     = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
 	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 	bucketPattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	retentionPeriod = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+	retentionPeriod = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 )
 
-// parseSettings reads settings from context. Its error is one line, and says what to do. region is where the stack goes,
-// or empty where that is not known.
-func parseSettings(context map[string]any, region string) (Settings, error) {
-	p := parser{context: context, known: map[string]bool{}}
-	const mib = 1 << 20
-	standard, low, high := settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits
-	s := Settings{
-		StackName:        p.text("stackName", "larder", stackPattern, "a letter, and letters, digits and hyphens behind it"),
-		DomainName:       p.text("domainName", "", domainPattern, "a host name in lower case, such as registry.example.com"),
-		CertificateARN:   p.text("certificateArn", "", certificateARN, "the ARN of an ACM certificate in the stack's region"),
-		HostedZoneID:     p.text("hostedZoneId", "", zonePattern, "the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ"),
-		HostedZoneName:   p.text("hostedZoneName", "", domainPattern, "the name of the hosted zone, such as example.com"),
-		Architecture:     p.text("architecture", "arm64", regexp.MustCompile(`^(arm64|x86_64)$`), "arm64 or x86_64"),
-		MemoryMiB:        p.number("memory", 256, 128, 10240),
-		PublishMemoryMiB: p.number("publishMemory", 512, 128, 10240),
-		PresignLifetime:  time.Duration(p.number("presignMinutes", 60, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()))) * time.Minute,
-		PublishLimits: settings.PublishLimits{
-			FileBytes:   mib * int64(p.number("publishMaxFileMiB", int(standard.FileBytes/mib), int(low.FileBytes/mib), int(high.FileBytes/mib))),
-			Files:       p.number("publishMaxFiles", standard.Files, low.Files, high.Files),
-			Uploads:     p.number("publishMaxUploads", standard.Uploads, low.Uploads, high.Uploads),
-			Inspections: p.number("publishMaxInspections", standard.Inspections, low.Inspections, high.Inspections),
+// given is the settings as the file has them.
+type given struct {
+	Settings
+	schema                            string
+	access                            access.Settings
+	anonymousRead                     bool
+	presignMinutes, publishMaxFileMiB int
+	metrics                           *bool
+}
+
+// setting is one key of the file.
+type setting struct {
+	key string
+	// into points to what it sets, which has the default.
+	into  any
+	about string
+	// pattern is of a text, and want says it in words. low and high bound a
+	// number. oneOf are all values that there are, if they are few.
+	pattern   *regexp.Regexp
+	want      string
+	low, high int
+	oneOf     []any
+}
+
+const mib = 1 << 20
+
+// defaultSettings are those of a file that is missing.
+func defaultSettings() *given {
+	limits := settings.DefaultPublishLimits
+	return &given{
+		Settings: Settings{
+			StackName: "larder", Architecture: "arm64", MemoryMiB: 256, PublishMemoryMiB: 512, PublishLimits: limits,
+			LogRetentionDays: 30, AccessLog: true, ThrottleRate: 100, ThrottleBurst: 200,
 		},
-		PublishConcurrency: p.number("publishConcurrency", 0, 1, 1000),
-		LogRetentionDays:   p.number("logRetentionDays", 30, 1, 3653),
-		ThrottleRate:       p.number("throttleRate", 100, 1, 10_000),
-		ThrottleBurst:      p.number("throttleBurst", 200, 1, 5_000),
-		Alarms:             p.boolean("alarms"),
-		AlarmTopicARN:      p.text("alarmTopicArn", "", topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one"),
-		AlarmEmail:         p.text("alarmEmail", "", emailPattern, "an address of mail, such as registry@example.com"),
-		Dashboard:          p.boolean("dashboard"),
-		TableName:          p.text("tableName", "", tablePattern, "a name that a DynamoDB table can have"),
-		BucketName:         p.text("bucketName", "", bucketPattern, "a name that an S3 bucket can have"),
+		presignMinutes: 60, publishMaxFileMiB: int(limits.FileBytes / mib),
 	}
-	p.access(&s)
-	p.signals(&s, region)
-	p.unknown()
-	if !slices.Contains(retentionPeriod, s.LogRetentionDays) {
-		p.fail("logRetentionDays", "%d is not among what CloudWatch Logs takes: %v", s.LogRetentionDays, retentionPeriod)
+}
+
+// keys are all settings that there are.
+func (g *given) keys() []setting {
+	low, high := settings.MinPublishLimits, settings.MaxPublishLimits
+	text := func(key string, into *string, pattern *regexp.Regexp, want, about string) setting {
+		return setting{key: key, into: into, pattern: pattern, want: want, about: about}
 	}
+	number := func(key string, into *int, low, high int, about string) setting {
+		return setting{key: key, into: into, low: low, high: high, about: about}
+	}
+	return []setting{
+		text("stackName", &g.StackName, stackPattern, "a letter, and letters, digits and hyphens behind it", "Name of the CloudFormation stack."),
+		text("domainName", &g.DomainName, domainPattern, "a host name in lower case, such as registry.example.com", "The registry's host. It needs certificateArn, hostedZoneId and hostedZoneName too."),
+		text("certificateArn", &g.CertificateARN, certificateARN, "the ARN of an ACM certificate in the stack's region", "The ARN of the domain's certificate, in the stack's region."),
+		text("hostedZoneId", &g.HostedZoneID, zonePattern, "the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ", "The id of the domain's hosted zone in Route 53."),
+		text("hostedZoneName", &g.HostedZoneName, domainPattern, "the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
+		{key: "access", into: &g.access, about: "Who may read and publish, besides the holders of the registry's own tokens."},
+		{key: "anonymousRead", into: &g.anonymousRead, about: "Everybody who reaches the registry may read everything."},
+		{key: "cognito", into: &g.Cognito, about: "A Cognito user pool that the stack makes, for people to log in."},
+		{key: "architecture", into: &g.Architecture, oneOf: []any{"arm64", "x86_64"}, about: "The functions' processor."},
+		number("memory", &g.MemoryMiB, 128, 10240, "Memory of each function, in MiB."),
+		number("publishMemory", &g.PublishMemoryMiB, 128, 10240, "Memory of the publish function, in MiB."),
+		number("publishMaxFileMiB", &g.publishMaxFileMiB, int(low.FileBytes/mib), int(high.FileBytes/mib), "Largest file of a publish through the registry, in MiB."),
+		number("publishMaxFiles", &g.PublishLimits.Files, low.Files, high.Files, "How many files a publish through the registry may have."),
+		number("publishMaxUploads", &g.PublishLimits.Uploads, low.Uploads, high.Uploads, "How many publishes an identity may have under way."),
+		number("publishMaxInspections", &g.PublishLimits.Inspections, low.Inspections, high.Inspections, "How many inspections of an identity run at once."),
+		number("publishConcurrency", &g.PublishConcurrency, 1, 1000, "Reserves this number of instances for the publish function, which then has no more."),
+		number("presignMinutes", &g.presignMinutes, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()), "How long the URL of an archive is valid, in minutes."),
+		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod, about: "How many days CloudWatch Logs keeps logs."},
+		{key: "accessLog", into: &g.AccessLog, about: "The gateway logs each request."},
+		number("throttleRate", &g.ThrottleRate, 1, 10_000, "Requests per second of all clients together."),
+		number("throttleBurst", &g.ThrottleBurst, 1, 5_000, "Requests at once of all clients together."),
+		{key: "metrics", into: &g.metrics, about: "The functions count requests in CloudWatch."},
+		{key: "alarms", into: &g.Alarms, about: "Makes alarms, and with them metrics."},
+		text("alarmTopicArn", &g.AlarmTopicARN, topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one", "The ARN of your own SNS topic for alarms."),
+		text("alarmEmail", &g.AlarmEmail, emailPattern, "an address of mail, such as registry@example.com", "An email address for alarms."),
+		{key: "dashboard", into: &g.Dashboard, about: "Makes a dashboard, and with it metrics."},
+		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have", "A DynamoDB table that exists, to use in place of a new one."),
+		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have", "An S3 bucket that exists, to use in place of a new one."),
+		{key: "$schema", into: &g.schema, about: "The schema by which an editor checks this file."},
+	}
+}
+
+// parseSettings reads settings from a file; nil is a file that is missing. Its
+// error is one line with the place in the file. region is where the stack goes,
+// or empty if that is not known.
+func parseSettings(file *jsonFile, region string) (Settings, error) {
+	g := defaultSettings()
+	if file == nil {
+		file = &jsonFile{}
+	}
+	p := parser{offsets: make(map[string]int)}
+	known := make(map[string]setting)
+	for _, s := range g.keys() {
+		known[s.key] = s
+	}
+	for _, m := range file.members {
+		s, ok := known[m.key]
+		if !ok {
+			p.faults = append(p.faults, fault{m.offset, unknown("setting", m.key, slices.Sorted(maps.Keys(known)))})
+			continue
+		}
+		if _, twice := p.offsets[m.key]; twice {
+			p.faults = append(p.faults, fault{m.offset, m.key + " is there twice"})
+			continue
+		}
+		p.offsets[m.key] = m.value.offset
+		if f := fill(m.key, m.value, reflect.ValueOf(s.into).Elem()); f != nil {
+			if s.high > 0 {
+				f.text = fmt.Sprintf("%s: %s is not a whole number from %d to %d", m.key, shown(m.value.raw), s.low, s.high)
+			}
+			p.faults = append(p.faults, *f)
+			continue
+		}
+		p.check(s, m.value)
+	}
+	if len(p.faults) == 0 {
+		p.together(g, region)
+	}
+	if len(p.faults) > 0 {
+		first := slices.MinFunc(p.faults, func(a, b fault) int { return a.offset - b.offset })
+		return Settings{}, file.wrong(first) // one clear line; the next try shows the next
+	}
+	return g.Settings, nil
+}
+
+// together completes the settings, and checks what several of them say.
+func (p *parser) together(g *given, region string) {
+	s := &g.Settings
+	s.PresignLifetime = time.Duration(g.presignMinutes) * time.Minute
+	s.PublishLimits.FileBytes = int64(g.publishMaxFileMiB) * mib
+	// The forms in which Route 53's own commands print zones.
+	s.HostedZoneID = strings.TrimPrefix(s.HostedZoneID, "/hostedzone/")
+	s.DomainName, s.HostedZoneName = strings.TrimSuffix(s.DomainName, "."), strings.TrimSuffix(s.HostedZoneName, ".")
+	p.access(g)
+	p.signals(g, region)
 	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN, "hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
 	for _, key := range slices.Sorted(maps.Keys(domain)) {
 		if domain[key] == "" && s.DomainName+s.CertificateARN+s.HostedZoneID+s.HostedZoneName != "" {
 			p.fail(key, "it is missing: a domain needs domainName, certificateArn, hostedZoneId and hostedZoneName together")
+			return
 		}
 	}
 	if arn := strings.Split(s.CertificateARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
@@ -115,51 +213,36 @@ func parseSettings(context map[string]any, region string) (Settings, error) {
 	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName, "."+s.HostedZoneName) {
 		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
 	}
-	if len(p.errs) > 0 {
-		return Settings{}, p.errs[0] // one clear line; the next try shows the next
-	}
-	return s, nil
 }
 
+// parser collects what is wrong.
 type parser struct {
-	context map[string]any
-	known   map[string]bool
-	errs    []error
+	offsets map[string]int // of the values that the file has
+	faults  []fault
 }
 
 func (p *parser) fail(key, format string, args ...any) {
-	p.errs = append(p.errs, fmt.Errorf("context %s: %s", key, fmt.Sprintf(format, args...)))
+	p.faults = append(p.faults, fault{p.offsets[key], key + ": " + fmt.Sprintf(format, args...)})
 }
 
-func (p *parser) get(key string) (value string, given bool) {
-	p.known[key] = true
-	v, given := p.context[key]
-	return fmt.Sprint(v), given
-}
-
-func (p *parser) text(key, fallback string, pattern *regexp.Regexp, want string) string {
-	value, given := p.get(key)
-	if !given {
-		return fallback
+// check compares a value with what its setting may be.
+func (p *parser) check(s setting, v value) {
+	switch into := s.into.(type) {
+	case *string:
+		if s.pattern != nil && !s.pattern.MatchString(*into) {
+			p.fail(s.key, "%q is not %s", *into, s.want)
+		}
+		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
+			p.fail(s.key, "%q is not %s", *into, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.oneOf), " ", " or "), "[]"))
+		}
+	case *int:
+		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
+			p.fail(s.key, "%d is not among what CloudWatch Logs takes: %v", *into, s.oneOf)
+		}
+		if s.oneOf == nil && (*into < s.low || *into > s.high) {
+			p.fail(s.key, "%s is not a whole number from %d to %d", v.raw, s.low, s.high)
+		}
 	}
-	// The forms in which Route 53's own commands print zones.
-	value = strings.TrimPrefix(strings.TrimSuffix(value, "."), "/hostedzone/")
-	if !pattern.MatchString(value) {
-		p.fail(key, "%q is not %s", value, want)
-	}
-	return value
-}
-
-func (p *parser) number(key string, fallback, low, high int) int {
-	value, given := p.get(key)
-	if !given {
-		return fallback
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < low || n > high {
-		p.fail(key, "%q is not a number from %d to %d", value, low, high)
-	}
-	return n
 }
 
 // Cognito says what user pool to make.
@@ -184,36 +267,34 @@ var reserved = regexp.MustCompile(`aws|amazon|cognito`)
 
 var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// access reads who may read. An object may come as JSON text too, as a command line has it.
-func (p *parser) access(s *Settings) {
-	text := p.object("access", "{}")
-	parsed, err := access.ParseSettings([]byte(text))
+// access completes who may read.
+func (p *parser) access(g *given) {
+	text, err := json.Marshal(g.access)
 	if err != nil {
 		p.fail("access", "%v", err)
 		return
 	}
+	parsed, err := access.ParseSettings(text)
+	if err != nil {
+		p.fail("access", "%v", err)
+		return
+	}
+	s := &g.Settings
 	for _, warning := range parsed.Warnings() {
 		s.Warnings = append(s.Warnings, "access: "+warning)
 	}
-	if p.boolean("anonymousRead") {
+	if g.anonymousRead {
 		if len(parsed.Issuers) > 0 {
 			p.fail("anonymousRead", "everything would be open, and access says who may read: take one of them out")
 		}
 		parsed.Public = append(parsed.Public, access.Pattern{"**"})
 	}
-	if text := p.object("cognito", ""); text != "" {
-		s.Cognito = &Cognito{}
-		decoder := json.NewDecoder(strings.NewReader(text))
-		decoder.DisallowUnknownFields()
-		switch err := decoder.Decode(s.Cognito); {
-		case err != nil:
-			p.fail("cognito", "%v", err)
-		case decoder.More():
-			p.fail("cognito", "there is something behind it")
-		case !prefixPattern.MatchString(s.Cognito.DomainPrefix) || reserved.MatchString(s.Cognito.DomainPrefix):
-			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words aws, amazon and cognito in it", s.Cognito.DomainPrefix)
-		case s.Cognito.check() != nil:
-			p.fail("cognito", "rules: %v", s.Cognito.check())
+	if c := s.Cognito; c != nil {
+		switch {
+		case !prefixPattern.MatchString(c.DomainPrefix) || reserved.MatchString(c.DomainPrefix):
+			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words aws, amazon and cognito in it", c.DomainPrefix)
+		case c.check() != nil:
+			p.fail("cognito", "rules: %v", c.check())
 		case parsed.Login != nil:
 			p.fail("cognito", "people log in by the user pool then, and access has a login too: take one of them out")
 		}
@@ -237,16 +318,18 @@ func (p *parser) access(s *Settings) {
 	s.Access = string(compact)
 }
 
-// signals reads the rest of what makes signals, once the settings have the stack's name. What alarms and a dashboard show has to
-// be counted.
-func (p *parser) signals(s *Settings, region string) {
-	counts := p.boolean("metrics")
-	_, said := p.context["metrics"]
+// signals completes what makes signals. What alarms and a dashboard show has to be counted.
+func (p *parser) signals(g *given, region string) {
+	s := &g.Settings
+	counts := g.metrics != nil && *g.metrics
 	switch {
-	case said && !counts && (s.Alarms || s.Dashboard):
+	case g.metrics != nil && !counts && (s.Alarms || s.Dashboard):
 		p.fail("metrics", "alarms and the dashboard need what is counted: take it out")
 	case counts || s.Alarms || s.Dashboard:
 		s.MetricsNamespace = "Larder/" + s.StackName
+	}
+	if s.Alarms && !s.AccessLog {
+		s.Warnings = append(s.Warnings, "alarms: without the access log, no alarm sees requests that the throttle refuses with 429")
 	}
 	for key, value := range map[string]string{"alarmTopicArn": s.AlarmTopicARN, "alarmEmail": s.AlarmEmail} {
 		if value != "" && !s.Alarms {
@@ -266,36 +349,3 @@ const (
 	// cognitoRest is what the stack adds for a user pool besides its rules.
 	cognitoRest = 400
 )
-
-func (p *parser) object(key, fallback string) string {
-	value, given := p.context[key]
-	p.known[key] = true
-	if !given {
-		return fallback
-	}
-	if text, ok := value.(string); ok {
-		return text
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		p.fail(key, "%v", err)
-	}
-	return string(text)
-}
-
-func (p *parser) boolean(key string) bool {
-	value, given := p.get(key)
-	if given && value != "true" && value != "false" {
-		p.fail(key, "%q is not true or false", value)
-	}
-	return value == "true"
-}
-
-// unknown finds keys that are nobody's. CDK's own have a colon or begin with an at sign.
-func (p *parser) unknown() {
-	for _, key := range slices.Sorted(maps.Keys(p.context)) {
-		if !p.known[key] && !strings.HasPrefix(key, "@") && !strings.Contains(key, ":") {
-			p.fail(key, "there is no such setting; there are %s", strings.Join(slices.Sorted(maps.Keys(p.known)), ", "))
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/jsii-runtime-go"
@@ -127,7 +128,7 @@ func (s signals) alarms() []alarm {
 			readers = append(readers, f.name)
 		}
 	}
-	return []alarm{
+	all := []alarm{
 		{name: "functions-fail", meaning: "A function crashed, ran out of memory, or took longer than it may.", metric: s.total("Errors"), threshold: 1, periods: 1},
 		{name: "functions-throttled", meaning: "Lambda has refused to run functions in 15 of 20 minutes: the account's concurrency is used up.", metric: s.total("Throttles"), threshold: 1, periods: lasting, of: watched},
 		{name: "gateway-5xx", meaning: "Clients have been answered with 5xx in 15 of 20 minutes.", metric: s.gateway("5xx", "Sum"), threshold: 1, periods: lasting, of: watched},
@@ -140,6 +141,26 @@ func (s signals) alarms() []alarm {
 			metric: s.own(metrics.Series{Name: metrics.SigningKeyDays}, "Minimum", awscdk.Duration_Days(jsii.Number(1))), threshold: keyNotice, below: true, periods: 1, keeps: true,
 		},
 	}
+	if s.accessLog != nil {
+		all = append(all, alarm{
+			name: "gateway-429", meaning: "The stack's throttle has refused clients with 429 in 15 of 20 minutes.",
+			metric: s.throttled(), threshold: 1, periods: lasting, of: watched,
+		})
+	}
+	return all
+}
+
+// throttled counts 429 in the gateway's log. The gateway's own metrics have them among 4xx, and the functions never see
+// them. The metric exists, and is paid for, only in hours in which there are any.
+func (s signals) throttled() awscloudwatch.IMetric {
+	filter := awslogs.NewMetricFilter(s.Stack, jsii.String("throttled"), &awslogs.MetricFilterProps{
+		LogGroup:        s.accessLog,
+		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$.status"), jsii.String("="), jsii.String("429")),
+		MetricNamespace: &s.settings.MetricsNamespace,
+		MetricName:      jsii.String("Throttled"),
+		MetricValue:     jsii.String("1"),
+	})
+	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: fiveMinutes()})
 }
 
 func fiveMinutes() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(5)) }
@@ -248,5 +269,7 @@ func (s signals) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 			Title: jsii.String("Alarms"), Alarms: &alarms, Width: jsii.Number(3 * width), Height: jsii.Number(2),
 		})}}, rows...)
 	}
-	awscloudwatch.NewDashboard(s.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: &s.settings.StackName, Widgets: &rows})
+	// An account has its dashboards in all regions together.
+	name := awscdk.Fn_Join(jsii.String("-"), &[]*string{&s.settings.StackName, s.Region()})
+	awscloudwatch.NewDashboard(s.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name, Widgets: &rows})
 }

@@ -40,36 +40,13 @@ var documented = map[string]struct {
 	"AWS/DynamoDB":   {"TableName", []string{"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents", "WriteThrottleEvents"}, "AWS::DynamoDB::Table"},
 }
 
-// rendered is a template's value with ${NAME} for each reference.
-func rendered(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case map[string]any:
-		if ref, ok := v["Ref"].(string); ok {
-			return "${" + ref + "}"
-		}
-		if get, ok := v["Fn::GetAtt"].([]any); ok {
-			return fmt.Sprintf("${%v.%v}", get[0], get[1])
-		}
-		if join, ok := v["Fn::Join"].([]any); ok {
-			var parts []string
-			for _, part := range join[1].([]any) {
-				parts = append(parts, rendered(part))
-			}
-			return strings.Join(parts, join[0].(string))
-		}
-	}
-	return text(v)
-}
-
 // ofAlarm returns the metrics that an alarm refers to.
 func ofAlarm(alarm resource) (found []referred) {
 	add := func(namespace, name, dimensions any) {
-		r := referred{rendered(namespace), rendered(name), map[string]string{}}
+		r := referred{templateText(namespace), templateText(name), map[string]string{}}
 		all, _ := dimensions.([]any)
 		for _, d := range all {
-			r.dimensions[d.(map[string]any)["Name"].(string)] = rendered(d.(map[string]any)["Value"])
+			r.dimensions[d.(map[string]any)["Name"].(string)] = templateText(d.(map[string]any)["Value"])
 		}
 		found = append(found, r)
 	}
@@ -99,7 +76,7 @@ type widget struct {
 func widgets(t *testing.T, tm template) []widget {
 	t.Helper()
 	var body struct{ Widgets []widget }
-	if err := json.Unmarshal([]byte(rendered(tm.one(t, "AWS::CloudWatch::Dashboard").at("DashboardBody"))), &body); err != nil {
+	if err := json.Unmarshal([]byte(templateText(tm.one(t, "AWS::CloudWatch::Dashboard").at("DashboardBody"))), &body); err != nil {
 		t.Fatal(err)
 	}
 	return body.Widgets
@@ -164,6 +141,10 @@ func TestSignalsExist(t *testing.T) {
 			var d metrics.Dimension
 			for d.Name, d.Value = range r.dimensions {
 			}
+			if filtered := tm.one(t, "AWS::Logs::MetricFilter").at("MetricTransformations"); r.name == "Throttled" &&
+				text(filtered) == `[{"MetricName":"Throttled","MetricNamespace":"Larder/acme","MetricValue":"1"}]` {
+				continue
+			}
 			if r.namespace == "Larder/acme" {
 				if !slices.Contains(metrics.All(), metrics.Series{Name: r.name, Dimension: d}) {
 					t.Errorf("no function writes %v", r)
@@ -201,7 +182,7 @@ func TestSignalsExist(t *testing.T) {
 			}
 		}
 		// docs/costs.md says what they cost.
-		if len(alarms) != 17 || len(dashboard) > 50 {
+		if len(alarms) != 18 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}
 	}
@@ -243,7 +224,8 @@ func TestQueries(t *testing.T) {
 		case "# the functions' logs":
 			queries = append(queries, query)
 		case "# the access log":
-			for _, name := range []string{"route", "status", "integrationError"} {
+			by := strings.Split(regexp.MustCompile(` by (.*)`).FindStringSubmatch(query)[1], ", ")
+			for _, name := range append(by, "status") {
 				if !strings.Contains(query, name) || !strings.Contains(accessLogFormat(), `"`+name+`"`) {
 					t.Errorf("the access log has no %s: %s", name, query)
 				}
@@ -299,9 +281,9 @@ func TestAlarms(t *testing.T) {
 	tm := synth(t, defaults(t, "alarms", "true", "stackName", "acme"))
 	var names []string
 	for id, a := range tm.all("AWS::CloudWatch::Alarm") {
-		name, _ := strings.CutPrefix(rendered(a.at("AlarmName")), "acme-")
+		name, _ := strings.CutPrefix(templateText(a.at("AlarmName")), "acme-")
 		names = append(names, name)
-		if about := rendered(a.at("AlarmDescription")); !strings.HasSuffix(about, " What to do: infra/RUNBOOK.md#"+name) || len(about) > 1024 {
+		if about := templateText(a.at("AlarmDescription")); !strings.HasSuffix(about, " What to do: infra/RUNBOOK.md#"+name) || len(about) > 1024 {
 			t.Errorf("%s: %s", id, about)
 		}
 		// Where one of several metrics has no value, the others count nonetheless.
@@ -370,18 +352,19 @@ func TestTopic(t *testing.T) {
 
 // Nothing that costs while idle is made unless it is asked for, and what is asked for is all that is made.
 func TestSignalsAreAskedFor(t *testing.T) {
-	kinds := []string{"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription"}
+	kinds := []string{"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription", "AWS::Logs::MetricFilter"}
 	for _, test := range []struct {
 		context []string
 		counts  bool
 		want    string
 	}{
-		{nil, false, "0 0 0 0 0"},
-		{[]string{"metrics", "false"}, false, "0 0 0 0 0"},
-		{[]string{"metrics", "true"}, true, "0 0 0 0 0"},
-		{[]string{"alarms", "true"}, true, "6 0 1 1 0"},
-		{[]string{"dashboard", "true"}, true, "0 1 0 0 0"},
-		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "6 1 1 1 1"},
+		{nil, false, "0 0 0 0 0 0"},
+		{[]string{"metrics", "false"}, false, "0 0 0 0 0 0"},
+		{[]string{"metrics", "true"}, true, "0 0 0 0 0 0"},
+		{[]string{"alarms", "true"}, true, "7 0 1 1 0 1"},
+		{[]string{"alarms", "true", "accessLog", "false"}, true, "6 0 1 1 0 0"},
+		{[]string{"dashboard", "true"}, true, "0 1 0 0 0 0"},
+		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "7 1 1 1 1 1"},
 	} {
 		tm := synth(t, defaults(t, test.context...))
 		var got []string
@@ -406,25 +389,25 @@ func TestSignalSettings(t *testing.T) {
 		context map[string]any
 		want    string
 	}{
-		{map[string]any{"metrics": "yes"}, `context metrics: "yes" is not true or false`},
-		{map[string]any{"alarms": "1"}, `context alarms: "1" is not true or false`},
-		{map[string]any{"dashboard": "on"}, `context dashboard: "on" is not true or false`},
-		{map[string]any{"metrics": false, "alarms": true}, "context metrics: alarms and the dashboard need"},
-		{map[string]any{"metrics": "false", "dashboard": "true"}, "context metrics: alarms and the dashboard need"},
-		{map[string]any{"alarmEmail": "a@example.com"}, "context alarmEmail: there are no alarms"},
-		{map[string]any{"alarmTopicArn": arn}, "context alarmTopicArn: there are no alarms"},
-		{map[string]any{"alarms": true, "alarmEmail": "a@example.com", "alarmTopicArn": arn}, "context alarmEmail: a topic of your own"},
-		{map[string]any{"alarms": true, "alarmEmail": "example.com"}, "context alarmEmail"},
-		{map[string]any{"alarms": true, "alarmEmail": "a@b, c@example.com"}, "context alarmEmail"},
-		{map[string]any{"alarms": true, "alarmTopicArn": "pager"}, "context alarmTopicArn"},
-		{map[string]any{"alarms": true, "alarmTopicArn": arn + ".fifo"}, "context alarmTopicArn"},
+		{map[string]any{"metrics": "yes"}, `metrics: "yes" is not true or false`},
+		{map[string]any{"alarms": "1"}, `alarms: 1 is not true or false`},
+		{map[string]any{"dashboard": "on"}, `dashboard: "on" is not true or false`},
+		{map[string]any{"metrics": false, "alarms": true}, "metrics: alarms and the dashboard need"},
+		{map[string]any{"metrics": "false", "dashboard": "true"}, "metrics: alarms and the dashboard need"},
+		{map[string]any{"alarmEmail": "a@example.com"}, "alarmEmail: there are no alarms"},
+		{map[string]any{"alarmTopicArn": arn}, "alarmTopicArn: there are no alarms"},
+		{map[string]any{"alarms": true, "alarmEmail": "a@example.com", "alarmTopicArn": arn}, "alarmEmail: a topic of your own"},
+		{map[string]any{"alarms": true, "alarmEmail": "example.com"}, ": alarmEmail: "},
+		{map[string]any{"alarms": true, "alarmEmail": "a@b, c@example.com"}, ": alarmEmail: "},
+		{map[string]any{"alarms": true, "alarmTopicArn": "pager"}, ": alarmTopicArn: "},
+		{map[string]any{"alarms": true, "alarmTopicArn": arn + ".fifo"}, ": alarmTopicArn: "},
 		{map[string]any{"alarms": true, "alarmTopicArn": strings.Replace(arn, "eu-central-1", "us-east-1", 1)}, "the topic is in us-east-1, and the stack goes to eu-central-1"},
 	} {
-		if _, err := parseSettings(test.context, "eu-central-1"); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := settingsOf(t, test.context, "eu-central-1"); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
 		}
 	}
-	if s, err := parseSettings(map[string]any{"alarms": true, "alarmTopicArn": arn, "stackName": "acme"}, ""); err != nil || s.AlarmTopicARN != arn || s.MetricsNamespace != "Larder/acme" {
+	if s, err := settingsOf(t, map[string]any{"alarms": true, "alarmTopicArn": arn, "stackName": "acme"}, ""); err != nil || s.AlarmTopicARN != arn || s.MetricsNamespace != "Larder/acme" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -76,6 +76,8 @@ type stack struct {
 	logs         []*string                     // the names of their log groups
 	// requests are the log groups of the functions that clients read from.
 	requests []awslogs.LogGroup
+	// accessLog is the gateway's log group; nil if it logs nothing.
+	accessLog awslogs.LogGroup
 }
 
 // newStack adds the registry to an app. dist holds the functions' folders.
@@ -129,7 +131,9 @@ func (st *stack) newTable() awsdynamodb.ITable {
 		TimeToLiveAttribute:              jsii.String(settings.TTLAttribute),
 		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
 		DeletionProtection:               jsii.Bool(true),
-		RemovalPolicy:                    awscdk.RemovalPolicy_RETAIN,
+		// Not RETAIN_ON_UPDATE_OR_DELETE: what is protected cannot be deleted as a first deploy is rolled back either,
+		// which would fail.
+		RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
 	})
 }
 
@@ -143,7 +147,7 @@ func (st *stack) newBucket() awss3.IBucket {
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
 		EnforceSSL:        jsii.Bool(true),
 		Versioned:         jsii.Bool(true),
-		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
 		LifecycleRules: &[]*awss3.LifecycleRule{
 			{
 				Id:                                  jsii.String("larder-leftovers"),
@@ -175,7 +179,7 @@ func (st *stack) newBucket() awss3.IBucket {
 		},
 	}))
 	// Without it the policy would go with the stack, or when the stack adopts its own bucket by name.
-	bucket.Policy().ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN)
+	bucket.Policy().ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE)
 	return bucket
 }
 
@@ -187,7 +191,7 @@ func (st *stack) newUserPool() string {
 		SignInAliases:     &awscognito.SignInAliases{Email: jsii.Bool(true), Username: jsii.Bool(true)},
 		Mfa:               awscognito.Mfa_OPTIONAL,
 		MfaSecondFactor:   &awscognito.MfaSecondFactor{Otp: jsii.Bool(true), Sms: jsii.Bool(false)},
-		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
 	})
 	pool.AddDomain(jsii.String("SignIn"), &awscognito.UserPoolDomainOptions{CognitoDomain: &awscognito.CognitoDomainOptions{DomainPrefix: &st.settings.Cognito.DomainPrefix}})
 	// Cognito wants to know every address to which it may redirect, ports included.
@@ -238,8 +242,10 @@ func (st *stack) login() string {
 }
 
 // newLogGroup makes a log group that goes with the stack. The ARN that it has ends in ":*", as IAM wants it.
-func (st *stack) newLogGroup(id string) awslogs.LogGroup {
-	group := awslogs.NewLogGroup(st.Stack, jsii.String(id), &awslogs.LogGroupProps{RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
+func (st *stack) newLogGroup(id string) awslogs.LogGroup { return st.newNamedLogGroup(id, nil) }
+
+func (st *stack) newNamedLogGroup(id string, name *string) awslogs.LogGroup {
+	group := awslogs.NewLogGroup(st.Stack, jsii.String(id), &awslogs.LogGroupProps{LogGroupName: name, RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
 	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
 		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
 	}
@@ -391,7 +397,7 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 			})
 		}
 	}
-	stage := awsapigatewayv2.NewCfnStage(st.Stack, jsii.String("Stage"), &awsapigatewayv2.CfnStageProps{
+	props := &awsapigatewayv2.CfnStageProps{
 		ApiId:      api.ApiId(),
 		StageName:  jsii.String("$default"),
 		AutoDeploy: jsii.Bool(true),
@@ -399,11 +405,17 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 			ThrottlingRateLimit:  jsii.Number(float64(st.settings.ThrottleRate)),
 			ThrottlingBurstLimit: jsii.Number(float64(st.settings.ThrottleBurst)),
 		},
-		AccessLogSettings: &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
-			DestinationArn: st.newLogGroup("access-logs").LogGroupArn(),
+	}
+	if st.settings.AccessLog {
+		// AWS lets the gateway write to a group of any other name by a policy of all such groups of the account, which
+		// has 5,120 characters at most.
+		st.accessLog = st.newNamedLogGroup("access-logs", jsii.String("/aws/vendedlogs/apigateway/"+st.settings.StackName))
+		props.AccessLogSettings = &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+			DestinationArn: st.accessLog.LogGroupArn(),
 			Format:         jsii.String(accessLogFormat()),
-		},
-	})
+		}
+	}
+	stage := awsapigatewayv2.NewCfnStage(st.Stack, jsii.String("Stage"), props)
 	if st.settings.DomainName != "" {
 		st.newDomain(api, stage)
 	}

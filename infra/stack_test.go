@@ -56,11 +56,32 @@ func defaults(t *testing.T, context ...string) Settings {
 	for i := 0; i < len(context); i += 2 {
 		given[context[i]] = context[i+1]
 	}
-	s, err := parseSettings(given, "eu-central-1")
+	s, err := settingsOf(t, given, "eu-central-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// settingsOf reads settings as a file has them. A text stands for a number or for
+// true and false too.
+func settingsOf(t *testing.T, given map[string]any, region string) (Settings, error) {
+	t.Helper()
+	given = maps.Clone(given)
+	for _, s := range defaultSettings().keys() {
+		if v, ok := given[s.key]; ok {
+			given[s.key] = typed(s, v)
+		}
+	}
+	text, err := json.MarshalIndent(given, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parseFile("settings.json", text)
+	if err != nil {
+		return Settings{}, err
+	}
+	return parseSettings(file, region)
 }
 
 // synth synthesises the stack with stubs in place of the functions' binaries.
@@ -700,9 +721,12 @@ func TestStores(t *testing.T) {
 		`{"ExpirationInDays":2,"Id":"larder-staged","NoncurrentVersionExpiration":{"NoncurrentDays":1},"Status":"Enabled","TagFilters":[{"Key":"larder","Value":"staged"}]}]` {
 		t.Errorf("lifecycle: %s", rules)
 	}
-	for _, kept := range []resource{table, bucket, tm.one(t, "AWS::S3::BucketPolicy")} {
-		if kept.DeletionPolicy != "Retain" || kept.UpdateReplacePolicy != "Retain" {
-			t.Errorf("%s goes with the stack", kept.Type)
+	// What a first deploy has made goes with it if it fails. A table that is protected cannot go, and would make the
+	// rollback fail.
+	kept := map[string]resource{"Retain": table, "RetainExceptOnCreate": bucket, "RetainExceptOnCreate ": tm.one(t, "AWS::S3::BucketPolicy")}
+	for policy, r := range kept {
+		if r.DeletionPolicy != strings.TrimSpace(policy) || r.UpdateReplacePolicy != "Retain" {
+			t.Errorf("%s: on deletion %s, on replacement %s", r.Type, r.DeletionPolicy, r.UpdateReplacePolicy)
 		}
 	}
 	denied := make(map[string]statement)
@@ -773,12 +797,12 @@ var users = []any{map[string]any{"claims": map[string]any{"cognito:groups": "pla
 
 // A user pool of the stack's is one more issuer, by whose sign-in page command lines log in.
 func TestCognito(t *testing.T) {
-	s, err := parseSettings(map[string]any{"cognito": map[string]any{"domainPrefix": "acme-larder", "rules": users}}, "")
+	s, err := settingsOf(t, map[string]any{"cognito": map[string]any{"domainPrefix": "acme-larder", "rules": users}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tm := synth(t, s)
-	if pool := tm.one(t, "AWS::Cognito::UserPool"); pool.at("AdminCreateUserConfig.AllowAdminCreateUserOnly") != true || pool.DeletionPolicy != "Retain" {
+	if pool := tm.one(t, "AWS::Cognito::UserPool"); pool.at("AdminCreateUserConfig.AllowAdminCreateUserOnly") != true || pool.DeletionPolicy != "RetainExceptOnCreate" || pool.UpdateReplacePolicy != "Retain" {
 		t.Errorf("pool: %v", pool)
 	}
 	if domain := tm.one(t, "AWS::Cognito::UserPoolDomain"); domain.at("Domain") != "acme-larder" {
@@ -842,7 +866,7 @@ func TestCognito(t *testing.T) {
 // The CDK's command line prints a warning for each rule by which more can publish
 // than its author may know.
 func TestAccessWarnings(t *testing.T) {
-	s, err := parseSettings(map[string]any{"access": map[string]any{"issuers": []any{map[string]any{
+	s, err := settingsOf(t, map[string]any{"access": map[string]any{"issuers": []any{map[string]any{
 		"issuer": "https://token.actions.githubusercontent.com", "audiences": []any{"x"}, "rules": []any{
 			map[string]any{"claims": map[string]any{"repository_owner_id": "1234567"}, "scopes": []any{"publish:**"}},
 			map[string]any{"claims": map[string]any{"repository": "acme/vpc"}, "scopes": []any{"publish:**"}},
@@ -862,7 +886,7 @@ func TestAccessWarnings(t *testing.T) {
 
 // Discovery is told how people log in, and not who may read.
 func TestLogin(t *testing.T) {
-	s, err := parseSettings(map[string]any{"access": map[string]any{
+	s, err := settingsOf(t, map[string]any{"access": map[string]any{
 		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
 		"login":   map[string]any{"issuer": "https://a.example.com", "client": "c", "authorize": map[string]any{"audience": "x"}},
 	}}, "")
@@ -890,26 +914,26 @@ func TestSettings(t *testing.T) {
 		context map[string]any
 		want    string
 	}{
-		{map[string]any{"access": "{"}, "context access: "},
-		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `unknown field "open"`},
-		{map[string]any{"access": []any{}}, "context access: "},
+		{map[string]any{"access": "{"}, ": access: "},
+		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `there is no key "open"`},
+		{map[string]any{"access": []any{}}, "access: [] is not an object"},
 		{map[string]any{"access": map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}}, "functions can be told 3000"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, "context cognito: domainPrefix"},
+		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, ": cognito: domainPrefix"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}}}, "claims are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-aws-users", "rules": []any{}}}, "refuses the word"},
-		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, "unknown field"},
+		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, `there is no key "prefix"`},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},
-		{map[string]any{"anonymousRead": "yes"}, `"yes" is not true or false`},
-		{map[string]any{"domain": "registry.example.com"}, "context domain: there is no such setting; there are access, alarmEmail, alarmTopicArn, alarms, anonymousRead,"},
-		{map[string]any{"domainName": "registry.example.com"}, "context certificateArn: it is missing"},
+		{map[string]any{"anonymousRead": "yes"}, `settings.json:2:20: anonymousRead: "yes" is not true or false`},
+		{map[string]any{"domain": "registry.example.com"}, `settings.json:2:3: there is no setting "domain"; there are $schema, access, accessLog, alarmEmail, alarmTopicArn, alarms, anonymousRead,`},
+		{map[string]any{"domainName": "registry.example.com"}, "certificateArn: it is missing"},
 		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
 		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},
-		{map[string]any{"domainName": "https://registry.example.com"}, "context domainName"},
-		{map[string]any{"domainName": "registry"}, "context domainName"},
-		{map[string]any{"domainName": "Registry.example.com"}, "context domainName"},
+		{map[string]any{"domainName": "https://registry.example.com"}, ": domainName: "},
+		{map[string]any{"domainName": "registry"}, ": domainName: "},
+		{map[string]any{"domainName": "Registry.example.com"}, ": domainName: "},
 		{map[string]any{"hostedZoneName": "example.org"}, "not within the zone"},
-		{map[string]any{"certificateArn": "arn:aws:iam::1:x"}, "context certificateArn"},
+		{map[string]any{"certificateArn": "arn:aws:iam::1:x"}, ": certificateArn: "},
 		{map[string]any{"architecture": "arm"}, "arm64 or x86_64"},
 		{map[string]any{"memory": "64"}, "128 to 10240"},
 		{map[string]any{"publishMemory": "64"}, "128 to 10240"},
@@ -921,10 +945,10 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
 		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
 		{map[string]any{"logRetentionDays": "31"}, "31 is not among what CloudWatch Logs takes: [1 3 5"},
-		{map[string]any{"throttleRate": "-1"}, "context throttleRate"},
-		{map[string]any{"tableName": "a b"}, "context tableName"},
-		{map[string]any{"bucketName": "UPPER"}, "context bucketName"},
-		{map[string]any{"stackName": "1st"}, "context stackName"},
+		{map[string]any{"throttleRate": "-1"}, ": throttleRate: "},
+		{map[string]any{"tableName": "a b"}, ": tableName: "},
+		{map[string]any{"bucketName": "UPPER"}, ": bucketName: "},
+		{map[string]any{"stackName": "1st"}, ": stackName: "},
 	} {
 		given := maps.Clone(good)
 		if strings.Contains(test.want, "zone") && !strings.Contains(test.want, "together") {
@@ -932,7 +956,7 @@ func TestSettings(t *testing.T) {
 		}
 		maps.Copy(given, test.context)
 		test.want = strings.TrimSuffix(test.want, " zone")
-		_, err := parseSettings(given, "eu-central-1")
+		_, err := settingsOf(t, given, "eu-central-1")
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
 		}
@@ -942,13 +966,46 @@ func TestSettings(t *testing.T) {
 		`{}`: {}, `{"public":["**"]}`: {"anonymousRead": "true"}, `{"public":["modules/acme"]}`: {"access": `{"public": ["modules/acme"]}`},
 		`{"public":["modules/acme","providers/**"]}`: {"access": map[string]any{"public": []any{"modules/acme", "providers/**"}}, "anonymousRead": false},
 	} {
-		if s, err := parseSettings(given, ""); err != nil || s.Access != want {
+		if s, err := settingsOf(t, given, ""); err != nil || s.Access != want {
 			t.Errorf("%v: %s, %v", given, s.Access, err)
 		}
 	}
-	// What a file says need not be text, and CDK's own keys are not ours.
-	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512, "@aws-cdk/core:x": true, "aws:cdk:bundling-stacks": []any{"**"}})
-	if s, err := parseSettings(domain, ""); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
+	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512})
+	if s, err := settingsOf(t, domain, ""); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// The gateway may write to any number of log groups of this name, and logs nothing
+// if that is not wanted.
+func TestAccessLog(t *testing.T) {
+	tm := synth(t, defaults(t, "stackName", "acme"))
+	named := 0
+	for _, g := range tm.all("AWS::Logs::LogGroup") {
+		if g.at("LogGroupName") == "/aws/vendedlogs/apigateway/acme" {
+			named++
+		}
+	}
+	if named != 1 {
+		t.Errorf("%d groups have the name", named)
+	}
+	tm = synth(t, defaults(t, "accessLog", "false"))
+	if stage := tm.one(t, "AWS::ApiGatewayV2::Stage"); stage.at("AccessLogSettings") != nil {
+		t.Errorf("the stage logs: %v", stage.Properties)
+	}
+	if n := len(tm.all("AWS::Logs::LogGroup")); n != len(functions()) {
+		t.Errorf("%d log groups", n)
+	}
+	s := defaults(t, "accessLog", "false", "alarms", "true")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "429") {
+		t.Errorf("warnings: %q", s.Warnings)
+	}
+}
+
+// Dashboards of all regions of an account have names of their own.
+func TestDashboardName(t *testing.T) {
+	name := synth(t, defaults(t, "dashboard", "true")).one(t, "AWS::CloudWatch::Dashboard").at("DashboardName")
+	if got := templateText(name); got != "larder-${AWS::Region}" {
+		t.Errorf("it is named %s", got)
 	}
 }

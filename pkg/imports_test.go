@@ -96,7 +96,7 @@ var rules = []rule{
 	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
 	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishapi/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go"}},
+	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-lambda-go"}},
 	{"scripts/larder", nil, []string{house + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
 	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishapi/publishclient", house + "internal"}},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},

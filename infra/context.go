@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The keys of CDK context that this app has. All others are the CDK's own.
+const (
+	contextSettings  = "settings"
+	contextAllowDrop = "allow-drop"
+)
+
+// The files in which the CDK has context. It writes to the first itself.
+const (
+	contextFile = "cdk.context.json"
+	appFile     = "cdk.json"
+)
+
+// defaultFile is where settings are if nobody names another file.
+const defaultFile = "settings.json"
+
+// choices are what a command line says besides the settings.
+type choices struct {
+	// file has the settings. It must exist if it is not the default one.
+	file string
+	// allowed are the kinds of what a deploy may drop.
+	allowed []string
+}
+
+// readContext reads the choices from CDK context. It returns an error for any
+// setting there, which is where releases before settings.json had them, and moves
+// those that it can move.
+func readContext(context map[string]any) (choices, error) {
+	c := choices{file: defaultFile}
+	if file, ok := context[contextSettings]; ok {
+		if c.file, ok = file.(string); !ok || c.file == "" {
+			return c, fmt.Errorf("cannot use context %s: %v is not the name of a file", contextSettings, file)
+		}
+	}
+	inContextFile, err := contextOf(contextFile)
+	if err != nil {
+		return c, err
+	}
+	inAppFile, err := contextOf(appFile)
+	if err != nil {
+		return c, err
+	}
+	if allowed, ok := context[contextAllowDrop]; ok {
+		for name, has := range map[string]map[string]json.RawMessage{contextFile: inContextFile, appFile: inAppFile} {
+			if _, there := has[contextAllowDrop]; there {
+				return c, fmt.Errorf("cannot use context %s: it counts for one command, so take it out of %s", contextAllowDrop, name)
+			}
+		}
+		for kind := range strings.SplitSeq(fmt.Sprint(allowed), ",") {
+			if kind = strings.TrimSpace(kind); !slices.Contains(dropKinds, kind) {
+				return c, fmt.Errorf("cannot use context %s: %s", contextAllowDrop, unknown("kind", kind, dropKinds))
+			}
+			c.allowed = append(c.allowed, kind)
+		}
+	}
+	var old []setting
+	known := make(map[string]bool)
+	for _, s := range defaultSettings().keys() {
+		known[s.key] = true
+		if _, there := context[s.key]; there {
+			old = append(old, s)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(context)) {
+		own := key == contextSettings || key == contextAllowDrop || known[key]
+		if !own && !ofCDK(key) {
+			all := slices.AppendSeq([]string{contextSettings, contextAllowDrop}, maps.Keys(known))
+			slices.Sort(all)
+			return c, fmt.Errorf("cannot use CDK context: %s (settings go to %s)", unknown("key", key, all), c.file)
+		}
+	}
+	if len(old) == 0 {
+		return c, nil
+	}
+	m := mover{to: c.file, context: context, inContextFile: inContextFile, inAppFile: inAppFile, write: replaceFile}
+	return c, m.move(old)
+}
+
+// ofCDK reports whether a key of context is the CDK's own.
+func ofCDK(key string) bool {
+	return strings.HasPrefix(key, "@") || strings.Contains(key, ":") ||
+		key == "cli-telemetry" || key == "acknowledged-issue-numbers"
+}
+
+// contextOf returns the context that a file of the CDK has.
+func contextOf(name string) (map[string]json.RawMessage, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read context: %w", err)
+	}
+	var all map[string]json.RawMessage
+	err = json.Unmarshal(text, &all)
+	if err == nil && name == appFile {
+		context := all["context"]
+		all = nil
+		if context != nil {
+			err = json.Unmarshal(context, &all)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read context: %s: %w", name, err)
+	}
+	return all, nil
+}
+
+// mover moves settings from CDK context to the file of settings.
+type mover struct {
+	to                       string
+	context                  map[string]any
+	inContextFile, inAppFile map[string]json.RawMessage
+	write                    func(name string, text []byte) error
+}
+
+// move moves what cdk.context.json has, unless there is a file of settings with
+// something else. It always returns an error, which says what was done and what
+// is left to do. Whenever it is interrupted, each setting is in one of the two
+// files or in both.
+func (m mover) move(old []setting) error {
+	var said []string
+	has := make(map[string]json.RawMessage)
+	current, err := os.ReadFile(m.to)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !fresh {
+		return fmt.Errorf("cannot read the settings: %w", err)
+	}
+	if !fresh {
+		if err := json.Unmarshal(current, &has); err != nil {
+			_, err = parseFile(m.to, current)
+			return err
+		}
+	}
+	var moved, same, missing, inApp, onLine []setting
+	for _, s := range old {
+		line, here := m.inContextFile[s.key]
+		switch _, app := m.inAppFile[s.key]; {
+		case here && fresh:
+			moved = append(moved, s)
+		case here && equalJSON(has[s.key], typed(s, decoded(line))):
+			same = append(same, s)
+		case here:
+			missing = append(missing, s)
+		case app:
+			inApp = append(inApp, s)
+		default:
+			onLine = append(onLine, s)
+		}
+	}
+	if len(moved) > 0 {
+		if err := m.write(m.to, m.file(moved)); err != nil {
+			return fmt.Errorf("cannot move settings from %s to %s: %w", contextFile, m.to, err)
+		}
+	}
+	if gone := append(moved, same...); len(gone) > 0 {
+		if err := m.take(gone); err != nil {
+			return fmt.Errorf("cannot take settings out of %s, which are in %s now: %w", contextFile, m.to, err)
+		}
+	}
+	say := func(of []setting, format string, args ...any) {
+		if len(of) > 0 {
+			said = append(said, fmt.Sprintf(format, args...))
+		}
+	}
+	say(moved, "Moved from %s to %s: %s.", contextFile, m.to, names(moved))
+	say(same, "Took out of %s what %s has too: %s.", contextFile, m.to, names(same))
+	say(missing, "%s exists and was not changed. Add these lines to it, and take the keys out of %s:\n%s", m.to, contextFile, m.lines(missing))
+	say(inApp, "Add these lines to %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
+	say(onLine, "Add these lines to %s instead of saying -c:\n%s", m.to, m.lines(onLine))
+	return fmt.Errorf("cannot take settings from CDK context: settings are in a file of their own, %s.\n%s\n"+
+		"Review %s, commit it, and run the command again", m.to, strings.Join(said, "\n"), m.to)
+}
+
+// value is what a setting is in context, in the type that it has in the file.
+func (m mover) value(s setting) any {
+	if line, here := m.inContextFile[s.key]; here {
+		return typed(s, decoded(line))
+	}
+	return typed(s, m.context[s.key])
+}
+
+// lines are settings as the file has them.
+func (m mover) lines(of []setting) string {
+	var lines []string
+	for _, s := range of {
+		var out bytes.Buffer
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("  ", "  ")
+		if err := e.Encode(m.value(s)); err != nil {
+			panic(err) // it was JSON
+		}
+		lines = append(lines, fmt.Sprintf("  %q: %s", s.key, bytes.TrimSpace(out.Bytes())))
+	}
+	return strings.Join(lines, ",\n")
+}
+
+func (m mover) file(of []setting) []byte {
+	schema := ""
+	if filepath.Dir(m.to) == "." {
+		schema = "  \"$schema\": \"./settings.schema.json\",\n"
+	}
+	return []byte("{\n" + schema + m.lines(of) + "\n}\n")
+}
+
+// take takes settings out of cdk.context.json.
+func (m mover) take(gone []setting) error {
+	rest := maps.Clone(m.inContextFile)
+	for _, s := range gone {
+		delete(rest, s.key)
+	}
+	text, err := json.MarshalIndent(rest, "", "  ")
+	if err != nil {
+		return err
+	}
+	return m.write(contextFile, append(text, '\n'))
+}
+
+func names(of []setting) string {
+	var all []string
+	for _, s := range of {
+		all = append(all, s.key)
+	}
+	return strings.Join(all, ", ")
+}
+
+func decoded(line json.RawMessage) any {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		panic(err) // it was JSON
+	}
+	return v
+}
+
+func equalJSON(line json.RawMessage, v any) bool {
+	if line == nil {
+		return false
+	}
+	text, err := json.Marshal(v)
+	return err == nil && reflect.DeepEqual(decoded(line), decoded(text))
+}
+
+// typed returns a value in the type of its setting, if it is the text of one: a
+// command line had only texts to say.
+func typed(s setting, v any) any {
+	text, ok := v.(string)
+	if !ok {
+		return v
+	}
+	switch s.into.(type) {
+	case *string:
+		return text
+	case *int:
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	default: // true, false or an object
+		if json.Valid([]byte(text)) {
+			return decoded(json.RawMessage(text))
+		}
+	}
+	return text
+}
+
+// replaceFile writes a file at once: whoever reads it finds what it was or what
+// it is.
+func replaceFile(name string, text []byte) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary.Name())
+		}
+	}()
+	if _, err := temporary.Write(text); err != nil {
+		return err
+	}
+	if err := errors.Join(temporary.Sync(), temporary.Chmod(0o644), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), name)
+}
+
+// loadSettings reads the settings of a file. The default one may be missing.
+func loadSettings(c choices, region string) (Settings, error) {
+	text, err := os.ReadFile(c.file)
+	if errors.Is(err, fs.ErrNotExist) && c.file == defaultFile {
+		return parseSettings(nil, region)
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("cannot read the settings: %w", err)
+	}
+	file, err := parseFile(c.file, text)
+	if err != nil {
+		return Settings{}, err
+	}
+	return parseSettings(file, region)
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// dropKinds are the kinds of what a deploy drops only if it is allowed to.
+var dropKinds = []string{"domain", "table", "bucket", "access", "pool"}
+
+// drop is something that a deployed stack has and a new one would not have.
+type drop struct {
+	kind, what string
+}
+
+// deployed is a stack as CloudFormation has it.
+type deployed struct {
+	Outputs   map[string]string `json:"-"`
+	Resources map[string]struct {
+		Type       string
+		Properties map[string]any
+	}
+}
+
+// made are the logical names of what a new stack makes of its own; empty if it
+// does not.
+type made struct {
+	table, bucket, pool string
+}
+
+// madeBy returns what a stack makes.
+func madeBy(stack awscdk.Stack) made {
+	name := func(id string) string {
+		child := stack.Node().TryFindChild(&id)
+		if child == nil {
+			return ""
+		}
+		// What a stack adopts is no resource of it.
+		if resource, ok := child.Node().DefaultChild().(awscdk.CfnElement); ok && resource != nil {
+			return *stack.GetLogicalId(resource)
+		}
+		return ""
+	}
+	return made{table: name("Table"), bucket: name("Bucket"), pool: name("Users")}
+}
+
+// drops returns what a deploy of settings over the deployed stack would drop.
+func (d *deployed) drops(s Settings, m made) []drop {
+	var all []drop
+	told, _ := settings.FromEnvironment(d.told) // what it lacks another release had no need of
+	if domain := d.domain(); domain != "" && domain != s.DomainName {
+		all = append(all, drop{"domain", "the domain " + domain})
+	}
+	for _, store := range []struct {
+		kind, was, adopts, makes string
+	}{
+		{"table", cmp.Or(d.Outputs[settings.OutputTable], told.Table), s.TableName, m.table},
+		{"bucket", cmp.Or(d.Outputs[settings.OutputBucket], told.Bucket), s.BucketName, m.bucket},
+	} {
+		_, keeps := d.Resources[store.makes]
+		if store.was != "" && store.was != store.adopts && (store.adopts != "" || !keeps) {
+			all = append(all, drop{store.kind, "the " + store.kind + " " + store.was})
+		}
+	}
+	pool, hasPool := d.pool()
+	if hasPool && pool != m.pool {
+		all = append(all, drop{"pool", "the user pool " + d.Outputs[settings.OutputUserPool]})
+	}
+	if lost := lostAccess(told.Access, s); len(lost) > 0 {
+		all = append(all, drop{"access", strings.Join(lost, ", ")})
+	}
+	return all
+}
+
+// domain returns the domain of a stack's gateway.
+func (d *deployed) domain() string {
+	for _, r := range d.Resources {
+		if r.Type == "AWS::ApiGatewayV2::DomainName" {
+			return templateText(r.Properties["DomainName"])
+		}
+	}
+	return ""
+}
+
+// pool returns the logical name of a stack's user pool.
+func (d *deployed) pool() (name string, found bool) {
+	for name, r := range d.Resources {
+		if r.Type == "AWS::Cognito::UserPool" {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// told returns a variable of the functions' environment.
+func (d *deployed) told(variable string) string {
+	for _, name := range slices.Sorted(maps.Keys(d.Resources)) {
+		r := d.Resources[name]
+		if r.Type != "AWS::Lambda::Function" {
+			continue
+		}
+		environment, _ := r.Properties["Environment"].(map[string]any)
+		variables, _ := environment["Variables"].(map[string]any)
+		if v, ok := variables[variable]; ok {
+			return templateText(v)
+		}
+	}
+	return ""
+}
+
+// ofPool stands for the stack's own user pool, whose URL a template does not have.
+const ofPool = "the stack's user pool"
+
+// lostAccess names what gives somebody access in the deployed stack, and is not
+// in the settings. What they add or widen does not count.
+func lostAccess(deployed string, s Settings) (lost []string) {
+	var was, now access.Settings
+	// Another release may have written it, and checks differ.
+	if err := json.Unmarshal([]byte(deployed), &was); err != nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(s.Access), &now); err != nil {
+		panic(err) // parseSettings wrote it
+	}
+	if s.Cognito != nil {
+		now.Issuers = append(now.Issuers, access.Issuer{Issuer: ofPool, Rules: s.Cognito.Rules})
+	}
+	for _, p := range was.Public {
+		if !slices.ContainsFunc(now.Public, func(q access.Pattern) bool { return q.Covers(p) }) {
+			lost = append(lost, "public access to "+strings.Join(p, "/"))
+		}
+	}
+	for _, i := range was.Issuers {
+		if strings.Contains(i.Issuer, reference) {
+			if s.Cognito == nil {
+				continue // it goes with the pool
+			}
+			i = access.Issuer{Issuer: ofPool, Rules: i.Rules}
+		}
+		at := slices.IndexFunc(now.Issuers, func(n access.Issuer) bool { return n.Issuer == i.Issuer })
+		if at < 0 {
+			lost = append(lost, "the issuer "+i.Issuer)
+			continue
+		}
+		lost = append(lost, lostByIssuer(i, now.Issuers[at])...)
+	}
+	if was.Login != nil && now.Login == nil && s.Cognito == nil && !strings.Contains(was.Login.Issuer, reference) {
+		lost = append(lost, "the login by "+was.Login.Issuer)
+	}
+	return lost
+}
+
+// lostByIssuer names what an issuer's tokens gave access by, and do not any more.
+func lostByIssuer(was, now access.Issuer) (lost []string) {
+	for _, audience := range was.Audiences {
+		if !slices.Contains(now.Audiences, audience) {
+			lost = append(lost, fmt.Sprintf("the audience %s of issuer %s", audience, was.Issuer))
+		}
+	}
+	for _, client := range was.ClientIDs {
+		if !slices.Contains(now.ClientIDs, client) {
+			lost = append(lost, fmt.Sprintf("the client %s of issuer %s", client, was.Issuer))
+		}
+	}
+	for n, rule := range was.Rules {
+		var scopes []string
+		for _, scope := range rule.Scopes {
+			if !slices.ContainsFunc(now.Rules, func(r access.Rule) bool {
+				return maps.Equal(r.Claims, rule.Claims) && slices.ContainsFunc(r.Scopes, func(s access.Scope) bool {
+					return s.Verb == scope.Verb && s.Pattern.Covers(scope.Pattern)
+				})
+			}) {
+				text, _ := scope.MarshalText() // which never fails
+				scopes = append(scopes, string(text))
+			}
+		}
+		if len(scopes) > 0 {
+			lost = append(lost, fmt.Sprintf("%s by rule %d of issuer %s", strings.Join(scopes, " and "), n+1, was.Issuer))
+		}
+	}
+	return lost
+}
+
+// reference begins what templateText writes for a reference.
+const reference = "${"
+
+// templateText is a template's text with ${NAME} for each reference.
+func templateText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case map[string]any:
+		if ref, ok := v["Ref"].(string); ok {
+			return reference + ref + "}"
+		}
+		if join, ok := v["Fn::Join"].([]any); ok && len(join) == 2 {
+			parts, _ := join[1].([]any)
+			var texts []string
+			for _, part := range parts {
+				texts = append(texts, templateText(part))
+			}
+			return strings.Join(texts, fmt.Sprint(join[0]))
+		}
+		if get, ok := v["Fn::GetAtt"].([]any); ok {
+			var parts []string
+			for _, part := range get {
+				parts = append(parts, fmt.Sprint(part))
+			}
+			return reference + strings.Join(parts, ".") + "}"
+		}
+	}
+	return reference + "}"
+}
+
+// refusal is the error by which the CDK does not deploy; empty if nothing is
+// dropped that may not be.
+func refusal(c choices, s Settings, drops []drop) string {
+	var kinds, what []string
+	for _, d := range drops {
+		kinds = append(kinds, d.kind)
+		if !slices.Contains(c.allowed, d.kind) {
+			what = append(what, d.what)
+		}
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	why := c.file + " does not have all that is deployed"
+	if _, err := os.Stat(c.file); err != nil {
+		why = c.file + " does not exist"
+	}
+	return fmt.Sprintf("cannot deploy: %s, and the stack %s would lose %s. Put the settings back, or allow it: -c %s=%s",
+		why, s.StackName, strings.Join(what, "; "), contextAllowDrop, strings.Join(kinds, ","))
+}
