@@ -5,9 +5,11 @@ package rehearsal
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -182,7 +184,8 @@ type deployment struct {
 	namespace string
 	clients   []clients.Client
 	ci        *issuers.CI // whom the stack trusts; nil in AWS
-	adopted   []string    // settings by which the stack has a restored table and bucket
+	// adopted are settings by which the stack has a restored table and bucket.
+	adopted map[string]any
 }
 
 // run runs a program and returns its standard output. Its error has all that it printed.
@@ -212,7 +215,7 @@ func (d *deployment) environ() []string {
 // deploy leaves the source deployed, and says what is there then.
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	err = d.step("building the command line, and CDK's", func() error {
-		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", filepath.Join(d.scratch, "larder"), "./scripts/larder"); err != nil {
+		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", d.scratch+string(filepath.Separator), "./scripts/larder", "./infra"); err != nil {
 			return err
 		}
 		_, err := d.run(ctx, filepath.Join(d.Checkout, "infra"), nil, "npm", "ci", "--silent", "--no-audit", "--no-fund")
@@ -230,7 +233,12 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 			return nil, err
 		}
 	}
-	err = d.step("cdk deploy", func() error { return d.deploySource(ctx) })
+	err = d.step("cdk deploy", func() error {
+		if d.Older != "" {
+			return d.deploySource(ctx, "access") // it was open to everyone
+		}
+		return d.deploySource(ctx)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +287,19 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 			return err
 		}
 		// The first releases must be told so. What they published then is private, as everything is by default.
-		if err := d.cdkDeploy(ctx, checkout, "-c", "anonymousRead=true"); err != nil {
+		own := d.settings(map[string]any{"anonymousRead": true})
+		app := cdkApp{folder: d.scratch, command: fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))}
+		var more []string
+		if _, err := os.Stat(filepath.Join(checkout, "infra", "settings.schema.json")); err == nil {
+			if err := writeSettings(filepath.Join(checkout, "infra"), own); err != nil {
+				return err
+			}
+		} else { // it has settings in CDK context
+			for key, value := range own {
+				more = append(more, "-c", fmt.Sprintf("%s=%v", key, value))
+			}
+		}
+		if err := d.cdkDeploy(ctx, app, more...); err != nil {
 			return err
 		}
 		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
@@ -317,43 +337,110 @@ func (d *deployment) bootstrap(ctx context.Context) error {
 		fmt.Fprintf(d.Out, "cdk bootstrap: it has been done, the stack %s is there\n", toolkit)
 		return nil
 	}
-	return d.step("cdk bootstrap", func() error { return d.cdk(ctx, d.Checkout, "bootstrap") })
+	return d.step("cdk bootstrap", func() error {
+		app, err := d.source(d.settings(nil))
+		if err != nil {
+			return err
+		}
+		return d.cdk(ctx, app, "bootstrap")
+	})
 }
 
 // bootstrapVersion is where CDK finds which bootstrap there is. moto answers 500 to an update that rests on the default of
 // this parameter.
 const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
 
-func (d *deployment) cdkDeploy(ctx context.Context, checkout string, more ...string) error {
+func (d *deployment) cdkDeploy(ctx context.Context, app cdkApp, more ...string) error {
 	args := append([]string{"deploy", "--require-approval", "never"}, more...)
 	if d.Endpoint != "" {
 		// moto gives a stack that a change set made no outputs.
 		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
 	}
-	return d.cdk(ctx, checkout, args...)
+	return d.cdk(ctx, app, args...)
 }
 
-// deploySource deploys the source that is rehearsed.
-func (d *deployment) deploySource(ctx context.Context) error {
+// deploySource deploys the source that is rehearsed, which may drop what is
+// allowed.
+func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) error {
 	// All that a stack can have to tell of itself.
-	told := append([]string{"-c", "alarms=true", "-c", "dashboard=true"}, d.adopted...)
-	if d.ci == nil {
-		return d.cdkDeploy(ctx, d.Checkout, told...)
+	own := d.settings(map[string]any{"alarms": true, "dashboard": true})
+	maps.Copy(own, d.adopted)
+	if d.ci != nil {
+		access, err := trusting(d.ci.URL, d.namespace)
+		if err != nil {
+			return err
+		}
+		own["access"] = json.RawMessage(access)
 	}
-	access, err := trusting(d.ci.URL, d.namespace)
+	app, err := d.source(own)
 	if err != nil {
 		return err
 	}
-	return d.cdkDeploy(ctx, d.Checkout, append(told, "-c", "access="+access)...)
+	var more []string
+	if len(allowDrop) > 0 {
+		more = []string{"-c", "allow-drop=" + strings.Join(allowDrop, ",")}
+	}
+	return d.cdkDeploy(ctx, app, more...)
 }
 
-// cdk runs the app of a checkout from a folder of its own, so that the settings which lie in the checkout do not count.
-func (d *deployment) cdk(ctx context.Context, checkout string, args ...string) error {
-	app := fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))
-	args = append(args, "--app", app, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci",
-		"-c", "stackName="+StackName, "-c", "architecture="+lambda.Architecture())
-	env := []string{"CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1"}
-	_, err := d.run(ctx, d.scratch, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
+// settings returns those that every stack of a rehearsal has, and more.
+func (d *deployment) settings(more map[string]any) map[string]any {
+	all := map[string]any{"stackName": StackName, "architecture": lambda.Architecture()}
+	maps.Copy(all, more)
+	return all
+}
+
+// cdkApp is the CDK app of a checkout: the folder from which the cdk commands
+// run, and the command that runs the app.
+type cdkApp struct {
+	folder, command string
+}
+
+// source returns the app of the source that is rehearsed, with settings.
+func (d *deployment) source(own map[string]any) (cdkApp, error) {
+	app, err := d.appIn("source")
+	if err == nil {
+		err = writeSettings(app.folder, own)
+	}
+	return app, err
+}
+
+// appIn returns the app of the source in a folder that is to it as infra is in a
+// checkout, so that the settings of this checkout do not count.
+func (d *deployment) appIn(name string) (cdkApp, error) {
+	checkout := filepath.Join(d.scratch, name)
+	app := cdkApp{folder: filepath.Join(checkout, "infra"), command: filepath.Join(d.scratch, "infra")}
+	if _, err := os.Stat(app.folder); err == nil {
+		return app, nil
+	}
+	for _, dir := range []string{app.folder, filepath.Join(checkout, "scripts")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return app, err
+		}
+	}
+	build := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(d.Checkout, "scripts", "build"))
+	if err := os.WriteFile(filepath.Join(checkout, "scripts", "build"), []byte(build), 0o700); err != nil {
+		return app, err
+	}
+	return app, os.Symlink(filepath.Join(d.Checkout, "dist"), filepath.Join(checkout, "dist"))
+}
+
+// settingsFile is where a stack's owner keeps its settings.
+const settingsFile = "settings.json"
+
+func writeSettings(infra string, own map[string]any) error {
+	text, err := json.MarshalIndent(own, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(infra, settingsFile), text, 0o600)
+}
+
+// cdk runs a command of the CDK.
+func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error {
+	args = append(args, "--app", app.command, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci")
+	env := append(d.pathStyle(), "CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1")
+	_, err := d.run(ctx, app.folder, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err
 }
 

@@ -84,6 +84,7 @@ func TestFaults(t *testing.T) {
 	if err := d.use(t.Context(), stack); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("dropped settings", func(t *testing.T) { testDroppedSettings(t, d, stack) })
 	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
 	for _, f := range stack.Functions {
 		binary, err := f.Unpack(t.TempDir())

@@ -77,8 +77,8 @@ func (d *deployment) loseRecord(ctx context.Context, stack *Stack) (*Stack, erro
 			if _, err := tables.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: aws.Bool(false)}); err != nil {
 				return err
 			}
-			d.adopted = []string{"-c", "tableName=" + restoredName}
-			return d.deploySource(ctx)
+			d.adopted = map[string]any{"tableName": restoredName}
+			return d.deploySource(ctx, "table")
 		}},
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (d *deployment) loseBucket(ctx context.Context, stack *Stack) (*Stack, erro
 			if err := d.deleteStack(ctx, StackName); err != nil {
 				return err
 			}
-			d.adopted = append(d.adopted, "-c", "bucketName="+restoredName)
+			d.adopted["bucketName"] = restoredName
 			return d.deploySource(ctx)
 		}},
 	})
