@@ -537,7 +537,7 @@ func faultsOfTheTable(t *testing.T) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}, unavailable("307")},
 		{"access denied", refuses(400, "AccessDeniedException"), broken("AccessDeniedException")},
-		{"no such table", refuses(400, "ResourceNotFoundException"), broken("ResourceNotFoundException")},
+		{"no such table", refuses(400, "ResourceNotFoundException"), broken("the table does not exist in this account and region: ResourceNotFoundException")},
 		{"expired credentials", refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException")},
 		{"unknown credentials", refuses(400, "UnrecognizedClientException"), broken("UnrecognizedClientException")},
 		// What passes is not noticed.
@@ -884,7 +884,7 @@ func faultsOfPublishing(t *testing.T) {
 		{"table: half an answer", onTable, cut(false), unavailable("unexpected EOF"), unavailable("unexpected EOF"), unavailable("unexpected EOF")},
 		{"table: wrong checksum", onTable, changed(wrongChecksum), unavailable("checksum"), unavailable("checksum"), unavailable("checksum")},
 		{"table: access denied", onTable, refuses(400, "AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException")},
-		{"table: no such table", onTable, refuses(400, "ResourceNotFoundException"), broken("ResourceNotFoundException"), broken("ResourceNotFoundException"), broken("ResourceNotFoundException")},
+		{"table: no such table", onTable, refuses(400, "ResourceNotFoundException"), broken("does not exist in this account and region"), broken("does not exist in this account and region"), broken("does not exist in this account and region")},
 		{"table: expired credentials", onTable, refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException"), broken("ExpiredTokenException")},
 	}
 	p := publishAll(t)

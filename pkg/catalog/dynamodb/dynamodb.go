@@ -293,6 +293,7 @@ func translate(err error) error {
 		throughput  *types.ProvisionedThroughputExceededException
 		requests    *types.RequestLimitExceeded
 		throttled   *types.ThrottlingException
+		missing     *types.ResourceNotFoundException
 		response    *awshttp.ResponseError
 		unavailable = errors.As(err, &throughput) || errors.As(err, &requests) || errors.As(err, &throttled)
 	)
@@ -308,6 +309,8 @@ func translate(err error) error {
 		}
 	case errors.As(err, &conflict), errors.As(err, &underWay):
 		return fmt.Errorf("%w: %w", registry.ErrConflict, err)
+	case errors.As(err, &missing):
+		return fmt.Errorf("the table does not exist in this account and region: %w", missing)
 	case errors.As(err, &response):
 		// One that says no to a request is DynamoDB's. It is 0 where there was no answer, and below where that could not be read,
 		// or was another's.
