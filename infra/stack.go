@@ -313,6 +313,10 @@ func (st *stack) newFunction(f function) awslambda.Function {
 
 		ReservedConcurrentExecutions: reserved,
 	})
+	// The CDK waits for the role's policies, which are in the role itself here.
+	if resource, ok := st.functions[f.name].Node().DefaultChild().(awslambda.CfnFunction); ok {
+		resource.AddDeletionOverride(jsii.String("DependsOn"))
+	}
 	return st.functions[f.name]
 }
 
