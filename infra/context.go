@@ -59,7 +59,8 @@ func readContext(context map[string]any) (choices, error) {
 	if allowed, ok := context[contextAllowDrop]; ok {
 		for name, has := range map[string]map[string]json.RawMessage{contextFile: inContextFile, appFile: inAppFile} {
 			if _, there := has[contextAllowDrop]; there {
-				return c, fmt.Errorf("cannot use context %s: it counts for one command, so take it out of %s", contextAllowDrop, name)
+				return c, fmt.Errorf("cannot use context %s: it counts for one command, so take it out of %s",
+					contextAllowDrop, name)
 			}
 		}
 		for kind := range strings.SplitSeq(fmt.Sprint(allowed), ",") {
@@ -181,7 +182,8 @@ func (m mover) move(old []setting) error {
 	}
 	say(moved, "Moved from %s to %s: %s.", contextFile, m.to, names(moved))
 	say(same, "Took out of %s what %s has too: %s.", contextFile, m.to, names(same))
-	say(missing, "%s exists and was not changed. Add these lines to it, and take the keys out of %s:\n%s", m.to, contextFile, m.lines(missing))
+	say(missing, "%s exists and was not changed. Add these lines to it, and take the keys out of %s:\n%s",
+		m.to, contextFile, m.lines(missing))
 	say(inApp, "Add these lines to %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
 	say(onLine, "Add these lines to %s instead of saying -c:\n%s", m.to, m.lines(onLine))
 	return fmt.Errorf("cannot take settings from CDK context: settings are in a file of their own, %s.\n%s\n"+

@@ -143,7 +143,8 @@ func TestMoveInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		writes := 0
-		m := mover{to: defaultFile, context: context, inContextFile: inContextFile, write: func(name string, text []byte) error {
+		m := mover{to: defaultFile, context: context, inContextFile: inContextFile, write: func(name string,
+			text []byte) error {
 			if writes++; writes == failsAt {
 				return full
 			}
@@ -153,7 +154,8 @@ func TestMoveInterrupted(t *testing.T) {
 			t.Errorf("write %d: %v", failsAt, err)
 		}
 		has(t, contextFile, oldContext)
-		if _, err := readContext(contextFrom(t, nil)); err == nil || !strings.Contains(err.Error(), "run the command again") {
+		if _, err := readContext(contextFrom(t, nil)); err == nil || !strings.Contains(err.Error(),
+			"run the command again") {
 			t.Errorf("write %d: %v", failsAt, err)
 		}
 		has(t, defaultFile, newSettings)
@@ -161,7 +163,8 @@ func TestMoveInterrupted(t *testing.T) {
 	}
 	// Nothing is moved to a folder that is not there.
 	inFolder(t, map[string]string{contextFile: oldContext})
-	if _, err := readContext(contextFrom(t, map[string]any{"settings": "stacks/a.json"})); err == nil || !strings.Contains(err.Error(), "cannot move settings") {
+	if _, err := readContext(contextFrom(t, map[string]any{"settings": "stacks/a.json"})); err == nil ||
+		!strings.Contains(err.Error(), "cannot move settings") {
 		t.Error(err)
 	}
 	has(t, contextFile, oldContext)
@@ -200,7 +203,8 @@ func TestContext(t *testing.T) {
 			t.Errorf("%v: %v, want %s", test.line, err, test.want)
 		}
 	}
-	c, err := readContext(map[string]any{"settings": "acme.json", "allow-drop": "domain, table", "aws:cdk:x": []any{"**"}})
+	c, err := readContext(map[string]any{"settings": "acme.json", "allow-drop": "domain, table",
+		"aws:cdk:x": []any{"**"}})
 	want := choices{file: "acme.json", allowed: []string{"domain", "table"}}
 	if diff := cmp.Diff(want, c, cmp.AllowUnexported(choices{})); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
@@ -213,9 +217,11 @@ func TestContext(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What is allowed once is not allowed for good.
-	for name, text := range map[string]string{contextFile: `{"allow-drop": "domain"}`, appFile: `{"context": {"allow-drop": "domain"}}`} {
+	for name, text := range map[string]string{contextFile: `{"allow-drop": "domain"}`,
+		appFile: `{"context": {"allow-drop": "domain"}}`} {
 		inFolder(t, map[string]string{name: text})
-		if _, err := readContext(contextFrom(t, nil)); err == nil || !strings.Contains(err.Error(), "take it out of "+name) {
+		if _, err := readContext(contextFrom(t, nil)); err == nil || !strings.Contains(err.Error(),
+			"take it out of "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

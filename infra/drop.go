@@ -185,7 +185,8 @@ func lostByIssuer(was, now access.Issuer) (lost []string) {
 			}
 		}
 		if len(scopes) > 0 {
-			lost = append(lost, fmt.Sprintf("%s by rule %d of issuer %s", strings.Join(scopes, " and "), n+1, was.Issuer))
+			lost = append(lost, fmt.Sprintf("%s by rule %d of issuer %s", strings.Join(scopes, " and "), n+1,
+				was.Issuer))
 		}
 	}
 	return lost
@@ -239,6 +240,7 @@ func refusal(c choices, s Settings, drops []drop) string {
 	if _, err := os.Stat(c.file); err != nil {
 		why = c.file + " does not exist"
 	}
-	return fmt.Sprintf("cannot deploy: %s, and the stack %s would lose %s. Put the settings back, or allow it: -c %s=%s",
+	return fmt.Sprintf("cannot deploy: %s, and the stack %s would lose %s. "+
+		"Put the settings back, or allow it: -c %s=%s",
 		why, s.StackName, strings.Join(what, "; "), contextAllowDrop, strings.Join(kinds, ","))
 }

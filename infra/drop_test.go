@@ -29,7 +29,8 @@ func everything() map[string]any {
 func twoIssuers() map[string]any {
 	return map[string]any{"public": []any{"modules/acme/hello", "modules/acme/world"}, "issuers": []any{
 		map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x", "y"}, "rules": []any{
-			map[string]any{"claims": map[string]any{"group": "a"}, "scopes": []any{"read:modules/**", "publish:modules/acme/*"}},
+			map[string]any{"claims": map[string]any{"group": "a"}, "scopes": []any{"read:modules/**",
+				"publish:modules/acme/*"}},
 			map[string]any{"claims": map[string]any{"group": "b"}, "scopes": []any{"read:providers/**"}},
 		}},
 		map[string]any{"issuer": "https://b.example.com", "clientIds": []any{"c"}, "rules": users},
@@ -93,48 +94,79 @@ func TestDrops(t *testing.T) {
 	deployments := make(map[string]*deployed) // synthesis takes long
 	own := makes(t, defaults(t))
 	pool := makes(t, parsed(t, everything()))
-	if own.table == "" || own.bucket == "" || own.pool != "" || pool.table != "" || pool.bucket != "" || pool.pool == "" {
+	if own.table == "" || own.bucket == "" || own.pool != "" || pool.table != "" || pool.bucket != "" ||
+		pool.pool == "" {
 		t.Fatalf("a plain stack makes %+v, one that adopts %+v", own, pool)
 	}
 	for name, test := range map[string]struct {
 		was, now map[string]any
 		want     []string // KIND: what
 	}{
-		"nothing":          {none, none, nil},
-		"the same":         {everything(), everything(), nil},
-		"more than before": {none, all(func(s map[string]any) { delete(s, "tableName"); delete(s, "bucketName") }), nil},
+		"nothing":  {none, none, nil},
+		"the same": {everything(), everything(), nil},
+		"more than before": {none, all(func(s map[string]any) {
+			delete(s, "tableName")
+			delete(s,
+				"bucketName")
+		}), nil},
 		"all settings": {everything(), none, []string{
 			"access: public access to modules/acme/hello, public access to modules/acme/world, the issuer https://a.example.com, the issuer https://b.example.com",
-			"bucket: the bucket restored-bucket", "domain: the domain registry.example.com", "pool: the user pool physical-Users0A0EEA89", "table: the table restored-table",
+			"bucket: the bucket restored-bucket", "domain: the domain registry.example.com",
+			"pool: the user pool physical-Users0A0EEA89", "table: the table restored-table",
 		}},
-		"another domain": {everything(), all(func(s map[string]any) { s["domainName"] = "larder.example.com" }), []string{"domain: the domain registry.example.com"}},
-		"another table":  {everything(), all(func(s map[string]any) { s["tableName"] = "other" }), []string{"table: the table restored-table"}},
-		"another bucket": {everything(), all(func(s map[string]any) { s["bucketName"] = "other" }), []string{"bucket: the bucket restored-bucket"}},
-		"stores of its own, for others": {none, map[string]any{"tableName": "restored-table", "bucketName": "restored-bucket"}, []string{
+		"another domain": {everything(),
+			all(func(s map[string]any) { s["domainName"] = "larder.example.com" }),
+			[]string{"domain: the domain registry.example.com"}},
+		"another table": {everything(), all(func(s map[string]any) { s["tableName"] = "other" }),
+			[]string{"table: the table restored-table"}},
+		"another bucket": {everything(), all(func(s map[string]any) { s["bucketName"] = "other" }),
+			[]string{"bucket: the bucket restored-bucket"}},
+		"stores of its own, for others": {none, map[string]any{"tableName": "restored-table",
+			"bucketName": "restored-bucket"}, []string{
 			"bucket: the bucket physical-bucket83908e77", "table: the table physical-TableCD117FA1",
 		}},
-		"its own stores, by name": {none, map[string]any{"tableName": "physical-TableCD117FA1", "bucketName": "physical-bucket83908e77"}, nil},
-		"no pool":                 {everything(), all(func(s map[string]any) { delete(s, "cognito") }), []string{"pool: the user pool physical-Users0A0EEA89"}},
+		"its own stores, by name": {none, map[string]any{"tableName": "physical-TableCD117FA1",
+			"bucketName": "physical-bucket83908e77"}, nil},
+		"no pool": {everything(), all(func(s map[string]any) { delete(s, "cognito") }),
+			[]string{"pool: the user pool physical-Users0A0EEA89"}},
 		"a rule of the pool": {everything(), all(func(s map[string]any) {
-			s["cognito"] = map[string]any{"domainPrefix": "acme-larder", "rules": []any{map[string]any{"claims": map[string]any{"cognito:groups": "others"}, "scopes": []any{"read:**"}}}}
+			s["cognito"] = map[string]any{"domainPrefix": "acme-larder",
+				"rules": []any{map[string]any{"claims": map[string]any{"cognito:groups": "others"},
+					"scopes": []any{"read:**"}}}}
 		}), []string{"access: read:** by rule 1 of issuer the stack's user pool"}},
 		"more by the pool": {everything(), all(func(s map[string]any) {
-			s["cognito"] = map[string]any{"domainPrefix": "acme-larder", "rules": append(slices.Clone(users), map[string]any{"claims": map[string]any{"cognito:groups": "others"}, "scopes": []any{"read:**"}})}
+			s["cognito"] = map[string]any{"domainPrefix": "acme-larder", "rules": append(slices.Clone(users),
+				map[string]any{"claims": map[string]any{"cognito:groups": "others"}, "scopes": []any{"read:**"}})}
 		}), nil},
-		"a public pattern": {everything(), all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/world"} }), []string{"access: public access to modules/acme/hello"}},
-		"a wider pattern":  {everything(), all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/*"} }), nil},
-		"open to everyone": {map[string]any{"anonymousRead": true}, map[string]any{"access": twoIssuers()}, []string{"access: public access to **"}},
-		"an audience":      {everything(), all(func(s map[string]any) { issuers(s)[0].(map[string]any)["audiences"] = []any{"x", "z"} }), []string{"access: the audience y of issuer https://a.example.com"}},
-		"a client":         {everything(), all(func(s map[string]any) { issuers(s)[1].(map[string]any)["clientIds"] = []any{"d"} }), []string{"access: the client c of issuer https://b.example.com"}},
-		"claims of a rule": {everything(), all(func(s map[string]any) { rule(s)["claims"] = map[string]any{"group": "c"} }), []string{"access: read:modules/** and publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
-		"a scope":          {everything(), all(func(s map[string]any) { rule(s)["scopes"] = []any{"read:modules/**"} }), []string{"access: publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
+		"a public pattern": {everything(),
+			all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/world"} }), []string{"access: public access to modules/acme/hello"}},
+		"a wider pattern": {everything(),
+			all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/*"} }), nil},
+		"open to everyone": {map[string]any{"anonymousRead": true}, map[string]any{"access": twoIssuers()},
+			[]string{"access: public access to **"}},
+		"an audience": {everything(),
+			all(func(s map[string]any) { issuers(s)[0].(map[string]any)["audiences"] = []any{"x", "z"} }),
+			[]string{"access: the audience y of issuer https://a.example.com"}},
+		"a client": {everything(),
+			all(func(s map[string]any) { issuers(s)[1].(map[string]any)["clientIds"] = []any{"d"} }),
+			[]string{"access: the client c of issuer https://b.example.com"}},
+		"claims of a rule": {everything(),
+			all(func(s map[string]any) { rule(s)["claims"] = map[string]any{"group": "c"} }),
+			[]string{"access: read:modules/** and publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
+		"a scope": {everything(),
+			all(func(s map[string]any) { rule(s)["scopes"] = []any{"read:modules/**"} }),
+			[]string{"access: publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
 		"a narrower scope": {everything(), all(func(s map[string]any) {
 			rule(s)["scopes"] = []any{"read:modules/acme/*", "publish:modules/acme/*"}
 		}), []string{"access: read:modules/** by rule 1 of issuer https://a.example.com"}},
-		"wider scopes": {everything(), all(func(s map[string]any) { rule(s)["scopes"] = []any{"read:**", "publish:modules/**"} }), nil},
-		"an order":     {everything(), all(func(s map[string]any) { slices.Reverse(issuers(s)) }), nil},
+		"wider scopes": {everything(), all(func(s map[string]any) {
+			rule(s)["scopes"] = []any{"read:**",
+				"publish:modules/**"}
+		}), nil},
+		"an order": {everything(), all(func(s map[string]any) { slices.Reverse(issuers(s)) }), nil},
 		"a login": {map[string]any{"access": map[string]any{
-			"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"},
+			"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"},
+				"rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"},
 		}}, map[string]any{"access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}}}, []string{"access: the login by https://a.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +242,8 @@ func TestRefusal(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := refusal(choices{file: "settings.json", allowed: []string{"table", "domain", "pool"}}, s, drops); got != "" {
+	if got := refusal(choices{file: "settings.json", allowed: []string{"table", "domain", "pool"}}, s,
+		drops); got != "" {
 		t.Error(got)
 	}
 }

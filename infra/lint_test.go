@@ -18,7 +18,8 @@ func TestLint(t *testing.T) {
 	}
 	all := everything()
 	for key, value := range map[string]any{
-		"alarms": true, "alarmEmail": "registry@example.com", "dashboard": true, "publishConcurrency": 10, "architecture": "x86_64",
+		"alarms": true, "alarmEmail": "registry@example.com", "dashboard": true, "publishConcurrency": 10,
+		"architecture": "x86_64",
 	} {
 		all[key] = value
 	}
@@ -33,7 +34,8 @@ func TestLint(t *testing.T) {
 		"all":     all,
 		"domain":  domain,
 		"pool":    {"cognito": everything()["cognito"], "accessLog": false, "metrics": true},
-		"alarms":  {"alarms": true, "alarmTopicArn": topic, "dashboard": true, "anonymousRead": true, "logRetentionDays": 3653},
+		"alarms": {"alarms": true, "alarmTopicArn": topic, "dashboard": true, "anonymousRead": true,
+			"logRetentionDays": 3653},
 	} {
 		app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
 		newStack(app, parsed(t, given), stubs(t))

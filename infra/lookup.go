@@ -70,7 +70,8 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		return err
 	})
 	if err != nil {
-		f.unknown = append(f.unknown, fmt.Sprintf("cannot compare the settings with the deployed stack: %v", reason(err)))
+		f.unknown = append(f.unknown, fmt.Sprintf("cannot compare the settings with the deployed stack: %v",
+			reason(err)))
 	}
 	for _, store := range []struct {
 		name  string
@@ -109,10 +110,12 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 	}
 	caller, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return nil, fmt.Errorf("there are no AWS credentials in the environment (use AWS_PROFILE, not --profile): %w", reason(err))
+		return nil, fmt.Errorf("there are no AWS credentials in the environment "+
+			"(use AWS_PROFILE, not --profile): %w", reason(err))
 	}
 	if got := aws.ToString(caller.Account); got != id {
-		return nil, fmt.Errorf("the environment's AWS credentials are for account %s, and the deploy goes to %s", got, id)
+		return nil, fmt.Errorf("the environment's AWS credentials are for account %s, "+
+			"and the deploy goes to %s", got, id)
 	}
 	partition := "aws"
 	if who, err := arn.Parse(aws.ToString(caller.Arn)); err == nil {
@@ -176,7 +179,8 @@ func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error
 	d := &deployed{Outputs: make(map[string]string)}
 	for _, s := range out.Stacks {
 		switch s.StackStatus {
-		case formation.StackStatusReviewInProgress, formation.StackStatusCreateFailed, formation.StackStatusRollbackComplete,
+		case formation.StackStatusReviewInProgress, formation.StackStatusCreateFailed,
+			formation.StackStatusRollbackComplete,
 			formation.StackStatusRollbackFailed, formation.StackStatusDeleteComplete:
 			return nil, nil
 		}
@@ -243,7 +247,8 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 		return "", err
 	}
 	encryption, err := client.GetBucketEncryption(ctx, &s3.GetBucketEncryptionInput{Bucket: &name})
-	if failed, ok := errors.AsType[smithy.APIError](err); ok && failed.ErrorCode() == "ServerSideEncryptionConfigurationNotFoundError" {
+	if failed, ok := errors.AsType[smithy.APIError](err); ok &&
+		failed.ErrorCode() == "ServerSideEncryptionConfigurationNotFoundError" {
 		return "", nil
 	}
 	if err != nil {

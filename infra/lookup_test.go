@@ -136,7 +136,8 @@ func describeTable(w http.ResponseWriter, body []byte, failed func(int, string, 
 		sse = `, "SSEDescription": {"SSEType": "KMS", "Status": "ENABLED", "KMSMasterKeyArn": "arn:aws:kms:eu-central-1:111122223333:key/of-aws"}`
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	_, _ = fmt.Fprintf(w, `{"Table": {"TableName": %q, "KeySchema": %s, "AttributeDefinitions": %s%s}}`, in.TableName, keys, kinds, sse)
+	_, _ = fmt.Fprintf(w, `{"Table": {"TableName": %q, "KeySchema": %s, "AttributeDefinitions": %s%s}}`,
+		in.TableName, keys, kinds, sse)
 }
 
 // ask looks up settings in an account, in the environment that the CDK makes.
@@ -145,9 +146,12 @@ func ask(t *testing.T, e *emulated, s Settings, environment map[string]string) f
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
 	all := map[string]string{
-		"AWS_ENDPOINT_URL": server.URL, "AWS_ACCESS_KEY_ID": "USER", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1", "AWS_PROFILE": "",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1",
-		"CDK_DEFAULT_ACCOUNT": "111122223333", "CDK_DEFAULT_REGION": "eu-central-1", "LARDER_S3_PATH_STYLE": "true", "NO_PROXY": "127.0.0.1",
+		"AWS_ENDPOINT_URL": server.URL, "AWS_ACCESS_KEY_ID": "USER", "AWS_SECRET_ACCESS_KEY": "s",
+		"AWS_REGION": "us-east-1", "AWS_PROFILE": "",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1",
+		"CDK_DEFAULT_ACCOUNT": "111122223333", "CDK_DEFAULT_REGION": "eu-central-1",
+		"LARDER_S3_PATH_STYLE": "true", "NO_PROXY": "127.0.0.1",
 	}
 	for name, value := range environment {
 		all[name] = value
@@ -170,23 +174,34 @@ func TestLookUpStack(t *testing.T) {
 		domain      string // of the deployed stack; none if there is no stack
 		unknown     string
 	}{
-		"deployed":                 {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate}, domain: "registry.example.com"},
-		"rolled back":              {account: emulated{status: "UPDATE_ROLLBACK_COMPLETE", template: aTemplate}, domain: "registry.example.com"},
-		"no stack":                 {},
-		"never created":            {account: emulated{status: "ROLLBACK_COMPLETE", template: aTemplate}},
-		"in review":                {account: emulated{status: "REVIEW_IN_PROGRESS", template: "{}"}},
-		"by the CDK's role":        {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate, denied: deny}, domain: "registry.example.com"},
-		"without a permission":     {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate, denied: deny, noRole: true}, unknown: "AccessDenied: not authorized to perform DescribeStacks"},
-		"a fault":                  {account: emulated{broken: true}, unknown: "InternalFailure: try again"},
-		"no JSON":                  {account: emulated{status: "UPDATE_COMPLETE", template: "Resources:"}, unknown: "the template of stack larder: "},
-		"no credentials":           {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": ""}, unknown: "there are no AWS credentials"},
-		"credentials of --profile": {environment: map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, unknown: "there are no AWS credentials in the environment (use AWS_PROFILE, not --profile)"},
-		"another account's":        {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": "444455556666"}, unknown: "the environment's AWS credentials are for account 111122223333, and the deploy goes to 444455556666"},
+		"deployed": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate},
+			domain: "registry.example.com"},
+		"rolled back": {account: emulated{status: "UPDATE_ROLLBACK_COMPLETE",
+			template: aTemplate}, domain: "registry.example.com"},
+		"no stack":      {},
+		"never created": {account: emulated{status: "ROLLBACK_COMPLETE", template: aTemplate}},
+		"in review":     {account: emulated{status: "REVIEW_IN_PROGRESS", template: "{}"}},
+		"by the CDK's role": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate,
+			denied: deny}, domain: "registry.example.com"},
+		"without a permission": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate,
+			denied: deny, noRole: true}, unknown: "AccessDenied: not authorized to perform DescribeStacks"},
+		"a fault": {account: emulated{broken: true}, unknown: "InternalFailure: try again"},
+		"no JSON": {account: emulated{status: "UPDATE_COMPLETE", template: "Resources:"},
+			unknown: "the template of stack larder: "},
+		"no credentials": {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": ""},
+			unknown: "there are no AWS credentials"},
+		"credentials of --profile": {environment: map[string]string{"AWS_ACCESS_KEY_ID": "",
+			"AWS_SECRET_ACCESS_KEY": ""},
+			unknown: "there are no AWS credentials in the environment (use AWS_PROFILE, not --profile)"},
+		"another account's": {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": "444455556666"},
+			unknown: "the environment's AWS credentials are for account 111122223333, and the deploy goes to 444455556666"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := ask(t, &test.account, Settings{StackName: "larder"}, test.environment)
 			if test.unknown != "" {
-				if len(f.unknown) != 1 || !strings.HasPrefix(f.unknown[0], "cannot compare the settings with the deployed stack: "+test.unknown) || strings.Contains(f.unknown[0], "\n") {
+				if len(f.unknown) != 1 || !strings.HasPrefix(f.unknown[0],
+					"cannot compare the settings with the deployed stack: "+test.unknown) ||
+					strings.Contains(f.unknown[0], "\n") {
 					t.Errorf("%q", f.unknown)
 				}
 			} else if f.unknown != nil {
@@ -212,13 +227,16 @@ func TestLookUpAdopted(t *testing.T) {
 		{"managed-table", "managed-bucket", ""},
 		{"absent-table", "", "cannot adopt absent-table: there is no such table in eu-central-1"},
 		{"one-key", "", "cannot adopt one-key: its key is id HASH S, and the registry's is pk HASH S, sk RANGE S"},
-		{"numbers", "", "cannot adopt numbers: its key is pk HASH S, sk RANGE N, and the registry's is pk HASH S, sk RANGE S"},
-		{"secret-table", "", "cannot adopt secret-table: it is encrypted with your KMS key arn:aws:kms:eu-central-1:111122223333:key/yours, " +
-			"for which the stack's roles have no permission. Use a key that AWS owns or manages"},
+		{"numbers", "",
+			"cannot adopt numbers: its key is pk HASH S, sk RANGE N, and the registry's is pk HASH S, sk RANGE S"},
+		{"secret-table", "",
+			"cannot adopt secret-table: it is encrypted with your KMS key arn:aws:kms:eu-central-1:111122223333:key/yours, " +
+				"for which the stack's roles have no permission. Use a key that AWS owns or manages"},
 		{"", "absent-bucket", "cannot adopt absent-bucket: there is no such bucket"},
 		{"", "west-bucket", "cannot adopt west-bucket: the bucket is in us-west-2, and the stack goes to eu-central-1"},
-		{"", "secret-bucket", "cannot adopt secret-bucket: it is encrypted with your KMS key arn:aws:kms:eu-central-1:111122223333:key/yours, " +
-			"for which the stack's roles have no permission. Use a key that AWS owns or manages"},
+		{"", "secret-bucket",
+			"cannot adopt secret-bucket: it is encrypted with your KMS key arn:aws:kms:eu-central-1:111122223333:key/yours, " +
+				"for which the stack's roles have no permission. Use a key that AWS owns or manages"},
 	} {
 		t.Run(test.table+test.bucket, func(t *testing.T) {
 			f := ask(t, &emulated{}, Settings{StackName: "larder", TableName: test.table, BucketName: test.bucket}, nil)

@@ -64,7 +64,8 @@ var (
 	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 	bucketPattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	retentionPeriod = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+	retentionPeriod = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192,
+		2557, 2922, 3288, 3653}
 )
 
 // given is the settings as the file has them.
@@ -115,34 +116,57 @@ func (g *given) keys() []setting {
 		return setting{key: key, into: into, low: low, high: high, about: about}
 	}
 	return []setting{
-		text("stackName", &g.StackName, stackPattern, "a letter, and letters, digits and hyphens behind it", "Name of the CloudFormation stack."),
-		text("domainName", &g.DomainName, domainPattern, "a host name in lower case, such as registry.example.com", "The registry's host. It needs certificateArn, hostedZoneId and hostedZoneName too."),
-		text("certificateArn", &g.CertificateARN, certificateARN, "the ARN of an ACM certificate in the stack's region", "The ARN of the domain's certificate, in the stack's region."),
-		text("hostedZoneId", &g.HostedZoneID, zonePattern, "the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ", "The id of the domain's hosted zone in Route 53."),
-		text("hostedZoneName", &g.HostedZoneName, domainPattern, "the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
-		{key: "access", into: &g.access, about: "Who may read and publish, besides the holders of the registry's own tokens."},
-		{key: "anonymousRead", into: &g.anonymousRead, about: "Everybody who reaches the registry may read everything."},
+		text("stackName", &g.StackName, stackPattern, "a letter, and letters, digits and hyphens behind it",
+			"Name of the CloudFormation stack."),
+		text("domainName", &g.DomainName, domainPattern,
+			"a host name in lower case, such as registry.example.com",
+			"The registry's host. It needs certificateArn, hostedZoneId and hostedZoneName too."),
+		text("certificateArn", &g.CertificateARN, certificateARN,
+			"the ARN of an ACM certificate in the stack's region",
+			"The ARN of the domain's certificate, in the stack's region."),
+		text("hostedZoneId", &g.HostedZoneID, zonePattern,
+			"the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ",
+			"The id of the domain's hosted zone in Route 53."),
+		text("hostedZoneName", &g.HostedZoneName, domainPattern,
+			"the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
+		{key: "access", into: &g.access,
+			about: "Who may read and publish, besides the holders of the registry's own tokens."},
+		{key: "anonymousRead", into: &g.anonymousRead,
+			about: "Everybody who reaches the registry may read everything."},
 		{key: "cognito", into: &g.Cognito, about: "A Cognito user pool that the stack makes, for people to log in."},
-		{key: "architecture", into: &g.Architecture, oneOf: []any{"arm64", "x86_64"}, about: "The functions' processor."},
+		{key: "architecture", into: &g.Architecture, oneOf: []any{"arm64", "x86_64"},
+			about: "The functions' processor."},
 		number("memory", &g.MemoryMiB, 128, 10240, "Memory of each function, in MiB."),
 		number("publishMemory", &g.PublishMemoryMiB, 128, 10240, "Memory of the publish function, in MiB."),
-		number("publishMaxFileMiB", &g.publishMaxFileMiB, int(low.FileBytes/mib), int(high.FileBytes/mib), "Largest file of a publish through the registry, in MiB."),
-		number("publishMaxFiles", &g.PublishLimits.Files, low.Files, high.Files, "How many files a publish through the registry may have."),
-		number("publishMaxUploads", &g.PublishLimits.Uploads, low.Uploads, high.Uploads, "How many publishes an identity may have under way."),
-		number("publishMaxInspections", &g.PublishLimits.Inspections, low.Inspections, high.Inspections, "How many inspections of an identity run at once."),
-		number("publishConcurrency", &g.PublishConcurrency, 1, 1000, "Reserves this number of instances for the publish function, which then has no more."),
-		number("presignMinutes", &g.presignMinutes, int(settings.MinPresignLifetime.Minutes()), int(settings.MaxPresignLifetime.Minutes()), "How long the URL of an archive is valid, in minutes."),
-		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod, about: "How many days CloudWatch Logs keeps logs."},
+		number("publishMaxFileMiB", &g.publishMaxFileMiB, int(low.FileBytes/mib), int(high.FileBytes/mib),
+			"Largest file of a publish through the registry, in MiB."),
+		number("publishMaxFiles", &g.PublishLimits.Files, low.Files, high.Files,
+			"How many files a publish through the registry may have."),
+		number("publishMaxUploads", &g.PublishLimits.Uploads, low.Uploads, high.Uploads,
+			"How many publishes an identity may have under way."),
+		number("publishMaxInspections", &g.PublishLimits.Inspections, low.Inspections, high.Inspections,
+			"How many inspections of an identity run at once."),
+		number("publishConcurrency", &g.PublishConcurrency, 1, 1000,
+			"Reserves this number of instances for the publish function, which then has no more."),
+		number("presignMinutes", &g.presignMinutes, int(settings.MinPresignLifetime.Minutes()),
+			int(settings.MaxPresignLifetime.Minutes()), "How long the URL of an archive is valid, in minutes."),
+		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod,
+			about: "How many days CloudWatch Logs keeps logs."},
 		{key: "accessLog", into: &g.AccessLog, about: "The gateway logs each request."},
 		number("throttleRate", &g.ThrottleRate, 1, 10_000, "Requests per second of all clients together."),
 		number("throttleBurst", &g.ThrottleBurst, 1, 5_000, "Requests at once of all clients together."),
 		{key: "metrics", into: &g.metrics, about: "The functions count requests in CloudWatch."},
 		{key: "alarms", into: &g.Alarms, about: "Makes alarms, and with them metrics."},
-		text("alarmTopicArn", &g.AlarmTopicARN, topicARN, "the ARN of an SNS topic in the stack's region, and no FIFO one", "The ARN of your own SNS topic for alarms."),
-		text("alarmEmail", &g.AlarmEmail, emailPattern, "an address of mail, such as registry@example.com", "An email address for alarms."),
+		text("alarmTopicArn", &g.AlarmTopicARN, topicARN,
+			"the ARN of an SNS topic in the stack's region, and no FIFO one",
+			"The ARN of your own SNS topic for alarms."),
+		text("alarmEmail", &g.AlarmEmail, emailPattern, "an address of mail, such as registry@example.com",
+			"An email address for alarms."),
 		{key: "dashboard", into: &g.Dashboard, about: "Makes a dashboard, and with it metrics."},
-		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have", "A DynamoDB table that exists, to use in place of a new one."),
-		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have", "An S3 bucket that exists, to use in place of a new one."),
+		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have",
+			"A DynamoDB table that exists, to use in place of a new one."),
+		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",
+			"An S3 bucket that exists, to use in place of a new one."),
 		{key: "$schema", into: &g.schema, about: "The schema by which an editor checks this file."},
 	}
 }
@@ -173,7 +197,8 @@ func parseSettings(file *jsonFile, region string) (Settings, error) {
 		p.offsets[m.key] = m.value.offset
 		if f := fill(m.key, m.value, reflect.ValueOf(s.into).Elem()); f != nil {
 			if s.high > 0 {
-				f.text = fmt.Sprintf("%s: %s is not a whole number from %d to %d", m.key, shown(m.value.raw), s.low, s.high)
+				f.text = fmt.Sprintf("%s: %s is not a whole number from %d to %d", m.key, shown(m.value.raw),
+					s.low, s.high)
 			}
 			p.faults = append(p.faults, *f)
 			continue
@@ -200,17 +225,20 @@ func (p *parser) together(g *given, region string) {
 	s.DomainName, s.HostedZoneName = strings.TrimSuffix(s.DomainName, "."), strings.TrimSuffix(s.HostedZoneName, ".")
 	p.access(g)
 	p.signals(g, region)
-	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN, "hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
+	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN,
+		"hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
 	for _, key := range slices.Sorted(maps.Keys(domain)) {
 		if domain[key] == "" && s.DomainName+s.CertificateARN+s.HostedZoneID+s.HostedZoneName != "" {
-			p.fail(key, "it is missing: a domain needs domainName, certificateArn, hostedZoneId and hostedZoneName together")
+			p.fail(key, "it is missing: a domain needs domainName, certificateArn, hostedZoneId and "+
+				"hostedZoneName together")
 			return
 		}
 	}
 	if arn := strings.Split(s.CertificateARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
 		p.fail("certificateArn", "the certificate is in %s, and the stack goes to %s", arn[3], region)
 	}
-	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName, "."+s.HostedZoneName) {
+	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName,
+		"."+s.HostedZoneName) {
 		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
 	}
 }
@@ -233,7 +261,8 @@ func (p *parser) check(s setting, v value) {
 			p.fail(s.key, "%q is not %s", *into, s.want)
 		}
 		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
-			p.fail(s.key, "%q is not %s", *into, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.oneOf), " ", " or "), "[]"))
+			p.fail(s.key, "%q is not %s", *into, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.oneOf), " ",
+				" or "), "[]"))
 		}
 	case *int:
 		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
@@ -255,7 +284,8 @@ type Cognito struct {
 
 // check says what is wrong with the rules, as of any issuer's.
 func (c *Cognito) check() error {
-	text, err := json.Marshal(access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com", ClientIDs: []string{"client"}, Rules: c.Rules}}})
+	text, err := json.Marshal(access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com",
+		ClientIDs: []string{"client"}, Rules: c.Rules}}})
 	if err != nil {
 		return err
 	}
@@ -292,7 +322,9 @@ func (p *parser) access(g *given) {
 	if c := s.Cognito; c != nil {
 		switch {
 		case !prefixPattern.MatchString(c.DomainPrefix) || reserved.MatchString(c.DomainPrefix):
-			p.fail("cognito", "domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words aws, amazon and cognito in it", c.DomainPrefix)
+			p.fail("cognito",
+				"domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words "+
+					"aws, amazon and cognito in it", c.DomainPrefix)
 		case c.check() != nil:
 			p.fail("cognito", "rules: %v", c.check())
 		case parsed.Login != nil:
@@ -313,7 +345,9 @@ func (p *parser) access(g *given) {
 		size += len(rules) + cognitoRest
 	}
 	if size > maxAccess {
-		p.fail("access", "with cognito's it has %d bytes as compact JSON, and functions can be told %d: patterns with * make rules fewer", size, maxAccess)
+		p.fail("access",
+			"with cognito's it has %d bytes as compact JSON, and functions can be told %d: "+
+				"patterns with * make rules fewer", size, maxAccess)
 	}
 	s.Access = string(compact)
 }
@@ -329,7 +363,8 @@ func (p *parser) signals(g *given, region string) {
 		s.MetricsNamespace = "Larder/" + s.StackName
 	}
 	if s.Alarms && !s.AccessLog {
-		s.Warnings = append(s.Warnings, "alarms: without the access log, no alarm sees requests that the throttle refuses with 429")
+		s.Warnings = append(s.Warnings,
+			"alarms: without the access log, no alarm sees requests that the throttle refuses with 429")
 	}
 	for key, value := range map[string]string{"alarmTopicArn": s.AlarmTopicARN, "alarmEmail": s.AlarmEmail} {
 		if value != "" && !s.Alarms {
@@ -337,7 +372,8 @@ func (p *parser) signals(g *given, region string) {
 		}
 	}
 	if s.AlarmTopicARN != "" && s.AlarmEmail != "" {
-		p.fail("alarmEmail", "a topic of your own has subscriptions of your own: subscribe the address there, or take alarmTopicArn out")
+		p.fail("alarmEmail",
+			"a topic of your own has subscriptions of your own: subscribe the address there, or take alarmTopicArn out")
 	}
 	if arn := strings.Split(s.AlarmTopicARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
 		p.fail("alarmTopicArn", "the topic is in %s, and the stack goes to %s", arn[3], region)

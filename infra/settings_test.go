@@ -20,31 +20,43 @@ func TestSettingsFile(t *testing.T) {
 	const issuer = `{"access": {"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"],
   "rules": [{"claims": {"group": "a"}, "scopes": ["read:**"]}]}]}}`
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":           {"", "settings.json:1:1: invalid JSON: unexpected end of JSON input"},
-		"half a file":       {"{\n  \"memory\": 512,\n", "settings.json:3:1: invalid JSON: unexpected end of JSON input"},
-		"a comma too many":  {"{\n  \"memory\": 512,\n}\n", "settings.json:3:1: invalid JSON: invalid character '}'"},
-		"a comment":         {"{\n  // memory\n}", "settings.json:2:3: invalid JSON: invalid character '/'"},
-		"something behind":  {"{}\n{}", "settings.json:2:1: invalid JSON: invalid character '{' after top-level value"},
-		"garbage behind":    {"{\"memory\": 512} x", "settings.json:1:17: invalid JSON: invalid character 'x' after top-level value"},
-		"a list":            {" []", "settings.json:1:2: the settings are not an object"},
-		"a key misspelt":    {"{\n  \"alarms\": true,\n  \"alarmMail\": \"a@example.com\"\n}", `settings.json:3:3: there is no setting "alarmMail"; did you mean alarmEmail?`},
-		"a key of another":  {`{"region": "eu-central-1"}`, `settings.json:1:2: there is no setting "region"; there are $schema, access, accessLog,`},
-		"a key in capitals": {`{"Memory": 512}`, `settings.json:1:2: there is no setting "Memory"; did you mean memory?`},
-		"a key twice":       {"{\"memory\": 512,\n\"memory\": 256}", "settings.json:2:1: memory is there twice"},
-		"a text":            {`{"memory": "512"}`, `settings.json:1:12: memory: "512" is not a whole number from 128 to 10240`},
-		"a fraction":        {`{"memory": 512.5}`, "settings.json:1:12: memory: 512.5 is not a whole number from 128 to 10240"},
-		"too small":         {`{"memory": 1}`, "settings.json:1:12: memory: 1 is not a whole number from 128 to 10240"},
-		"a number":          {`{"alarms": 1}`, "settings.json:1:12: alarms: 1 is not true or false"},
-		"null":              {`{"alarms": null}`, "settings.json:1:12: alarms: null is not true or false"},
-		"a name for text":   {`{"stackName": ["larder"]}`, `settings.json:1:15: stackName: ["larder"] is not a text`},
-		"text for access":   {`{"access": "{}"}`, `settings.json:1:12: access: "{}" is not an object`},
-		"a key in access":   {strings.Replace(issuer, "audiences", "audience", 1), `settings.json:1:61: access.issuers[0]: there is no key "audience"; did you mean audiences?`},
-		"a key in a rule":   {strings.Replace(issuer, "scopes", "scope", 1), `settings.json:2:40: access.issuers[0].rules[0]: there is no key "scope"; did you mean scopes?`},
-		"a list of claims":  {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1), `settings.json:2:24: access.issuers[0].rules[0].claims: ["a"] is not an object`},
-		"a scope":           {strings.Replace(issuer, "read:**", "write:**", 1), `settings.json:2:51: access.issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
-		"no rules":          {strings.Replace(issuer, `"read:**"`, "", 1), "settings.json:1:12: access: "},
-		"the first of two":  {"{\"memory\": 1,\n\"alarms\": 1}", "settings.json:1:12: memory"},
-		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}", "settings.json:3:12: metrics: alarms and the dashboard need"},
+		"nothing": {"", "settings.json:1:1: invalid JSON: unexpected end of JSON input"},
+		"half a file": {"{\n  \"memory\": 512,\n",
+			"settings.json:3:1: invalid JSON: unexpected end of JSON input"},
+		"a comma too many": {"{\n  \"memory\": 512,\n}\n", "settings.json:3:1: invalid JSON: invalid character '}'"},
+		"a comment":        {"{\n  // memory\n}", "settings.json:2:3: invalid JSON: invalid character '/'"},
+		"something behind": {"{}\n{}", "settings.json:2:1: invalid JSON: invalid character '{' after top-level value"},
+		"garbage behind": {"{\"memory\": 512} x",
+			"settings.json:1:17: invalid JSON: invalid character 'x' after top-level value"},
+		"a list": {" []", "settings.json:1:2: the settings are not an object"},
+		"a key misspelt": {"{\n  \"alarms\": true,\n  \"alarmMail\": \"a@example.com\"\n}",
+			`settings.json:3:3: there is no setting "alarmMail"; did you mean alarmEmail?`},
+		"a key of another": {`{"region": "eu-central-1"}`,
+			`settings.json:1:2: there is no setting "region"; there are $schema, access, accessLog,`},
+		"a key in capitals": {`{"Memory": 512}`,
+			`settings.json:1:2: there is no setting "Memory"; did you mean memory?`},
+		"a key twice": {"{\"memory\": 512,\n\"memory\": 256}", "settings.json:2:1: memory is there twice"},
+		"a text": {`{"memory": "512"}`,
+			`settings.json:1:12: memory: "512" is not a whole number from 128 to 10240`},
+		"a fraction": {`{"memory": 512.5}`,
+			"settings.json:1:12: memory: 512.5 is not a whole number from 128 to 10240"},
+		"too small":       {`{"memory": 1}`, "settings.json:1:12: memory: 1 is not a whole number from 128 to 10240"},
+		"a number":        {`{"alarms": 1}`, "settings.json:1:12: alarms: 1 is not true or false"},
+		"null":            {`{"alarms": null}`, "settings.json:1:12: alarms: null is not true or false"},
+		"a name for text": {`{"stackName": ["larder"]}`, `settings.json:1:15: stackName: ["larder"] is not a text`},
+		"text for access": {`{"access": "{}"}`, `settings.json:1:12: access: "{}" is not an object`},
+		"a key in access": {strings.Replace(issuer, "audiences", "audience", 1),
+			`settings.json:1:61: access.issuers[0]: there is no key "audience"; did you mean audiences?`},
+		"a key in a rule": {strings.Replace(issuer, "scopes", "scope", 1),
+			`settings.json:2:40: access.issuers[0].rules[0]: there is no key "scope"; did you mean scopes?`},
+		"a list of claims": {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1),
+			`settings.json:2:24: access.issuers[0].rules[0].claims: ["a"] is not an object`},
+		"a scope": {strings.Replace(issuer, "read:**", "write:**", 1),
+			`settings.json:2:51: access.issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
+		"no rules":         {strings.Replace(issuer, `"read:**"`, "", 1), "settings.json:1:12: access: "},
+		"the first of two": {"{\"memory\": 1,\n\"alarms\": 1}", "settings.json:1:12: memory"},
+		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}",
+			"settings.json:3:12: metrics: alarms and the dashboard need"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +93,8 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := parseSettings(file, ""); err != nil && !strings.HasPrefix(err.Error(), "cannot read the settings: settings.json:") {
+		if _, err := parseSettings(file, ""); err != nil && !strings.HasPrefix(err.Error(),
+			"cannot read the settings: settings.json:") {
 			t.Error(err)
 		}
 	})
@@ -155,7 +168,8 @@ func TestSchema(t *testing.T) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(map[string]any{
-		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of a Larder stack", "type": "object",
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of a Larder stack",
+		"type":       "object",
 		"properties": properties, "additionalProperties": false,
 	}); err != nil {
 		t.Fatal(err)
