@@ -67,8 +67,8 @@ func qualifier(context map[string]any) string {
 
 // build builds the functions and returns the folder that holds one folder for each.
 func build(architecture string) (string, error) {
-	cmd := exec.Command("../scripts/build",
-		architecture) //nolint:noctx,gosec // it is what this program waits for; the argument is one of two words
+	//nolint:noctx,gosec // it is what this program waits for; the argument is one of two words
+	cmd := exec.Command("../scripts/build", architecture)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("building the functions: %w", err)
