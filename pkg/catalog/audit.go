@@ -31,10 +31,7 @@ func (c *Catalog) Audit(ctx context.Context, since time.Time) iter.Seq2[registry
 		if since = since.UTC(); since.Before(trailBegins) {
 			since = trailBegins
 		}
-		now := time.Now().UTC()
-		// The next month as well, for writers whose clocks are ahead.
-		month := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		for ; !month.AddDate(0, 1, 0).Before(since); month = month.AddDate(0, -1, 0) {
+		for month := lastMonth(); !month.AddDate(0, 1, 0).Before(since); month = month.AddDate(0, -1, 0) {
 			entries, err := c.auditOf(ctx, auditPartition(month), since)
 			if err != nil {
 				yield(registry.AuditEntry{}, err)
@@ -47,6 +44,30 @@ func (c *Catalog) Audit(ctx context.Context, since time.Time) iter.Seq2[registry
 			}
 		}
 	}
+}
+
+// AuditTrail returns all of what Audit does, the oldest change first, and holds no
+// more than a page of it at a time.
+func (c *Catalog) AuditTrail(ctx context.Context) iter.Seq2[registry.AuditEntry, error] {
+	return func(yield func(registry.AuditEntry, error) bool) {
+		for month := trailBegins; !month.After(lastMonth()); month = month.AddDate(0, 1, 0) {
+			for item, err := range query(ctx, c.table, Query{Partition: auditPartition(month)}) {
+				if err != nil {
+					yield(registry.AuditEntry{}, err)
+					return
+				}
+				if !yield(auditEntry(item), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lastMonth is the month after this one, for writers whose clocks are ahead.
+func lastMonth() time.Time {
+	now := time.Now().UTC()
+	return time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 }
 
 // auditOf returns the entries of a month since a time, the oldest first.

@@ -204,8 +204,12 @@ func TestAuditForged(t *testing.T) {
 		}
 		problem := e.Problem[strings.LastIndex(e.Problem, ": ")+1:]
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%v %s:%s", e.At.IsZero(), e.By, problem)))
-		if path, v, ok := e.Published(); ok != (e.By == "somebody") || ok && (path != "modules/acme/vpc/aws" || v.String() != "1.0.0") {
-			t.Errorf("%+v is published as %s %s", e, path, v)
+		ok := e.Problem == "" && e.Action == registry.AuditPublish
+		if ok != (e.By == "somebody") {
+			t.Errorf("%+v is taken for a publish: %t", e, ok)
+		}
+		if ok && (e.Subject != "modules/acme/vpc/aws" || e.Version.String() != "1.0.0") {
+			t.Errorf("%+v is taken for the publish of %s %s", e, e.Subject, e.Version)
 		}
 	}
 	want := []string{
@@ -260,4 +264,44 @@ func TestAuditFailsAtEachCall(t *testing.T) {
 			t.Errorf("call %d fails: %d entries, and no error", call, entries)
 		}
 	}
+}
+
+// AuditTrail returns what Audit does, the other way round, over months and pages.
+func TestAuditTrail(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := catalog.New(pagesOfTwo{table})
+	for i, month := range []string{"2020-01", "2026-01", "2026-01", "2026-01", "2026-03"} {
+		at := fmt.Sprintf("%s-02T00:00:0%d.000000000Z", month, i)
+		key := catalog.Key{Partition: "audit/" + month, Sort: at + "#x"}
+		if err := table.Write(t.Context(), catalog.Change{Key: key, Data: []byte(`{"at":"` + at + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
+	var newest, oldest []registry.AuditEntry
+	for e, err := range c.Audit(t.Context(), time.Time{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = append(newest, e)
+	}
+	for e, err := range c.AuditTrail(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		oldest = append(oldest, e)
+	}
+	slices.Reverse(newest)
+	if diff := cmp.Diff(newest, oldest); diff != "" || len(oldest) != 6 {
+		t.Errorf("%d entries: %s", len(oldest), diff)
+	}
+}
+
+// pagesOfTwo is a table whose pages have two items.
+type pagesOfTwo struct{ catalog.Table }
+
+func (p pagesOfTwo) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	q.Limit = 2
+	return p.Table.Query(ctx, q)
 }

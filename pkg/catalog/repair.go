@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,7 +39,10 @@ type Stored[R registry.Record] struct {
 	Unreadable []Unreadable
 	// Lost are versions that the listing or the entry names and that have no record.
 	// One write makes all three, and none deletes a record.
-	Lost       []registry.Version
+	Lost []registry.Version
+	// Deprecated says why all versions are deprecated, as far as the entry or the
+	// listing still says so.
+	Deprecated string
 	Mismatches []Mismatch
 	// Rebuildable reports that the records say how to mend the mismatches. If no
 	// record is left, or one is lost or cannot be read, the derived items may be all
@@ -144,6 +148,7 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	}
 	if v.kind.warns() && is.hasEntry(a.String()) && is.badListing == nil && len(is.listed.Data) > 0 {
 		if said, warned := is.summary.Deprecated, is.listing.deprecated(); said != warned {
+			s.Deprecated = cmp.Or(said, warned)
 			s.mismatch(DerivedEntry, "it has the provider deprecated by %q, and the listing by %q", said, warned)
 			s.Mismatches[0].Do = "run `larder deprecate provider " + a.String() +
 				" --message WHY` again, or with --undo instead of a message, which writes both"
@@ -151,6 +156,7 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		}
 	}
 	want := v.derive(a, s.Records, is)
+	s.Deprecated = want.summary.Deprecated
 	listing, entry, err := want.encode()
 	if err != nil {
 		return err

@@ -21,14 +21,6 @@ type AuditEntry struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Published returns the path and the version that an entry has as published or mirrored.
-func (e AuditEntry) Published() (path string, v Version, ok bool) {
-	if e.Problem != "" || e.Version == nil || e.Action != AuditPublish && e.Action != AuditMirror {
-		return "", Version{}, false
-	}
-	return e.Subject, *e.Version, true
-}
-
 // AuditAction is what was done.
 type AuditAction string
 

@@ -25,6 +25,7 @@ const (
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
 	Audit                Kind = "audit"
+	AuditMissing         Kind = "audit-missing"
 )
 
 // restoreRecord is what there is to do where the objects are as they were published, and the record is not.
@@ -53,6 +54,10 @@ func (k Kind) remedy() string {
 		return "restore the item from a backup of the table"
 	case Audit:
 		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as docs/verify-and-restore.md has it"
+	case AuditMissing:
+		return "restore the missing items of audit/YYYY-MM from a backup of the table: nothing else has who made these changes, " +
+			"and --repair makes up no history; if nobody has restored or edited the table, somebody may have written what is stored " +
+			"there without Larder, or removed the entries: compare it with its source, and see who can write to the table"
 	}
 	return ""
 }

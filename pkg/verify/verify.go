@@ -1,6 +1,7 @@
 // Package verify reads a whole registry and reports everything that does not hold: versions that have lost their records,
 // versions without objects and objects without versions, bytes that are not those that were recorded, signatures that no longer
-// verify, and listings and entries of the catalogue that are not what the versions make of them.
+// verify, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does not
+// agree with what is stored.
 //
 // It goes namespace by namespace: of the whole it keeps in memory no more than which versions the audit trail has. While it
 // reads, others publish: what it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds
@@ -72,9 +73,11 @@ const (
 // run is one verification.
 type run struct {
 	Verifier
-	read func(int)
-	// published are the versions that the audit trail has, by path.
-	published map[string][]registry.Version
+	read  func(int)
+	trail *trail
+	// missing are claims that the trail did not have when it was read first, by
+	// subject.
+	missing map[string][]claim
 
 	mu     sync.Mutex
 	report Report
@@ -86,7 +89,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	if err := r.trail(ctx); err != nil {
+	if err := r.readTrail(ctx); err != nil {
 		return Report{}, err
 	}
 	names, err := r.namespaces(ctx)
@@ -102,12 +105,18 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	if err := r.part(ctx, part); err != nil {
 		return Report{}, err
 	}
-	_, unreadable, err := r.Catalog.Tokens(ctx)
+	tokens, unreadable, err := r.Catalog.Tokens(ctx)
 	if err != nil {
 		return Report{}, err
 	}
+	for _, t := range tokens {
+		r.claim("tokens/"+t.ID, claim{action: registry.AuditCreateToken})
+	}
 	for _, u := range unreadable {
 		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
+	}
+	if err := r.settleTrail(ctx); err != nil {
+		return Report{}, err
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil
@@ -125,29 +134,6 @@ func (r *run) count(change func(*Report)) {
 	change(&r.report)
 }
 
-// trail reads which versions were published, and reports what of the audit trail cannot be relied on.
-func (r *run) trail(ctx context.Context) error {
-	r.published = make(map[string][]registry.Version)
-	for entry, err := range r.Catalog.Audit(ctx, time.Time{}) {
-		if err != nil {
-			return err
-		}
-		if entry.Problem != "" {
-			r.add(Finding{Kind: Audit, Path: "audit", Detail: entry.Problem})
-			continue
-		}
-		path, v, ok := entry.Published()
-		switch {
-		case !ok || slices.Contains(r.published[path], v):
-		case addressOf(path) == nil:
-			r.add(Finding{Kind: Audit, Path: "audit", Detail: fmt.Sprintf("an entry of %s has %q as published, which is no address", entry.At.Format(time.RFC3339), path)})
-		default:
-			r.published[path] = append(r.published[path], v)
-		}
-	}
-	return nil
-}
-
 // namespaces returns those that are recorded, and those that objects and the audit trail tell of.
 func (r *run) namespaces(ctx context.Context) ([]string, error) {
 	recorded, err := r.Catalog.Namespaces(ctx)
@@ -159,18 +145,21 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	// A catalogue without anything is one that was lost, or into which nobody has published yet.
-	if len(recorded)+len(mirrored)+len(r.published) == 0 {
+	if len(recorded)+len(mirrored)+len(r.trail.addresses()) == 0 {
 		r.AtRest = true
 	}
 	names := make(map[string]bool)
 	for _, name := range recorded {
 		names[name] = true
 	}
-	for path := range r.published {
+	for _, path := range r.trail.addresses() {
 		if kind, rest, _ := strings.Cut(path, "/"); kind != "mirror" {
 			name, _, _ := strings.Cut(rest, "/")
 			names[name] = true
 		}
+	}
+	for name := range r.trail.keys {
+		names[name] = true
 	}
 	for _, kind := range []string{"modules/", "providers/"} {
 		if err := r.Objects.Walk(ctx, kind, func(info objects.Info) error {
@@ -241,7 +230,7 @@ func (r *run) part(ctx context.Context, p part) error {
 			stored[path] = nil
 		}
 	}
-	for path := range r.published {
+	for _, path := range r.trail.addresses() {
 		if _, there := stored[path]; !there && p.has(path) {
 			stored[path] = nil
 		}
@@ -340,6 +329,7 @@ func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r
 	if err := derived(ctx, r, s, stored); err != nil {
 		return err
 	}
+	compareTrail(r, s, stored)
 	lost := lost(r, s, stored)
 	there := make(map[string]bool, len(infos))
 	for _, info := range infos {
@@ -387,12 +377,20 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 	for _, record := range stored.Records {
 		recorded[record.Number()] = true
 	}
-	for _, v := range r.published[s.address.Path()] {
+	for name, done := range r.trail.of(s.address.Path()).versions {
+		v, err := registry.ParseTag(name)
+		if err != nil || !done.stored() {
+			continue
+		}
 		unreadable := slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool {
 			return u.Name == v.String() || u.Name == v.Comparable().String()
 		})
 		if !recorded[v] && !unreadable && !slices.ContainsFunc(stored.Withdrawn, v.Same) && !slices.Contains(stored.Lost, v) {
-			report(v, "the audit trail has it as published")
+			why := "the audit trail has it as published"
+			if done.has(registry.AuditWithdraw) {
+				why = "the audit trail has it as withdrawn"
+			}
+			report(v, why)
 		}
 	}
 	return names
@@ -540,6 +538,9 @@ func (r *run) keys(ctx context.Context, namespace string) error {
 		if err := signing.CheckKey(k.ASCIIArmor); err != nil {
 			unreadable = append(unreadable, catalog.Unreadable{Name: k.ID, Err: fmt.Errorf("key %s: %w", k.ID, err)})
 		}
+	}
+	if err == nil {
+		r.compareKeys(namespace, keys, unreadable)
 	}
 	for _, u := range unreadable {
 		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Do: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})

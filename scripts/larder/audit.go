@@ -8,8 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -21,7 +23,7 @@ func (c *cli) auditCommand() *cobra.Command {
 		Short: "List who has changed what",
 		Long: `List who has changed what, the newest change first: each publish, mirrored package, deprecation, withdrawal, and each key and token
 that was added or taken away. An entry is written in one with the change that it speaks of. One that cannot be read, or is not as
-it was written, is listed as such.
+it was written, is listed as such. This does not find entries that are missing: larder verify does.
 
 With AWS credentials a change is recorded under their ARN, in a folder under the user of the machine, and through the registry's
 own endpoint under the name of the token or the identity.`,
@@ -51,7 +53,11 @@ func parseAge(s string) (time.Duration, error) {
 }
 
 func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
-	entries, err := collect(data.catalog.Audit(ctx, time.Now().Add(-age)))
+	since := time.Now().Add(-age)
+	entries, err := collect(data.catalog.Audit(ctx, since))
+	if err == nil && len(entries) == 0 {
+		err = checkTrail(ctx, data.catalog)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -60,7 +66,8 @@ func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
 			Entries []registry.AuditEntry `json:"entries"`
 		}{entries})
 	case len(entries) == 0:
-		c.printf("Nothing has been changed since then.\n")
+		c.printf("No change is recorded since %s. `larder verify` compares the audit trail with what is published.\n",
+			since.UTC().Format("2006-01-02 15:04 MST"))
 		return nil
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
@@ -84,4 +91,33 @@ func (c *cli) audit(ctx context.Context, data *store, age time.Duration) error {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	return table.Flush()
+}
+
+// checkTrail returns registry.ErrCorrupt if the audit trail has no entry although
+// something is published, and nil if it has any.
+func checkTrail(ctx context.Context, published *catalog.Catalog) error {
+	for _, err := range published.Audit(ctx, time.Time{}) {
+		return err
+	}
+	namespaces, err := published.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	paths, err := published.MirrorEntries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range namespaces {
+		found, err := published.Entries(ctx, name)
+		if err != nil {
+			return err
+		}
+		paths = append(paths, found...)
+	}
+	if len(namespaces)+len(paths) == 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot list changes: the audit trail has no entry, although the registry has %s and %s: %w",
+		english.Plural(len(namespaces), "namespace", ""),
+		english.Plural(len(paths), "module or provider", "modules and providers"), registry.ErrCorrupt)
 }

@@ -21,11 +21,12 @@ func (c *cli) verifyCommand() *cobra.Command {
 		Short: "Read the whole registry, and report everything that does not hold",
 		Long: `Read the whole registry, and report everything that does not hold: versions that have lost their records, versions without their
 objects and objects without a version, sizes, SHA-256 sums, hashes and contents of what is stored, signatures that clients do not
-take, listings and entries of the catalogue that are not what the versions make of them, and what of the audit trail cannot be
-relied on. Publishing can go on meanwhile.
+take, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does not agree with
+what is stored. Publishing can go on meanwhile.
 
 With --repair it rebuilds listings, entries of the catalogue and namespaces. It deletes nothing, changes no object, no version and
-no key, and leaves alone what may be the last that knows of a version. What it leaves is for you to mend, and it says how.
+no key, makes up no entry of the audit trail, and leaves alone what may be the last that knows of a version. What it leaves is for
+you to mend, and it says how.
 
 It exits with 0 where all holds, or does after the repair, and with 1 where a fault remains. Notes are no faults: an object that
 no version has may be of a publish that is under way. After a restore nothing is, and --at-rest has such an object a fault.`,

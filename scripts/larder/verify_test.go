@@ -196,3 +196,65 @@ func TestDamaged(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// If the audit trail was removed, verify and audit report that.
+func TestLostTrail(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		publishModule(t, data, "acme/vpc/aws", version, output(version))
+	}
+	entries := removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))
+	if len(entries) != 2 {
+		t.Fatalf("the trail has %d entries", len(entries))
+	}
+	items(t, data, entries[0])
+	report, out := verifies(t, data, 1, "--json")
+	if len(report.Findings) != 1 || report.Findings[0].Kind != "audit-missing" || report.Findings[0].Path != "modules/acme/vpc/aws" {
+		t.Errorf("without one entry: %s", out)
+	}
+	items(t, data, entries[1])
+	for _, args := range [][]string{{}, {"--quick"}, {"--repair"}} {
+		_, out := verifies(t, data, 1, args...)
+		if !strings.Contains(out, "audit-missing: audit: the audit trail has no entry, and the registry has 2 versions of 1 module or provider") {
+			t.Errorf("without the trail: %s", out)
+		}
+		if !strings.Contains(out, "--repair makes up no history") {
+			t.Errorf("without the trail, what to do: %s", out)
+		}
+	}
+	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
+		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
+		if !strings.Contains(out, "the audit trail has no entry, although the registry has 1 namespace and 1 module or provider") {
+			t.Errorf("%s: %s", args, out)
+		}
+		if !strings.Contains(out, "`larder verify`") {
+			t.Errorf("%s gives no hint: %s", args, out)
+		}
+	}
+	// An entry of long ago is one, and says nothing of what is missing since.
+	const entry = `{"at":"2026-01-01T00:00:00Z","by":"ada","action":"add-key","subject":"keys/acme/00"}`
+	old := catalog.Key{Partition: "audit/2026-01", Sort: "2026-01-01T00:00:00.000000000Z#x"}
+	items(t, data, catalog.Change{Key: old, Data: []byte(entry)})
+	out = larder(t, "audit", "--since", "1d", "--store", "dir:"+data)
+	if !strings.Contains(out, "No change is recorded since 20") || !strings.Contains(out, "`larder verify` compares") {
+		t.Errorf("audit since a day: %s", out)
+	}
+}
+
+// removalOf returns the changes that remove all items of a partition.
+func removalOf(t *testing.T, data, partition string) (changes []catalog.Change) {
+	t.Helper()
+	table, err := sqlite.Open(t.Context(), filepath.Join(data, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := table.Query(t.Context(), catalog.Query{Partition: partition})
+	if err := errors.Join(err, table.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range page.Items {
+		changes = append(changes, catalog.Change{Key: item.Key, Revision: item.Revision, Delete: true})
+	}
+	return changes
+}

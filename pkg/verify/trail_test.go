@@ -1,0 +1,316 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/verify"
+)
+
+// forget removes the entries of the audit trail that match, and returns how many.
+func (d data) forget(t *testing.T, match func(registry.AuditEntry) bool) (removed int) {
+	t.Helper()
+	now := time.Now().UTC()
+	for _, month := range []time.Time{now.AddDate(0, 0, -1), now} {
+		partition := "audit/" + month.Format("2006-01")
+		page, err := d.table.Query(t.Context(), catalog.Query{Partition: partition})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Items {
+			var e registry.AuditEntry
+			if err := json.Unmarshal(item.Data, &e); err != nil {
+				t.Fatal(err)
+			}
+			if match(e) {
+				d.item(t, partition, item.Sort, nil)
+				removed++
+			}
+		}
+	}
+	return removed
+}
+
+func of(action registry.AuditAction, subject, v string) func(registry.AuditEntry) bool {
+	return func(e registry.AuditEntry) bool {
+		is := ""
+		if e.Version != nil {
+			is = e.Version.String()
+		}
+		return e.Action == action && strings.HasPrefix(e.Subject, subject) && is == v
+	}
+}
+
+func withdraw(ctx context.Context, d data, a registry.Address, v registry.Version) error {
+	w := registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}
+	_, _, err := d.catalog.Of(a).Withdraw(ctx, v, w, false)
+	if err == nil {
+		_, err = d.store.(*disk.Store).Remove(ctx, registry.ObjectsOf(a, v))
+	}
+	return err
+}
+
+// An entry of the trail that is gone is found by what it recorded, and the other
+// way round. A repair makes up no history.
+func TestTrail(t *testing.T) {
+	t.Parallel()
+	const m, p, o = "modules/acme/vpc/aws", "providers/acme/inventory", "mirror/registry.example.com/acme/inventory"
+	without := func(action registry.AuditAction, subject, v string) func(*testing.T, data) {
+		return func(t *testing.T, d data) {
+			if d.forget(t, of(action, subject, v)) == 0 {
+				t.Fatal("there is no such entry")
+			}
+		}
+	}
+	tests := map[string]struct {
+		corrupt func(*testing.T, data)
+		want    string
+		detail  string
+	}{
+		"all entries": {
+			func(t *testing.T, d data) { d.forget(t, func(registry.AuditEntry) bool { return true }) },
+			"audit-missing audit", "9 versions of 3 modules and providers, 1 signing key and 0 tokens",
+		},
+		"entries of a module": {
+			func(t *testing.T, d data) { d.forget(t, func(e registry.AuditEntry) bool { return e.Subject == m }) },
+			"audit-missing " + m, "the publish of 2.0.0-rc.1, 1.1.0, 1.0.0, and the hiding of 1.1.0",
+		},
+		"publish of a provider": {without("publish", p, "1.0.0"), "audit-missing " + p, "publish of 1.0.0"},
+		"mirroring of a platform": {
+			without("mirror", o, "1.1.0"), "audit-missing " + o, "mirroring of 1.1.0 for linux_amd64",
+		},
+		"deprecation of a version":  {without("deprecate", p, "1.1.0"), "audit-missing " + p, "deprecation of 1.1.0"},
+		"deprecation of a provider": {without("deprecate", p, ""), "audit-missing " + p, "deprecation of all versions"},
+		"key":                       {without("add-key", "keys/acme/", ""), "audit-missing keys/acme", "adding of"},
+		"withdrawal": {
+			func(t *testing.T, d data) {
+				if err := withdraw(t.Context(), d, vpc, one); err != nil {
+					t.Fatal(err)
+				}
+				without("withdraw", m, "1.0.0")(t, d)
+			},
+			"audit-missing " + m, "withdrawal of 1.0.0",
+		},
+		"token that nobody created": {
+			func(t *testing.T, d data) {
+				digest := strings.Repeat("ab", 32)
+				d.item(t, "tokens", digest, with([]byte(`{"id":"`+digest[:12]+`","name":"forged","scopes":["read:**"]}`)))
+			},
+			"audit-missing tokens", "creation of token abababababab",
+		},
+		"withdrawn version whose record came back": {
+			func(t *testing.T, d data) {
+				before, listed := d.data(t, m, "version/2.0.0-rc.1"), d.data(t, m, "listing")
+				withdrawal := registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}
+				_, _, err := d.catalog.Of(vpc).Withdraw(t.Context(), version("2.0.0-rc.1"), withdrawal, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.item(t, m, "version/2.0.0-rc.1", with(before))
+				d.item(t, m, "listing", with(listed))
+			},
+			"record " + m + " 2.0.0-rc.1", "the audit trail has it as withdrawn",
+		},
+		"mirrored platform that is gone": {
+			func(t *testing.T, d data) {
+				now := time.Now().UTC()
+				entry := `{"at":"` + now.Format(time.RFC3339Nano) + `","action":"mirror","subject":"` + o +
+					`","version":"1.0.0","detail":"linux_arm64"}`
+				key := now.Format("2006-01-02T15:04:05.000000000Z") + "#x"
+				d.item(t, "audit/"+now.Format("2006-01"), key, with([]byte(entry)))
+			},
+			"record " + o + " 1.0.0", "mirrored for linux_arm64",
+		},
+		"key that is gone": {
+			func(t *testing.T, d data) {
+				if _, err := d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: "00"}); err != nil {
+					t.Fatal(err)
+				}
+				d.item(t, "keys/acme", "00", nil)
+			},
+			"record keys/acme", "adding of key 00 and no removal",
+		},
+		"deprecation that is gone": {
+			func(t *testing.T, d data) {
+				if _, err := d.catalog.Modules.Deprecate(t.Context(), vpc, nil, catalog.Deprecation{Message: "x"}); err != nil {
+					t.Fatal(err)
+				}
+				d.item(t, "catalog/acme", m, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
+			},
+			"record " + m, "a deprecation of all versions",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := restored(t)
+			test.corrupt(t, d)
+			plain, quick := func(*verify.Verifier) {}, func(v *verify.Verifier) { v.Quick = true }
+			for _, how := range []func(*verify.Verifier){plain, repairing, quick} {
+				report := d.verified(t, how)
+				if diff := cmp.Diff([]string{test.want}, says(report)); diff != "" {
+					t.Fatalf("%s\n%+v", diff, report.Findings)
+				}
+				if f := report.Findings[0]; !strings.Contains(f.Detail, test.detail) {
+					t.Errorf("the detail is %q", f.Detail)
+				} else if f.Do == "" || f.Repaired || report.Faults() != 1 {
+					t.Errorf("it is no fault with something to do: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// However many versions of a module have no entry, there is one line.
+func TestTrailIsSummarised(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	for i := range 20 {
+		v := version("7.0.0")
+		v.Minor = uint64(i)
+		r := registry.ModuleVersion{Version: v, Object: vpc.ArchiveKey(v, "abc"), SHA256: "abc"}
+		publish := func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return r, nil }
+		if _, _, err := d.catalog.Modules.Publish(t.Context(), vpc, v, "ada", publish); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.forget(t, func(e registry.AuditEntry) bool { return e.Subject == vpc.Path() && e.Version.Major == 7 })
+	var missing []verify.Finding
+	for _, f := range d.verified(t).Findings {
+		if f.Kind == "audit-missing" {
+			missing = append(missing, f)
+		}
+	}
+	if len(missing) != 1 {
+		t.Fatalf("%d findings: %+v", len(missing), missing)
+	}
+	if f := missing[0]; !strings.Contains(f.Detail, "and 15 more") || len(f.Detail) > 300 {
+		t.Errorf("the detail is %q", f.Detail)
+	}
+}
+
+// trailing is a table to which something happens once the audit trail was read.
+type trailing struct {
+	catalog.Table
+	once sync.Once
+	do   func()
+}
+
+func (h *trailing) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if q.Partition == "namespaces" {
+		h.once.Do(h.do)
+	}
+	return h.Table.Query(ctx, q)
+}
+
+// What changes after the trail was read is no fault, whatever it is.
+func TestChangesAfterTheTrailWasRead(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	signs := d.provider(t).SigningKey
+	other, err := keys.NewSigningKey("Ed25519", 0)
+	if err := errors.Join(err, d.addKey(t.Context(), other)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := d.catalog.SigningKeys(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := all[slices.IndexFunc(all, func(k registry.SigningKey) bool { return k.ID != signs })].ID
+	table := &trailing{Table: d.table}
+	table.do = func() {
+		ctx := t.Context()
+		_, hidden := d.catalog.Modules.Deprecate(ctx, vpc, &one, catalog.Deprecation{Message: "x", Hide: true, By: "ada"})
+		_, shown := d.catalog.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{By: "ada"})
+		token := registry.Token{ID: strings.Repeat("ab", 6), Name: "ci", Scopes: []string{"read:**"}}
+		err := errors.Join(hidden, shown,
+			d.publishModule(ctx, "3.0.0"), d.publishProvider(ctx, "3.0.0"), d.mirror(ctx, "3.0.0"),
+			withdraw(ctx, d, inventory, one), d.catalog.RemoveSigningKey(ctx, "acme", unused, "ada"),
+			d.catalog.AddToken(ctx, strings.Repeat("ab", 32), token))
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	report := d.verified(t, func(v *verify.Verifier) { v.Catalog = catalog.New(table) })
+	if diff := cmp.Diff([]string{}, says(report)); diff != "" {
+		t.Errorf("%s\n%+v", diff, report.Findings)
+	}
+}
+
+// The first publishes of a registry, which has no trail before, are no fault.
+func TestFirstPublishWhileVerifying(t *testing.T) {
+	t.Parallel()
+	d, err := open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.close() })
+	table := &trailing{Table: d.table, do: func() {
+		if err := d.fill(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}}
+	report := d.verified(t, func(v *verify.Verifier) { v.Catalog = catalog.New(table) })
+	if diff := cmp.Diff([]string{}, says(report)); diff != "" || report.Versions == 0 {
+		t.Errorf("%s\n%+v", diff, report)
+	}
+}
+
+// The trail of DynamoDB comes in pages.
+func TestTrailOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	store, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	d := data{store: store}
+	d.table = paged{dynamodb.New(awstest.Config(dynamo.URL), "larder")}
+	d.catalog = catalog.New(d.table)
+	if err := d.fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report := d.verified(t); len(report.Findings) > 0 {
+		t.Fatalf("%+v", report.Findings)
+	}
+	d.table = d.table.(paged).Table
+	d.forget(t, of("publish", vpc.Path(), "1.1.0"))
+	if diff := cmp.Diff([]string{"audit-missing " + vpc.Path()}, says(d.verified(t))); diff != "" {
+		t.Error(diff)
+	}
+	d.forget(t, func(registry.AuditEntry) bool { return true })
+	if diff := cmp.Diff([]string{"audit-missing audit"}, says(d.verified(t))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// paged is a table whose pages of the trail have two items.
+type paged struct{ catalog.Table }
+
+func (p paged) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if strings.HasPrefix(q.Partition, "audit/") {
+		q.Limit = 2
+	}
+	return p.Table.Query(ctx, q)
+}
