@@ -72,7 +72,7 @@ func (r *countedRegistry) publishing() ([]operation, error) {
 		{"--store, module, unchanged", read(1, 1), r.moduleDirect(module("direct", 2), true)},
 		{"--registry, module, first in its namespace", moduleThrough, r.moduleThrough(r.token, module("through", 1), false)},
 		{"--registry, module, next version", moduleThrough, r.moduleThrough(r.token, module("through", 2), false)},
-		{"--registry, module, unchanged", read(2, 0), r.moduleThrough(r.token, module("through", 2), true)},
+		{"--registry, module, unchanged", read(2, 1), r.moduleThrough(r.token, module("through", 2), true)},
 		{"--registry, module, scope publish:**", wide, r.moduleThrough(r.wide, module("through", 3), false)},
 		{"--store, provider, first in its namespace", providerDirect, r.providerDirect(1, false)},
 		{"--store, provider, next version", providerDirect, r.providerDirect(2, false)},
@@ -81,7 +81,7 @@ func (r *countedRegistry) publishing() ([]operation, error) {
 		// Each inspection changes the item that counts its owner's, so that several
 		// at once make one another try again.
 		{"--registry, provider, next version", callBounds{}, r.providerThrough(4, several, false)},
-		{"--registry, provider, unchanged", read(4, 0), r.providerThrough(4, several, true)},
+		{"--registry, provider, unchanged", read(4, releaseFiles-1), r.providerThrough(4, several, true)},
 	}, nil
 }
 

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // maxExplanation bounds what a caller is told, in bytes.
@@ -30,12 +32,16 @@ func (e *explained) Unwrap() error { return e.cause }
 //
 // It is for publishing alone, behind access control. Endpoints that read never
 // use it, so that what they refuse gives nothing away. A 401 keeps its fixed
-// message, and so does what is no fault of the caller's.
+// message, and so does a failure of the registry, except core.ErrCorrupt, which
+// trying again does not mend.
 func Explain(err error, text string) error {
 	return &explained{err, printable.Line(text, maxExplanation)}
 }
 
-// explains says whether an answer with a status may have a text of its own.
-func explains(status int) bool {
+// explains reports whether the response to an error may have a text of its own.
+func explains(err error, status int) bool {
+	if status == http.StatusInternalServerError {
+		return errors.Is(err, core.ErrCorrupt)
+	}
 	return status >= http.StatusBadRequest && status < http.StatusInternalServerError && status != http.StatusUnauthorized
 }

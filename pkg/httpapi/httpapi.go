@@ -190,7 +190,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 			break
 		}
 	}
-	if e, ok := errors.AsType[*explained](err); ok && explains(status) {
+	if e, ok := errors.AsType[*explained](err); ok && explains(err, status) {
 		message = e.text
 	}
 	requestlog.From(r.Context()).Err = err

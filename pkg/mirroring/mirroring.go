@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -23,12 +22,7 @@ import (
 )
 
 // Objects is where packages are.
-type Objects interface {
-	// Stat describes an object, or fails with registry.ErrNotFound.
-	Stat(ctx context.Context, key string) (objects.Info, error)
-	// Open reads an object from an offset on, to its end where length is negative.
-	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
-}
+type Objects interface{ objects.Reader }
 
 // Progress is told what goes on, by several at once.
 type Progress interface {
@@ -135,13 +129,14 @@ func find(address registry.MirrorProvider, record registry.MirrorVersion, platfo
 		registry.ErrExists, address, record.Version, platform, record.Packages[at].SHA256, sha256)
 }
 
-// holds says whether a package is in the store, with its size.
+// holds reports whether a package is in the store. One that was damaged is
+// registry.ErrCorrupt.
 func (m *Mirror) holds(ctx context.Context, pkg *registry.MirrorPackage) (bool, error) {
-	info, err := m.Objects.Stat(ctx, pkg.Object)
+	err := objects.CheckStored(ctx, m.Objects, pkg.StoredFile)
 	if errors.Is(err, registry.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && info.Size == pkg.Size, err
+	return err == nil, err
 }
 
 func (m *Mirror) step(format string, args ...any) {

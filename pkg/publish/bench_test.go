@@ -67,6 +67,10 @@ func (discarding) PutOnce(_ context.Context, _ string, body io.ReadSeeker, want 
 	return objects.Copy(io.Discard, body, want)
 }
 
+func (discarding) Open(context.Context, string, int64, int64) (io.ReadCloser, error) {
+	return nil, registry.ErrNotFound
+}
+
 func (discarding) Stat(context.Context, string) (objects.Info, error) {
 	return objects.Info{}, registry.ErrNotFound
 }

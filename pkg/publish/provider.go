@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -138,18 +139,15 @@ func filesOf(r *releases.PreparedProvider, record registry.ProviderVersion, hash
 	return files
 }
 
-// uploadFiles puts files where their records say, several at once. Keys name their content, so one that is there is the
-// right one, and is not sent again.
+// uploadFiles puts files where their records say, several at once. One that is
+// stored already is not sent again. One that was damaged is registry.ErrCorrupt.
 func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, err error) {
 	var missing, unknown []file
 	var size int64
 	for _, f := range files {
-		info, err := p.Objects.Stat(ctx, f.Object)
+		err := objects.CheckStored(ctx, p.Objects, f.StoredFile)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
-			return false, err
-		}
-		if err == nil && info.Size != f.Size {
-			return false, damagedObject(f.Object, info.Size, f.Size)
+			return false, fmt.Errorf("cannot publish %s: %w", f.Name, err)
 		}
 		switch {
 		case err != nil:

@@ -518,9 +518,13 @@ func TestDamagedObject(t *testing.T) {
 	}
 }
 
-// shrunkStore has every object, with a byte too few.
+// shrunkStore has every object, with one byte.
 type shrunkStore struct{ objects.Store }
 
 func (s *shrunkStore) Stat(_ context.Context, key string) (objects.Info, error) {
 	return objects.Info{Key: key, Size: 1}, nil
+}
+
+func (s *shrunkStore) Open(context.Context, string, int64, int64) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("x")), nil
 }

@@ -31,8 +31,7 @@ import (
 type Objects interface {
 	// PutOnce stores an object, or fails with registry.ErrExists where the key holds one.
 	PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error
-	// Stat describes an object, or fails with registry.ErrNotFound.
-	Stat(ctx context.Context, key string) (objects.Info, error)
+	objects.Reader
 }
 
 // Publisher publishes to one registry.
@@ -121,28 +120,24 @@ func moduleResult(
 }
 
 // restore puts a stored version's archive back if it is missing from the store
-// and this one is the same, byte for byte. It reports whether it did.
+// and this one is the same, byte for byte. It reports whether it did. An archive
+// that was damaged is registry.ErrCorrupt.
 func (p *Publisher) restore(
 	ctx context.Context, m *releases.PreparedModule, stored registry.ModuleVersion,
 ) (bool, error) {
-	info, err := p.Objects.Stat(ctx, stored.Object)
-	if err == nil && info.Size != stored.Size {
-		return false, damagedObject(stored.Object, info.Size, stored.Size)
+	err := objects.CheckStored(ctx, p.Objects, stored.Files()[0])
+	if err == nil {
+		return false, nil
 	}
 	if !errors.Is(err, registry.ErrNotFound) {
-		return false, err
+		return false, fmt.Errorf("cannot publish %s %s again: %w", m.Address, stored.Version, err)
 	}
 	if m.Archive.SHA256 != stored.SHA256 {
 		return false, fmt.Errorf("the archive %s is missing from the store, and cannot be made again here: "+
-			"the same files were compressed by another release then", stored.Object)
+			"the same files were compressed by another release then: %w", stored.Object, registry.ErrCorrupt)
 	}
 	p.step("restoring the archive, which is missing from the store")
 	return true, p.upload(ctx, m, stored)
-}
-
-// damagedObject is what is wrong with an object that has another size than it must have.
-func damagedObject(key string, size, want int64) error {
-	return fmt.Errorf("object %s is stored with %d bytes, and must have %d: it was damaged, and the registry's owner must delete it, as `larder verify` says, before this can be published", key, size, want)
 }
 
 // upload puts an archive where a record says. Keys name their content, so an

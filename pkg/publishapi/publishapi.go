@@ -47,8 +47,7 @@ type Inspector interface {
 
 // Objects is where the bytes are.
 type Objects interface {
-	objects.Opener
-	Stat(ctx context.Context, key string) (objects.Info, error)
+	objects.Reader
 	objects.Stage
 }
 
@@ -216,6 +215,9 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 		if err := s.checkSame(ctx, stored, a); err != nil {
 			return explain(err)
 		}
+		if err := h.checkStored(ctx, s, stored); err != nil {
+			return err
+		}
 		stored.Unchanged = true
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
 		return nil
@@ -250,6 +252,34 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, protocol.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts})
 	return nil
+}
+
+// checkStored returns registry.ErrCorrupt unless the files of a published version
+// are stored as they were published. It passes over files that an operator has put:
+// the function's role reads the objects of the publish API alone.
+func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Published) error {
+	var files []registry.StoredFile
+	if p.Module != nil {
+		files = p.Module.Files()
+	} else {
+		files = p.Provider.Files()
+	}
+	return each(ctx, len(files), func(ctx context.Context, i int) error {
+		f, name := files[i], path.Base(files[i].Object)
+		if f.Object != registry.UploadKey(s.path, s.version, f.SHA256, name) {
+			return nil
+		}
+		err := objects.CheckStored(ctx, h.objects, f)
+		what := "was damaged in"
+		if errors.Is(err, registry.ErrNotFound) {
+			what, err = "is missing from", fmt.Errorf("object %s is missing: %w", f.Object, registry.ErrCorrupt)
+		}
+		if errors.Is(err, registry.ErrCorrupt) {
+			const text = "version %s is published, but its file %s %s the registry's store: tell the registry's owner"
+			return httpapi.Explain(err, fmt.Sprintf(text, s.version, name, what))
+		}
+		return err
+	})
 }
 
 // publisher returns who sends a request, as access control has verified him.

@@ -2,6 +2,7 @@ package publishapi_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -630,4 +631,75 @@ func TestNoGate(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
+}
+
+// What is published already is unchanged only if its files are stored as they were
+// published.
+func TestUnchangedOverDamage(t *testing.T) {
+	t.Parallel()
+	released := newRelease(t)
+	for name, test := range map[string]struct {
+		path, file string
+		files      map[string][]byte
+	}{
+		"module archive":     {module1, "vpc.tar.gz", vpc(t, 1)},
+		"provider zip":       {provider1, linux + ".zip", released},
+		"provider signature": {provider1, ".sig", released},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t)
+			d.failing = true
+			d.addKey(t, "acme", signer)
+			token := d.token(t, both)
+			d.publishes(t, token, test.path, test.files)
+			begin := func() answer {
+				return d.send(t, token, http.MethodPost, protocol.PublishPath+test.path+"/uploads", announce(test.files))
+			}
+			begin().into(t, http.StatusOK, nil)
+			var content []byte
+			for key := range d.objects(t) {
+				if !strings.Contains(key, test.file) {
+					continue
+				}
+				path := filepath.Join(d.dir, "objects", key)
+				var err error
+				if content, err = os.ReadFile(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other := bytes.Clone(content)
+			other[len(other)/2] ^= 1
+			d.overwrite(t, test.file, other)
+			begin().refused(t, http.StatusInternalServerError, "was damaged")
+			d.overwrite(t, test.file, other[1:])
+			begin().refused(t, http.StatusInternalServerError, "was damaged")
+			d.overwrite(t, test.file, content)
+			begin().into(t, http.StatusOK, nil)
+			for key := range d.objects(t) {
+				if strings.Contains(key, test.file) {
+					if err := os.Remove(filepath.Join(d.dir, "objects", key)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			begin().refused(t, http.StatusInternalServerError, "is missing")
+		})
+	}
+}
+
+// The role of the function reads no object that an operator has put.
+func TestUnchangedOfAnOperator(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, files := d.token(t, both), vpc(t, 1)
+	record := registry.ModuleVersion{
+		Version: v1, Object: vpcAddress.ArchiveKey(v1, sum(files["vpc.tar.gz"])), SHA256: sum(files["vpc.tar.gz"]),
+		ContentSHA256: "x", Size: int64(len(files["vpc.tar.gz"])),
+	}
+	publish := func(context.Context, protocol.Document) (registry.ModuleVersion, error) { return record, nil }
+	if _, _, err := d.catalog.Modules.Publish(t.Context(), vpcAddress, v1, "ada", publish); err != nil {
+		t.Fatal(err)
+	}
+	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files)).into(t, http.StatusOK, nil)
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -359,4 +360,48 @@ func TestExampleRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Publishing the same again does not succeed over an archive that was damaged, by
+// whichever way. One that is missing comes back by an operator's way alone.
+func TestPublishAgainOverDamage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
+	dir := t.TempDir()
+	writeFiles(t, dir, output("published"))
+	through := []string{"publish", "module", dir, "acme/vpc/aws", "1.0.0"}
+	direct := append(slices.Clone(through), "--store", "dir:"+s.data)
+	p.run(t, 0, []string{"Published acme/vpc/aws 1.0.0"}, through...)
+	archives, err := filepath.Glob(filepath.Join(s.data, "objects/modules/acme/vpc/aws/1.0.0/api/*/vpc.tar.gz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("the archives are %q: %v", archives, err)
+	}
+	content, err := os.ReadFile(archives[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	if err := errors.Join(os.Remove(archives[0]), os.WriteFile(archives[0], content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const hint = "Run `larder verify`"
+	published := s.Host + ": version 1.0.0 is published, but its file vpc.tar.gz "
+	p.run(t, exitFailed, []string{published + "was damaged in the registry's store", hint}, through...)
+	out := fails(t, exitFailed, direct...)
+	if !strings.Contains(out, "vpc.tar.gz was damaged: it has sha256:") || !strings.Contains(out, hint) {
+		t.Error(out)
+	}
+	// As verify says.
+	if _, out := verifies(t, s.data, 1); !strings.Contains(out, "sha256: modules/acme/vpc/aws 1.0.0") {
+		t.Error(out)
+	}
+	if err := os.Remove(archives[0]); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, exitFailed, []string{published + "is missing from the registry's store", hint}, through...)
+	if out := larder(t, direct...); !strings.HasPrefix(out, "Restored acme/vpc/aws 1.0.0") {
+		t.Error(out)
+	}
+	p.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0"}, through...)
 }
