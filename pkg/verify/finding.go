@@ -55,9 +55,10 @@ func (k Kind) remedy() string {
 	case Audit:
 		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as docs/verify-and-restore.md has it"
 	case AuditMissing:
-		return "restore the missing items of audit/YYYY-MM from a backup of the table: nothing else has who made these changes, " +
-			"and --repair makes up no history; if nobody has restored or edited the table, somebody may have written what is stored " +
-			"there without Larder, or removed the entries: compare it with its source, and see who can write to the table"
+		return "restore the items audit/YYYY-MM that are missing from a backup of the table. --repair does not make " +
+			"them up, because nothing else says who made a change. If nobody has restored or edited the table, " +
+			"somebody has removed the entries, or has written to the table without Larder: find out who can " +
+			"write to it, and compare what is stored with its source"
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 // Package verify reads a whole registry and reports everything that does not hold: versions that have lost their records,
 // versions without objects and objects without versions, bytes that are not those that were recorded, signatures that no longer
-// verify, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does not
-// agree with what is stored.
+// verify, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does
+// not agree with what is stored.
 //
 // It goes namespace by namespace: of the whole it keeps in memory no more than which versions the audit trail has. While it
 // reads, others publish: what it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds
@@ -30,6 +30,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -66,6 +67,9 @@ type Verifier struct {
 const (
 	// parallel is how many objects are read at once.
 	parallel = 8
+	// manifestExpires is the age at which a staged object is gone for certain: S3
+	// expires it at the midnight that follows.
+	manifestExpires = objects.StagedFor + 24*time.Hour
 	// settled is after what time an object without a version is no publish that is under way.
 	settled = 24 * time.Hour
 )
@@ -469,11 +473,19 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 			continue
 		}
 		f := orphan(s.address.Path(), now)
+		published := slices.ContainsFunc(stored.Records, func(record R) bool { return record.Number().String() == f.Version })
+		manifest := published && isStagedManifest(s.address, info.Key)
+		if manifest && r.Now().Sub(now.Modified) < manifestExpires {
+			continue
+		}
 		switch {
 		case slices.Contains(lost, f.Version):
 			f.Do = "keep it, and mend its version first, which has lost its record"
-		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || slices.ContainsFunc(stored.Records, func(record R) bool { return record.Number().String() == f.Version })):
-			f.Note, f.Detail = true, f.Detail+": it came by the registry's own endpoint, and is a manifest, or was not published"
+		case manifest:
+			f.Note, f.Detail = true, f.Detail+": it is a manifest, and should have expired: "+
+				"see if the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
+		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || published):
+			f.Note, f.Detail = true, f.Detail+": it came through the publish API, and was not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < settled:
 			f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
 		}
@@ -524,8 +536,16 @@ func orphan(path string, info objects.Info) Finding {
 	return f
 }
 
+// isStagedManifest reports whether an object is the manifest of a provider that
+// came through the publish API. What it says is in the version's record, so that
+// the API does not keep it, and it expires.
+func isStagedManifest(a registry.Address, key string) bool {
+	_, provider := a.(registry.Provider)
+	return provider && isUploaded(a.Path(), key) && releases.IsManifest(key)
+}
+
 // isUploaded reports whether an object came through the publish API. It may be
-// staged, and the manifest of a provider stays there.
+// staged.
 func isUploaded(path, key string) bool {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, path+"/"), "/")
 	return strings.HasPrefix(rest, "api/")

@@ -901,6 +901,37 @@ func TestAtRest(t *testing.T) {
 	}
 }
 
+// The manifest of a published provider is expected for as long as it is staged.
+func TestStagedManifest(t *testing.T) {
+	t.Parallel()
+	const manifest = "/api/abc/terraform-provider-inventory_1.0.0_manifest.json"
+	provider := inventory.Path()
+	found := func(path, more string) []string { return []string{"object-without-version " + path + more} }
+	for name, test := range map[string]struct {
+		key  string
+		age  time.Duration
+		rest bool
+		want []string
+	}{
+		"new":                  {provider + "/1.0.0" + manifest, 0, false, []string{}},
+		"new, at rest":         {provider + "/1.0.0" + manifest, 0, true, []string{}},
+		"about to expire":      {provider + "/1.0.0" + manifest, 71 * time.Hour, true, []string{}},
+		"not expired":          {provider + "/1.0.0" + manifest, 73 * time.Hour, false, found(provider, " 1.0.0 (note)")},
+		"of another version":   {provider + "/9.0.0" + manifest, 0, true, found(provider, " 9.0.0")},
+		"that an operator put": {provider + "/1.0.0" + strings.TrimPrefix(manifest, "/api"), 0, true, found(provider, " 1.0.0")},
+		"of a module":          {vpc.Path() + "/1.0.0" + manifest, 0, false, found(vpc.Path(), " 1.0.0 (note)")},
+	} {
+		d := restored(t)
+		d.put(t, test.key)
+		report := d.verified(t, func(v *verify.Verifier) {
+			v.AtRest, v.Now = test.rest, func() time.Time { return time.Now().Add(test.age) }
+		})
+		if diff := cmp.Diff(test.want, says(report)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 // A young object may be of a publish that is under way.
 func TestYoungObject(t *testing.T) {
 	t.Parallel()

@@ -197,6 +197,22 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// Of a provider that was published through the registry nothing is noted, although
+// its manifest stays staged until it expires.
+func TestVerifyProviderThroughServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	key := signingKey(t, "Ed25519")
+	addKey(t, s.data, "acme", key)
+	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:providers/acme/**")))
+	p.run(t, 0, []string{"Published acme/note 1.0.0"}, "publish", "provider", releaseOf(t, key), "acme/note")
+	for _, args := range [][]string{{"--json"}, {"--at-rest", "--json"}} {
+		if report, out := verifies(t, s.data, 0, args...); len(report.Findings) > 0 {
+			t.Errorf("verify %s: %s", args, out)
+		}
+	}
+}
+
 // If the audit trail was removed, verify and audit report that.
 func TestLostTrail(t *testing.T) {
 	t.Parallel()
@@ -210,22 +226,27 @@ func TestLostTrail(t *testing.T) {
 	}
 	items(t, data, entries[0])
 	report, out := verifies(t, data, 1, "--json")
-	if len(report.Findings) != 1 || report.Findings[0].Kind != "audit-missing" || report.Findings[0].Path != "modules/acme/vpc/aws" {
+	if len(report.Findings) != 1 {
+		t.Fatalf("without one entry: %s", out)
+	}
+	if f := report.Findings[0]; f.Kind != "audit-missing" || f.Path != "modules/acme/vpc/aws" {
 		t.Errorf("without one entry: %s", out)
 	}
 	items(t, data, entries[1])
 	for _, args := range [][]string{{}, {"--quick"}, {"--repair"}} {
 		_, out := verifies(t, data, 1, args...)
-		if !strings.Contains(out, "audit-missing: audit: the audit trail has no entry, and the registry has 2 versions of 1 module or provider") {
+		const gone = "audit-missing: audit: the audit trail has no entry, and the registry has 2 versions of 1 module or provider"
+		if !strings.Contains(out, gone) {
 			t.Errorf("without the trail: %s", out)
 		}
-		if !strings.Contains(out, "--repair makes up no history") {
+		if !strings.Contains(out, "--repair does not make them up") {
 			t.Errorf("without the trail, what to do: %s", out)
 		}
 	}
 	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
 		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
-		if !strings.Contains(out, "the audit trail has no entry, although the registry has 1 namespace and 1 module or provider") {
+		const gone = "the audit trail has no entry, although the registry has 1 namespace and 1 module or provider"
+		if !strings.Contains(out, gone) {
 			t.Errorf("%s: %s", args, out)
 		}
 		if !strings.Contains(out, "`larder verify`") {
