@@ -206,15 +206,16 @@ func HasObjects(dir string, kept bool) (bool, error) {
 func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
 	defer func() { err = registry.DiskFull(err) }()
 	name := path.Join(stored, key)
-	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("object %s: %w", key, err)
-	}
 	return s.write(body, digest, name, func(temporary string) error {
 		unlock, err := s.lock.Lock()
 		if err != nil {
 			return fmt.Errorf("object %s: %w", key, err)
 		}
 		defer unlock()
+		// Not before the lock is held: Remove removes folders that are empty.
+		if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+			return fmt.Errorf("object %s: %w", key, err)
+		}
 		if err := prepare(key); err != nil {
 			return fmt.Errorf("object %s: %w", key, err)
 		}

@@ -50,11 +50,16 @@ func (s *Store) remove(key string) error {
 	return s.unmark(key)
 }
 
-// removeFolders removes the folders that nothing is in any more. Who is about to put something there makes them anew, or
-// fails and can be run again.
+// removeFolders removes the folders that nothing is in any more. It holds the lock,
+// as a put does from making its folders until they have its object.
 func (s *Store) removeFolders(prefix string) error {
+	unlock, err := s.lock.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	var dirs []string
-	err := fs.WalkDir(s.root.FS(), path.Join(stored, prefix), func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(s.root.FS(), path.Join(stored, prefix), func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, name)
 		}

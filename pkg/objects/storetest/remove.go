@@ -3,7 +3,9 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -45,5 +47,34 @@ func remove(t *testing.T, s Backend) {
 	}
 	if got := len(keys(t, s, "")); got != len(others)+2 {
 		t.Errorf("%d objects are left", got)
+	}
+}
+
+// removing is a body during whose first read something else happens.
+type removing struct {
+	io.ReadSeeker
+	once sync.Once
+	do   func()
+}
+
+func (r *removing) Read(p []byte) (int, error) {
+	r.once.Do(r.do)
+	return r.ReadSeeker.Read(p)
+}
+
+// An object can be put while others beside it are removed.
+func removeWhilePutting(t *testing.T, s Backend) {
+	const below, body = "modules/acme/vpc/aws/1.0.0/", "content"
+	put(t, s, below+"y/z", "other")
+	slow := &removing{ReadSeeker: strings.NewReader(body), do: func() {
+		if removed, err := s.Remove(t.Context(), below); removed != 1 || err != nil {
+			t.Errorf("Remove: %d, %v", removed, err)
+		}
+	}}
+	if err := s.PutOnce(t.Context(), below+"y/x", slow, digest(body)); err != nil {
+		t.Errorf("PutOnce: %v", err)
+	}
+	if got := keys(t, s, below); len(got) != 1 || got[0] != below+"y/x" {
+		t.Errorf("what is there: %q", got)
 	}
 }

@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(*testing.T) Backend) {
 		{"KeepByPutOnce", keepByPutOnce},
 		{"BadUploads", badUploads},
 		{"Remove", remove},
+		{"RemoveWhilePutting", removeWhilePutting},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
