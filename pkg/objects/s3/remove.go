@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,10 +35,17 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 			return removed, nil
 		}
 		for _, v := range found {
-			if _, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &v.key, VersionId: &v.id}); err != nil {
-				return removed, s.refused(v.key, "s3:DeleteObjectVersion", err)
+			_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &v.key, VersionId: &v.id})
+			if err != nil {
+				err = s.refused(v.key, "s3:DeleteObjectVersion", err)
 			}
-			removed++
+			switch {
+			case errors.Is(err, registry.ErrNotFound): // somebody else was faster
+			case err != nil:
+				return removed, err
+			default:
+				removed++
+			}
 			if deleted[v]++; deleted[v] > 3 {
 				return removed, fmt.Errorf("bucket %s: object %s, version %s, was deleted and is still there", s.bucket, v.key, v.id)
 			}

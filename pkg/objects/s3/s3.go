@@ -73,6 +73,19 @@ func New(config aws.Config, bucket string, options Options) *Store {
 	return store
 }
 
+const (
+	// maxConflicts is how often an object is put while S3 answers that somebody else
+	// is putting or deleting it, with 409. Of two writers at once, the slower one so
+	// finds out who won.
+	maxConflicts = 5
+	// maxAppearing is how often an object is put that S3 says is there, and that is
+	// not there when it is looked at: somebody has deleted it, or, on servers that
+	// take an object's name before they have the object, is about to put it.
+	maxAppearing = 10
+	// maxWait bounds the wait between two attempts.
+	maxWait = 1600 * time.Millisecond
+)
+
 // PutOnce implements objects.Store.
 func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
 	if err := errors.Join(objects.CheckKey(key), digest.Check()); err != nil {
@@ -86,7 +99,6 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	if end, err := body.Seek(0, io.SeekEnd); err != nil || end-begin != digest.Size {
 		return fmt.Errorf("%w object %s: its body has %d bytes, not %d", registry.ErrInvalid, key, end-begin, digest.Size)
 	}
-	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		if _, err := body.Seek(begin, io.SeekStart); err != nil {
 			return fmt.Errorf("object %s: %w", key, err)
@@ -95,20 +107,25 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		in.Body = body
 		_, err := s.client.PutObject(ctx, in, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
 		refused := s.translate(key, err)
-		// What stood in the way may be gone by the time that it is looked at.
-		gone := false
-		if code(err) == "PreconditionFailed" {
+		most := 1
+		switch {
+		case code(err) == "PreconditionFailed":
 			refused = cmp.Or(s.settle(ctx, key), refused)
-			gone = errors.Is(refused, registry.ErrNotFound)
+			if errors.Is(refused, registry.ErrNotFound) {
+				most = maxAppearing
+				refused = fmt.Errorf("bucket %s: object %s: %w: it was there, and was gone when it was looked at: %w",
+					s.bucket, key, registry.ErrUnavailable, err)
+			}
+		case status(err) == http.StatusConflict:
+			most = maxConflicts
 		}
-		// Of two writers at once, S3 has the slower one find out who won.
-		if conflict := code(err) == "ConditionalRequestConflict"; !conflict && !gone || attempt == attempts {
+		if attempt >= most {
 			return refused
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(rand.N(100 * time.Millisecond << attempt)): //nolint:gosec // jitter, not a secret
+		case <-time.After(rand.N(min(100*time.Millisecond<<attempt, maxWait))): //nolint:gosec // jitter, not a secret
 		}
 	}
 }
@@ -292,17 +309,22 @@ func code(err error) string {
 	return ""
 }
 
+// status returns the HTTP status of an error: 0 if there was no response, and -1 if
+// there was no request.
+func status(err error) int {
+	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		return response.HTTPStatusCode()
+	}
+	return -1
+}
+
 // translate gives an error the sentinel on which a caller can act.
 func (s *Store) translate(key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	sentinel := errors.New("S3")
-	var response *awshttp.ResponseError
-	status := -1
-	if errors.As(err, &response) {
-		status = response.HTTPStatusCode() // 0 where there was no answer
-	}
+	status := status(err)
 	switch code := code(err); {
 	case code == "PreconditionFailed":
 		sentinel = registry.ErrExists
@@ -314,7 +336,8 @@ func (s *Store) translate(key string, err error) error {
 	case code == "EntityTooLarge":
 		sentinel = registry.ErrInvalid
 	// What is below an error's status cannot be read, and is perhaps another's.
-	case code == "SlowDown" || code == "ConditionalRequestConflict" || status >= 0 && status < http.StatusBadRequest || status >= http.StatusInternalServerError:
+	case code == "SlowDown" || status == http.StatusConflict,
+		status >= 0 && status < http.StatusBadRequest || status >= http.StatusInternalServerError:
 		sentinel = registry.ErrUnavailable
 	}
 	return fmt.Errorf("bucket %s: object %s: %w: %w", s.bucket, key, sentinel, err)
