@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/local"
@@ -22,9 +25,16 @@ const (
 	large      = 32 << 20 // more than sockets and windows of HTTP/2 buffer
 )
 
+// limitedServer is a server with limits, and the clock of its test: in a bubble of
+// synctest a client is late by as much as the test says, however busy the machine.
+type limitedServer struct {
+	*httptest.Server
+	dialRaw func(t *testing.T) net.Conn
+}
+
 // limited serves /large, /small, /late, which writes after the write timeout,
 // and /block, which ends with the test, over TLS.
-func limited(t *testing.T, connections int) *httptest.Server {
+func limited(t *testing.T, listener net.Listener, connections int) *httptest.Server {
 	t.Helper()
 	block := make(chan struct{})
 	chunk := make([]byte, 32<<10)
@@ -43,10 +53,9 @@ func limited(t *testing.T, connections int) *httptest.Server {
 		_, _ = io.WriteString(w, "late")
 	})
 	mux.HandleFunc("/block", func(http.ResponseWriter, *http.Request) { <-block })
-	s := httptest.NewUnstartedServer(mux)
-	s.Config.ReadHeaderTimeout = 10 * time.Second
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s := &httptest.Server{Listener: listener, Config: server, EnableHTTP2: true}
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	s.EnableHTTP2 = true
 	s.Listener = local.Limit(s.Config, s.Listener, connections, shortWrite)
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -54,17 +63,66 @@ func limited(t *testing.T, connections int) *httptest.Server {
 	return s
 }
 
-// dial connects with a small buffer for what the server writes, and HTTP/1.1.
-func dial(t *testing.T, s *httptest.Server) *tls.Conn {
+// limitedWithin is limited for a bubble of synctest, in which no network is.
+func limitedWithin(t *testing.T, connections int) limitedServer {
 	t.Helper()
-	raw, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	s := limited(t, listener, connections)
+	transport, ok := s.Client().Transport.(*http.Transport)
+	if !ok {
+		t.Fatal("the server's client has another transport")
 	}
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.dial(ctx) }
+	return limitedServer{s, func(t *testing.T) net.Conn {
+		t.Helper()
+		conn, err := listener.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}}
+}
+
+// pipes is a listener within the process. Its connections buffer nothing.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.accepted <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
+
+// dial connects with HTTP/1.1.
+func (s limitedServer) dial(t *testing.T) *tls.Conn {
+	t.Helper()
+	raw := s.dialRaw(t)
 	t.Cleanup(func() { _ = raw.Close() })
-	if err := raw.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
-		t.Fatal(err)
-	}
 	return tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
 }
 
@@ -82,33 +140,80 @@ func answer(t *testing.T, conn net.Conn) string {
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return ""
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return string(body)
 }
 
-// Connections on which requests are pipelined and nothing is read are closed.
+// counting is a listener that tells when its connections are closed.
+type counting struct {
+	net.Listener
+	closed chan struct{}
+}
+
+func (c counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{Conn: conn, closed: c.closed}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.closed <- struct{}{} })
+	return c.Conn.Close()
+}
+
+// Connections on which requests are pipelined and nothing is read are closed. This
+// one has the sockets of the system, and their buffers.
 func TestClientsThatNeverRead(t *testing.T) {
 	t.Parallel()
-	s := limited(t, 100)
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	conns := make([]*tls.Conn, 10)
+	closed := make(chan struct{}, len(conns))
+	limited(t, counting{inner, closed}, 100)
 	for i := range conns {
-		conns[i] = dial(t, s)
+		raw, err := (&net.Dialer{Timeout: time.Minute}).DialContext(t.Context(), "tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = raw.Close() })
+		if err := raw.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
 		for range 50 {
 			ask(t, conns[i], "/large")
 		}
 	}
-	time.Sleep(5 * shortWrite)
+	timeout := time.After(time.Minute)
+	for i := range conns {
+		select {
+		case <-closed:
+		case <-timeout:
+			t.Fatalf("only %d of %d connections are closed", i, len(conns))
+		}
+	}
 	for i, conn := range conns {
-		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		// What was on the way still arrives.
 		if n, err := io.Copy(io.Discard, io.LimitReader(conn, large)); n == large {
-			t.Errorf("connection %d is still served after %v: %d bytes, %v", i, 5*shortWrite, n, err)
+			t.Errorf("connection %d was served all the same: %d bytes, %v", i, n, err)
 		}
 	}
 }
@@ -116,7 +221,11 @@ func TestClientsThatNeverRead(t *testing.T) {
 // A stream of HTTP/2 that nobody reads is reset.
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	s := limited(t, 100)
+	synctest.Test(t, streamsThatNobodyRead)
+}
+
+func streamsThatNobodyRead(t *testing.T) {
+	s := limitedWithin(t, 100)
 	response, err := s.Client().Get(s.URL + "/large") //nolint:noctx // the server's own client
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +243,6 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 // A download takes as long as its client needs, if this reads at all.
 func TestSlowDownload(t *testing.T) {
 	t.Parallel()
-	s := limited(t, 100)
 	slowly := func(t *testing.T, body io.Reader, begin time.Time) {
 		t.Helper()
 		part := make([]byte, large/64)
@@ -150,45 +258,56 @@ func TestSlowDownload(t *testing.T) {
 	}
 	t.Run("HTTP/1.1", func(t *testing.T) {
 		t.Parallel()
-		conn := dial(t, s)
-		ask(t, conn, "/large")
-		begin := time.Now()
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		slowly(t, response.Body, begin)
+		synctest.Test(t, func(t *testing.T) {
+			s := limitedWithin(t, 100)
+			conn := s.dial(t)
+			ask(t, conn, "/large")
+			begin := time.Now()
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			slowly(t, response.Body, begin)
+		})
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
 		t.Parallel()
-		begin := time.Now()
-		response, err := s.Client().Get(s.URL + "/large") //nolint:noctx // the server's own client
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		slowly(t, response.Body, begin)
+		synctest.Test(t, func(t *testing.T) {
+			s := limitedWithin(t, 100)
+			begin := time.Now()
+			response, err := s.Client().Get(s.URL + "/large") //nolint:noctx // the server's own client
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.ProtoMajor != 2 {
+				t.Fatalf("the protocol is %s", response.Proto)
+			}
+			slowly(t, response.Body, begin)
+		})
 	})
 }
 
 // A handler may take longer than a write before it answers.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
-	s := limited(t, 100)
-	conn := dial(t, s)
-	ask(t, conn, "/late")
-	if body := answer(t, conn); body != "late" {
-		t.Errorf("HTTP/1.1: %q", body)
-	}
-	response, err := s.Client().Get(s.URL + "/late") //nolint:noctx // the server's own client
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if body, err := io.ReadAll(response.Body); string(body) != "late" {
-		t.Errorf("HTTP/2: %q, %v", body, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := limitedWithin(t, 100)
+		conn := s.dial(t)
+		ask(t, conn, "/late")
+		if body := answer(t, conn); body != "late" {
+			t.Errorf("HTTP/1.1: %q", body)
+		}
+		response, err := s.Client().Get(s.URL + "/late") //nolint:noctx // the server's own client
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); string(body) != "late" {
+			t.Errorf("HTTP/2: %q, %v", body, err)
+		}
+	})
 }
 
 // Connections that wait for a request, or have not begun one, keep nobody out.
@@ -207,28 +326,30 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := limited(t, most)
-			conns := make([]*tls.Conn, 3*most)
-			for i := range conns {
-				conns[i] = dial(t, s)
-				take(t, conns[i])
-			}
-			begin := time.Now()
-			conn := dial(t, s)
-			ask(t, conn, "/small")
-			if body := answer(t, conn); body != "small" || time.Since(begin) > 5*time.Second {
-				t.Errorf("answered %q after %v", body, time.Since(begin))
-			}
-			closed := 0
-			for _, conn := range conns {
-				_ = conn.NetConn().SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-				if _, err := io.Copy(io.Discard, conn.NetConn()); !errors.Is(err, os.ErrDeadlineExceeded) {
-					closed++
+			synctest.Test(t, func(t *testing.T) {
+				s := limitedWithin(t, most)
+				conns := make([]*tls.Conn, 3*most)
+				for i := range conns {
+					conns[i] = s.dial(t)
+					take(t, conns[i])
 				}
-			}
-			if want := len(conns) + 1 - most; closed != want {
-				t.Errorf("%d of %d connections are closed, not %d", closed, len(conns), want)
-			}
+				begin := time.Now()
+				conn := s.dial(t)
+				ask(t, conn, "/small")
+				if body := answer(t, conn); body != "small" || time.Since(begin) > 5*time.Second {
+					t.Errorf("answered %q after %v", body, time.Since(begin))
+				}
+				closed := 0
+				for _, conn := range conns {
+					_ = conn.NetConn().SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+					if _, err := io.Copy(io.Discard, conn.NetConn()); !errors.Is(err, os.ErrDeadlineExceeded) {
+						closed++
+					}
+				}
+				if want := len(conns) + 1 - most; closed != want {
+					t.Errorf("%d of %d connections are closed, not %d", closed, len(conns), want)
+				}
+			})
 		})
 	}
 }
@@ -236,23 +357,27 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 // Connections with a request under way are not closed: new ones wait for them.
 func TestBusyConnectionsStay(t *testing.T) {
 	t.Parallel()
-	const most = 4
-	s := limited(t, most)
-	for range most - 1 {
-		ask(t, dial(t, s), "/block")
-	}
-	late := dial(t, s)
-	ask(t, late, "/late")
-	time.Sleep(shortWrite) // the requests have begun
-	next := dial(t, s)
-	begin := time.Now()
-	ask(t, next, "/small") // its handshake waits for room
-	if body := answer(t, next); body != "small" || time.Since(begin) < shortWrite {
-		t.Errorf("answered %q after %v, while all connections were busy", body, time.Since(begin))
-	}
-	if body := answer(t, late); body != "late" {
-		t.Errorf("a busy connection: %q", body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4
+		s := limitedWithin(t, most)
+		for range most - 1 {
+			ask(t, s.dial(t), "/block")
+		}
+		late := s.dial(t)
+		ask(t, late, "/late")
+		time.Sleep(shortWrite) // the requests have begun
+		answered := make(chan string, 1)
+		go func() { answered <- answer(t, late) }()
+		next := s.dial(t)
+		begin := time.Now()
+		ask(t, next, "/small") // its handshake waits for room
+		if body := answer(t, next); body != "small" || time.Since(begin) < shortWrite {
+			t.Errorf("answered %q after %v, while all connections were busy", body, time.Since(begin))
+		}
+		if body := <-answered; body != "late" {
+			t.Errorf("a busy connection: %q", body)
+		}
+	})
 }
 
 func TestServerIsLimited(t *testing.T) {
