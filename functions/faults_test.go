@@ -367,7 +367,7 @@ func (x *examined) logged(problem func(string, ...any), want outcome) {
 		if len(lines) > x.lines && lines[0] != "" {
 			break
 		}
-		if waited == 100 {
+		if waited == 1500 {
 			problem("nothing is logged")
 			return
 		}

@@ -46,7 +46,7 @@ func said(t *testing.T, f *lambda.Function, method, path, token string, status, 
 		if printed := f.Log()[before:]; strings.Count(printed, "\n") == lines {
 			return printed
 		}
-		if waited == 200 {
+		if waited == 3000 {
 			t.Fatalf("%s: %q", path, f.Log()[before:])
 		}
 		time.Sleep(10 * time.Millisecond)

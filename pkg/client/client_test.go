@@ -828,12 +828,12 @@ func TestDownload(t *testing.T) {
 		"idle from the start": {answer: func(_ http.ResponseWriter, r *http.Request, _ int32) { <-r.Context().Done() },
 			err: registry.ErrUnavailable, message: "no byte in 1s", attempts: 1, idle: true},
 		"slow but steady": {answer: func(w http.ResponseWriter, _ *http.Request, _ int32) {
-			for range 5 {
+			for range 100 { // in all longer than a download may stand still
 				_, _ = io.WriteString(w, "x")
 				w.(http.Flusher).Flush()
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(15 * time.Millisecond)
 			}
-		}, want: "xxxxx", attempts: 1, idle: true},
+		}, want: strings.Repeat("x", 100), attempts: 1, idle: true},
 		"unauthorized": {answer: refuse(401), err: registry.ErrUnauthenticated, message: "clients send no credential", attempts: 1},
 		"expired":      {answer: refuse(403), err: registry.ErrForbidden, message: "expired", attempts: 1},
 		"absent":       {answer: refuse(404), err: registry.ErrNotFound, message: "GET https://registry.example.com/a.zip: ", attempts: 1},

@@ -376,7 +376,7 @@ func TestInspectionThatGoesOn(t *testing.T) {
 	<-s.reading
 	for n := range 3 {
 		d.at(time.Duration(n) * (publishapi.Lease - 5*time.Second))
-		until := time.Now().Add(5 * time.Second)
+		until := time.Now().Add(time.Minute)
 		for {
 			found := u.inspection(t)
 			if time.Now().After(until) {

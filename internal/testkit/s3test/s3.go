@@ -69,7 +69,7 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 		if err == nil {
 			return s, nil
 		}
-		if attempt == 100 {
+		if attempt == 600 {
 			s.Close()
 			return nil, fmt.Errorf("starting S3: %w\n%s", err, &s.out)
 		}
