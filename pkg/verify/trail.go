@@ -193,7 +193,7 @@ func claimsOf[R registry.Record](record R) []claim {
 	if m, ok := any(record).(registry.MirrorVersion); ok {
 		var made []claim
 		for _, pkg := range m.Packages {
-			made = append(made, claim{registry.AuditMirror, v, pkg.Platform.String()})
+			made = append(made, claim{registry.AuditMirror, v, pkg.String()})
 		}
 		return made
 	}
@@ -263,8 +263,11 @@ func (r *run) compareKeys(namespace string, readable []registry.SigningKey, unre
 // read, and the record has not. Nothing takes that back.
 func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 	if was.versions[v].has(registry.AuditWithdraw) {
-		r.add(Finding{Kind: Record, Path: path, Version: v, Detail: "the audit trail has it as withdrawn, and its record does not",
-			Do: "run `larder withdraw` of that version again: somebody has put its record back"})
+		r.add(Finding{
+			Kind: Record, Path: path, Version: v,
+			Detail: "the audit trail has it as withdrawn, and its record does not",
+			Do:     "run `larder withdraw` of that version again: somebody has put its record back",
+		})
 		return
 	}
 	var gone []string
@@ -274,9 +277,12 @@ func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 		}
 	}
 	if len(gone) > 0 {
-		r.add(Finding{Kind: Record, Path: path, Version: v,
+		r.add(Finding{
+			Kind: Record, Path: path, Version: v,
 			Detail: "the audit trail has it as mirrored for " + nameSome(gone) + ", and its record does not",
-			Do:     "run `larder mirror add` of that version and platform again, or restore the version's record from a backup of the table"})
+			Do: "run `larder mirror add` of that version and platform again, or restore the version's record " +
+				"from a backup of the table",
+		})
 	}
 }
 
@@ -411,8 +417,9 @@ func missingEntries(path string, claims []lacking) (found []Finding) {
 	if of := names[registry.AuditRemoveKey]; len(of) > 0 {
 		found = append(found, Finding{
 			Kind: Record, Path: path,
-			Detail: "the audit trail has the adding of key " + nameSome(of) + " and no removal, and the registry has no such key",
-			Do:     "add the key again by `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
+			Detail: "the audit trail has the adding of key " + nameSome(of) +
+				" and no removal, and the registry has no such key",
+			Do: "add the key again by `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
 		})
 	}
 	return found
