@@ -17,7 +17,6 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/larder-registry/larder/pkg/metrics"
-	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // The bounds of the alarms.
@@ -59,7 +58,8 @@ func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
 	s := signals{st, api.ApiId()}
 	var alarms []interfacesawscloudwatch.IAlarmRef
 	if st.settings.Alarms {
-		action := awscloudwatchactions.NewSnsAction(st.newTopic())
+		st.topic = st.newTopic()
+		action := awscloudwatchactions.NewSnsAction(st.topic)
 		for _, a := range s.alarms() {
 			comparison := awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 			if a.below {
@@ -82,14 +82,29 @@ func (st *stack) newSignals(api awsapigatewayv2.HttpApi) {
 			})
 			made.AddAlarmAction(action)
 			made.AddOkAction(action)
-			// By its name, since emulators of CloudFormation that have no alarms do not know its attributes either.
-			arn := st.FormatArn(&awscdk.ArnComponents{Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"), ResourceName: jsii.String(name), ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME})
-			alarms = append(alarms, awscloudwatch.Alarm_FromAlarmArn(st.Stack, jsii.String("shown-"+a.name), arn))
+			st.alarms = append(st.alarms, name)
+			alarms = append(
+				alarms,
+				awscloudwatch.Alarm_FromAlarmArn(st.Stack, jsii.String("shown-"+a.name), st.alarmARN(name)),
+			)
 		}
 	}
 	if st.settings.Dashboard {
 		s.newDashboard(alarms)
 	}
+}
+
+// alarmARN returns the ARN of an alarm by its name: emulators of CloudFormation
+// that have no alarms do not know their attributes either.
+func (st *stack) alarmARN(name string) *string {
+	return st.FormatArn(
+		&awscdk.ArnComponents{
+			Service:      jsii.String("cloudwatch"),
+			Resource:     jsii.String("alarm"),
+			ResourceName: &name,
+			ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		},
+	)
 }
 
 // newTopic makes the topic that alarms go to, unless there is one. It is not encrypted at rest: CloudWatch cannot use the key
@@ -117,7 +132,6 @@ func (st *stack) newTopic() awssns.ITopic {
 			Topic: topic, Protocol: awssns.SubscriptionProtocol_EMAIL, Endpoint: &st.settings.AlarmEmail,
 		})
 	}
-	st.output(settings.OutputAlarmTopic, topic.TopicArn(), "The SNS topic that alarms go to")
 	return topic
 }
 

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53targets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -78,6 +80,12 @@ type stack struct {
 	requests []awslogs.LogGroup
 	// accessLog is the gateway's log group; nil if it logs nothing.
 	accessLog awslogs.LogGroup
+	// digests are those of the functions' code, by name.
+	digests map[string]string
+	// alarms are the names of the alarms, and topic is where they go to; none if
+	// there are no alarms.
+	alarms []string
+	topic  awssns.ITopic
 }
 
 // newStack adds the registry to an app. dist holds the functions' folders.
@@ -87,7 +95,11 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 			StackName:   &s.StackName,
 			Description: jsii.String("Larder, a private registry for OpenTofu and Terraform"),
 		}),
-		settings: s, access: s.Access, dist: dist, functions: make(map[string]awslambda.Function),
+		settings:  s,
+		access:    s.Access,
+		dist:      dist,
+		functions: make(map[string]awslambda.Function),
+		digests:   make(map[string]string),
 	}
 	for i, warning := range s.Warnings {
 		// The CDK prints warnings of one id once.
@@ -100,6 +112,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
 	api := st.newAPI()
+	st.newSignals(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
 	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
@@ -111,9 +124,37 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		host = &s.DomainName
 	}
 	st.output(settings.OutputHost, host, "What module addresses begin with")
-	st.newSignals(api)
+	st.describeItself()
 	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
 	return st.Stack
+}
+
+// describeItself adds the outputs that `larder doctor --stack` compares with
+// what is there.
+func (st *stack) describeItself() {
+	var names, digests []*string
+	for _, f := range functions() {
+		names = append(
+			names,
+			awscdk.Fn_Join(jsii.String("="), &[]*string{jsii.String(f.name), st.functions[f.name].FunctionName()}),
+		)
+		digests = append(digests, jsii.String(f.name+"="+st.digests[f.name]))
+	}
+	comma := jsii.String(",")
+	st.output(settings.OutputRelease, jsii.String(sourceRelease()), "The release that the stack was deployed from")
+	st.output(settings.OutputFunctions, awscdk.Fn_Join(comma, &names), "The functions, and their names in Lambda")
+	st.output(
+		settings.OutputFunctionCode,
+		awscdk.Fn_Join(comma, &digests),
+		"The functions, and the SHA-256 digests of their code",
+	)
+	if st.settings.Alarms {
+		st.output(settings.OutputAlarms, jsii.String(strings.Join(st.alarms, ",")), "The names of the alarms")
+		st.output(settings.OutputAlarmTopic, st.topic.TopicArn(), "The SNS topic that alarms go to")
+	}
+	if st.settings.DomainName != "" {
+		st.output(settings.OutputCertificate, &st.settings.CertificateARN, "The certificate of the registry's domain")
+	}
 }
 
 func (st *stack) output(name string, value *string, description string) {
@@ -298,12 +339,17 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		architecture = awslambda.Architecture_X86_64()
 	}
 	st.logs = append(st.logs, logs.LogGroupName())
+	code, digest, err := packFunction(st.dist, f.name)
+	if err != nil {
+		panic(err) // scripts/build wrote it
+	}
+	st.digests[f.name] = digest
 	st.functions[f.name] = awslambda.NewFunction(st.Stack, jsii.String(f.name), &awslambda.FunctionProps{
 		Description:   jsii.String("Larder: " + f.name),
 		Runtime:       awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture:  architecture,
 		Handler:       jsii.String("bootstrap"),
-		Code:          awslambda.Code_FromAsset(jsii.String(filepath.Join(st.dist, f.name)), nil),
+		Code:          awslambda.Code_FromAsset(&code, nil),
 		MemorySize:    jsii.Number(float64(memory)),
 		Timeout:       timeout,
 		Role:          role,
@@ -458,14 +504,14 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing, making tokens and counting downloads with AWS credentials needs. It deletes nothing but
+// newOperatorPolicy holds exactly what publishing, making tokens, counting downloads and examining the stack with AWS credentials needs. It deletes nothing but
 // tokens and keys, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
 // rests on the publisher's conditions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String(fmt.Sprintf("Publishing to the registry %s", st.settings.StackName)),
-		Statements: &[]awsiam.PolicyStatement{
+		Statements: new(slices.Concat([]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
 			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
 				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens", "audit/*")),
@@ -478,8 +524,58 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 			allow("CountDownloads", jsii.Strings("logs:StartQuery"), *st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
 			// These name a query by its id, and IAM knows no resource for that.
 			allow("ReadWhatWasCounted", jsii.Strings("logs:GetQueryResults", "logs:StopQuery"), []*string{jsii.String("*")}, nil),
-		},
+		}, st.examining())),
 	})
+}
+
+// examining is what `larder doctor --stack` reads of the stack.
+func (st *stack) examining() []awsiam.PolicyStatement {
+	var lambdas []*string
+	for _, f := range functions() {
+		lambdas = append(lambdas, st.functions[f.name].FunctionArn())
+	}
+	statements := []awsiam.PolicyStatement{
+		allow(
+			"ExamineTheTable",
+			jsii.Strings("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"),
+			[]*string{st.table.TableArn()},
+			nil,
+		),
+		allow(
+			"ExamineTheBucket",
+			jsii.Strings(
+				"s3:GetBucketPolicy",
+				"s3:GetBucketPublicAccessBlock",
+				"s3:GetLifecycleConfiguration",
+				"s3:GetBucketVersioning",
+				"s3:GetEncryptionConfiguration",
+			),
+			[]*string{st.bucket.BucketArn()},
+			nil,
+		),
+		allow("ExamineFunctions", jsii.Strings("lambda:GetFunctionConfiguration"), lambdas, nil),
+	}
+	if st.settings.Alarms {
+		var alarms []*string
+		for _, name := range st.alarms {
+			alarms = append(alarms, st.alarmARN(name))
+		}
+		statements = append(statements,
+			allow("ExamineAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), alarms, nil),
+			allow("SeeWhoIsTold", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()}, nil))
+	}
+	if st.settings.DomainName != "" {
+		statements = append(
+			statements,
+			allow(
+				"ExamineTheCertificate",
+				jsii.Strings("acm:DescribeCertificate"),
+				[]*string{&st.settings.CertificateARN},
+				nil,
+			),
+		)
+	}
+	return statements
 }
 
 // newWithdrawPolicy holds what withdrawing a version needs beside the operator's policy: to remove its objects with all their

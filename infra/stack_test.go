@@ -1,6 +1,10 @@
 package main
 
 import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -646,17 +650,170 @@ func TestOperatorPolicy(t *testing.T) {
 		}
 	}
 	slices.Sort(actions)
-	want := []string{"cloudformation:DescribeStacks", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query",
-		"logs:GetQueryResults", "logs:StartQuery", "logs:StopQuery", "s3:GetObject", "s3:ListBucket", "s3:PutObject"}
+	want := []string{
+		"cloudformation:DescribeStacks",
+		"dynamodb:ConditionCheckItem",
+		"dynamodb:DeleteItem",
+		"dynamodb:DescribeContinuousBackups",
+		"dynamodb:DescribeTable",
+		"dynamodb:DescribeTimeToLive",
+		"dynamodb:GetItem",
+		"dynamodb:PutItem",
+		"dynamodb:Query",
+		"lambda:GetFunctionConfiguration",
+		"logs:GetQueryResults",
+		"logs:StartQuery",
+		"logs:StopQuery",
+		"s3:GetBucketPolicy",
+		"s3:GetBucketPublicAccessBlock",
+		"s3:GetBucketVersioning",
+		"s3:GetEncryptionConfiguration",
+		"s3:GetLifecycleConfiguration",
+		"s3:GetObject",
+		"s3:ListBucket",
+		"s3:PutObject",
+	}
 	if !slices.Equal(actions, want) {
 		t.Errorf("an operator may %q", actions)
 	}
 }
 
+// An operator may examine the alarms, the topic and the certificate of a stack
+// that has them, and no others.
+func TestOperatorExamines(t *testing.T) {
+	const topic, certificate = "arn:aws:sns:eu-central-1:000000000000:alerts", "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
+	domain := []string{
+		"domainName",
+		"registry.example.com",
+		"certificateArn",
+		certificate,
+		"hostedZoneId",
+		"Z0123456789",
+		"hostedZoneName",
+		"example.com",
+	}
+	for _, test := range []struct {
+		context []string
+		want    map[string]int // statements, and their resources
+	}{
+		{nil, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions())}},
+		{[]string{"alarms", "true", "alarmTopicArn", topic}, map[string]int{
+			"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineAlarms": 7, "SeeWhoIsTold": 1,
+		}},
+		{domain, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineTheCertificate": 1}},
+	} {
+		got := make(map[string]int)
+		for _, s := range managedPolicy(t, "OperatorPolicy", test.context...) {
+			switch {
+			case strings.HasPrefix(s.Sid, "Examine"), s.Sid == "SeeWhoIsTold":
+				got[s.Sid] = len(list(s.Resource))
+			}
+			if s.Sid == "SeeWhoIsTold" && s.Resource != topic {
+				t.Errorf("%s is on %v", s.Sid, s.Resource)
+			}
+			if s.Sid == "ExamineTheCertificate" && s.Resource != certificate {
+				t.Errorf("%s is on %v", s.Sid, s.Resource)
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%v: %s", test.context, diff)
+		}
+	}
+}
+
+// Of the same bootstrap the deployment package is the same, and its digest is
+// that of the file, in base64.
+func TestPackFunction(t *testing.T) {
+	dist := filepath.Join(t.TempDir(), "dist")
+	if err := os.MkdirAll(filepath.Join(dist, "modules"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pack := func(bootstrap string) (content []byte, digest string) {
+		if err := os.WriteFile(filepath.Join(dist, "modules", "bootstrap"), []byte(bootstrap), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path, digest, err := packFunction(dist, "modules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+		return content, digest
+	}
+	first, digest := pack("one")
+	if sum := sha256.Sum256(first); digest != base64.StdEncoding.EncodeToString(sum[:]) {
+		t.Errorf("the digest is %s", digest)
+	}
+	z, err := zip.NewReader(bytes.NewReader(first), int64(len(first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(z.File) != 1 || z.File[0].Name != "bootstrap" || z.File[0].Mode() != 0o755 {
+		t.Errorf("the package has %+v", z.File[0].FileHeader)
+	}
+	if again, _ := pack("one"); !bytes.Equal(first, again) {
+		t.Error("the same bootstrap gives another package")
+	}
+	if _, other := pack("two"); other == digest {
+		t.Error("another bootstrap has the same digest")
+	}
+	if _, _, err := packFunction(t.TempDir(), "modules"); err == nil {
+		t.Error("a function without a bootstrap is packed")
+	}
+	if left, err := filepath.Glob(filepath.Join(dist+"-packages", "*.new-*")); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// The outputs have the functions' names and the digests of their code, and
+// name alarms and certificate where there are any.
+func TestOutputsForDoctor(t *testing.T) {
+	tm := synth(
+		t,
+		defaults(
+			t,
+			"alarms",
+			"true",
+			"domainName",
+			"registry.example.com",
+			"hostedZoneId",
+			"Z0123456789",
+			"hostedZoneName",
+			"example.com",
+			"certificateArn",
+			"arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+		),
+	)
+	names := text(tm.Outputs[settings.OutputFunctions].Value)
+	digests, _ := tm.Outputs[settings.OutputFunctionCode].Value.(string)
+	for _, f := range functions() {
+		if !strings.Contains(names, `["`+f.name+`",{"Ref":"`+f.name) {
+			t.Errorf("%s is not named in %s", f.name, names)
+		}
+		if !regexp.MustCompile(`(^|,)` + f.name + `=[A-Za-z0-9+/]{43}=(,|$)`).MatchString(digests) {
+			t.Errorf("%s has no digest in %s", f.name, digests)
+		}
+	}
+	if alarms, _ := tm.Outputs[settings.OutputAlarms].Value.(string); len(
+		strings.Split(alarms, ","),
+	) != len(
+		tm.all("AWS::CloudWatch::Alarm"),
+	) {
+		t.Errorf("alarms: %s", alarms)
+	}
+	if got := tm.Outputs[settings.OutputCertificate].Value; got != "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000" {
+		t.Errorf("certificate: %v", got)
+	}
+	if tm.Outputs[settings.OutputRelease].Value == "" {
+		t.Error("there is no release")
+	}
+}
+
 // managedPolicy returns the statements of a policy that is attached to nobody.
-func managedPolicy(t *testing.T, name string) []statement {
+func managedPolicy(t *testing.T, name string, context ...string) []statement {
 	t.Helper()
-	for id, r := range synth(t, defaults(t)).Resources {
+	for id, r := range synth(t, defaults(t, context...)).Resources {
 		if r.Type != "AWS::IAM::ManagedPolicy" || hash.ReplaceAllString(id, "") != name {
 			continue
 		}
@@ -764,7 +921,12 @@ func TestAdopt(t *testing.T) {
 
 func TestOutputs(t *testing.T) {
 	tm := synth(t, defaults(t))
-	if got := slices.Sorted(maps.Keys(tm.Outputs)); !slices.Equal(got, []string{settings.OutputBucket, settings.OutputOperatorPolicy, settings.OutputHost, settings.OutputURL, settings.OutputRequestLogDays, settings.OutputRequestLogs, settings.OutputTable, settings.OutputWithdrawPolicy}) {
+	want := []string{
+		settings.OutputBucket, settings.OutputFunctionCode, settings.OutputFunctions, settings.OutputOperatorPolicy,
+		settings.OutputHost, settings.OutputURL, settings.OutputRelease, settings.OutputRequestLogDays,
+		settings.OutputRequestLogs, settings.OutputTable, settings.OutputWithdrawPolicy,
+	}
+	if got := slices.Sorted(maps.Keys(tm.Outputs)); !slices.Equal(got, want) {
 		t.Errorf("outputs: %q", got)
 	}
 	if u := text(tm.Outputs[settings.OutputURL].Value); !strings.Contains(u, "https://") || !strings.Contains(u, "execute-api") || strings.Contains(u, "ApiEndpoint") {

@@ -40,6 +40,17 @@ const (
 	// for how many days they keep what is logged.
 	OutputRequestLogs    = "RequestLogs"
 	OutputRequestLogDays = "RequestLogDays"
+	// OutputRelease is the release that the stack was deployed from, such as v1.2.3.
+	OutputRelease = "Release"
+	// OutputFunctions has NAME=VALUE for each function, joined by commas. The
+	// value is the function's name in Lambda. OutputFunctionCode has the digests
+	// of their code in the same form, as Lambda returns them.
+	OutputFunctions    = "FunctionNames"
+	OutputFunctionCode = "FunctionDigests"
+	// OutputAlarms names the alarms, joined by commas.
+	OutputAlarms = "AlarmNames"
+	// OutputCertificate is the ARN of the certificate of the registry's domain.
+	OutputCertificate = "CertificateArn"
 )
 
 // TTLAttribute is the table's attribute by which it removes expired items.

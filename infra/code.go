@@ -1,0 +1,62 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// packFunction writes a zip file with the bootstrap of a function, whose folder
+// is in dist. It returns the path of the file, and its digest as Lambda returns
+// it for deployed code (CodeSha256). The same bootstrap gives the same file. The
+// file is beside dist, where scripts/build of another synthesis leaves it.
+//
+// The CDK would pack a folder too, but only after synthesis, when the stack
+// cannot have the digest any more.
+func packFunction(dist, name string) (path, digest string, err error) {
+	bootstrap, err := os.ReadFile(filepath.Join(dist, name, "bootstrap"))
+	if err != nil {
+		return "", "", err
+	}
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate}
+	header.SetMode(0o755) // Lambda runs it as another user
+	w, err := z.CreateHeader(header)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := w.Write(bootstrap); err != nil {
+		return "", "", err
+	}
+	if err := z.Close(); err != nil {
+		return "", "", err
+	}
+	packages := dist + "-packages"
+	if err := os.MkdirAll(packages, 0o750); err != nil {
+		return "", "", err
+	}
+	path = filepath.Join(packages, name+".zip")
+	// Another synthesis of the same source may read the file at the same time.
+	if err := replaceFile(path, out.Bytes()); err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256(out.Bytes())
+	return path, base64.StdEncoding.EncodeToString(sum[:]), nil
+}
+
+// sourceRelease returns the release that the checkout is at, such as v1.2.3, or
+// the commit where it is at none. It is "unknown" without Git.
+func sourceRelease() string {
+	describe := []string{"describe", "--tags", "--match", "v*", "--always", "--abbrev=12", "--dirty"}
+	out, err := exec.Command("git", describe...).Output() //nolint:noctx // it is what this program waits for
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
