@@ -33,6 +33,8 @@ const (
 	Warning Outcome = "warning"
 	Wrong   Outcome = "wrong"
 	Skipped Outcome = "skipped"
+	// Unknown is what could not be looked at, such as for a missing permission.
+	Unknown Outcome = "unknown"
 )
 
 // Step is one thing that was looked at.

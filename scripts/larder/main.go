@@ -10,6 +10,7 @@
 //	3  what was handed in is refused: an address, a version, a module, a provider, a key
 //	4  the version is published or mirrored already with other content, or withdrawn
 //	5  what was asked for is not there
+//	6  doctor has found nothing wrong with a stack, but could not check everything
 package main
 
 import (
@@ -45,6 +46,7 @@ const (
 	exitRefused
 	exitExists
 	exitNotFound
+	exitUnchecked
 )
 
 // cli is what all commands share.
@@ -130,11 +132,14 @@ func (e usageError) Unwrap() error { return e.error }
 func exitCode(err error) int {
 	var usage usageError
 	var remains *publish.RemainsError
+	var unchecked uncheckedError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &remains):
 		return exitFailed
+	case errors.As(err, &unchecked):
+		return exitUnchecked
 	case errors.Is(err, registry.ErrInvalid):
 		return exitRefused
 	case errors.Is(err, registry.ErrExists):
@@ -158,7 +163,8 @@ Exit codes:
   2  the command line is wrong
   3  what was handed in is refused: an address, a version, a module, a provider, a key
   4  the version is published or mirrored already with other content, or withdrawn
-  5  what was asked for is not there`,
+  5  what was asked for is not there
+  6  doctor has found nothing wrong with a stack, but could not check everything`,
 		Example: `  larder serve
   larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish provider ./dist acme/inventory

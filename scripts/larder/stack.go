@@ -26,19 +26,9 @@ import (
 // openStack opens the table and the bucket of a deployed registry, which it finds by the outputs of its stack, with the
 // AWS credentials and the region that the AWS command line would use.
 func openStack(ctx context.Context, name string) (*store, error) {
-	configuration, err := config.LoadDefaultConfig(ctx)
+	configuration, pathStyle, err := awsConfiguration(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("AWS configuration: %w", err)
-	}
-	if configuration.Region == "" {
-		return nil, usageError{errors.New("there is no AWS region: set AWS_REGION to the one of the stack")}
-	}
-	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("there are no AWS credentials: sign in as for the AWS command line, such as by AWS_PROFILE: %w", err)
-	}
-	pathStyle, err := settings.PathStyle(os.Getenv)
-	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	outputs, err := stackOutputs(ctx, configuration, name)
 	if err != nil {
@@ -67,6 +57,30 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		},
 		close: func() error { return nil },
 	}, nil
+}
+
+// awsConfiguration returns the configuration that the AWS command line would
+// use, with a region and credentials. It also returns whether the bucket's name
+// is in the path of S3's URLs.
+func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle bool, err error) {
+	if configuration, err = config.LoadDefaultConfig(ctx); err != nil {
+		return aws.Config{}, false, fmt.Errorf("AWS configuration: %w", err)
+	}
+	if configuration.Region == "" {
+		return aws.Config{}, false, usageError{
+			errors.New("there is no AWS region: set AWS_REGION to the one of the stack"),
+		}
+	}
+	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
+		return aws.Config{}, false, fmt.Errorf(
+			"there are no AWS credentials: sign in as for the AWS command line, such as by AWS_PROFILE: %w",
+			err,
+		)
+	}
+	if pathStyle, err = settings.PathStyle(os.Getenv); err != nil {
+		return aws.Config{}, false, usageError{err}
+	}
+	return configuration, pathStyle, nil
 }
 
 // requestLog finds where a stack logs requests, or says why that is not known.

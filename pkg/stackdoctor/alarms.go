@@ -1,0 +1,102 @@
+package stackdoctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	alarmtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// alarms examines the alarms, and whom they reach. A stack without alarms is
+// healthy.
+func (e *examination) alarms(ctx context.Context) {
+	if e.outputs[settings.OutputAlarms] == "" {
+		e.skip("alarms", "the stack has none")
+		return
+	}
+	names := strings.Split(e.outputs[settings.OutputAlarms], ",")
+	c := call{"alarms", "cloudwatch:DescribeAlarms", strings.Join(names, ", ")}
+	out, err := e.Services.Alarms.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{
+		AlarmNames: names,
+		AlarmTypes: []alarmtypes.AlarmType{alarmtypes.AlarmTypeMetricAlarm},
+		MaxRecords: aws.Int32(100),
+	})
+	if err != nil {
+		e.failed(c, err)
+	} else {
+		e.described(c, names, out.MetricAlarms)
+	}
+	e.subscribers(ctx, e.outputs[settings.OutputAlarmTopic])
+}
+
+func (e *examination) described(c call, names []string, there []alarmtypes.MetricAlarm) {
+	wrong := false
+	for _, name := range names {
+		at := slices.IndexFunc(there, func(a alarmtypes.MetricAlarm) bool { return aws.ToString(a.AlarmName) == name })
+		var seen string
+		switch {
+		case at < 0:
+			seen = "there is no alarm " + name
+		case len(there[at].AlarmActions) == 0:
+			seen = "it notifies nobody: it has no action"
+		case !aws.ToBool(there[at].ActionsEnabled):
+			seen = "it notifies nobody: its actions are off"
+		default:
+			continue
+		}
+		wrong = true
+		e.wrong("alarm "+name, c.action+" of "+name, seen, revert)
+	}
+	if !wrong {
+		e.ok(c.step, fmt.Sprintf("there are %d, and each has an action", len(names)))
+	}
+}
+
+// subscribers examines who is subscribed to the topic that alarms go to.
+func (e *examination) subscribers(ctx context.Context, topic string) {
+	c := call{"alarm subscribers", "sns:ListSubscriptionsByTopic", topic}
+	var confirmed, pending []string
+	for pages := sns.NewListSubscriptionsByTopicPaginator(e.Services.Topics, &sns.ListSubscriptionsByTopicInput{TopicArn: &topic}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		switch {
+		case code(err) == "NotFound":
+			e.wrong(c.step, c.String(), "there is no topic "+topic, revert)
+			return
+		case err != nil:
+			e.failed(c, err)
+			return
+		}
+		for _, s := range page.Subscriptions {
+			switch aws.ToString(s.SubscriptionArn) { // or in its place why there is none
+			case "PendingConfirmation":
+				pending = append(pending, aws.ToString(s.Endpoint))
+			case "Deleted":
+			default:
+				confirmed = append(confirmed, aws.ToString(s.Endpoint))
+			}
+		}
+	}
+	const confirm = "confirm the subscription by the link in the mail from AWS; it holds for three days, then subscribe again"
+	switch {
+	case len(pending) > 0 && len(confirmed) == 0:
+		e.wrong(c.step, c.String(), "nobody is notified: PendingConfirmation by "+strings.Join(pending, ", "), confirm)
+	case len(pending) > 0:
+		e.warn(c.step, c.String(), "PendingConfirmation by "+strings.Join(pending, ", "), confirm)
+	case len(confirmed) == 0:
+		e.warn(
+			c.step,
+			c.String(),
+			"nobody is subscribed: alarms show in the console only",
+			"set alarmEmail, or subscribe to the topic",
+		)
+	default:
+		e.ok(c.step, fmt.Sprintf("%d confirmed", len(confirmed)))
+	}
+}

@@ -1,0 +1,260 @@
+package stackdoctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// restoring is the page that has the commands for a bucket's settings.
+const restoring = "docs/verify-and-restore.md has the commands"
+
+// bucket examines the bucket that the stack names, whether the stack made it or
+// adopted it.
+func (e *examination) bucket(ctx context.Context) {
+	name := e.outputs[settings.OutputBucket]
+	c := call{"bucket", "s3:GetBucketVersioning", name}
+	out, err := e.Services.Buckets.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &name})
+	switch {
+	case code(err) == "NoSuchBucket":
+		e.wrong(
+			c.step,
+			c.String(),
+			"there is no bucket "+name,
+			"restore it, and have the stack adopt it: docs/verify-and-restore.md",
+		)
+		return
+	case err != nil:
+		e.failed(c, err)
+	case out.Status != types.BucketVersioningStatusEnabled:
+		e.wrong(
+			"bucket versions",
+			c.String(),
+			"versioning is off: a deleted archive is lost",
+			"aws s3api put-bucket-versioning --bucket "+name+" --versioning-configuration Status=Enabled",
+		)
+	default:
+		e.ok("bucket versions", "deleted archives stay as versions")
+	}
+	e.bucketPolicy(ctx, name)
+	e.publicAccess(ctx, name)
+	e.lifecycle(ctx, name)
+	e.encryption(ctx, name)
+}
+
+func (e *examination) bucketPolicy(ctx context.Context, bucket string) {
+	c := call{"bucket policy", "s3:GetBucketPolicy", bucket}
+	out, err := e.Services.Buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &bucket})
+	var text string
+	switch {
+	case code(err) == "NoSuchBucketPolicy":
+	case err != nil:
+		e.failed(c, err)
+		return
+	default:
+		text = aws.ToString(out.Policy)
+	}
+	p, err := parsePolicy(text)
+	if err != nil {
+		e.wrong(c.step, c.String(), "it cannot be read: "+err.Error(), restoring)
+		return
+	}
+	var lets []string
+	if !p.denies("s3:PutObject", bucket, putOnce...) {
+		lets = append(lets, "archives can be replaced")
+	}
+	if !p.denies("s3:GetObject", bucket, tlsOnly) || !p.denies("s3:PutObject", bucket, tlsOnly) {
+		lets = append(lets, "requests need no TLS")
+	}
+	if len(lets) > 0 {
+		e.wrong(c.step, c.String(), strings.Join(lets, ", and "), "put the policy of a stack's own bucket: "+restoring)
+		return
+	}
+	e.ok(c.step, "nobody can replace an archive, and requests need TLS")
+}
+
+func (e *examination) publicAccess(ctx context.Context, bucket string) {
+	c := call{"bucket public access", "s3:GetBucketPublicAccessBlock", bucket}
+	out, err := e.Services.Buckets.GetPublicAccessBlock(ctx, &s3.GetPublicAccessBlockInput{Bucket: &bucket})
+	if err != nil && code(err) != "NoSuchPublicAccessBlockConfiguration" {
+		e.failed(c, err)
+		return
+	}
+	var b types.PublicAccessBlockConfiguration
+	if err == nil && out.PublicAccessBlockConfiguration != nil {
+		b = *out.PublicAccessBlockConfiguration
+	}
+	if aws.ToBool(b.BlockPublicAcls) && aws.ToBool(b.BlockPublicPolicy) && aws.ToBool(b.IgnorePublicAcls) &&
+		aws.ToBool(b.RestrictPublicBuckets) {
+		e.ok(c.step, "it is blocked")
+		return
+	}
+	e.wrong(
+		c.step,
+		c.String(),
+		"it is not blocked, or not in every way",
+		"aws s3api put-public-access-block --bucket "+bucket+
+			" --public-access-block-configuration BlockPublicAcls=true,IgnorePublicAcls=true,BlockPublicPolicy=true,RestrictPublicBuckets=true",
+	)
+}
+
+func (e *examination) lifecycle(ctx context.Context, bucket string) {
+	c := call{"bucket lifecycle", "s3:GetLifecycleConfiguration", bucket}
+	out, err := e.Services.Buckets.GetBucketLifecycleConfiguration(
+		ctx,
+		&s3.GetBucketLifecycleConfigurationInput{Bucket: &bucket},
+	)
+	var rules []types.LifecycleRule
+	switch {
+	case code(err) == "NoSuchLifecycleConfiguration":
+	case err != nil:
+		e.failed(c, err)
+		return
+	default:
+		rules = out.Rules
+	}
+	staged, leftovers := false, false
+	for _, r := range rules {
+		if r.Status != types.ExpirationStatusEnabled {
+			continue
+		}
+		if ofStaged(r) {
+			staged = staged ||
+				r.Expiration != nil && aws.ToInt32(r.Expiration.Days) == int32(objects.StagedFor.Hours()/24)
+			continue
+		}
+		if what := takes(r); what != "" && reachesArchives(r) {
+			e.wrong(
+				c.step,
+				c.String(),
+				fmt.Sprintf("the rule %s %s published archives", aws.ToString(r.ID), what),
+				"take the rule out, or have it apply to other objects",
+			)
+			return
+		}
+		leftovers = leftovers || r.AbortIncompleteMultipartUpload != nil && aws.ToString(prefix(r)) == ""
+	}
+	switch {
+	case !staged:
+		e.wrong(
+			c.step,
+			c.String(),
+			fmt.Sprintf(
+				"no rule removes uploads that were not published, with the tag %s=%s, after %.0f days",
+				objects.Tag,
+				objects.TagStaged,
+				objects.StagedFor.Hours()/24,
+			),
+			restoring,
+		)
+	case !leftovers:
+		e.warn(
+			c.step,
+			c.String(),
+			"no rule removes the parts of uploads that were broken off: they cost what they take",
+			restoring,
+		)
+	default:
+		e.ok(c.step, "what is uploaded and not published is removed")
+	}
+}
+
+// ofStaged reports whether a rule applies to staged objects alone.
+func ofStaged(r types.LifecycleRule) bool {
+	is := func(t types.Tag) bool {
+		return aws.ToString(t.Key) == objects.Tag && aws.ToString(t.Value) == objects.TagStaged
+	}
+	switch f := r.Filter; {
+	case f == nil:
+		return false
+	case f.Tag != nil:
+		return is(*f.Tag)
+	case f.And != nil && aws.ToString(f.And.Prefix) == "" && len(f.And.Tags) == 1:
+		return is(f.And.Tags[0])
+	}
+	return false
+}
+
+// takes says what a rule does to objects so that clients cannot read them, if
+// it does that.
+func takes(r types.LifecycleRule) string {
+	if r.Expiration != nil && (aws.ToInt32(r.Expiration.Days) > 0 || r.Expiration.Date != nil) {
+		return "deletes"
+	}
+	for _, t := range r.Transitions {
+		if t.StorageClass == types.TransitionStorageClassGlacier ||
+			t.StorageClass == types.TransitionStorageClassDeepArchive {
+			return "puts out of reach"
+		}
+	}
+	return ""
+}
+
+// prefix returns the prefix of the keys that a rule applies to, if it has one.
+func prefix(r types.LifecycleRule) *string {
+	switch f := r.Filter; {
+	case f == nil:
+		return r.Prefix //nolint:staticcheck // old rules have it
+	case f.And != nil:
+		return f.And.Prefix
+	default:
+		return f.Prefix
+	}
+}
+
+// reachesArchives reports whether a rule can apply to what is published. A rule
+// for objects with a tag cannot, since these have none but larder=kept.
+func reachesArchives(r types.LifecycleRule) bool {
+	tags := []types.Tag(nil)
+	if f := r.Filter; f != nil && f.Tag != nil {
+		tags = append(tags, *f.Tag)
+	} else if f != nil && f.And != nil {
+		tags = f.And.Tags
+	}
+	for _, t := range tags {
+		if aws.ToString(t.Key) != objects.Tag || aws.ToString(t.Value) != objects.TagKept {
+			return false
+		}
+	}
+	for _, root := range []string{"modules/", "providers/", "mirror/"} {
+		p := aws.ToString(prefix(r))
+		if strings.HasPrefix(root, p) || strings.HasPrefix(p, root) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *examination) encryption(ctx context.Context, bucket string) {
+	c := call{"bucket encryption", "s3:GetEncryptionConfiguration", bucket}
+	out, err := e.Services.Buckets.GetBucketEncryption(ctx, &s3.GetBucketEncryptionInput{Bucket: &bucket})
+	if err != nil && code(err) != "ServerSideEncryptionConfigurationNotFoundError" {
+		e.failed(c, err)
+		return
+	}
+	var key string
+	if err == nil && out.ServerSideEncryptionConfiguration != nil {
+		for _, r := range out.ServerSideEncryptionConfiguration.Rules {
+			if d := r.ApplyServerSideEncryptionByDefault; d != nil {
+				key = aws.ToString(d.KMSMasterKeyID)
+			}
+		}
+	}
+	if key != "" && !strings.HasSuffix(key, "alias/aws/s3") {
+		e.warn(
+			c.step,
+			c.String(),
+			"objects are encrypted with the key "+key+", which no role of the stack may use",
+			"allow the roles to use the key by its key policy, or encrypt the bucket with S3's own keys",
+		)
+		return
+	}
+	e.ok(c.step, "it needs no permission of a key")
+}

@@ -1,0 +1,267 @@
+package stackdoctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// longestDeploy is more than a deploy of this stack takes. A function that
+// changed later was changed by somebody else.
+const longestDeploy = time.Hour
+
+// modified is how Lambda writes the time of a change.
+const modified = "2006-01-02T15:04:05.999-0700"
+
+// function is one that is there.
+type function struct {
+	call          call
+	configuration *lambda.GetFunctionConfigurationOutput
+	environment   map[string]string
+	// problems are what is wrong with it, each with what to do.
+	problems []problem
+}
+
+type problem struct{ seen, do string }
+
+func (f *function) getenv(name string) string { return f.environment[name] }
+
+func (f *function) report(seen, do string) { f.problems = append(f.problems, problem{seen, do}) }
+
+// pairs reads an output of the form NAME=VALUE,NAME=VALUE.
+func pairs(text string) map[string]string {
+	all := make(map[string]string)
+	for pair := range strings.SplitSeq(text, ",") {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// functions examines each function by itself, and what they must agree on.
+func (e *examination) functions(ctx context.Context) {
+	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
+	if len(names) == 0 {
+		e.unknown(
+			"functions",
+			"",
+			"cannot check functions: the stack does not name them, since it is of an older release",
+			deployAgain,
+		)
+		return
+	}
+	there := make(map[string]*function)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c := call{"function " + name, "lambda:GetFunctionConfiguration", names[name]}
+		out, err := e.Services.Functions.GetFunctionConfiguration(
+			ctx,
+			&lambda.GetFunctionConfigurationInput{FunctionName: aws.String(names[name])},
+		)
+		switch {
+		case code(err) == "ResourceNotFoundException":
+			e.wrong(c.step, c.String(), "there is no function "+names[name], revert)
+			continue
+		case err != nil:
+			e.failed(c, err)
+			continue
+		}
+		f := &function{call: c, configuration: out, environment: map[string]string{}}
+		if out.Environment != nil {
+			f.environment = out.Environment.Variables
+		}
+		there[name] = f
+		f.deployed(digests[name])
+		e.configured(name, f)
+	}
+	agree(there)
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		e.reportFunction(there[name])
+	}
+}
+
+// reportFunction adds a step for each problem of a function, or one that it has
+// none. What changed by hand and shows in nothing else is a warning.
+func (e *examination) reportFunction(f *function) {
+	for _, p := range f.problems {
+		e.wrong(f.call.step, f.call.String(), p.seen, p.do)
+	}
+	if len(f.problems) > 0 {
+		return
+	}
+	c := f.configuration
+	text := aws.ToString(c.LastModified)
+	if at, err := time.Parse(modified, text); err == nil && at.Sub(e.changed) > longestDeploy {
+		e.warn(
+			f.call.step,
+			f.call.String(),
+			fmt.Sprintf(
+				"it was changed at %s, after the last deploy at %s",
+				at.UTC().Format(time.RFC3339),
+				e.changed.UTC().Format(time.RFC3339),
+			),
+			revert,
+		)
+		return
+	}
+	switch {
+	case c.State == types.StatePending || c.LastUpdateStatus == types.LastUpdateStatusInProgress:
+		e.warn(f.call.step, f.call.String(), "it is being updated", "run this again when it is done")
+	default:
+		e.ok(f.call.step, "it runs the deployed code with the stack's settings")
+	}
+}
+
+// deployed reports what is wrong with the code of a function, and whether it
+// can run.
+func (f *function) deployed(digest string) {
+	c := f.configuration
+	if c.State == types.StateFailed {
+		f.report("it cannot run: "+aws.ToString(c.StateReason), deployAgain)
+	}
+	if c.LastUpdateStatus == types.LastUpdateStatusFailed {
+		f.report("its last update failed: "+aws.ToString(c.LastUpdateStatusReason), deployAgain)
+	}
+	if digest != "" && aws.ToString(c.CodeSha256) != digest {
+		f.report(
+			fmt.Sprintf(
+				"its code is not what the stack deployed: the digest is %s, and must be %s",
+				aws.ToString(c.CodeSha256),
+				digest,
+			),
+			revert,
+		)
+	}
+	if c.Runtime != types.RuntimeProvidedal2023 {
+		f.report(fmt.Sprintf("its runtime is %s, and must be %s", c.Runtime, types.RuntimeProvidedal2023), revert)
+	}
+}
+
+// configured reports what is wrong with the environment of a function by
+// itself, and with the outputs of the stack.
+func (e *examination) configured(name string, f *function) {
+	if c := f.configuration.Environment; c != nil && c.Error != nil {
+		f.report(
+			"its environment cannot be read: "+aws.ToString(c.Error.Message),
+			"allow these credentials to use the key of the function's environment",
+		)
+		return
+	}
+	if name == discovery { // it has no table
+		if _, err := openid.ParseLogin(settings.Login(f.getenv)); err != nil {
+			f.report(err.Error(), revert)
+		}
+		return
+	}
+	s, err := settings.FromEnvironment(f.getenv)
+	if err != nil {
+		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
+	}
+	for _, is := range []struct{ what, has, want string }{
+		{"table", s.Table, e.outputs[settings.OutputTable]},
+		{"bucket", s.Bucket, e.outputs[settings.OutputBucket]},
+	} {
+		if is.has != "" && is.has != is.want {
+			f.report(fmt.Sprintf("its %s is %s, and the stack's is %s", is.what, is.has, is.want), revert)
+		}
+	}
+	if _, err := access.ParseSettings([]byte(s.Access)); err != nil {
+		f.report(err.Error(), revert)
+	}
+	if _, err := settings.PublishLimitsFromEnvironment(f.getenv); err != nil {
+		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
+	}
+}
+
+// discovery is the function that reads nothing of the registry.
+const discovery = "discovery"
+
+// agree reports functions that differ from most others in what all must have
+// in common.
+func agree(there map[string]*function) {
+	common := map[string]func(name string, f *function) (value string, has bool){
+		"lifetime of URLs": func(name string, f *function) (string, bool) {
+			s, err := settings.FromEnvironment(f.getenv)
+			return s.PresignLifetime.String(), err == nil && name != discovery
+		},
+		"rule of access": func(name string, f *function) (string, bool) {
+			s, _ := settings.FromEnvironment(f.getenv)
+			_, err := access.ParseSettings([]byte(s.Access))
+			return s.Access, err == nil && name != discovery
+		},
+		"login":                login,
+		"namespace of metrics": func(_ string, f *function) (string, bool) { return settings.MetricsNamespace(f.getenv), true },
+		"architecture": func(_ string, f *function) (string, bool) {
+			return fmt.Sprint(f.configuration.Architectures), len(f.configuration.Architectures) > 0
+		},
+	}
+	for _, what := range slices.Sorted(maps.Keys(common)) {
+		values, count := make(map[string]string), make(map[string]int)
+		for name, f := range there {
+			if value, has := common[what](name, f); has {
+				values[name] = value
+				count[value]++
+			}
+		}
+		most := ""
+		for _, value := range slices.Sorted(maps.Keys(count)) {
+			if most == "" && count[most] == 0 || count[value] > count[most] {
+				most = value
+			}
+		}
+		for name, value := range values {
+			// What differs since the settings do is reported by that alone.
+			if value != most && (what != "login" || name == discovery) {
+				there[name].report(
+					fmt.Sprintf("its %s is %s, and that of most functions is %s", what, shown(value), shown(most)),
+					revert,
+				)
+			}
+		}
+	}
+}
+
+// shown returns a value as a line has room for it.
+func shown(text string) string {
+	const most = 60
+	switch {
+	case text == "":
+		return "none"
+	case len(text) > most:
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// login returns how a function says that people log in: the function for
+// discovery is told so by itself, and others have it in their access rules.
+func login(name string, f *function) (value string, has bool) {
+	var l *openid.Login
+	var err error
+	if name == discovery {
+		l, err = openid.ParseLogin(settings.Login(f.getenv))
+	} else {
+		var s settings.Settings
+		var parsed access.Settings
+		s, _ = settings.FromEnvironment(f.getenv)
+		parsed, err = access.ParseSettings([]byte(s.Access))
+		l = parsed.Login
+	}
+	if err != nil || l == nil {
+		return "", err == nil
+	}
+	text, err := json.Marshal(l)
+	return string(text), err == nil
+}

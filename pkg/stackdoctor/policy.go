@@ -1,0 +1,100 @@
+package stackdoctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// policy is a bucket's.
+type policy struct {
+	Statement []statement
+}
+
+type statement struct {
+	Effect    string
+	Principal json.RawMessage
+	Action    list
+	Resource  list
+	Condition map[string]map[string]list
+}
+
+// list is a string or several.
+type list []string
+
+func (l *list) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*l = list{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(l))
+}
+
+// condition is a part of a statement's condition: under the operator, the key
+// must have the value.
+type condition struct{ operator, key, value string }
+
+// The conditions of the statements that every registry's bucket has. A PUT of
+// an object without If-None-Match would replace one.
+var (
+	putOnce = []condition{{"Null", "s3:if-none-match", "true"}, {"Bool", "s3:ObjectCreationOperation", "true"}}
+	tlsOnly = condition{"Bool", "aws:SecureTransport", "false"}
+)
+
+// parsePolicy reads a policy. No text is a policy without statements.
+func parsePolicy(text string) (policy, error) {
+	var p policy
+	if text == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return policy{}, fmt.Errorf("invalid JSON: %w", err)
+	}
+	return p, nil
+}
+
+// denies reports whether a statement denies everyone an action on every object
+// of a bucket under at most these conditions. With fewer it denies more.
+func (p policy) denies(action, bucket string, under ...condition) bool {
+	return slices.ContainsFunc(p.Statement, func(s statement) bool {
+		return s.Effect == "Deny" && s.everyone() && s.covers(action, bucket) && s.only(under)
+	})
+}
+
+func (s statement) everyone() bool {
+	var text string
+	if json.Unmarshal(s.Principal, &text) == nil {
+		return text == "*"
+	}
+	var named map[string]list
+	return json.Unmarshal(s.Principal, &named) == nil && slices.Contains(named["AWS"], "*")
+}
+
+func (s statement) covers(action, bucket string) bool {
+	acts := slices.ContainsFunc(s.Action, func(a string) bool {
+		return a == "*" || a == "s3:*" || strings.EqualFold(a, action) ||
+			strings.HasSuffix(a, "*") && strings.HasPrefix(action, strings.TrimSuffix(a, "*"))
+	})
+	return acts &&
+		slices.ContainsFunc(
+			s.Resource,
+			func(r string) bool { return r == "*" || strings.HasSuffix(r, ":::"+bucket+"/*") },
+		)
+}
+
+// only reports whether a statement has no other conditions than these.
+func (s statement) only(under []condition) bool {
+	for operator, keys := range s.Condition {
+		for key := range maps.Keys(keys) {
+			if !slices.ContainsFunc(under, func(c condition) bool {
+				return operator == c.operator && strings.EqualFold(key, c.key) && slices.Equal(keys[key], list{c.value})
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}

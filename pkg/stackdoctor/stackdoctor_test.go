@@ -1,0 +1,721 @@
+package stackdoctor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/acm"
+	acmtypes "github.com/aws/aws-sdk-go-v2/service/acm/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	formation "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	alarmtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/stackdoctor"
+)
+
+// account is a fake of AWS that has one registry. It fails as the services do,
+// with their error codes.
+type account struct {
+	stack     formation.Stack
+	table     *tabletypes.TableDescription
+	ttl       *tabletypes.TimeToLiveDescription
+	recovery  tabletypes.PointInTimeRecoveryStatus
+	bucket    bool
+	versions  s3types.BucketVersioningStatus
+	policy    string // none if it is empty
+	public    *s3types.PublicAccessBlockConfiguration
+	rules     []s3types.LifecycleRule
+	key       string // of the bucket's encryption
+	functions map[string]*lambda.GetFunctionConfigurationOutput
+	alarms    map[string]alarmtypes.MetricAlarm
+	topic     []snstypes.Subscription // nil if there is no topic
+	cert      *acmtypes.CertificateDetail
+	// fails has errors with which actions are answered.
+	fails map[string]error
+}
+
+func apiError(code, message string) error {
+	return &smithy.GenericAPIError{Code: code, Message: message}
+}
+
+const (
+	tableName   = "larder-Table"
+	bucketName  = "larder-bucket"
+	topicARN    = "arn:aws:sns:eu-central-1:000000000000:alarms"
+	certificate = "arn:aws:acm:eu-central-1:000000000000:certificate/0"
+)
+
+var (
+	now      = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	deployed = now.Add(-72 * time.Hour)
+)
+
+const goodPolicy = `{"Version": "2012-10-17", "Statement": [
+	{"Action": "s3:*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}, "Effect": "Deny", "Principal": {"AWS": "*"},
+		"Resource": ["arn:aws:s3:::larder-bucket", "arn:aws:s3:::larder-bucket/*"]},
+	{"Sid": "PutOnceOnly", "Action": "s3:PutObject", "Condition": {"Bool": {"s3:ObjectCreationOperation": "true"}, "Null": {"s3:if-none-match": "true"}},
+		"Effect": "Deny", "Principal": {"AWS": "*"}, "Resource": "arn:aws:s3:::larder-bucket/*"}
+]}`
+
+// healthy returns an account whose registry has nothing wrong.
+func healthy() *account {
+	a := &account{
+		stack: formation.Stack{
+			StackStatus:     formation.StackStatusUpdateComplete,
+			CreationTime:    aws.Time(deployed.Add(-time.Hour)),
+			LastUpdatedTime: &deployed,
+		},
+		table: &tabletypes.TableDescription{
+			TableName: aws.String(
+				tableName,
+			),
+			TableStatus:               tabletypes.TableStatusActive,
+			DeletionProtectionEnabled: aws.Bool(true),
+			KeySchema: []tabletypes.KeySchemaElement{
+				{AttributeName: aws.String("pk"), KeyType: tabletypes.KeyTypeHash},
+				{AttributeName: aws.String("sk"), KeyType: tabletypes.KeyTypeRange},
+			},
+			AttributeDefinitions: []tabletypes.AttributeDefinition{
+				{
+					AttributeName: aws.String("pk"),
+					AttributeType: tabletypes.ScalarAttributeTypeS,
+				},
+				{AttributeName: aws.String("sk"), AttributeType: tabletypes.ScalarAttributeTypeS},
+			},
+		},
+		ttl: &tabletypes.TimeToLiveDescription{
+			AttributeName:    aws.String("expires"),
+			TimeToLiveStatus: tabletypes.TimeToLiveStatusEnabled,
+		},
+		recovery: tabletypes.PointInTimeRecoveryStatusEnabled,
+		bucket:   true,
+		versions: s3types.BucketVersioningStatusEnabled,
+		policy:   goodPolicy,
+		public: &s3types.PublicAccessBlockConfiguration{
+			BlockPublicAcls:       aws.Bool(true),
+			BlockPublicPolicy:     aws.Bool(true),
+			IgnorePublicAcls:      aws.Bool(true),
+			RestrictPublicBuckets: aws.Bool(true),
+		},
+		rules: []s3types.LifecycleRule{
+			{
+				ID: aws.String(
+					"larder-leftovers",
+				),
+				Status: s3types.ExpirationStatusEnabled,
+				Filter: &s3types.LifecycleRuleFilter{Prefix: aws.String("")},
+				AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{
+					DaysAfterInitiation: aws.Int32(7),
+				},
+				Expiration: &s3types.LifecycleExpiration{ExpiredObjectDeleteMarker: aws.Bool(true)},
+			},
+			stagedRule(),
+		},
+		functions: make(map[string]*lambda.GetFunctionConfigurationOutput),
+		alarms:    make(map[string]alarmtypes.MetricAlarm),
+		topic: []snstypes.Subscription{
+			{SubscriptionArn: aws.String(topicARN + ":1"), Endpoint: aws.String("registry@example.com")},
+		},
+		cert: &acmtypes.CertificateDetail{
+			Status:   acmtypes.CertificateStatusIssued,
+			NotAfter: aws.Time(now.Add(200 * 24 * time.Hour)),
+		},
+		fails: make(map[string]error),
+	}
+	const accessRules = `{"issuers":[{"issuer":"https://id.example.com","audiences":["c"],"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],"login":{"issuer":"https://id.example.com","client":"c"}}`
+	var names, digests []string
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
+		physical, digest := "larder-"+name+"-1", "digest-of-"+name+"="
+		env := settings.Settings{
+			Table:           tableName,
+			Bucket:          bucketName,
+			PresignLifetime: time.Hour,
+			Access:          accessRules,
+		}.Environment()
+		switch name {
+		case "discovery":
+			env = settings.LoginEnvironment(`{"client": "c", "issuer": "https://id.example.com"}`)
+		case "publish":
+			maps.Copy(env, settings.DefaultPublishLimits.Environment())
+		}
+		maps.Copy(env, settings.MetricsEnvironment("Larder/larder"))
+		a.functions[physical] = &lambda.GetFunctionConfigurationOutput{
+			CodeSha256:       &digest,
+			State:            lambdatypes.StateActive,
+			LastUpdateStatus: lambdatypes.LastUpdateStatusSuccessful,
+			Runtime:          lambdatypes.RuntimeProvidedal2023,
+			Architectures: []lambdatypes.Architecture{
+				lambdatypes.ArchitectureArm64,
+			},
+			LastModified: aws.String(deployed.Add(2 * time.Minute).Format("2006-01-02T15:04:05.000-0700")),
+			Environment:  &lambdatypes.EnvironmentResponse{Variables: env},
+		}
+		names, digests = append(names, name+"="+physical), append(digests, name+"="+digest)
+	}
+	for _, name := range []string{"larder-slow", "larder-gateway-5xx"} {
+		a.alarms[name] = alarmtypes.MetricAlarm{
+			AlarmName:      &name,
+			ActionsEnabled: aws.Bool(true),
+			AlarmActions:   []string{topicARN},
+		}
+	}
+	for key, value := range map[string]string{
+		settings.OutputTable: tableName, settings.OutputBucket: bucketName, settings.OutputRelease: "v1.2.3",
+		settings.OutputFunctions: strings.Join(names, ","), settings.OutputFunctionCode: strings.Join(digests, ","),
+		settings.OutputAlarms: "larder-slow,larder-gateway-5xx", settings.OutputAlarmTopic: topicARN, settings.OutputCertificate: certificate,
+	} {
+		a.stack.Outputs = append(a.stack.Outputs, formation.Output{OutputKey: &key, OutputValue: &value})
+	}
+	return a
+}
+
+func stagedRule() s3types.LifecycleRule {
+	return s3types.LifecycleRule{
+		ID: aws.String(
+			"larder-staged",
+		),
+		Status:     s3types.ExpirationStatusEnabled,
+		Expiration: &s3types.LifecycleExpiration{Days: aws.Int32(2)},
+		Filter: &s3types.LifecycleRuleFilter{
+			Tag: &s3types.Tag{Key: aws.String("larder"), Value: aws.String("staged")},
+		},
+		NoncurrentVersionExpiration: &s3types.NoncurrentVersionExpiration{NoncurrentDays: aws.Int32(1)},
+	}
+}
+
+// output sets an output of the stack, or takes it out if it is empty.
+func (a *account) output(key, value string) {
+	a.stack.Outputs = slices.DeleteFunc(a.stack.Outputs, func(o formation.Output) bool { return *o.OutputKey == key })
+	if value != "" {
+		a.stack.Outputs = append(a.stack.Outputs, formation.Output{OutputKey: &key, OutputValue: &value})
+	}
+}
+
+func (a *account) services() stackdoctor.Services {
+	return stackdoctor.Services{Stacks: a, Tables: a, Buckets: a, Functions: a, Alarms: a, Topics: a, Certificates: a}
+}
+
+func (a *account) DescribeStacks(
+	_ context.Context,
+	in *cloudformation.DescribeStacksInput,
+	_ ...func(*cloudformation.Options),
+) (*cloudformation.DescribeStacksOutput, error) {
+	if err := a.fails["cloudformation:DescribeStacks"]; err != nil {
+		return nil, err
+	}
+	if *in.StackName != "larder" {
+		return nil, apiError("ValidationError", "Stack with id "+*in.StackName+" does not exist")
+	}
+	return &cloudformation.DescribeStacksOutput{Stacks: []formation.Stack{a.stack}}, nil
+}
+
+func (a *account) tableFails(action string) error {
+	if a.table == nil && a.fails[action] == nil {
+		return &tabletypes.ResourceNotFoundException{
+			Message: aws.String("Requested resource not found: Table: " + tableName + " not found"),
+		}
+	}
+	return a.fails[action]
+}
+
+func (a *account) DescribeTable(
+	context.Context,
+	*dynamodb.DescribeTableInput,
+	...func(*dynamodb.Options),
+) (*dynamodb.DescribeTableOutput, error) {
+	return &dynamodb.DescribeTableOutput{Table: a.table}, a.tableFails("dynamodb:DescribeTable")
+}
+
+func (a *account) DescribeTimeToLive(
+	context.Context,
+	*dynamodb.DescribeTimeToLiveInput,
+	...func(*dynamodb.Options),
+) (*dynamodb.DescribeTimeToLiveOutput, error) {
+	return &dynamodb.DescribeTimeToLiveOutput{TimeToLiveDescription: a.ttl}, a.tableFails("dynamodb:DescribeTimeToLive")
+}
+
+func (a *account) DescribeContinuousBackups(
+	context.Context,
+	*dynamodb.DescribeContinuousBackupsInput,
+	...func(*dynamodb.Options),
+) (*dynamodb.DescribeContinuousBackupsOutput, error) {
+	return &dynamodb.DescribeContinuousBackupsOutput{
+			ContinuousBackupsDescription: &tabletypes.ContinuousBackupsDescription{
+				PointInTimeRecoveryDescription: &tabletypes.PointInTimeRecoveryDescription{
+					PointInTimeRecoveryStatus: a.recovery,
+				},
+			},
+		}, a.tableFails(
+			"dynamodb:DescribeContinuousBackups",
+		)
+}
+
+// bucketFails returns the error of an action, that of a bucket that is missing,
+// or that of a setting that is missing.
+func (a *account) bucketFails(action string, missing bool, code string) error {
+	switch {
+	case a.fails[action] != nil:
+		return a.fails[action]
+	case !a.bucket:
+		return apiError("NoSuchBucket", "The specified bucket does not exist")
+	case missing:
+		return apiError(code, "it does not exist")
+	}
+	return nil
+}
+
+func (a *account) GetBucketVersioning(
+	context.Context,
+	*s3.GetBucketVersioningInput,
+	...func(*s3.Options),
+) (*s3.GetBucketVersioningOutput, error) {
+	return &s3.GetBucketVersioningOutput{Status: a.versions}, a.bucketFails("s3:GetBucketVersioning", false, "")
+}
+
+func (a *account) GetBucketPolicy(
+	context.Context,
+	*s3.GetBucketPolicyInput,
+	...func(*s3.Options),
+) (*s3.GetBucketPolicyOutput, error) {
+	if err := a.bucketFails("s3:GetBucketPolicy", a.policy == "", "NoSuchBucketPolicy"); err != nil {
+		return nil, err
+	}
+	return &s3.GetBucketPolicyOutput{Policy: &a.policy}, nil
+}
+
+func (a *account) GetPublicAccessBlock(
+	context.Context,
+	*s3.GetPublicAccessBlockInput,
+	...func(*s3.Options),
+) (*s3.GetPublicAccessBlockOutput, error) {
+	if err := a.bucketFails(
+		"s3:GetBucketPublicAccessBlock",
+		a.public == nil,
+		"NoSuchPublicAccessBlockConfiguration",
+	); err != nil {
+		return nil, err
+	}
+	return &s3.GetPublicAccessBlockOutput{PublicAccessBlockConfiguration: a.public}, nil
+}
+
+func (a *account) GetBucketLifecycleConfiguration(
+	context.Context,
+	*s3.GetBucketLifecycleConfigurationInput,
+	...func(*s3.Options),
+) (*s3.GetBucketLifecycleConfigurationOutput, error) {
+	if err := a.bucketFails(
+		"s3:GetLifecycleConfiguration",
+		len(a.rules) == 0,
+		"NoSuchLifecycleConfiguration",
+	); err != nil {
+		return nil, err
+	}
+	return &s3.GetBucketLifecycleConfigurationOutput{Rules: a.rules}, nil
+}
+
+func (a *account) GetBucketEncryption(
+	context.Context,
+	*s3.GetBucketEncryptionInput,
+	...func(*s3.Options),
+) (*s3.GetBucketEncryptionOutput, error) {
+	if err := a.bucketFails("s3:GetEncryptionConfiguration", false, ""); err != nil {
+		return nil, err
+	}
+	rule := s3types.ServerSideEncryptionRule{
+		ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
+			SSEAlgorithm: s3types.ServerSideEncryptionAes256,
+		},
+	}
+	if a.key != "" {
+		rule.ApplyServerSideEncryptionByDefault = &s3types.ServerSideEncryptionByDefault{
+			SSEAlgorithm:   s3types.ServerSideEncryptionAwsKms,
+			KMSMasterKeyID: &a.key,
+		}
+	}
+	return &s3.GetBucketEncryptionOutput{
+		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{
+			Rules: []s3types.ServerSideEncryptionRule{rule},
+		},
+	}, nil
+}
+
+func (a *account) GetFunctionConfiguration(
+	_ context.Context,
+	in *lambda.GetFunctionConfigurationInput,
+	_ ...func(*lambda.Options),
+) (*lambda.GetFunctionConfigurationOutput, error) {
+	if err := a.fails["lambda:GetFunctionConfiguration"]; err != nil {
+		return nil, err
+	}
+	if f := a.functions[*in.FunctionName]; f != nil {
+		return f, nil
+	}
+	return nil, &lambdatypes.ResourceNotFoundException{Message: aws.String("Function not found: " + *in.FunctionName)}
+}
+
+func (a *account) DescribeAlarms(
+	_ context.Context,
+	in *cloudwatch.DescribeAlarmsInput,
+	_ ...func(*cloudwatch.Options),
+) (*cloudwatch.DescribeAlarmsOutput, error) {
+	out := &cloudwatch.DescribeAlarmsOutput{}
+	for _, name := range in.AlarmNames {
+		if alarm, there := a.alarms[name]; there {
+			out.MetricAlarms = append(out.MetricAlarms, alarm)
+		}
+	}
+	return out, a.fails["cloudwatch:DescribeAlarms"]
+}
+
+func (a *account) ListSubscriptionsByTopic(
+	context.Context,
+	*sns.ListSubscriptionsByTopicInput,
+	...func(*sns.Options),
+) (*sns.ListSubscriptionsByTopicOutput, error) {
+	if err := a.fails["sns:ListSubscriptionsByTopic"]; err != nil {
+		return nil, err
+	}
+	if a.topic == nil {
+		return nil, &snstypes.NotFoundException{Message: aws.String("Topic does not exist")}
+	}
+	return &sns.ListSubscriptionsByTopicOutput{Subscriptions: a.topic}, nil
+}
+
+func (a *account) DescribeCertificate(
+	context.Context,
+	*acm.DescribeCertificateInput,
+	...func(*acm.Options),
+) (*acm.DescribeCertificateOutput, error) {
+	if err := a.fails["acm:DescribeCertificate"]; err != nil {
+		return nil, err
+	}
+	if a.cert == nil {
+		return nil, &acmtypes.ResourceNotFoundException{
+			Message: aws.String("Could not find certificate " + certificate),
+		}
+	}
+	return &acm.DescribeCertificateOutput{Certificate: a.cert}, nil
+}
+
+// examine returns what is reported of an account.
+func (a *account) examine(t *testing.T) stackdoctor.Report {
+	t.Helper()
+	d := stackdoctor.Doctor{
+		Stack:    "larder",
+		Region:   "eu-central-1",
+		Services: a.services(),
+		Release:  "1.2.3",
+		Now:      func() time.Time { return now },
+	}
+	report, err := d.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// found returns what is not as it must be, a line for each step.
+func found(report stackdoctor.Report) (lines []string) {
+	for _, s := range report.Steps {
+		if s.Outcome != doctor.OK && s.Outcome != doctor.Skipped {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Seen))
+		}
+	}
+	return lines
+}
+
+// Of a healthy stack nothing is reported, and everything was looked at. So it
+// is of one without alarms and domain.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	report := healthy().examine(t)
+	var names []string
+	for _, s := range report.Steps {
+		if s.Outcome != doctor.OK || s.Do != "" {
+			t.Errorf("%+v", s)
+		}
+		names = append(names, s.Name)
+	}
+	if diff := cmp.Diff([]string{
+		"stack", "release", "table keys", "table", "table deletion protection", "table expiry", "table recovery",
+		"bucket versions", "bucket policy", "bucket public access", "bucket lifecycle", "bucket encryption",
+		"function discovery", "function mirror", "function modules", "function providers", "function publish",
+		"alarms", "alarm subscribers", "certificate",
+	}, names); diff != "" {
+		t.Error(diff)
+	}
+
+	plain := healthy()
+	for _, output := range []string{settings.OutputAlarms, settings.OutputAlarmTopic, settings.OutputCertificate} {
+		plain.output(output, "")
+	}
+	for _, action := range []string{"cloudwatch:DescribeAlarms", "sns:ListSubscriptionsByTopic", "acm:DescribeCertificate"} {
+		plain.fails[action] = errors.New("nobody may call it")
+	}
+	report = plain.examine(t)
+	if lines := found(report); len(lines) > 0 || report.Count(doctor.Skipped) != 2 {
+		t.Errorf("%q, %d skipped", lines, report.Count(doctor.Skipped))
+	}
+}
+
+// Each fault is reported, and nothing else is.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	modules := func(do func(f *lambda.GetFunctionConfigurationOutput)) func(*account) {
+		return func(a *account) { do(a.functions["larder-modules-1"]) }
+	}
+	variable := func(name, value string) func(*account) {
+		return modules(func(f *lambda.GetFunctionConfigurationOutput) { f.Environment.Variables[name] = value })
+	}
+	expires := func(in time.Duration) func(*account) {
+		return func(a *account) { a.cert.NotAfter = aws.Time(now.Add(in)) }
+	}
+	for name, test := range map[string]struct {
+		do   func(*account)
+		want []string
+	}{
+		"a failed deploy":         {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackComplete }, []string{"warning stack: UPDATE_ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z: the last deploy failed, and the stack is as it was before"}},
+		"a failed first deploy":   {func(a *account) { a.stack.StackStatus = formation.StackStatusRollbackComplete }, []string{"wrong stack: ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z"}},
+		"a failed rollback":       {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed }, []string{"wrong stack: UPDATE_ROLLBACK_FAILED, last deployed at 2026-11-19T12:00:00Z"}},
+		"a deploy under way":      {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateInProgress }, []string{"warning stack: UPDATE_IN_PROGRESS, last deployed at 2026-11-19T12:00:00Z"}},
+		"a stack of another kind": {func(a *account) { a.stack.Outputs = nil }, []string{"wrong stack: UPDATE_COMPLETE, last deployed at 2026-11-19T12:00:00Z, without the output TableName and BucketName"}},
+		"another release":         {func(a *account) { a.output(settings.OutputRelease, "v1.1.0") }, []string{"warning release: the stack is of release 1.1.0, and this command line of 1.2.3"}},
+		"an older stack": {func(a *account) {
+			for _, output := range []string{settings.OutputRelease, settings.OutputFunctions, settings.OutputFunctionCode} {
+				a.output(output, "")
+			}
+		}, []string{"warning release: the stack does not name its release: it is older than this command line", "unknown functions: cannot check functions: the stack does not name them, since it is of an older release"}},
+
+		"no table": {func(a *account) { a.table = nil }, []string{"wrong table: there is no table larder-Table"}},
+		"another key": {func(a *account) {
+			a.table.KeySchema[1].AttributeName, a.table.AttributeDefinitions[1].AttributeName = aws.String("range"), aws.String("range")
+		}, []string{"wrong table keys: they are pk (string, partition), range (string, sort), and must be pk (string, partition), sk (string, sort)"}},
+		"a key of numbers":        {func(a *account) { a.table.AttributeDefinitions[1].AttributeType = tabletypes.ScalarAttributeTypeN }, []string{"wrong table keys: they are pk (string, partition), sk (number, sort), and must be pk (string, partition), sk (string, sort)"}},
+		"no sort key":             {func(a *account) { a.table.KeySchema = a.table.KeySchema[:1] }, []string{"wrong table keys: they are pk (string, partition), and must be pk (string, partition), sk (string, sort)"}},
+		"a table without its key": {func(a *account) { a.table.TableStatus = tabletypes.TableStatusInaccessibleEncryptionCredentials }, []string{"wrong table: larder-Table is INACCESSIBLE_ENCRYPTION_CREDENTIALS"}},
+		"a table with a key": {func(a *account) {
+			a.table.SSEDescription = &tabletypes.SSEDescription{KMSMasterKeyArn: aws.String("arn:key")}
+		}, []string{"warning table: larder-Table is encrypted with the key arn:key, which no role of the stack may use"}},
+		"no deletion protection": {func(a *account) { a.table.DeletionProtectionEnabled = aws.Bool(false) }, []string{"wrong table deletion protection: it is off"}},
+		"another attribute":      {func(a *account) { a.ttl.AttributeName = aws.String("ttl") }, []string{"wrong table expiry: items expire by the attribute ttl, and must by expires"}},
+		"no expiry": {func(a *account) {
+			a.ttl = &tabletypes.TimeToLiveDescription{TimeToLiveStatus: tabletypes.TimeToLiveStatusDisabled}
+		}, []string{"wrong table expiry: it is off: expired tokens and uploads stay in the table"}},
+		"no recovery": {func(a *account) { a.recovery = tabletypes.PointInTimeRecoveryStatusDisabled }, []string{"wrong table recovery: point-in-time recovery is off"}},
+
+		"no bucket":             {func(a *account) { a.bucket = false }, []string{"wrong bucket: there is no bucket larder-bucket"}},
+		"no versions":           {func(a *account) { a.versions = s3types.BucketVersioningStatusSuspended }, []string{"wrong bucket versions: versioning is off: a deleted archive is lost"}},
+		"no policy":             {func(a *account) { a.policy = "" }, []string{"wrong bucket policy: archives can be replaced, and requests need no TLS"}},
+		"a policy of TLS alone": {func(a *account) { a.policy = strings.Replace(goodPolicy, `"s3:PutObject"`, `"s3:PutObjectAcl"`, 1) }, []string{"wrong bucket policy: archives can be replaced"}},
+		"a policy for some": {func(a *account) {
+			a.policy = strings.ReplaceAll(goodPolicy, `{"AWS": "*"}`, `{"AWS": "arn:aws:iam::000000000000:root"}`)
+		}, []string{"wrong bucket policy: archives can be replaced, and requests need no TLS"}},
+		"a policy with a condition more": {func(a *account) {
+			a.policy = strings.Replace(goodPolicy, `"Null": {`, `"StringLike": {"aws:PrincipalArn": "x"}, "Null": {`, 1)
+		}, []string{"wrong bucket policy: archives can be replaced"}},
+		"a policy for some objects": {func(a *account) {
+			a.policy = strings.Replace(goodPolicy, `"Resource": "arn:aws:s3:::larder-bucket/*"`, `"Resource": "arn:aws:s3:::larder-bucket/modules/*"`, 1)
+		}, []string{"wrong bucket policy: archives can be replaced"}},
+		"a policy of another bucket":  {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, "larder-bucket", "other-bucket") }, []string{"wrong bucket policy: archives can be replaced, and requests need no TLS"}},
+		"a public bucket":             {func(a *account) { a.public = nil }, []string{"wrong bucket public access: it is not blocked, or not in every way"}},
+		"a bucket that may be public": {func(a *account) { a.public.RestrictPublicBuckets = aws.Bool(false) }, []string{"wrong bucket public access: it is not blocked, or not in every way"}},
+		"no lifecycle":                {func(a *account) { a.rules = nil }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
+		"a rule that is off":          {func(a *account) { a.rules[1].Status = s3types.ExpirationStatusDisabled }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
+		"a rule that waits":           {func(a *account) { a.rules[1].Expiration.Days = aws.Int32(20) }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
+		"no rule for leftovers":       {func(a *account) { a.rules = a.rules[1:] }, []string{"warning bucket lifecycle: no rule removes the parts of uploads that were broken off: they cost what they take"}},
+		"a rule for archives": {func(a *account) {
+			a.rules = append(a.rules, s3types.LifecycleRule{ID: aws.String("old"), Status: s3types.ExpirationStatusEnabled, Expiration: &s3types.LifecycleExpiration{Days: aws.Int32(365)}})
+		}, []string{"wrong bucket lifecycle: the rule old deletes published archives"}},
+		"a rule that freezes archives": {func(a *account) {
+			a.rules = append(a.rules, s3types.LifecycleRule{
+				ID: aws.String("cold"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: aws.String("modules/acme/")},
+				Transitions: []s3types.Transition{{StorageClass: s3types.TransitionStorageClassDeepArchive, Days: aws.Int32(90)}},
+			})
+		}, []string{"wrong bucket lifecycle: the rule cold puts out of reach published archives"}},
+		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, []string{"warning bucket encryption: objects are encrypted with the key arn:key, which no role of the stack may use"}},
+
+		"no function":         {func(a *account) { delete(a.functions, "larder-modules-1") }, []string{"wrong function modules: there is no function larder-modules-1"}},
+		"other code":          {modules(func(f *lambda.GetFunctionConfigurationOutput) { f.CodeSha256 = aws.String("old=") }), []string{"wrong function modules: its code is not what the stack deployed: the digest is old=, and must be digest-of-modules="}},
+		"another table":       {variable("LARDER_TABLE", "other"), []string{"wrong function modules: its table is other, and the stack's is larder-Table"}},
+		"another bucket":      {variable("LARDER_BUCKET", "other"), []string{"wrong function modules: its bucket is other, and the stack's is larder-bucket"}},
+		"no table set":        {variable("LARDER_TABLE", ""), []string{"wrong function modules: LARDER_TABLE is not set"}},
+		"a lifetime too long": {variable("LARDER_PRESIGN_SECONDS", "99999"), []string{`wrong function modules: LARDER_PRESIGN_SECONDS is "99999", not a number of seconds from 60 to 43200`}},
+		"another lifetime":    {variable("LARDER_PRESIGN_SECONDS", "60"), []string{"wrong function modules: its lifetime of URLs is 1m0s, and that of most functions is 1h0m0s"}},
+		"other access":        {variable("LARDER_ACCESS", `{"public":["**"]}`), []string{`wrong function modules: its rule of access is {"public":["**"]}, and that of most functions is {"issuers":[{"issuer":"https://id.example.com","audiences":[…`}},
+		"invalid access":      {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{`wrong function modules: invalid access settings: json: unknown field "isuers"`}},
+		"another namespace":   {variable("LARDER_METRICS", "Other"), []string{"wrong function modules: its namespace of metrics is Other, and that of most functions is Larder/larder"}},
+		"another login": {func(a *account) {
+			delete(a.functions["larder-discovery-1"].Environment.Variables, "LARDER_LOGIN")
+		}, []string{`wrong function discovery: its login is none, and that of most functions is {"issuer":"https://id.example.com","client":"c","scopes":["o…`}},
+		"limits out of bounds": {func(a *account) {
+			a.functions["larder-publish-1"].Environment.Variables["LARDER_PUBLISH_FILES"] = "0"
+		}, []string{`wrong function publish: LARDER_PUBLISH_FILES is "0", not a number from 1 to 500`}},
+		"another architecture": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
+			f.Architectures = []lambdatypes.Architecture{lambdatypes.ArchitectureX8664}
+		}), []string{"wrong function modules: its architecture is [x86_64], and that of most functions is [arm64]"}},
+		"a function that failed": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
+			f.State, f.StateReason = lambdatypes.StateFailed, aws.String("the image is gone")
+		}), []string{"wrong function modules: it cannot run: the image is gone"}},
+		"an update that failed": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
+			f.LastUpdateStatus, f.LastUpdateStatusReason = lambdatypes.LastUpdateStatusFailed, aws.String("no role")
+		}), []string{"wrong function modules: its last update failed: no role"}},
+		"a function under way": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
+			f.LastUpdateStatus = lambdatypes.LastUpdateStatusInProgress
+		}), []string{"warning function modules: it is being updated"}},
+		"a function that is idle": {modules(func(f *lambda.GetFunctionConfigurationOutput) { f.State = lambdatypes.StateInactive }), nil},
+		"a function changed later": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
+			f.LastModified = aws.String("2026-11-20T09:00:00.000+0000")
+		}), []string{"warning function modules: it was changed at 2026-11-20T09:00:00Z, after the last deploy at 2026-11-19T12:00:00Z"}},
+
+		"no alarm": {func(a *account) { delete(a.alarms, "larder-slow") }, []string{"wrong alarm larder-slow: there is no alarm larder-slow"}},
+		"an alarm without action": {func(a *account) {
+			a.alarms["larder-slow"] = alarmtypes.MetricAlarm{AlarmName: aws.String("larder-slow"), ActionsEnabled: aws.Bool(true)}
+		}, []string{"wrong alarm larder-slow: it notifies nobody: it has no action"}},
+		"an alarm that is muted": {func(a *account) {
+			a.alarms["larder-slow"] = alarmtypes.MetricAlarm{AlarmName: aws.String("larder-slow"), ActionsEnabled: aws.Bool(false), AlarmActions: []string{topicARN}}
+		}, []string{"wrong alarm larder-slow: it notifies nobody: its actions are off"}},
+		"no topic":                  {func(a *account) { a.topic = nil }, []string{"wrong alarm subscribers: there is no topic " + topicARN}},
+		"no subscriber":             {func(a *account) { a.topic = a.topic[:0] }, []string{"warning alarm subscribers: nobody is subscribed: alarms show in the console only"}},
+		"an unconfirmed subscriber": {func(a *account) { a.topic[0].SubscriptionArn = aws.String("PendingConfirmation") }, []string{"wrong alarm subscribers: nobody is notified: PendingConfirmation by registry@example.com"}},
+		"an unconfirmed one more": {func(a *account) {
+			a.topic = append(a.topic, snstypes.Subscription{SubscriptionArn: aws.String("PendingConfirmation"), Endpoint: aws.String("other@example.com")})
+		}, []string{"warning alarm subscribers: PendingConfirmation by other@example.com"}},
+
+		"no certificate":                 {func(a *account) { a.cert = nil }, []string{"wrong certificate: there is no certificate " + certificate}},
+		"a certificate about to expire":  {expires(13*24*time.Hour + time.Hour), []string{"warning certificate: it expires in 13 days, at 2026-12-05T13:00:00Z"}},
+		"a certificate with 14 days":     {expires(14 * 24 * time.Hour), nil},
+		"a certificate that has expired": {expires(-time.Hour), []string{"wrong certificate: it expired at 2026-11-22T11:00:00Z"}},
+		"a certificate that is not there yet": {func(a *account) {
+			a.cert.Status, a.cert.NotAfter = acmtypes.CertificateStatusPendingValidation, nil
+		}, []string{"wrong certificate: its status is PENDING_VALIDATION, and must be ISSUED"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := healthy()
+			test.do(a)
+			report := a.examine(t)
+			if diff := cmp.Diff(test.want, found(report)); diff != "" {
+				t.Error(diff)
+			}
+			for _, s := range report.Steps {
+				if (s.Do == "") != (s.Outcome == doctor.OK || s.Outcome == doctor.Skipped) {
+					t.Errorf("what to do: %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// What the credentials may not read is unknown, and neither healthy nor wrong.
+// The same holds for a service that fails.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	for action, test := range map[string]struct {
+		code  string
+		steps []string
+	}{
+		"cloudformation:DescribeStacks":      {"AccessDenied", []string{"stack"}},
+		"dynamodb:DescribeTable":             {"AccessDeniedException", []string{"table"}},
+		"dynamodb:DescribeTimeToLive":        {"AccessDeniedException", []string{"table expiry"}},
+		"dynamodb:DescribeContinuousBackups": {"AccessDeniedException", []string{"table recovery"}},
+		"s3:GetBucketVersioning":             {"AccessDenied", []string{"bucket"}},
+		"s3:GetBucketPolicy":                 {"AccessDenied", []string{"bucket policy"}},
+		"s3:GetBucketPublicAccessBlock":      {"AccessDenied", []string{"bucket public access"}},
+		"s3:GetLifecycleConfiguration":       {"AccessDenied", []string{"bucket lifecycle"}},
+		"s3:GetEncryptionConfiguration":      {"AccessDenied", []string{"bucket encryption"}},
+		"lambda:GetFunctionConfiguration":    {"AccessDeniedException", []string{"function discovery", "function mirror", "function modules", "function providers", "function publish"}},
+		"cloudwatch:DescribeAlarms":          {"AccessDenied", []string{"alarms"}},
+		"sns:ListSubscriptionsByTopic":       {"AuthorizationError", []string{"alarm subscribers"}},
+		"acm:DescribeCertificate":            {"AccessDeniedException", []string{"certificate"}},
+	} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			for _, err := range []error{apiError(test.code, "User is not authorized to perform it"), apiError("ThrottlingException", "Rate exceeded"), errors.New("connection refused")} {
+				a := healthy()
+				a.fails[action] = err
+				var want []string
+				for _, step := range test.steps {
+					reason := "not allowed to " + action
+					if failed, ok := errors.AsType[smithy.APIError](err); !ok || failed.ErrorCode() != test.code {
+						reason = err.Error()
+					}
+					want = append(want, fmt.Sprintf("unknown %s: cannot check %s: %s", step, step, reason))
+				}
+				if diff := cmp.Diff(want, found(a.examine(t))); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+// A stack that is not there is another answer than one that is damaged, and an
+// examination that is broken off reports nothing.
+func TestNoStack(t *testing.T) {
+	t.Parallel()
+	d := stackdoctor.Doctor{Stack: "lader", Region: "eu-central-1", Services: healthy().services()}
+	if _, err := d.Examine(t.Context()); !errors.Is(err, registry.ErrNotFound) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.Stack, d.Found = "larder", func(s doctor.Step) { t.Errorf("%+v", s) }
+	if _, err := d.Examine(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Builds of commits are not compared with releases.
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		stack, own string
+		want       doctor.Outcome
+	}{
+		{"v1.2.3", "1.2.3", doctor.OK},
+		{"v1.2.3", "v1.2.3", doctor.OK},
+		{"v1.2.3", "1.3.0", doctor.Warning},
+		{"v1.2.3-4-gabcdef012345", "1.3.0", doctor.OK},
+		{"v1.2.3", "v0.0.0-20261122085700-abcdef012345", doctor.OK},
+		{"unknown", "unknown", doctor.OK},
+	} {
+		a := healthy()
+		a.output(settings.OutputRelease, test.stack)
+		d := stackdoctor.Doctor{
+			Stack:    "larder",
+			Services: a.services(),
+			Release:  test.own,
+			Now:      func() time.Time { return now },
+		}
+		report, err := d.Examine(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range report.Steps {
+			if s.Name == "release" && s.Outcome != test.want {
+				t.Errorf("%+v: %+v", test, s)
+			}
+		}
+	}
+}

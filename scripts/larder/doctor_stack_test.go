@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/stackdoctor"
+)
+
+// A stack is examined by its name, and by nothing that is for a URL.
+func TestDoctorStackUsage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "name the registry's URL, or a stack with --stack"},
+		{[]string{"--stack", "larder", "https://registry.example.com"}, "--stack examines a stack, and https://registry.example.com is a URL"},
+		{[]string{"--stack", "larder", "--module", "acme/vpc/aws"}, "--module is for a registry's URL, and not for --stack"},
+		{[]string{"--stack", "larder", "--token-stdin"}, "--token-stdin is for a registry's URL, and not for --stack"},
+		{[]string{"--stack", ""}, "--stack needs the name of a stack"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"doctor"}, test.args...), &stdout, &stderr)
+		if code != 2 {
+			t.Errorf("%q: exit code %d", test.args, code)
+		}
+		if !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%q: want %q in\n%s", test.args, test.want, &stderr)
+		}
+	}
+}
+
+// What is wrong fails with 1, and what is unknown with another code, unless
+// something is wrong besides. Warnings do not fail.
+func TestDoctorStackReport(t *testing.T) {
+	t.Parallel()
+	fine := doctor.Step{Name: "stack", Outcome: doctor.OK, Seen: "CREATE_COMPLETE"}
+	warning := doctor.Step{Name: "certificate", Outcome: doctor.Warning, Seen: "it expires in 13 days", Do: "renew it"}
+	wrong := doctor.Step{
+		Name:    "table recovery",
+		Outcome: doctor.Wrong,
+		Tried:   "dynamodb:DescribeContinuousBackups of t",
+		Seen:    "it is off",
+		Do:      "switch it on",
+	}
+	unknown := doctor.Step{
+		Name:    "alarms",
+		Outcome: doctor.Unknown,
+		Tried:   "cloudwatch:DescribeAlarms of a",
+		Seen:    "cannot check alarms: not allowed to cloudwatch:DescribeAlarms",
+		Do:      "attach the policy",
+	}
+	for _, test := range []struct {
+		steps []doctor.Step
+		code  int
+		want  string
+	}{
+		{[]doctor.Step{fine}, 0, "Nothing is wrong with stack larder; 0 warnings."},
+		{[]doctor.Step{fine, warning}, 0, "Nothing is wrong with stack larder; 1 warning."},
+		{[]doctor.Step{fine, wrong}, exitFailed, "stack larder: 1 thing is wrong"},
+		{[]doctor.Step{unknown}, exitUnchecked, "stack larder: nothing is wrong, but 1 thing could not be checked"},
+		{[]doctor.Step{wrong, unknown}, exitFailed, "stack larder: 1 thing is wrong"},
+	} {
+		report := stackdoctor.Report{Stack: "larder", Region: "eu-central-1", Steps: test.steps}
+		for _, machine := range []bool{false, true} {
+			var out bytes.Buffer
+			c := &cli{stdout: &out, json: machine}
+			err := c.printStackReport(report)
+			code := 0
+			if err != nil {
+				code = exitCode(err)
+			}
+			if code != test.code {
+				t.Errorf("%+v: exit code %d", test, code)
+			}
+			if machine {
+				var got struct {
+					stackdoctor.Report
+					OK bool
+				}
+				if err := json.Unmarshal(
+					out.Bytes(),
+					&got,
+				); err != nil || got.OK != (test.code == 0) || len(got.Steps) != len(test.steps) ||
+					got.Stack != "larder" {
+					t.Errorf("%v: %s", err, &out)
+				}
+				continue
+			}
+			if text := out.String(); !strings.Contains(text, test.want) && (err == nil || err.Error() != test.want) {
+				t.Errorf("want %q in %v\n%s", test.want, err, text)
+			}
+		}
+	}
+	var out bytes.Buffer
+	(&cli{stdout: &out}).printStep(unknown)
+	if want := "unknown  alarms: cannot check alarms: not allowed to cloudwatch:DescribeAlarms\n         tried: cloudwatch:DescribeAlarms of a\n         to do: attach the policy\n"; out.String() != want {
+		t.Errorf("it prints\n%s", &out)
+	}
+}
