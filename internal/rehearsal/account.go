@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 )
 
@@ -35,8 +36,14 @@ type Account struct {
 	URL string
 	// ID and Region are those of the ARNs of what is in it.
 	ID, Region string
-	// Insights answers queries of logs, in place of the emulator. It is set before the first call.
-	Insights http.Handler
+	// Insights answers queries of logs, and Alarms questions for alarms, in place of the emulator. They are set before the
+	// first call.
+	Insights, Alarms http.Handler
+	// BucketPolicies are the policies of buckets, in place of the emulator, which would refuse every PUT by one without
+	// looking at its conditions.
+	BucketPolicies map[string]string
+	// Unconfirmed lists subscribers as those who have not confirmed yet. The emulator confirms at once.
+	Unconfirmed bool
 
 	server *http.Server
 	// tags asks the emulator, as nobody in particular, for the tags of an object; there are none where it is missing.
@@ -79,23 +86,36 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, tags: tagsIn(emulator), roles: make(map[string]namedRole)}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: a.hideMissing,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(response *http.Response) error {
+			a.hideMissing(response)
+			return a.unconfirm(response)
+		},
 	}
-	a.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if who, err := a.judge(r); err != nil {
-			a.mu.Lock()
-			a.denied = append(a.denied, fmt.Sprintf("%s: %v", who, err))
-			a.mu.Unlock()
-			deny(w, r)
-			return
-		}
-		if _, service := signer(r); service == "logs" && a.Insights != nil {
-			a.Insights.ServeHTTP(w, r)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	})}
+	a.server = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if who, err := a.judge(r); err != nil {
+				a.mu.Lock()
+				a.denied = append(a.denied, fmt.Sprintf("%s: %v", who, err))
+				a.mu.Unlock()
+				deny(w, r)
+				return
+			}
+			switch _, service := signer(r); {
+			case service == "s3" && r.URL.Query().Has("policy"):
+				a.bucketPolicy(w, r)
+				return
+			case service == "logs" && a.Insights != nil:
+				a.Insights.ServeHTTP(w, r)
+				return
+			case service == "monitoring" && a.Alarms != nil:
+				a.Alarms.ServeHTTP(w, r)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}),
+	}
 	go func() { _ = a.server.Serve(listener) }()
 	return a, nil
 }
@@ -107,10 +127,17 @@ func (a *Account) Close() { _ = a.server.Close() }
 // deny.
 func (a *Account) Add(name string, roles ...*iam.Role) string {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	key := fmt.Sprintf("ASIAREHEARSAL%07d", len(a.roles)+1)
-	a.roles[key] = namedRole{name, roles}
+	a.mu.Unlock()
+	a.Admit(key, name, roles...)
 	return key
+}
+
+// Admit is like Add for a principal that has an access key already.
+func (a *Account) Admit(key, name string, roles ...*iam.Role) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.roles[key] = namedRole{name, roles}
 }
 
 // Denied returns the calls that were refused, each with who made it.
@@ -175,7 +202,13 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.dynamoDBCalls(r)
 	case "logs":
 		return a.logsCalls(r)
-	case "cloudformation", "sts":
+	case "lambda":
+		return a.lambdaCalls(r)
+	case "monitoring":
+		return a.alarmCalls(r)
+	case "acm":
+		return a.certificateCalls(r)
+	case "cloudformation", "sts", "sns":
 		body, err := drain(r)
 		if err != nil {
 			return nil, err
@@ -188,9 +221,63 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 			return nil, nil
 		case service+":"+action == "cloudformation:DescribeStacks":
 			return []iam.Call{{Action: "cloudformation:DescribeStacks", Resource: a.ARN("cloudformation", "stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
+		case service+":"+action == "sns:ListSubscriptionsByTopic":
+			return []iam.Call{{Action: "sns:ListSubscriptionsByTopic", Resource: form.Get("TopicArn")}}, nil
 		}
 	}
 	return nil, fmt.Errorf("a call of %s that the rehearsal does not know: %s %s", service, r.Method, r.URL.Path)
+}
+
+// lambdaCalls returns the call for the configuration of a function.
+func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
+	name, ok := strings.CutPrefix(r.URL.Path, "/2015-03-31/functions/")
+	name, configuration := strings.CutSuffix(name, "/configuration")
+	if !ok || !configuration || r.Method != http.MethodGet || strings.Contains(name, "/") || r.URL.RawQuery != "" {
+		return nil, fmt.Errorf("a call of Lambda that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+	}
+	return []iam.Call{{Action: "lambda:GetFunctionConfiguration", Resource: a.ARN("lambda", "function:"+name)}}, nil
+}
+
+// alarmCalls returns a call for each alarm that is asked for. Without names it is about all.
+func (a *Account) alarmCalls(r *http.Request) ([]iam.Call, error) {
+	if r.URL.Path != cloudwatch.DescribeAlarmsPath {
+		return nil, fmt.Errorf("a call of CloudWatch that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+	}
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	names, err := cloudwatch.AlarmNames(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		names = []string{"*"}
+	}
+	var calls []iam.Call
+	for _, name := range names {
+		calls = append(
+			calls,
+			iam.Call{Action: "cloudwatch:DescribeAlarms", Resource: a.ARN("cloudwatch", "alarm:"+name)},
+		)
+	}
+	return calls, nil
+}
+
+// certificateCalls returns the call for a certificate.
+func (a *Account) certificateCalls(r *http.Request) ([]iam.Call, error) {
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	if target := r.Header.Get("X-Amz-Target"); target != "CertificateManager.DescribeCertificate" {
+		return nil, fmt.Errorf("a call of ACM that the rehearsal does not know: %s", target)
+	}
+	var in struct{ CertificateArn string }
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	return []iam.Call{{Action: "acm:DescribeCertificate", Resource: in.CertificateArn}}, nil
 }
 
 // logsCalls returns a call for each log group of a query. What names a query by its id has no resource.
@@ -244,6 +331,9 @@ func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	object := "arn:aws:s3:::" + bucket + "/" + key
 	query := r.URL.Query()
+	if action := bucketAction(r, key); action != "" {
+		return []iam.Call{{Action: action, Resource: "arn:aws:s3:::" + bucket}}, nil
+	}
 	for name := range query {
 		if !slices.Contains(inURL, name) {
 			return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s with %s", r.Method, name)
@@ -272,6 +362,19 @@ func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 		return putting(r, object)
 	}
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+}
+
+// bucketAction returns the action of a request for one setting of a bucket, and nothing for any other request.
+func bucketAction(r *http.Request, key string) string {
+	names := slices.Sorted(maps.Keys(r.URL.Query()))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "x-id" })
+	if key != "" || r.Method != http.MethodGet || len(names) != 1 {
+		return ""
+	}
+	return map[string]string{
+		"policy": "s3:GetBucketPolicy", "publicAccessBlock": "s3:GetBucketPublicAccessBlock", "lifecycle": "s3:GetLifecycleConfiguration",
+		"versioning": "s3:GetBucketVersioning", "encryption": "s3:GetEncryptionConfiguration",
+	}[names[0]]
 }
 
 // versionCalls is what it takes to list and delete versions of objects.
@@ -378,12 +481,12 @@ func listing(bucket, prefix string) iam.Call {
 
 // hideMissing answers 403 in place of 404 for an object that is missing to who may not list the bucket, as S3 does. The
 // object's key stands for the prefix of a listing then, as Ceph found of S3: https://github.com/ceph/ceph/pull/68577.
-func (a *Account) hideMissing(response *http.Response) error {
+func (a *Account) hideMissing(response *http.Response) {
 	r := response.Request
 	who, service := signer(r)
 	bucket, key, isObject := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if response.StatusCode != http.StatusNotFound || service != "s3" || !isObject {
-		return nil
+		return
 	}
 	a.mu.Lock()
 	caller := a.roles[who]
@@ -397,6 +500,34 @@ func (a *Account) hideMissing(response *http.Response) error {
 		_ = response.Body.Close()
 		response.Body, response.ContentLength = http.NoBody, 0
 	}
+}
+
+// bucketPolicy answers with the policy of a bucket.
+func (a *Account) bucketPolicy(w http.ResponseWriter, r *http.Request) {
+	text, there := a.BucketPolicies[strings.Trim(r.URL.Path, "/")]
+	if !there {
+		w.WriteHeader(http.StatusNotFound)
+		text = `<Error><Code>NoSuchBucketPolicy</Code><Message>The bucket policy does not exist</Message></Error>`
+	}
+	_, _ = io.WriteString(w, text)
+}
+
+// confirmed is the ARN of a subscription in a list of them.
+var confirmed = regexp.MustCompile(`<SubscriptionArn>[^<]*</SubscriptionArn>`)
+
+// unconfirm lists subscribers as SNS lists them until they confirm, if that is wanted.
+func (a *Account) unconfirm(response *http.Response) error {
+	if _, service := signer(response.Request); service != "sns" || !a.Unconfirmed {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	body = confirmed.ReplaceAll(body, []byte("<SubscriptionArn>PendingConfirmation</SubscriptionArn>"))
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	response.Header.Del("Content-Length")
 	return nil
 }
 
@@ -444,6 +575,10 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	_, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	named := make(map[string][]keyed)
 	switch action {
+	case "DescribeTable", "DescribeTimeToLive", "DescribeContinuousBackups": // of no item
+		var one keyed
+		err := json.Unmarshal(body, &one)
+		return []iam.Call{{Action: "dynamodb:" + action, Resource: a.ARN("dynamodb", "table/"+one.TableName)}}, err
 	case "GetItem", "Query":
 		var one keyed
 		err = json.Unmarshal(body, &one)
@@ -485,19 +620,25 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	return calls, nil
 }
 
-// deny answers as the services do, which speak XML or JSON.
+// deny answers as the services do, which speak XML, JSON or CBOR.
 func deny(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("X-Amz-Target") != "" {
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`)
+	_, service := signer(r)
+	status, kind, text := http.StatusForbidden, "application/xml", `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
+	switch {
+	case service == "monitoring":
+		cloudwatch.Deny(w)
 		return
+	case service == "lambda":
+		w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
+		kind, text = "application/json", `{"Message":"not authorized"}`
+	case r.Header.Get("X-Amz-Target") != "":
+		status, kind, text = http.StatusBadRequest, "application/x-amz-json-1.0", `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`
+	case service == "sns":
+		text = `<ErrorResponse><Error><Type>Sender</Type><Code>AuthorizationError</Code><Message>not authorized</Message></Error></ErrorResponse>`
+	case r.Method == http.MethodPost:
+		text = `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`
 	}
-	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(http.StatusForbidden)
-	if r.Method == http.MethodPost {
-		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`)
-		return
-	}
-	_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
 }

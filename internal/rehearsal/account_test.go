@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,8 +14,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/encoding/cbor"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/objects"
 	objectstore "github.com/larder-registry/larder/pkg/objects/s3"
@@ -44,6 +47,11 @@ func TestCalls(t *testing.T) {
 	logs := func(action, body string) *http.Request {
 		r := request(http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("X-Amz-Target", "Logs_20140328."+action)
+		return r
+	}
+	target := func(action, body string) *http.Request {
+		r := request(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("X-Amz-Target", action)
 		return r
 	}
 	form := func(body string) *http.Request { return request(http.MethodPost, "/", strings.NewReader(body)) }
@@ -116,6 +124,31 @@ func TestCalls(t *testing.T) {
 		{"s3", request(http.MethodHead, "/b/x?tagging", nil), ""},
 		{"s3", request(http.MethodDelete, "/b/x?tagging", nil), ""},
 		{"s3", request(http.MethodGet, "/b?tagging", nil), ""},
+		{"dynamodb", dynamo("DescribeTable", `{"TableName": "t"}`), "dynamodb:DescribeTable of arn:aws:dynamodb:r:1:table/t"},
+		{"dynamodb", dynamo("DescribeTimeToLive", `{"TableName": "t"}`), "dynamodb:DescribeTimeToLive of arn:aws:dynamodb:r:1:table/t"},
+		{"dynamodb", dynamo("DescribeContinuousBackups", `{"TableName": "t"}`), "dynamodb:DescribeContinuousBackups of arn:aws:dynamodb:r:1:table/t"},
+		{"dynamodb", dynamo("UpdateTimeToLive", `{"TableName": "t"}`), ""},
+		{"s3", request(http.MethodGet, "/b?policy", nil), "s3:GetBucketPolicy of arn:aws:s3:::b"},
+		{"s3", request(http.MethodGet, "/b?publicAccessBlock=&x-id=GetPublicAccessBlock", nil), "s3:GetBucketPublicAccessBlock of arn:aws:s3:::b"},
+		{"s3", request(http.MethodGet, "/b?lifecycle", nil), "s3:GetLifecycleConfiguration of arn:aws:s3:::b"},
+		{"s3", request(http.MethodGet, "/b?versioning", nil), "s3:GetBucketVersioning of arn:aws:s3:::b"},
+		{"s3", request(http.MethodGet, "/b?encryption", nil), "s3:GetEncryptionConfiguration of arn:aws:s3:::b"},
+		{"s3", request(http.MethodPut, "/b?policy", nil), ""},
+		{"s3", request(http.MethodGet, "/b/key?policy", nil), ""},
+		{"s3", request(http.MethodGet, "/b?policy&versioning", nil), ""},
+		{"s3", request(http.MethodGet, "/b?acl", nil), ""},
+		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f/configuration", nil), "lambda:GetFunctionConfiguration of arn:aws:lambda:r:1:function:f"},
+		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f", nil), ""},
+		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f/configuration?Qualifier=1", nil), ""},
+		{"lambda", request(http.MethodPut, "/2015-03-31/functions/f/configuration", nil), ""},
+		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath, bytes.NewReader(cbor.Encode(cbor.Map{"AlarmNames": cbor.List{cbor.String("a"), cbor.String("b")}}))),
+			"cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:a; cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:b"},
+		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath, bytes.NewReader(cbor.Encode(cbor.Map{}))), "cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
+		{"monitoring", request(http.MethodPost, "/service/GraniteServiceVersion20100801/operation/PutMetricAlarm", nil), ""},
+		{"sns", form("Action=ListSubscriptionsByTopic&TopicArn=arn:aws:sns:r:1:t"), "sns:ListSubscriptionsByTopic of arn:aws:sns:r:1:t"},
+		{"sns", form("Action=Subscribe&TopicArn=arn:aws:sns:r:1:t"), ""},
+		{"acm", target("CertificateManager.DescribeCertificate", `{"CertificateArn": "arn:c"}`), "acm:DescribeCertificate of arn:c"},
+		{"acm", target("CertificateManager.GetCertificate", `{"CertificateArn": "arn:c"}`), ""},
 		{"cloudformation", form("Action=DescribeStacks&StackName=larder"), "cloudformation:DescribeStacks of arn:aws:cloudformation:r:1:stack/larder/00000000-0000-0000-0000-000000000000"},
 		{"cloudformation", form("Action=DeleteStack&StackName=larder"), ""},
 		{"kms", form("Action=Decrypt"), ""},

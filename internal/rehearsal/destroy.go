@@ -25,6 +25,9 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 	if r.Endpoint == "" && !r.Ask(fmt.Sprintf("This deletes the stack %s in account %s, region %s, with its table and its bucket. Go on?", StackName, id, r.Account.Region)) {
 		return ErrNotWanted
 	}
+	if err := r.removeRoles(ctx); err != nil { // of a rehearsal that was killed
+		return err
+	}
 	found, there, err := describe(ctx, r.Account, StackName)
 	if err != nil {
 		return err

@@ -23,7 +23,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
@@ -82,7 +81,13 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 		return errors.New("there is no client to rehearse with")
 	}
 	// A namespace of its own, so that a second rehearsal on the same stack publishes as the first did.
-	d := &deployment{Rehearsal: r, scratch: scratch, namespace: begun.UTC().Format("rehearsal-20060102-150405"), clients: found}
+	d := &deployment{
+		Rehearsal: r,
+		scratch:   scratch,
+		namespace: begun.UTC().Format("rehearsal-20060102-150405"),
+		clients:   found,
+		policies:  make(map[string]string),
+	}
 	if r.Endpoint == "" {
 		fmt.Fprintln(r.Out, "LEFT OUT: publishing by a CI job's identity, since AWS does not reach an issuer on this machine")
 	} else {
@@ -186,14 +191,22 @@ type deployment struct {
 	ci        *issuers.CI // whom the stack trusts; nil in AWS
 	// adopted are settings by which the stack has a restored table and bucket.
 	adopted map[string]any
+	// policies are those of buckets, by their names: see Account.
+	policies map[string]string
 }
 
-// run runs a program and returns its standard output. Its error has all that it printed.
-func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+// command is a program that finds the account. It has a folder and further variables.
+func (d *deployment) command(ctx context.Context, dir string, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(append(d.environ(), d.Env...), env...)
 	cmd.WaitDelay = 10 * time.Second // what it has started may hold on to its output
+	return cmd
+}
+
+// run runs a program and returns its standard output. Its error has all that it printed.
+func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := d.command(ctx, dir, env, name, args...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
@@ -365,6 +378,9 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	// All that a stack can have to tell of itself.
 	own := d.settings(map[string]any{"alarms": true, "dashboard": true})
 	maps.Copy(own, d.adopted)
+	if d.Endpoint != "" {
+		own["alarmEmail"] = alarmEmail
+	}
 	if d.ci != nil {
 		access, err := trusting(d.ci.URL, d.namespace)
 		if err != nil {
@@ -380,8 +396,14 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	if len(allowDrop) > 0 {
 		more = []string{"-c", "allow-drop=" + strings.Join(allowDrop, ",")}
 	}
-	return d.cdkDeploy(ctx, app, more...)
+	if err := d.cdkDeploy(ctx, app, more...); err != nil || d.Endpoint == "" {
+		return err
+	}
+	return d.fillIn(ctx)
 }
+
+// alarmEmail is whom alarms are mailed to in an emulator, which mails nobody.
+const alarmEmail = "registry@example.com"
 
 // settings returns those that every stack of a rehearsal has, and more.
 func (d *deployment) settings(more map[string]any) map[string]any {
@@ -444,8 +466,25 @@ func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error 
 	return err
 }
 
-// open returns a deployed stack as its users have it. In an emulator it runs until it is closed; in AWS, running is nil.
-func (d *deployment) open(ctx context.Context, stack *Stack) (registry *Registry, running *Running, err error) {
+// open returns a deployed stack as its users have it, until it is closed. In an emulator it runs; in AWS, running is nil.
+// The command line works on it as roles that have the policies for that alone.
+func (d *deployment) open(
+	ctx context.Context,
+	stack *Stack,
+) (registry *Registry, running *Running, done func(), err error) {
+	o, err := d.assume(ctx, stack)
+	done = func() {
+		if running != nil {
+			running.Close()
+		}
+		if err := d.removeRoles(context.WithoutCancel(ctx)); err != nil {
+			fmt.Fprintln(d.Out, err)
+		}
+	}
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
 	registry = &Registry{
 		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
@@ -453,35 +492,60 @@ func (d *deployment) open(ctx context.Context, stack *Stack) (registry *Registry
 			return err
 		},
 	}
-	env := d.pathStyle()
+	env := append(d.pathStyle(), "AWS_REGION="+d.Account.Region) // which a profile may have named
 	if d.Endpoint != "" {
 		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() error {
 			dir, err := os.MkdirTemp(d.scratch, "functions")
 			if err != nil {
 				return err
 			}
-			running, err = stack.Run(ctx, d.Endpoint, dir)
+			running, err = stack.Run(ctx, d.Endpoint, dir, o)
 			return err
 		})
 		if err != nil {
-			return nil, nil, err
+			done()
+			return nil, nil, nil, err
 		}
+		running.Account.BucketPolicies = d.policies
 		registry.Host, registry.HTTP, registry.CAFile = running.Gateway.Host, running.Gateway.Client(), filepath.Join(d.scratch, "ca.pem")
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
-			running.Close()
-			return nil, nil, err
+			done()
+			return nil, nil, nil, err
 		}
-		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL, "AWS_ACCESS_KEY_ID="+running.OperatorKey, "AWS_SECRET_ACCESS_KEY="+awstest.SecretKey, "AWS_SESSION_TOKEN=")
+		env = append(env, "AWS_ENDPOINT_URL="+running.Account.URL)
+	}
+	larder := func(ctx context.Context, as aws.Credentials, args ...string) (string, error) {
+		return d.run(
+			ctx,
+			d.scratch,
+			append(slices.Clone(env), variables(as)...),
+			filepath.Join(d.scratch, "larder"),
+			args...)
 	}
 	registry.Larder = func(ctx context.Context, args ...string) (string, error) {
-		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--store", "stack:"+StackName)...)
+		return larder(ctx, o.operator, append(args, "--store", "stack:"+StackName)...)
+	}
+	registry.Examine = func(ctx context.Context) (string, error) {
+		return larder(ctx, o.operator, "doctor", "--json", "--stack", StackName)
+	}
+	if running != nil {
+		registry.Interrupt = func(ctx context.Context, args ...string) error {
+			env := append(slices.Clone(env), variables(o.operator)...)
+			return running.interrupt(
+				d.command(
+					ctx,
+					d.scratch,
+					env,
+					filepath.Join(d.scratch, "larder"),
+					append(args, "--store", "stack:"+StackName)...),
+			)
+		}
 	}
 	registry.Withdraw = func(ctx context.Context, args ...string) error {
-		who := env
-		if running != nil {
-			who = append(slices.Clone(env), "AWS_ACCESS_KEY_ID="+running.WithdrawKey)
-		}
-		_, err := d.run(ctx, d.scratch, who, filepath.Join(d.scratch, "larder"), append(append([]string{"withdraw"}, args...), "--yes", "--store", "stack:"+StackName)...)
+		_, err := larder(
+			ctx,
+			o.withdraw,
+			append(append([]string{"withdraw"}, args...), "--yes", "--store", "stack:"+StackName)...)
 		return err
 	}
 	registry.Through = func(ctx context.Context, env []string, args ...string) (string, error) {
@@ -493,18 +557,26 @@ func (d *deployment) open(ctx context.Context, stack *Stack) (registry *Registry
 		}
 		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--registry", "https://"+registry.Host)...)
 	}
-	return registry, running, nil
+	return registry, running, done, nil
+}
+
+// variables are the environment by which programs have credentials, and no others.
+func variables(c aws.Credentials) []string {
+	return []string{
+		"AWS_ACCESS_KEY_ID=" + c.AccessKeyID,
+		"AWS_SECRET_ACCESS_KEY=" + c.SecretAccessKey,
+		"AWS_SESSION_TOKEN=" + c.SessionToken,
+		"AWS_PROFILE=",
+	}
 }
 
 // use goes through the scenarios with a deployed stack.
 func (d *deployment) use(ctx context.Context, stack *Stack) error {
-	registry, running, err := d.open(ctx, stack)
+	registry, running, done, err := d.open(ctx, stack)
 	if err != nil {
 		return err
 	}
-	if running != nil {
-		defer running.Close()
-	}
+	defer done()
 	scenarios := d.Scenarios
 	if d.Older != "" {
 		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {

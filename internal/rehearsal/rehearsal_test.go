@@ -47,9 +47,21 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 		t.Fatal(err)
 	}
 	t.Cleanup(ci.Close)
-	d := &deployment{scratch: t.TempDir(), namespace: "rehearsal", clients: found[:1], ci: ci, Rehearsal: &Rehearsal{
-		Checkout: checkout, Account: awstest.Config(moto.URL), Endpoint: moto.URL, Env: moto.Env(), Out: io.Discard, Scenarios: Scenarios(),
-	}}
+	d := &deployment{
+		scratch:   t.TempDir(),
+		namespace: "rehearsal",
+		clients:   found[:1],
+		ci:        ci,
+		policies:  make(map[string]string),
+		Rehearsal: &Rehearsal{
+			Checkout:  checkout,
+			Account:   awstest.Config(moto.URL),
+			Endpoint:  moto.URL,
+			Env:       moto.Env(),
+			Out:       io.Discard,
+			Scenarios: Scenarios(),
+		},
+	}
 	stack, err := d.deploy(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +98,7 @@ func TestFaults(t *testing.T) {
 	}
 	t.Run("dropped settings", func(t *testing.T) { testDroppedSettings(t, d, stack) })
 	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
+	modules := stack.Functions["modules"].Code
 	for _, f := range stack.Functions {
 		binary, err := f.Unpack(t.TempDir())
 		if err != nil {
@@ -99,9 +112,13 @@ func TestFaults(t *testing.T) {
 	}
 	// Faults show in the first ones; building a provider for each would take long.
 	var brief []Scenario
+	examining := []Scenario{{"tokens", tokenScenario}, {"the operator", operatorScenario}}
 	publishing := []Scenario{{"publishing", publishModuleScenario}}
 	for _, s := range Scenarios() {
-		if !strings.HasPrefix(s.Name, "a provider") && !strings.HasPrefix(s.Name, "publishing") {
+		if !slices.ContainsFunc(
+			[]string{"a provider", "publishing", "the operator"},
+			func(p string) bool { return strings.HasPrefix(s.Name, p) },
+		) {
 			brief = append(brief, s)
 		}
 	}
@@ -162,6 +179,17 @@ func TestFaults(t *testing.T) {
 		try(name, test, publishing)
 	}
 	for name, test := range map[string]fault{
+		"an operator who may too much": {func(s *Stack) {
+			operator(s, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`)
+		}, "the operator's policy: statement ExamineTheTable: no call needs action dynamodb:ListTables"},
+		"an operator who cannot examine": {func(s *Stack) { operator(s, "lambda:GetFunctionConfiguration", "lambda:GetFunction") }, "the operator's policy: lambda:GetFunctionConfiguration of"},
+		"who withdraws may too much": {func(s *Stack) {
+			s.WithdrawPolicy = strings.ReplaceAll(s.WithdrawPolicy, `"s3:DeleteObjectVersion"`, `["s3:DeleteObjectVersion","s3:GetObjectVersion"]`)
+		}, "the policy for withdrawing: statement RemoveArchives: no call needs action s3:GetObjectVersion"},
+	} {
+		try(name, test, examining)
+	}
+	for name, test := range map[string]fault{
 		"a permission of the bucket too few": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") }, "function modules: s3:GetObject of arn:aws:s3:::"},
 		"a permission of the table too few":  {func(s *Stack) { replace(s, "dynamodb:GetItem", "dynamodb:DescribeTable") }, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
 		"items of another":                   {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) }, "(dynamodb:LeadingKeys modules/"},
@@ -186,6 +214,7 @@ func TestFaults(t *testing.T) {
 	} {
 		try(name, test, brief)
 	}
+	t.Run("stack", func(t *testing.T) { testStackFaults(t, d, stack, modules) })
 }
 
 // In an account of AWS nothing is lost on purpose.

@@ -43,11 +43,11 @@ func (d *deployment) restore(ctx context.Context, stack *Stack) (*Stack, error) 
 // loseRecord fills the registry, loses an archive and then a version's record, and gets both back.
 func (d *deployment) loseRecord(ctx context.Context, stack *Stack) (*Stack, error) {
 	tables, table := dynamodb.NewFromConfig(d.Account), stack.Outputs[settings.OutputTable]
-	registry, running, err := d.open(ctx, stack)
+	registry, running, done, err := d.open(ctx, stack)
 	if err != nil {
 		return nil, err
 	}
-	defer running.Close()
+	defer done()
 	kept := d.kept(registry)
 	var backup *string
 	err = d.steps(running, []task{
@@ -90,11 +90,11 @@ func (d *deployment) loseRecord(ctx context.Context, stack *Stack) (*Stack, erro
 // loseBucket copies the bucket, loses all that is in it, and the stack too, and gets both back.
 func (d *deployment) loseBucket(ctx context.Context, stack *Stack) (*Stack, error) {
 	buckets, bucket := d.buckets(), stack.Outputs[settings.OutputBucket]
-	registry, running, err := d.open(ctx, stack)
+	registry, running, done, err := d.open(ctx, stack)
 	if err != nil {
 		return nil, err
 	}
-	defer running.Close()
+	defer done()
 	kept := d.kept(registry)
 	err = d.steps(running, []task{
 		{"what the restored table has: verify", func() error { return kept.verify(ctx, true) }},
@@ -112,12 +112,18 @@ func (d *deployment) loseBucket(ctx context.Context, stack *Stack) (*Stack, erro
 			if err := copyBucket(ctx, buckets, bucket, restoredName); err != nil {
 				return err
 			}
+			if err := d.copySettings(ctx, buckets, bucket, restoredName); err != nil {
+				return err
+			}
 			if err := emptyBucket(ctx, buckets, bucket); err != nil {
 				return err
 			}
 			return kept.verify(ctx, false)
 		}},
 		{"the stack is deleted; cdk deploy with the restored table and bucket", func() error {
+			if err := d.removeRoles(ctx); err != nil { // which have the stack's policies
+				return err
+			}
 			if err := d.deleteStack(ctx, StackName); err != nil {
 				return err
 			}
@@ -315,6 +321,35 @@ func copyBucket(ctx context.Context, buckets *s3.Client, from, to string) error 
 		}
 	}
 	return nil
+}
+
+// copySettings copies the lifecycle rules and the policy of a bucket. AWS blocks public access to a new bucket by itself.
+func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from, to string) error {
+	rules, err := buckets.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &from})
+	if err != nil {
+		return err
+	}
+	if _, err := buckets.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
+		Bucket: &to, LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: rules.Rules},
+	}); err != nil {
+		return err
+	}
+	d.policies[to] = strings.ReplaceAll(d.policies[from], from, to)
+	_, err = buckets.PutPublicAccessBlock(
+		ctx,
+		&s3.PutPublicAccessBlockInput{
+			Bucket: &to,
+			PublicAccessBlockConfiguration: &s3types.PublicAccessBlockConfiguration{
+				BlockPublicAcls: aws.Bool(
+					true,
+				),
+				BlockPublicPolicy:     aws.Bool(true),
+				IgnorePublicAcls:      aws.Bool(true),
+				RestrictPublicBuckets: aws.Bool(true),
+			},
+		},
+	)
+	return err
 }
 
 // restoreTable makes the table anew from a backup, with what a backup does not have.

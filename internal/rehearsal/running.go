@@ -1,11 +1,13 @@
 package rehearsal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,18 +25,17 @@ type Running struct {
 	// Gateway is where clients go.
 	Gateway *lambda.Gateway
 	// Account is where the functions' calls of AWS go.
-	Account *Account
-	// OperatorKey is the access key of who publishes with the operator's policy, and WithdrawKey of who withdraws with both.
-	OperatorKey, WithdrawKey string
-
+	Account   *Account
+	insights  *cloudwatch.Insights
 	functions map[string]*lambda.Function
 	metrics   map[string]string // the namespaces in which they count
 	roles     map[string]*iam.Role
 	logGroups map[string]string
 }
 
-// Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked.
-func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error) {
+// Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked. The
+// operators are let in with their policies.
+func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Running, error) {
 	roles, operator, withdraw, err := s.Roles()
 	if err != nil {
 		return nil, err
@@ -44,9 +45,11 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string) (*Running, error)
 		return nil, err
 	}
 	r := &Running{Account: account, functions: make(map[string]*lambda.Function), metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string)}
-	account.Insights = &cloudwatch.Insights{Lines: r.logged}
-	r.OperatorKey = account.Add("the operator's policy", operator)
-	r.WithdrawKey = account.Add("the policy for withdrawing", withdraw, operator)
+	r.insights = &cloudwatch.Insights{Lines: r.logged}
+	account.Insights = r.insights
+	account.Alarms = s.Alarms
+	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
+	account.Admit(o.withdraw.AccessKeyID, "the policy for withdrawing", withdraw, operator)
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
 		r.logGroups[name] = f.LogGroup
@@ -79,6 +82,33 @@ func (r *Running) logged(group string) ([]string, bool) {
 		}
 	}
 	return nil, false
+}
+
+// interrupt runs a program, and interrupts it while it waits for a query of logs. The program must stop the query.
+func (r *Running) interrupt(cmd *exec.Cmd) error {
+	stopped, waits := r.insights.Stopped(), r.insights.HoldNext()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("%s ends before it waits for a query: %w\n%s", cmd, err, &out)
+	case <-waits:
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	if err := <-ended; err == nil {
+		return fmt.Errorf("%s succeeds though it was interrupted\n%s", cmd, &out)
+	}
+	if r.insights.Stopped() != stopped+1 {
+		return fmt.Errorf("%s was interrupted, and does not stop its query\n%s", cmd, &out)
+	}
+	return nil
 }
 
 func (r *Running) start(ctx context.Context, name string, f *StackFunction, env map[string]string, dir string) error {
@@ -156,12 +186,7 @@ func (r *Running) Unneeded() error {
 			}
 		}
 	}
-	for _, unused := range r.Account.Unused() {
-		// It takes an interrupt at the right moment.
-		if !strings.HasSuffix(unused, "no call needs action logs:StopQuery") {
-			wrong = append(wrong, unused)
-		}
-	}
+	wrong = append(wrong, r.Account.Unused()...)
 	for _, key := range r.Gateway.Unasked() {
 		wrong = append(wrong, fmt.Sprintf("route %s: no request needs it", key))
 	}

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -42,6 +44,8 @@ type Stack struct {
 	OperatorPolicy string
 	// WithdrawPolicy is that of the policy for who withdraws versions.
 	WithdrawPolicy string
+	// Alarms are those of the template, which an emulator of CloudFormation may leave out.
+	Alarms cloudwatch.Alarms
 
 	updated string
 }
@@ -74,7 +78,6 @@ type template struct {
 
 // Inspect reads a deployed stack.
 func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, error) {
-	formation := cloudformation.NewFromConfig(account)
 	described, found, err := describe(ctx, account, name)
 	if err != nil {
 		return nil, err
@@ -91,20 +94,9 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 	for _, o := range described.Outputs {
 		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 	}
-	t := template{account: s.Account, region: s.Region, physical: make(map[string]string)}
-	resources, err := stackResources(ctx, account, name)
+	t, err := readTemplate(ctx, account, name, id)
 	if err != nil {
 		return nil, err
-	}
-	for _, r := range resources {
-		t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
-	}
-	text, err := formation.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &name})
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
-		return nil, fmt.Errorf("template of stack %s: %w", name, err)
 	}
 	for logical, r := range t.Resources {
 		if r.Type == "AWS::IAM::Policy" {
@@ -115,6 +107,11 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		}
 		if s.Functions[FunctionName(logical)], err = t.function(ctx, account, logical); err != nil {
 			return nil, fmt.Errorf("function %s: %w", FunctionName(logical), err)
+		}
+	}
+	for _, logical := range slices.Sorted(maps.Keys(t.Resources)) {
+		if t.Resources[logical].Type == "AWS::CloudWatch::Alarm" {
+			s.Alarms = append(s.Alarms, t.alarm(logical))
 		}
 	}
 	for logical, r := range t.Resources {
@@ -131,6 +128,31 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		}
 	}
 	return s, t.routes(s.Routes)
+}
+
+// readTemplate reads the template of a deployed stack, and what became of its resources.
+func readTemplate(ctx context.Context, account aws.Config, name string, id arn.ARN) (template, error) {
+	t := template{account: id.AccountID, region: id.Region, physical: make(map[string]string)}
+	resources, err := stackResources(ctx, account, name)
+	if err != nil {
+		return template{}, err
+	}
+	for _, r := range resources {
+		t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+	}
+	text, err := cloudformation.NewFromConfig(
+		account,
+	).GetTemplate(
+		ctx,
+		&cloudformation.GetTemplateInput{StackName: &name},
+	)
+	if err != nil {
+		return template{}, err
+	}
+	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
+		return template{}, fmt.Errorf("template of stack %s: %w", name, err)
+	}
+	return t, nil
 }
 
 // describe returns a stack, if it is found.
@@ -215,6 +237,16 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 		return nil, errors.New("the code that Lambda has is not the code of the template")
 	}
 	return f, nil
+}
+
+func (t template) alarm(logical string) cloudwatch.Alarm {
+	p := t.Resources[logical].Properties
+	a := cloudwatch.Alarm{Name: fmt.Sprint(t.resolve(p["AlarmName"])), Muted: p["ActionsEnabled"] == false}
+	actions, _ := t.resolve(p["AlarmActions"]).([]any)
+	for _, action := range actions {
+		a.Actions = append(a.Actions, fmt.Sprint(action))
+	}
+	return a
 }
 
 func (t template) document(value any) (string, error) {
@@ -407,6 +439,9 @@ func (s *Stack) Changes(other *Stack) []string {
 	}
 	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || s.WithdrawPolicy != other.WithdrawPolicy || len(s.Functions) != len(other.Functions) {
 		changes = append(changes, "routes, functions or the operator's policy are others")
+	}
+	if !reflect.DeepEqual(s.Alarms, other.Alarms) {
+		changes = append(changes, "the alarms are others")
 	}
 	for name, f := range s.Functions {
 		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout || f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {

@@ -28,11 +28,23 @@ type Insights struct {
 
 	mu      sync.Mutex
 	queries []*query
+	hold    chan struct{} // closed when a query is held
+}
+
+// HoldNext has the next query run until it is stopped. The channel is closed
+// when somebody waits for its results.
+func (i *Insights) HoldNext() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.hold = make(chan struct{})
+	return i.hold
 }
 
 type query struct {
 	rows     [][]map[string]string
 	statuses []string
+	held     chan struct{} // nil, or it runs until it is stopped
+	seen     sync.Once     // somebody waits for it
 	stopped  bool
 }
 
@@ -89,7 +101,8 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail("MalformedQueryException", err.Error())
 			return
 		}
-		i.queries = append(i.queries, &query{rows: rows, statuses: slices.Clone(i.Statuses)})
+		i.queries = append(i.queries, &query{rows: rows, statuses: slices.Clone(i.Statuses), held: i.hold})
+		i.hold = nil
 		_ = json.NewEncoder(w).Encode(map[string]string{"queryId": strconv.Itoa(len(i.queries) - 1)})
 		return
 	}
@@ -102,7 +115,11 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch action {
 	case "GetQueryResults":
 		status := "Complete"
-		if len(q.statuses) > 0 {
+		switch {
+		case q.held != nil:
+			status = "Running"
+			q.seen.Do(func() { close(q.held) })
+		case len(q.statuses) > 0:
 			status, q.statuses = q.statuses[0], q.statuses[1:]
 		}
 		out := map[string]any{"status": status, "results": [][]map[string]string{}}

@@ -1,0 +1,439 @@
+package rehearsal
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/iam"
+	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// examined is a deployed stack that the command line examines, as an operator
+// would, through an account that refuses what the operator's policy does not
+// allow.
+type examined struct {
+	*deployment
+	stack   *Stack
+	account *Account
+	who     operators
+
+	tables    *dynamodb.Client
+	buckets   *s3.Client
+	functions *lambda.Client
+	table     *string
+	bucket    *string
+}
+
+func (d *deployment) startExamined(t *testing.T, stack *Stack) *examined {
+	t.Helper()
+	account, err := StartAccount(t.Context(), d.Endpoint, stack.Account, stack.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(account.Close)
+	who, err := d.assume(t.Context(), stack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.removeRoles(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	e := &examined{
+		deployment: d,
+		stack:      stack,
+		account:    account,
+		who:        who,
+		tables:     dynamodb.NewFromConfig(d.Account),
+		buckets:    d.buckets(),
+		functions:  lambda.NewFromConfig(d.Account),
+		table: aws.String(
+			stack.Outputs[settings.OutputTable],
+		),
+		bucket: aws.String(stack.Outputs[settings.OutputBucket]),
+	}
+	e.allow(t, stack.OperatorPolicy)
+	account.Alarms, account.BucketPolicies = stack.Alarms, d.policies
+	return e
+}
+
+// allow gives the operator a policy.
+func (e *examined) allow(t *testing.T, policy string) {
+	t.Helper()
+	role, err := iam.NewRole(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.account.Admit(e.who.operator.AccessKeyID, "the operator's policy", role)
+}
+
+// findings returns what the doctor finds that is not as it must be, and its
+// error.
+func (e *examined) findings(t *testing.T) (lines []string, err error) {
+	t.Helper()
+	env := append(e.pathStyle(), variables(e.who.operator)...)
+	text, err := e.run(
+		t.Context(),
+		e.scratch,
+		append(env, "AWS_ENDPOINT_URL="+e.account.URL),
+		filepath.Join(e.scratch, "larder"),
+		"doctor",
+		"--stack",
+		StackName,
+		"--json",
+	)
+	printed := text
+	if err != nil { // which has what was printed
+		_, printed, _ = strings.Cut(err.Error(), "\n")
+	}
+	report, failed := readReport(printed)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	for _, s := range report.Steps {
+		if s.Outcome != doctor.OK && s.Outcome != doctor.Skipped {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Seen))
+			if s.Do == "" {
+				t.Errorf("%s: nothing is said of what to do", s.Name)
+			}
+		}
+	}
+	return lines, err
+}
+
+// function returns the name in Lambda of a function.
+func (e *examined) function(t *testing.T, name string) *string {
+	t.Helper()
+	for pair := range strings.SplitSeq(e.stack.Outputs[settings.OutputFunctions], ",") {
+		if physical, ok := strings.CutPrefix(pair, name+"="); ok {
+			return &physical
+		}
+	}
+	t.Fatalf("there is no function %s", name)
+	return nil
+}
+
+// digest returns that of code, as Lambda returns it.
+func digest(code []byte) string {
+	sum := sha256.Sum256(code)
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// stackFault is one thing that is wrong with a deployed stack.
+type stackFault struct {
+	name string
+	// do brings it about, and undo ends it. There is nothing to undo after the
+	// last.
+	do, undo func() error
+	want     string
+	exit     string
+}
+
+// testStackFaults brings about one fault after another in a healthy stack. The
+// doctor must name it, and nothing else. modules is the deployed code of that
+// function.
+func testStackFaults(t *testing.T, d *deployment, stack *Stack, modules []byte) {
+	t.Helper()
+	e := d.startExamined(t, stack)
+	if lines, err := e.findings(t); err != nil || len(lines) > 0 {
+		t.Fatalf("of a healthy stack: %q, %v", lines, err)
+	}
+	for _, f := range e.faults(t, modules) {
+		t.Run(f.name, func(t *testing.T) {
+			if err := f.do(); err != nil {
+				t.Fatal(err)
+			}
+			lines, err := e.findings(t)
+			if diff := cmp.Diff([]string{f.want}, lines); diff != "" {
+				t.Error(diff)
+			}
+			if err == nil || !strings.Contains(err.Error(), "exit status "+f.exit) {
+				t.Errorf("it exits with %v, and not with %s", err, f.exit)
+			}
+			if f.undo == nil {
+				return
+			}
+			if err := f.undo(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
+	t.Helper()
+	ctx := t.Context()
+	fillIn := func() error { return e.fillIn(ctx) }
+	modules := e.function(t, "modules")
+	deployed, err := e.functions.GetFunctionConfiguration(
+		ctx,
+		&lambda.GetFunctionConfigurationInput{FunctionName: modules},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := zipped(t, []byte("older"))
+	expire := func(attribute string, on bool) error {
+		_, err := e.tables.UpdateTimeToLive(
+			ctx,
+			&dynamodb.UpdateTimeToLiveInput{
+				TableName: e.table,
+				TimeToLiveSpecification: &tabletypes.TimeToLiveSpecification{
+					AttributeName: &attribute, Enabled: &on,
+				},
+			},
+		)
+		return err
+	}
+	recovery := func(on bool) func() error {
+		return func() error {
+			_, err := e.tables.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+				TableName: e.table,
+				PointInTimeRecoverySpecification: &tabletypes.PointInTimeRecoverySpecification{
+					PointInTimeRecoveryEnabled: &on,
+				},
+			})
+			return err
+		}
+	}
+	protect := func(on bool) func() error {
+		return func() error {
+			_, err := e.tables.UpdateTable(
+				ctx,
+				&dynamodb.UpdateTableInput{TableName: e.table, DeletionProtectionEnabled: &on},
+			)
+			return err
+		}
+	}
+	configure := func(variables map[string]string) func() error {
+		return func() error {
+			_, err := e.functions.UpdateFunctionConfiguration(
+				ctx,
+				&lambda.UpdateFunctionConfigurationInput{
+					FunctionName: modules,
+					Environment:  &lambdatypes.Environment{Variables: variables},
+				},
+			)
+			return err
+		}
+	}
+	variables := deployed.Environment.Variables
+	with := func(name, value string) map[string]string {
+		other := maps.Clone(variables)
+		other[name] = value
+		return other
+	}
+	alarms := func(change func(cloudwatch.Alarms) cloudwatch.Alarms) func() error {
+		return func() error {
+			e.account.Alarms = change(slices.Clone(e.stack.Alarms))
+			return nil
+		}
+	}
+	same := func(a cloudwatch.Alarms) cloudwatch.Alarms { return a }
+	first := e.stack.Alarms[0].Name
+	unconfirmed := func(is bool) func() error {
+		return func() error { e.account.Unconfirmed = is; return nil }
+	}
+	operator := func(old, now string) func() error {
+		return func() error {
+			if !strings.Contains(e.stack.OperatorPolicy, old) {
+				return fmt.Errorf("the operator's policy has no %s", old)
+			}
+			e.allow(t, strings.ReplaceAll(e.stack.OperatorPolicy, old, now))
+			return nil
+		}
+	}
+	allowed := func() error { e.allow(t, e.stack.OperatorPolicy); return nil }
+	return []stackFault{
+		{"a lifecycle rule is missing", func() error {
+			_, err := e.buckets.PutBucketLifecycleConfiguration(
+				ctx,
+				&s3.PutBucketLifecycleConfigurationInput{
+					Bucket: e.bucket,
+					LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{
+						Rules: []s3types.LifecycleRule{
+							{
+								ID: aws.String(
+									"larder-leftovers",
+								),
+								Status: s3types.ExpirationStatusEnabled,
+								Filter: &s3types.LifecycleRuleFilter{Prefix: aws.String("")},
+								AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{
+									DaysAfterInitiation: aws.Int32(7),
+								},
+							},
+						},
+					},
+				},
+			)
+			return err
+		}, fillIn, "wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days", "1"},
+		{"a bucket without its policy", func() error {
+			delete(e.policies, *e.bucket)
+			return nil
+		}, fillIn, "wrong bucket policy: archives can be replaced, and requests need no TLS", "1"},
+		{"a bucket whose public access is not blocked", func() error {
+			_, err := e.buckets.DeletePublicAccessBlock(ctx, &s3.DeletePublicAccessBlockInput{Bucket: e.bucket})
+			return err
+		}, fillIn, "wrong bucket public access: it is not blocked, or not in every way", "1"},
+		{"a bucket without versions", func() error {
+			_, err := e.buckets.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+				Bucket: e.bucket,
+				VersioningConfiguration: &s3types.VersioningConfiguration{
+					Status: s3types.BucketVersioningStatusSuspended,
+				},
+			})
+			return err
+		}, fillIn, "wrong bucket versions: versioning is off: a deleted archive is lost", "1"},
+		{"another attribute of expiry", func() error {
+			if err := expire(settings.TTLAttribute, false); err != nil {
+				return err
+			}
+			return expire("ttl", true)
+		}, func() error {
+			if err := expire("ttl", false); err != nil {
+				return err
+			}
+			return expire(settings.TTLAttribute, true)
+		}, "wrong table expiry: items expire by the attribute ttl, and must by expires", "1"},
+		{
+			"recovery is off",
+			recovery(false),
+			recovery(true),
+			"wrong table recovery: point-in-time recovery is off",
+			"1",
+		},
+		{
+			"deletion protection is off",
+			protect(false),
+			protect(true),
+			"wrong table deletion protection: it is off",
+			"1",
+		},
+		{
+			"an operator who may not read the policy",
+			operator(`"s3:GetBucketPolicy"`, `"s3:GetBucketAcl"`),
+			allowed,
+			"unknown bucket policy: cannot check bucket policy: not allowed to s3:GetBucketPolicy",
+			"6",
+		},
+		{
+			"an operator who may not see alarms",
+			operator(`"cloudwatch:DescribeAlarms"`, `"cloudwatch:ListMetrics"`),
+			allowed,
+			"unknown alarms: cannot check alarms: not allowed to cloudwatch:DescribeAlarms",
+			"6",
+		},
+		{
+			"an operator who may not see subscribers",
+			operator(`"sns:ListSubscriptionsByTopic"`, `"sns:Publish"`),
+			allowed,
+			"unknown alarm subscribers: cannot check alarm subscribers: not allowed to sns:ListSubscriptionsByTopic",
+			"6",
+		},
+		{
+			"an alarm without action",
+			alarms(func(a cloudwatch.Alarms) cloudwatch.Alarms { a[0].Actions = nil; return a }),
+			alarms(same),
+			"wrong alarm " + first + ": it notifies nobody: it has no action",
+			"1",
+		},
+		{
+			"an alarm is missing",
+			alarms(func(a cloudwatch.Alarms) cloudwatch.Alarms { return a[1:] }),
+			alarms(same),
+			"wrong alarm " + first + ": there is no alarm " + first,
+			"1",
+		},
+		{
+			"an unconfirmed subscriber",
+			unconfirmed(true),
+			unconfirmed(false),
+			"wrong alarm subscribers: nobody is notified: PendingConfirmation by " + alarmEmail,
+			"1",
+		},
+		{
+			"a function with another table",
+			configure(with("LARDER_TABLE", "other")),
+			configure(variables),
+			"wrong function modules: its table is other, and the stack's is " + *e.table,
+			"1",
+		},
+		{
+			"a function with other access",
+			configure(with("LARDER_ACCESS", `{"public":["**"]}`)),
+			configure(variables),
+			`wrong function modules: its rule of access is {"public":["**"]}, and that of most functions is ` + variables["LARDER_ACCESS"][:60] + "…",
+			"1",
+		},
+		{"a stale function", func() error {
+			_, err := e.functions.UpdateFunctionCode(
+				ctx,
+				&lambda.UpdateFunctionCodeInput{FunctionName: modules, ZipFile: code},
+			)
+			return err
+		}, func() error {
+			_, err := e.functions.UpdateFunctionCode(
+				ctx,
+				&lambda.UpdateFunctionCodeInput{FunctionName: modules, ZipFile: deployedCode},
+			)
+			return err
+		}, "wrong function modules: its code is not what the stack deployed: the digest is " + digest(code) + ", and must be " + aws.ToString(deployed.CodeSha256), "1"},
+		{"a function is missing", func() error {
+			_, err := e.functions.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: modules})
+			return err
+		}, func() error {
+			_, err := e.functions.CreateFunction(ctx, &lambda.CreateFunctionInput{
+				FunctionName:  modules,
+				Code:          &lambdatypes.FunctionCode{ZipFile: deployedCode},
+				Role:          deployed.Role,
+				Runtime:       deployed.Runtime,
+				Handler:       deployed.Handler,
+				Architectures: deployed.Architectures,
+				Environment:   &lambdatypes.Environment{Variables: variables},
+			})
+			return err
+		}, "wrong function modules: there is no function " + *modules, "1"},
+		{"a table with another key", func() error {
+			if err := protect(false)(); err != nil {
+				return err
+			}
+			if _, err := e.tables.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: e.table}); err != nil {
+				return err
+			}
+			if _, err := e.tables.CreateTable(ctx, &dynamodb.CreateTableInput{
+				TableName:                 e.table,
+				BillingMode:               tabletypes.BillingModePayPerRequest,
+				DeletionProtectionEnabled: aws.Bool(true),
+				AttributeDefinitions: []tabletypes.AttributeDefinition{
+					{AttributeName: aws.String("id"), AttributeType: tabletypes.ScalarAttributeTypeS},
+				},
+				KeySchema: []tabletypes.KeySchemaElement{
+					{AttributeName: aws.String("id"), KeyType: tabletypes.KeyTypeHash},
+				},
+			}); err != nil {
+				return err
+			}
+			return e.fillIn(ctx)
+		}, nil, "wrong table keys: they are id (string, partition), and must be pk (string, partition), sk (string, sort)", "1"},
+	}
+}

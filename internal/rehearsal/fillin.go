@@ -1,0 +1,172 @@
+package rehearsal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+)
+
+// fillIn gives the resources of a deployed stack what moto's CloudFormation
+// leaves out of them, as the template has it: of a bucket its versions, its
+// block of public access, its lifecycle rules and its policy; of a table its
+// expiry and its recovery; and subscriptions to a topic.
+func (d *deployment) fillIn(ctx context.Context) error {
+	described, found, err := describe(ctx, d.Account, StackName)
+	if err != nil || !found {
+		return fmt.Errorf("there is no stack %s after its deploy: %w", StackName, err)
+	}
+	id, err := arn.Parse(aws.ToString(described.StackId))
+	if err != nil {
+		return err
+	}
+	t, err := readTemplate(ctx, d.Account, StackName, id)
+	if err != nil {
+		return err
+	}
+	for logical, r := range t.Resources {
+		switch r.Type {
+		case "AWS::S3::Bucket":
+			err = d.fillInBucket(ctx, t.physical[logical], r.Properties)
+		case "AWS::S3::BucketPolicy":
+			err = d.fillInBucketPolicy(t, r.Properties)
+		case "AWS::DynamoDB::Table":
+			err = d.fillInTable(ctx, t.physical[logical], r.Properties)
+		case "AWS::SNS::Subscription":
+			err = d.fillInSubscription(ctx, t, r.Properties)
+		}
+		if err != nil {
+			return fmt.Errorf("filling in what the emulator has left out of %s: %w", logical, err)
+		}
+	}
+	return nil
+}
+
+// decode reads a property of a template as the API has it.
+func decode(property, into any) error {
+	text, err := json.Marshal(property)
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// lifecycleRule is one as CloudFormation has it.
+type lifecycleRule struct {
+	ID                             string `json:"Id"`
+	Status                         s3types.ExpirationStatus
+	AbortIncompleteMultipartUpload *s3types.AbortIncompleteMultipartUpload
+	NoncurrentVersionExpiration    *s3types.NoncurrentVersionExpiration
+	ExpirationInDays               *int32
+	ExpiredObjectDeleteMarker      *bool
+	TagFilters                     []s3types.Tag
+}
+
+func (d *deployment) fillInBucket(ctx context.Context, name string, properties map[string]any) error {
+	client := d.buckets()
+	var versions s3types.VersioningConfiguration
+	var public s3types.PublicAccessBlockConfiguration
+	var lifecycle struct{ Rules []lifecycleRule }
+	for property, into := range map[string]any{"VersioningConfiguration": &versions, "PublicAccessBlockConfiguration": &public, "LifecycleConfiguration": &lifecycle} {
+		if err := decode(properties[property], into); err != nil {
+			return fmt.Errorf("%s: %w", property, err)
+		}
+	}
+	if _, err := client.PutBucketVersioning(
+		ctx,
+		&s3.PutBucketVersioningInput{Bucket: &name, VersioningConfiguration: &versions},
+	); err != nil {
+		return err
+	}
+	if _, err := client.PutPublicAccessBlock(
+		ctx,
+		&s3.PutPublicAccessBlockInput{Bucket: &name, PublicAccessBlockConfiguration: &public},
+	); err != nil {
+		return err
+	}
+	var rules []s3types.LifecycleRule
+	for _, r := range lifecycle.Rules {
+		rule := s3types.LifecycleRule{
+			ID:                             &r.ID,
+			Status:                         r.Status,
+			AbortIncompleteMultipartUpload: r.AbortIncompleteMultipartUpload,
+			NoncurrentVersionExpiration:    r.NoncurrentVersionExpiration,
+			Filter:                         &s3types.LifecycleRuleFilter{Prefix: aws.String("")},
+		}
+		if r.ExpirationInDays != nil || r.ExpiredObjectDeleteMarker != nil {
+			rule.Expiration = &s3types.LifecycleExpiration{
+				Days:                      r.ExpirationInDays,
+				ExpiredObjectDeleteMarker: r.ExpiredObjectDeleteMarker,
+			}
+		}
+		if len(r.TagFilters) == 1 {
+			rule.Filter = &s3types.LifecycleRuleFilter{Tag: &r.TagFilters[0]}
+		}
+		rules = append(rules, rule)
+	}
+	_, err := client.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
+		Bucket: &name, LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: rules},
+	})
+	return err
+}
+
+// fillInBucketPolicy keeps the policy of a bucket beside the emulator.
+func (d *deployment) fillInBucketPolicy(t template, properties map[string]any) error {
+	document, err := t.document(properties["PolicyDocument"])
+	if err != nil {
+		return err
+	}
+	d.policies[fmt.Sprint(t.resolve(properties["Bucket"]))] = document
+	return nil
+}
+
+func (d *deployment) fillInTable(ctx context.Context, name string, properties map[string]any) error {
+	client := dynamodb.NewFromConfig(d.Account)
+	var expiry tabletypes.TimeToLiveSpecification
+	var recovery tabletypes.PointInTimeRecoverySpecification
+	for property, into := range map[string]any{"TimeToLiveSpecification": &expiry, "PointInTimeRecoverySpecification": &recovery} {
+		if err := decode(properties[property], into); err != nil {
+			return fmt.Errorf("%s: %w", property, err)
+		}
+	}
+	is, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
+	if err != nil {
+		return err
+	}
+	update := &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: &expiry}
+	// DynamoDB refuses what is so already.
+	if aws.ToString(is.TimeToLiveDescription.AttributeName) != aws.ToString(expiry.AttributeName) {
+		if _, err := client.UpdateTimeToLive(ctx, update); err != nil {
+			return err
+		}
+	}
+	_, err = client.UpdateContinuousBackups(
+		ctx,
+		&dynamodb.UpdateContinuousBackupsInput{TableName: &name, PointInTimeRecoverySpecification: &recovery},
+	)
+	return err
+}
+
+func (d *deployment) fillInSubscription(ctx context.Context, t template, properties map[string]any) error {
+	var s struct{ TopicArn, Protocol, Endpoint string }
+	if err := decode(t.resolve(properties), &s); err != nil {
+		return err
+	}
+	_, err := sns.NewFromConfig(
+		d.Account,
+	).Subscribe(
+		ctx,
+		&sns.SubscribeInput{TopicArn: &s.TopicArn, Protocol: &s.Protocol, Endpoint: &s.Endpoint},
+	)
+	return err
+}
