@@ -24,18 +24,18 @@ const (
 	caKeyFile         = "ca.key"
 )
 
-// issue returns a new server certificate for a loopback address, from the folder's
-// own certificate authority. It makes the authority if there is none. The authority
-// can vouch for loopback addresses alone, so that trusting it opens nothing else.
-func issue(dir string, ip net.IP, now time.Time) (*tls.Certificate, error) {
-	load := loadCA
+// openCA returns the certificate authority in a folder, which it makes if there is
+// no folder. The authority can vouch for loopback addresses alone, so that trusting
+// it opens nothing else.
+func openCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		load = makeCA // which another server may do in between: the folder appears whole
+		return makeCA(dir, now) // another server may do so meanwhile: the folder appears complete
 	}
-	ca, caKey, err := load(dir, now)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", dir, err)
-	}
+	return loadCA(dir, now)
+}
+
+// issue returns a new server certificate for a loopback address, by an authority.
+func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, ip net.IP, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("server certificate: %w", err)

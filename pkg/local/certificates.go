@@ -47,11 +47,32 @@ type certificates struct {
 	source  certificateSource
 	log     *slog.Logger
 	now     func() time.Time
-	current atomic.Pointer[tls.Certificate]
+	current atomic.Pointer[served]
 
 	mu     sync.Mutex // of an update
 	failed string     // the last error, which is logged once
 	warned time.Time
+}
+
+// served is a certificate in use.
+type served struct {
+	*tls.Certificate
+	// expires is when it or one of those between it and its authority expires
+	// first. What had expired before it came into use does not count: clients find
+	// a way past that.
+	expires time.Time
+}
+
+func serve(c *tls.Certificate, now time.Time) *served {
+	s := &served{c, c.Leaf.NotAfter}
+	for _, der := range c.Certificate[1:] {
+		between, err := x509.ParseCertificate(der)
+		if err == nil && between.NotAfter.After(now) && between.NotAfter.Before(s.expires) {
+			s.expires = between.NotAfter
+		}
+	}
+	s.expires = s.expires.UTC()
+	return s
 }
 
 // newCertificates returns certificates with the first one of a source. It fails
@@ -62,14 +83,14 @@ func newCertificates(source certificateSource, now func() time.Time, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	c.current.Store(first)
+	c.current.Store(serve(first, now()))
 	c.warn()
 	return c, nil
 }
 
 // get returns the current certificate. It is a tls.Config's GetCertificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current.Load(), nil
+	return c.current.Load().Certificate, nil
 }
 
 // watch updates the certificate until the context ends.
@@ -92,17 +113,18 @@ func (c *certificates) update() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	current := c.current.Load()
-	next, err := c.source.next(current, c.now())
+	next, err := c.source.next(current.Certificate, c.now())
 	switch {
 	case err != nil:
 		if err.Error() != c.failed {
 			c.failed = err.Error()
-			c.log.Error("the server cannot use the new certificate and goes on with the one it has", slog.Any("error", err), slog.Time("expires", expiry(current)))
+			c.log.Error("the server cannot use the new certificate and goes on with the one it has", slog.Any("error", err), slog.Time("expires", current.expires))
 		}
 	case next != nil:
-		c.current.Store(next)
+		using := serve(next, c.now())
+		c.current.Store(using)
 		c.warned = time.Time{}
-		c.log.Info("the server uses a new certificate", slog.Time("expires", expiry(next)))
+		c.log.Info("the server uses a new certificate", slog.Time("expires", using.expires))
 		fallthrough
 	default:
 		c.failed = ""
@@ -112,28 +134,16 @@ func (c *certificates) update() {
 
 // warn logs once a day that the certificate expires soon, or has expired.
 func (c *certificates) warn() {
-	now, expires := c.now(), expiry(c.current.Load())
-	if expires.Sub(now) >= expiryWarning || now.Sub(c.warned) < warningInterval {
+	now, current := c.now(), c.current.Load()
+	if current.expires.Sub(now) >= expiryWarning || now.Sub(c.warned) < warningInterval {
 		return
 	}
 	c.warned = now
 	message := "the certificate expires soon"
-	if !now.Before(expires) {
-		message = "the certificate has expired: clients refuse to connect"
+	if !now.Before(current.expires) {
+		message = "the certificate has expired"
 	}
-	c.log.Warn(message, slog.Time("expires", expires), slog.String("hint", c.source.advice()))
-}
-
-// expiry returns when a certificate or one of those between it and its authority
-// expires first.
-func expiry(c *tls.Certificate) time.Time {
-	expires := c.Leaf.NotAfter
-	for _, der := range c.Certificate[1:] {
-		if between, err := x509.ParseCertificate(der); err == nil && between.NotAfter.Before(expires) {
-			expires = between.NotAfter
-		}
-	}
-	return expires.UTC()
+	c.log.Warn(message, slog.Time("expires", current.expires), slog.String("hint", c.source.advice()))
 }
 
 // certificateFiles reads the certificate of a host from two PEM files.
@@ -167,8 +177,12 @@ func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certifi
 	if err := pair.Leaf.VerifyHostname(f.host); err != nil {
 		return nil, fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err)
 	}
-	if expires := expiry(&pair); !now.Before(expires) {
-		return nil, fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert, expires.Format(time.DateOnly))
+	// Only the server's own: clients find a way past an expired one of its chain.
+	switch from, until := pair.Leaf.NotBefore.UTC(), pair.Leaf.NotAfter.UTC(); {
+	case now.Before(from):
+		return nil, fmt.Errorf("%w certificate in %s: it is not valid before %s", registry.ErrInvalid, f.cert, from.Format(time.RFC3339))
+	case !now.Before(until):
+		return nil, fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert, until.Format(time.DateOnly))
 	}
 	f.read = read
 	return &pair, nil
@@ -201,14 +215,18 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 	if current != nil && current.Leaf.NotAfter.Sub(now) > ownRenewal {
 		return nil, nil
 	}
-	next, err := issue(o.dir, o.ip, now)
-	if err != nil || current == nil {
-		return next, err
+	load := loadCA
+	if current == nil {
+		load = openCA
 	}
-	if !next.Leaf.NotAfter.After(current.Leaf.NotAfter) {
-		return nil, nil // the authority itself expires then
+	ca, key, err := load(o.dir, now)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", o.dir, err)
 	}
-	return next, nil
+	if current != nil && !ca.NotAfter.After(current.Leaf.NotAfter) {
+		return nil, nil // a new one would expire with it
+	}
+	return issue(ca, key, o.ip, now)
 }
 
 // source returns where a server with options finds its certificates, and for a

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,13 +37,41 @@ type server struct {
 	Address string `json:"address"`
 	data    string
 	cmd     *exec.Cmd
-	log     *bytes.Buffer
+	log     *serverLog
+}
+
+// serverLog is what a server has logged, which tests read while it runs.
+type serverLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *serverLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *serverLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// waitFor waits until the server has logged a text so many times.
+func (l *serverLog) waitFor(t *testing.T, text string, times int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); strings.Count(l.String(), text) < times; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log lacks %q, %d times:\n%s", text, times, l)
+		}
+	}
 }
 
 // serve runs `larder serve` until the test ends.
 func serve(t *testing.T, data string, args ...string) *server {
 	t.Helper()
-	s := &server{data: data, log: new(bytes.Buffer)}
+	s := &server{data: data, log: new(serverLog)}
 	s.cmd = exec.CommandContext(t.Context(), "larder", append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.WaitDelay = 20 * time.Second
