@@ -55,7 +55,7 @@ func (e *examination) connect(ctx context.Context) *answer {
 	}
 	e.slow(name, a)
 	expires, whose := expiry(a.tls)
-	until := expires.UTC().Format(time.DateOnly)
+	until := expires.UTC().Format("2006-01-02 15:04 UTC")
 	if expires.Sub(e.Now()) < expiryWarning {
 		e.warn(name, a.tried, whose+" expires on "+until, "renew it, and find out why that has not happened by itself")
 		return a
@@ -128,7 +128,7 @@ func (e *examination) noAnswer(u *url.URL, err error) (seen, do string) {
 		now := e.Now().UTC()
 		check := "; this machine's clock says " + now.Format(time.DateTime) + " UTC, check that too"
 		if now.Before(invalid.Cert.NotBefore) {
-			return "its certificate is not valid before " + invalid.Cert.NotBefore.UTC().Format(time.DateTime) + " UTC", "set the clock of where it was made" + check
+			return "its certificate is not valid before " + invalid.Cert.NotBefore.UTC().Format(time.DateTime) + " UTC", "serve the earlier certificate until then, or have one issued that is valid now" + check
 		}
 		return "its certificate has expired, on " + invalid.Cert.NotAfter.UTC().Format(time.DateTime) + " UTC", "renew it" + check
 	}

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -23,16 +22,6 @@ const (
 	caCertificateFile = "ca.pem"
 	caKeyFile         = "ca.key"
 )
-
-// openCA returns the certificate authority in a folder, which it makes if there is
-// no folder. The authority can vouch for loopback addresses alone, so that trusting
-// it opens nothing else.
-func openCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return makeCA(dir, now) // another server may do so meanwhile: the folder appears complete
-	}
-	return loadCA(dir, now)
-}
 
 // issue returns a new server certificate for a loopback address, by an authority.
 func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, ip net.IP, now time.Time) (*tls.Certificate, error) {
@@ -76,8 +65,10 @@ func loadCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 	return pair.Leaf, key, nil
 }
 
-// makeCA makes the authority in a folder of its own and renames it, so that there is a whole one or none, and all of
-// several servers that start at once come to use the same.
+// makeCA makes a certificate authority, which can vouch for loopback addresses
+// alone, so that trusting it opens nothing else. It makes the authority in another
+// folder and renames that: it appears complete, and several servers that start at
+// once use the same one.
 func makeCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -132,18 +134,24 @@ func (c *certificates) update() {
 	c.warn()
 }
 
-// warn logs once a day that the certificate expires soon, or has expired.
+// warn logs once a day that the certificate expires soon, and at once that it has
+// expired.
 func (c *certificates) warn() {
 	now, current := c.now(), c.current.Load()
-	if current.expires.Sub(now) >= expiryWarning || now.Sub(c.warned) < warningInterval {
+	if current.expires.Sub(now) >= expiryWarning {
+		return
+	}
+	expired := !now.Before(current.expires)
+	last := !c.warned.Before(current.expires) // it had expired then
+	if now.Sub(c.warned) < warningInterval && expired == last {
 		return
 	}
 	c.warned = now
-	message := "the certificate expires soon"
-	if !now.Before(current.expires) {
-		message = "the certificate has expired"
+	level, message := slog.LevelWarn, "the certificate expires soon"
+	if expired {
+		level, message = slog.LevelError, "the certificate has expired"
 	}
-	c.log.Warn(message, slog.Time("expires", current.expires), slog.String("hint", c.source.advice()))
+	c.log.LogAttrs(context.Background(), level, message, slog.Time("expires", current.expires), slog.String("hint", c.source.advice()))
 }
 
 // certificateFiles reads the certificate of a host from two PEM files.
@@ -205,6 +213,7 @@ func readPEM(path string) ([]byte, error) {
 type ownCertificate struct {
 	dir string
 	ip  net.IP
+	log *slog.Logger
 }
 
 func (o ownCertificate) advice() string {
@@ -215,13 +224,18 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 	if current != nil && current.Leaf.NotAfter.Sub(now) > ownRenewal {
 		return nil, nil
 	}
+	_, missing := os.Stat(o.dir)
+	create := current == nil && errors.Is(missing, fs.ErrNotExist)
 	load := loadCA
-	if current == nil {
-		load = openCA
+	if create {
+		load = makeCA // another server may do so meanwhile: the folder appears complete
 	}
 	ca, key, err := load(o.dir, now)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", o.dir, err)
+	}
+	if create {
+		o.log.Info("there is a new certificate authority, which clients must trust", slog.String("file", filepath.Join(o.dir, caCertificateFile)))
 	}
 	if current != nil && !ca.NotAfter.After(current.Leaf.NotAfter) {
 		return nil, nil // a new one would expire with it
@@ -231,7 +245,7 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 
 // source returns where a server with options finds its certificates, and for a
 // registry's own the file with the authority that clients must trust.
-func (d *Data) source(o Options, ip net.IP) (source certificateSource, caFile string, err error) {
+func (d *Data) source(o Options, ip net.IP, log *slog.Logger) (source certificateSource, caFile string, err error) {
 	switch {
 	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
 		name, _, err := net.SplitHostPort(o.Host)
@@ -248,5 +262,5 @@ func (d *Data) source(o Options, ip net.IP) (source certificateSource, caFile st
 		return nil, "", fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give --host, --cert and --key", registry.ErrInvalid, o.Address)
 	}
 	dir := filepath.Join(d.Dir, "tls")
-	return ownCertificate{dir, ip}, filepath.Join(dir, caCertificateFile), nil
+	return ownCertificate{dir, ip, log}, filepath.Join(dir, caCertificateFile), nil
 }

@@ -162,10 +162,14 @@ func TestCertificateFiles(t *testing.T) {
 	}
 }
 
-// The log warns once a day in the last 14 days of a certificate.
+// The log warns once a day in the last 14 days of a certificate, and at once when it
+// has expired.
 func TestCertificateWarnings(t *testing.T) {
 	t.Parallel()
-	for name, chain := range map[string][]time.Duration{"of the server": {60 * day}, "between it and its authority": {90 * day, 60 * day}} {
+	for name, chain := range map[string][]time.Duration{
+		"of the server":                {60*day + 12*time.Hour},
+		"between it and its authority": {90 * day, 60*day + 12*time.Hour},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -196,6 +200,10 @@ func TestCertificateWarnings(t *testing.T) {
 				if soon, ended := sleep(15 * day); soon != 14 || ended != 0 {
 					t.Errorf("in the last 15 days: %d and %d, want 14 and 0", soon, ended)
 				}
+				// The last warning was 23 hours ago.
+				if soon, ended := sleep(13 * time.Hour); soon != 0 || ended != 1 {
+					t.Errorf("when it expires: %d and %d, want 0 and 1", soon, ended)
+				}
 				if soon, ended := sleep(2 * day); soon != 0 || ended != 2 {
 					t.Errorf("in the two days after: %d and %d, want 0 and 2", soon, ended)
 				}
@@ -211,9 +219,13 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c, err := newCertificates(ownCertificate{dir, net.IPv4(127, 0, 0, 1)}, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		c, err := newCertificates(ownCertificate{dir, net.IPv4(127, 0, 0, 1), logger}, time.Now, logger)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if want := "there is a new certificate authority"; strings.Count(log.String(), want) != 1 {
+			t.Errorf("logged %s, want %q", &log, want)
 		}
 		authority, err := os.ReadFile(filepath.Join(dir, caCertificateFile))
 		if err != nil {

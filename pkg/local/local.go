@@ -122,7 +122,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 		return nil, fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
 	}
 	s := &Server{watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
-	source, caFile, err := d.source(o, ip)
+	source, caFile, err := d.source(o, ip, log)
 	if err != nil {
 		return nil, err
 	}
