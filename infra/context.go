@@ -182,10 +182,10 @@ func (m mover) move(old []setting) error {
 	}
 	say(moved, "Moved from %s to %s: %s.", contextFile, m.to, names(moved))
 	say(same, "Took out of %s what %s has too: %s.", contextFile, m.to, names(same))
-	say(missing, "%s exists and was not changed. Add these lines to it, and take the keys out of %s:\n%s",
+	say(missing, "%s exists and was not changed. Add or change these lines in it, and take the keys out of %s:\n%s",
 		m.to, contextFile, m.lines(missing))
-	say(inApp, "Add these lines to %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
-	say(onLine, "Add these lines to %s instead of saying -c:\n%s", m.to, m.lines(onLine))
+	say(inApp, "Add or change these lines in %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
+	say(onLine, "Add or change these lines in %s instead of saying -c:\n%s", m.to, m.lines(onLine))
 	return fmt.Errorf("cannot take settings from CDK context: settings are in a file of their own, %s.\n%s\n"+
 		"Review %s, commit it, and run the command again", m.to, strings.Join(said, "\n"), m.to)
 }

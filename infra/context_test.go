@@ -105,7 +105,7 @@ func TestMoveBesideSettings(t *testing.T) {
 	_, err := readContext(contextFrom(t, nil))
 	want := `cannot take settings from CDK context: settings are in a file of their own, settings.json.
 Took out of cdk.context.json what settings.json has too: memory.
-settings.json exists and was not changed. Add these lines to it, and take the keys out of cdk.context.json:
+settings.json exists and was not changed. Add or change these lines in it, and take the keys out of cdk.context.json:
   "domainName": "registry.example.com",
   "access": {
     "public": [
@@ -175,9 +175,9 @@ func TestSettingsElsewhere(t *testing.T) {
 	inFolder(t, map[string]string{appFile: `{"app": "go run .", "context": {"alarms": "true"}}`})
 	_, err := readContext(contextFrom(t, map[string]any{"memory": "512", "stackName": "acme"}))
 	want := `cannot take settings from CDK context: settings are in a file of their own, settings.json.
-Add these lines to settings.json, and take the keys out of cdk.json:
+Add or change these lines in settings.json, and take the keys out of cdk.json:
   "alarms": true
-Add these lines to settings.json instead of saying -c:
+Add or change these lines in settings.json instead of saying -c:
   "stackName": "acme",
   "memory": 512
 Review settings.json, commit it, and run the command again`
@@ -196,6 +196,7 @@ func TestContext(t *testing.T) {
 		{map[string]any{"stackname": "acme"}, `there is no key "stackname"; did you mean stackName?`},
 		{map[string]any{"allowdrop": "domain"}, `there is no key "allowdrop"; did you mean allow-drop?`},
 		{map[string]any{"allow-drop": "domian"}, `there is no kind "domian"; did you mean domain?`},
+		{map[string]any{"allow-drop": "foo"}, `there is no kind "foo"; there are domain, table, bucket, access, pool`},
 		{map[string]any{"allow-drop": ""}, `there is no kind ""; there are domain, table, bucket, access, pool`},
 		{map[string]any{"settings": ""}, "is not the name of a file"},
 	} {

@@ -214,7 +214,7 @@ func shown(raw json.RawMessage) string {
 // unknown says that a word is none of those that there are, and which is the
 // nearest.
 func unknown(what, word string, among []string) string {
-	best, least := "", 1+len(word)/3
+	best, least := "", 1+len(word)/4
 	for _, candidate := range among {
 		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d <= least {
 			best, least = candidate, d-1
