@@ -37,8 +37,9 @@ type history struct {
 	versions map[string]actions
 	// platforms are those of mirrored versions, separated by spaces.
 	platforms map[string]string
-	// added and removed count how often a key was.
-	added, removed int
+	// added reports that a key was added and not removed since. A key that was lost
+	// can be added twice without a removal in between.
+	added bool
 }
 
 // actions is a set of actions.
@@ -69,7 +70,7 @@ func (a actions) stored() bool {
 	return a.has(registry.AuditPublish) || a.has(registry.AuditMirror) || a.has(registry.AuditWithdraw)
 }
 
-// add adds an entry that can be relied on.
+// add adds an entry that can be relied on, which is newer than those before.
 func (t *trail) add(e registry.AuditEntry) {
 	t.entries++
 	h := t.subjects[e.Subject]
@@ -81,10 +82,8 @@ func (t *trail) add(e registry.AuditEntry) {
 		}
 	}
 	switch {
-	case e.Action == registry.AuditAddKey:
-		h.added++
-	case e.Action == registry.AuditRemoveKey:
-		h.removed++
+	case e.Action == registry.AuditAddKey, e.Action == registry.AuditRemoveKey:
+		h.added = e.Action == registry.AuditAddKey
 	case e.Version == nil:
 		h.whole |= setOf(e.Action)
 	default:
@@ -144,9 +143,9 @@ func (t *trail) has(subject string, c claim) bool {
 	}
 	switch c.action {
 	case registry.AuditAddKey:
-		return h.added > h.removed
+		return h.added
 	case registry.AuditRemoveKey:
-		return h.removed >= h.added
+		return !h.added
 	case registry.AuditDeprecate:
 		return done.deprecated()
 	case registry.AuditMirror:

@@ -20,6 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signing"
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
@@ -171,6 +172,87 @@ func TestTrail(t *testing.T) {
 					t.Errorf("the detail is %q", f.Detail)
 				} else if f.Do == "" || f.Repaired || report.Faults() != 1 {
 					t.Errorf("it is no fault with something to do: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// What a finding says to do ends it, and what is done later makes no other.
+func TestTrailAfterItsAdvice(t *testing.T) {
+	t.Parallel()
+	const m = "modules/acme/vpc/aws"
+	type step = func(context.Context, data) error
+	key, err := keys.NewSigningKey("Ed25519", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := signing.ParseKey(key.Public, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addKey := func(ctx context.Context, d data) error { return d.addKey(ctx, key) }
+	removeKey := func(ctx context.Context, d data) error {
+		return d.catalog.RemoveSigningKey(ctx, "acme", parsed.ID, "ada")
+	}
+	deprecate := func(v *registry.Version, message string) step {
+		return func(ctx context.Context, d data) error {
+			_, err := d.catalog.Modules.Deprecate(ctx, vpc, v, catalog.Deprecation{Message: message})
+			return err
+		}
+	}
+	tokens := strings.Repeat("ab", 32)
+	addToken := func(ctx context.Context, d data) error {
+		return d.catalog.AddToken(ctx, tokens, registry.Token{ID: tokens[:12], Name: "ci", Scopes: []string{"read:**"}})
+	}
+	forgetItem := func(partition, sort string) func(*testing.T, data) {
+		return func(t *testing.T, d data) { d.item(t, partition, sort, nil) }
+	}
+	undeprecate := func(t *testing.T, d data) {
+		d.item(t, "catalog/acme", m, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
+	}
+	tests := map[string]struct {
+		before []step
+		lose   func(*testing.T, data)
+		found  string
+		after  []step // each of which leaves no finding
+	}{
+		"key": {
+			[]step{addKey}, forgetItem("keys/acme", parsed.ID), "record keys/acme",
+			[]step{addKey, removeKey, addKey, removeKey},
+		},
+		"deprecation, undone": {
+			[]step{deprecate(nil, "x")}, undeprecate, "record " + m,
+			[]step{deprecate(nil, ""), deprecate(nil, "x"), deprecate(nil, "")},
+		},
+		"deprecation, again": {
+			[]step{deprecate(nil, "x")}, undeprecate, "record " + m,
+			[]step{deprecate(nil, "x"), deprecate(nil, "")},
+		},
+		"token": {
+			[]step{addToken}, forgetItem("tokens", tokens), "",
+			[]step{addToken},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := restored(t)
+			for _, do := range test.before {
+				if err := do(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test.lose(t, d)
+			if diff := cmp.Diff(test.found, strings.Join(says(d.verified(t)), ", ")); diff != "" {
+				t.Fatal(diff)
+			}
+			for i, do := range test.after {
+				if err := do(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				if report := d.verified(t); len(report.Findings) > 0 {
+					t.Fatalf("after step %d: %+v", i, report.Findings)
 				}
 			}
 		})
