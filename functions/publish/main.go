@@ -18,6 +18,6 @@ func main() {
 		maxMemory := min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2)
 		inspector := inspection.Process{MaxMemory: maxMemory, Log: lambdahttp.NewLogger()}
 		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{PathStyle: r.Bucket.PathStyle})
-		return publishapi.New(r.Catalog, archives, inspector, limits)
+		return publishapi.New(r.Catalog, archives, publishapi.OwnObjects, inspector, limits)
 	})
 }

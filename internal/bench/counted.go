@@ -155,7 +155,8 @@ func (r *countedRegistry) through(
 	server := httptest.NewUnstartedServer(nil)
 	onDisk := *r.objects
 	store := countedStore{&onDisk, r.callCounter}
-	api := publishapi.New(r.catalog, store, inspection.InThisProcess{}, settings.DefaultPublishLimits)
+	const readable = publishapi.OwnObjects
+	api := publishapi.New(r.catalog, store, readable, inspection.InThisProcess{}, settings.DefaultPublishLimits)
 	var rules access.Settings
 	services := discovery.New(discovery.Larder(), rules.Login.Service())
 	server.Config.Handler = httpapi.Wrap(slog.New(slog.DiscardHandler), httpapi.Join(

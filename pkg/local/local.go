@@ -64,7 +64,7 @@ func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *sl
 	if open {
 		protect = func(h http.Handler) http.Handler { return h }
 	}
-	publishing := publishapi.New(d.Catalog, &store, inspector, settings.DefaultPublishLimits)
+	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, settings.DefaultPublishLimits)
 	return httpapi.Wrap(log, httpapi.Join(
 		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Larder(), rules.Login.Service())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog.Modules, &store))},

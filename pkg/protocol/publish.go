@@ -76,6 +76,10 @@ type (
 		Provider *registry.ProviderVersion `json:"provider,omitempty"`
 		// Unchanged says that the same content was published before.
 		Unchanged bool `json:"unchanged,omitempty"`
+		// NotCompared says that stored files of an unchanged version were not compared
+		// with its record. The publish API on AWS cannot read what was published with
+		// AWS credentials.
+		NotCompared bool `json:"not_compared,omitempty"`
 		// Dropped are platforms that a provider's version before has, and this one
 		// has not.
 		Dropped *DroppedPlatforms `json:"dropped_platforms,omitempty"`

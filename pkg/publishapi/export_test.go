@@ -16,8 +16,11 @@ const (
 )
 
 // NewAt is New by another clock. renew is how often an inspection says that it goes on.
-func NewAt(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits, now func() time.Time, renew time.Duration) http.Handler {
-	h := newHandler(published, stored, inspector, limits)
+func NewAt(
+	published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits,
+	now func() time.Time, renew time.Duration,
+) http.Handler {
+	h := newHandler(published, stored, OwnObjects, inspector, limits)
 	h.now, h.renew = now, renew
 	return httpapi.Mux(h.endpoints()...)
 }

@@ -20,6 +20,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,14 +75,28 @@ const (
 // Routes are the endpoints.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
+// Readable is which objects a handler can read.
+type Readable int
+
+const (
+	// OwnObjects are those that the publish API stores. The function's role
+	// permits no others.
+	OwnObjects Readable = iota
+	// AllObjects are those that operators store too.
+	AllObjects
+)
+
 // New returns a handler that serves the publish API.
-func New(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) http.Handler {
-	return httpapi.Mux(newHandler(published, stored, inspector, limits).endpoints()...)
+func New(
+	published *catalog.Catalog, stored Objects, readable Readable, inspector Inspector, limits settings.PublishLimits,
+) http.Handler {
+	return httpapi.Mux(newHandler(published, stored, readable, inspector, limits).endpoints()...)
 }
 
 type handler struct {
 	catalog   *catalog.Catalog
 	objects   Objects
+	readable  Readable
 	inspector Inspector
 	limits    settings.PublishLimits
 	now       func() time.Time
@@ -89,8 +104,11 @@ type handler struct {
 	slots     *slots
 }
 
-func newHandler(published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits) *handler {
-	return &handler{published, stored, inspector, limits, time.Now, renew, newSlots(maxInspections, inspectionShare)}
+func newHandler(
+	published *catalog.Catalog, stored Objects, readable Readable, inspector Inspector, limits settings.PublishLimits,
+) *handler {
+	slots := newSlots(maxInspections, inspectionShare)
+	return &handler{published, stored, readable, inspector, limits, time.Now, renew, slots}
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -215,7 +233,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 		if err := s.checkSame(ctx, stored, a); err != nil {
 			return explain(err)
 		}
-		if err := h.checkStored(ctx, s, stored); err != nil {
+		if stored.NotCompared, err = h.checkStored(ctx, s, stored); err != nil {
 			return err
 		}
 		stored.Unchanged = true
@@ -255,20 +273,24 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 }
 
 // checkStored returns registry.ErrCorrupt unless the files of a published version
-// are stored as they were published. It passes over files that an operator has put:
-// the function's role reads the objects of the publish API alone.
-func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Published) error {
+// are stored as they were published. skipped reports that it has not compared some
+// of them, which an operator has stored and the handler cannot read.
+func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Published) (skipped bool, err error) {
 	var files []registry.StoredFile
 	if p.Module != nil {
 		files = p.Module.Files()
 	} else {
 		files = p.Provider.Files()
 	}
-	return each(ctx, len(files), func(ctx context.Context, i int) error {
+	if h.readable == OwnObjects {
+		all := len(files)
+		files = slices.DeleteFunc(slices.Clone(files), func(f registry.StoredFile) bool {
+			return f.Object != registry.UploadKey(s.path, s.version, f.SHA256, path.Base(f.Object))
+		})
+		skipped = len(files) < all
+	}
+	return skipped, each(ctx, len(files), func(ctx context.Context, i int) error {
 		f, name := files[i], path.Base(files[i].Object)
-		if f.Object != registry.UploadKey(s.path, s.version, f.SHA256, name) {
-			return nil
-		}
 		err := objects.CheckStored(ctx, h.objects, f)
 		what := "was damaged in"
 		if errors.Is(err, registry.ErrNotFound) {

@@ -624,7 +624,7 @@ func TestBuildMetadata(t *testing.T) {
 func TestNoGate(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	h := publishapi.New(d.catalog, d.store, inspection.InThisProcess{}, limits)
+	h := publishapi.New(d.catalog, d.store, publishapi.OwnObjects, inspection.InThisProcess{}, limits)
 	for _, path := range []string{"/uploads", "/uploads/x/commit"} {
 		w := serve(t, h, http.MethodPost, protocol.PublishPath+module1+path, `{}`)
 		if w.Code != http.StatusForbidden {
@@ -656,7 +656,11 @@ func TestUnchangedOverDamage(t *testing.T) {
 			begin := func() answer {
 				return d.send(t, token, http.MethodPost, protocol.PublishPath+test.path+"/uploads", announce(test.files))
 			}
-			begin().into(t, http.StatusOK, nil)
+			var begun protocol.Begun
+			begin().into(t, http.StatusOK, &begun)
+			if begun.Published == nil || begun.Published.NotCompared {
+				t.Errorf("it answers %+v", begun)
+			}
 			var content []byte
 			for key := range d.objects(t) {
 				if !strings.Contains(key, test.file) {
@@ -688,7 +692,8 @@ func TestUnchangedOverDamage(t *testing.T) {
 	}
 }
 
-// The role of the function reads no object that an operator has put.
+// The role of the function reads no object that an operator has put, and the
+// response says so.
 func TestUnchangedOfAnOperator(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -701,5 +706,10 @@ func TestUnchangedOfAnOperator(t *testing.T) {
 	if _, _, err := d.catalog.Modules.Publish(t.Context(), vpcAddress, v1, "ada", publish); err != nil {
 		t.Fatal(err)
 	}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files)).into(t, http.StatusOK, nil)
+	var begun protocol.Begun
+	again := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files))
+	again.into(t, http.StatusOK, &begun)
+	if begun.Published == nil || !begun.Published.Unchanged || !begun.Published.NotCompared {
+		t.Errorf("it answers %s", again.body)
+	}
 }

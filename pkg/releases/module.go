@@ -31,6 +31,9 @@ type ModuleResult struct {
 	// Unchanged reports that the same content had been published before, and
 	// Restored that its archive was missing from the store and was put back.
 	Unchanged, Restored bool
+	// NotCompared reports that the registry cannot read some of what it has stored,
+	// so that it has not compared that.
+	NotCompared bool
 
 	Files   []archive.File
 	LeftOut []archive.LeftOut

@@ -44,6 +44,9 @@ type ProviderResult struct {
 	// Unchanged reports that the same content had been published before, and
 	// Restored that some of it was missing from the store and was put back.
 	Unchanged, Restored bool
+	// NotCompared reports that the registry cannot read some of what it has stored,
+	// so that it has not compared that.
+	NotCompared bool
 	// Shared are platforms whose packages are the same as another's, so that
 	// OpenTofu gets no hashes of the others.
 	Shared []registry.Platform

@@ -202,7 +202,9 @@ func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.P
 			Dropped *protocol.DroppedPlatforms `json:"dropped_platforms,omitempty"`
 			// NotAsked is the registry that a dry run did not ask.
 			NotAsked string `json:"not_asked,omitempty"`
-		}{status, m.Address.String(), record, result.Shared, result.Dropped, to.notAsked})
+			// NotCompared says that the registry cannot read all that it has stored.
+			NotCompared bool `json:"not_compared,omitempty"`
+		}{status, m.Address.String(), record, result.Shared, result.Dropped, to.notAsked, result.NotCompared})
 	}
 	var size int64
 	for _, p := range record.Packages {
@@ -231,6 +233,7 @@ func (c *cli) reportProvider(m releases.Provider, dryRun bool, result releases.P
 		c.printf("  warning: %s is also for %s, and %s is not: clients there that choose it find no package\n",
 			d.Since, platformNames(d.Platforms), record.Version)
 	}
+	c.printNotCompared(result.NotCompared)
 	c.printNotAsked(to)
 	if to.host != "" && !dryRun {
 		c.useProvider(to.host, m.Address, record.Version)

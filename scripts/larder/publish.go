@@ -160,7 +160,12 @@ func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.Modul
 			LeftOut []archive.LeftOut `json:"left_out"`
 			// NotAsked is the registry that a dry run did not ask.
 			NotAsked string `json:"not_asked,omitempty"`
-		}{status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...), to.notAsked})
+			// NotCompared says that the registry cannot read the stored archive.
+			NotCompared bool `json:"not_compared,omitempty"`
+		}{
+			status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...),
+			to.notAsked, result.NotCompared,
+		})
 	}
 	if dryRun {
 		for _, f := range result.Files {
@@ -183,12 +188,21 @@ func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.Modul
 		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, to.name, files, size)
 	}
 	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
+	c.printNotCompared(result.NotCompared)
 	c.printLeftOut(result.LeftOut)
 	c.printNotAsked(to)
 	if to.host != "" && !dryRun {
 		c.useModule(to.host, m.Address, m.Version, archive.Folders(result.Files))
 	}
 	return nil
+}
+
+// printNotCompared says of an unchanged version that nobody has compared what is
+// stored of it.
+func (c *cli) printNotCompared(notCompared bool) {
+	if notCompared {
+		c.printf("  not compared with what is stored, since it was published with AWS credentials; `larder verify` compares it\n")
+	}
 }
 
 // printLeftOut prints how many files are not in the archive and by which patterns,

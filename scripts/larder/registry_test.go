@@ -61,7 +61,8 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if e.published == nil {
 			answer(201, protocol.Begun{Upload: "U", Files: []protocol.Put{{Name: e.announced.Files[0].Name, Stored: true}}})
 		} else if e.published.ContentSHA256 == e.announced.ContentSHA256 {
-			answer(200, protocol.Begun{Published: &protocol.Published{Module: e.published, Unchanged: true}})
+			again := protocol.Published{Module: e.published, Unchanged: true, NotCompared: true}
+			answer(200, protocol.Begun{Published: &again})
 		} else {
 			answer(409, map[string][]string{"errors": {"it is published already with other content"}})
 		}
@@ -155,12 +156,14 @@ func TestThroughRegistry(t *testing.T) {
 	use := "Use it:\n\n  module \"vpc\" {\n    source  = \"" + host + "/acme/vpc/aws\"\n    version = \"1.0.0\"\n  }\n"
 	says(t, run(t, []string{good}, 0, append(module, "--registry", host)...),
 		"packing ", "1 of 1 files are stored already", "inspecting vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to "+host+": 1 file, ", use)
-	says(t, run(t, []string{good, "LARDER_REGISTRY=" + server.URL + "/"}, 0, module...), "Unchanged: acme/vpc/aws 1.0.0", use)
+	says(t, run(t, []string{good, "LARDER_REGISTRY=" + server.URL + "/"}, 0, module...),
+		"Unchanged: acme/vpc/aws 1.0.0", "\n  not compared with what is stored, ", use)
 	var printed struct {
 		Status, Address string
 		Version         string
 		PublishedBy     registry.Publisher `json:"published_by"`
 		Files           []any
+		NotCompared     bool `json:"not_compared"`
 	}
 	var stdout bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "larder", append(module, "--registry", host, "--json")...)
@@ -168,6 +171,9 @@ func TestThroughRegistry(t *testing.T) {
 	cmd.Stdout = &stdout
 	if err := cmd.Run(); err != nil || json.Unmarshal(stdout.Bytes(), &printed) != nil || printed.Status != "unchanged" || printed.PublishedBy.String() != "token ci" || printed.Version != "1.0.0" || len(printed.Files) != 1 {
 		t.Errorf("%v: %s", err, &stdout)
+	}
+	if !printed.NotCompared {
+		t.Errorf("it does not say that nothing was compared: %s", &stdout)
 	}
 	writeFiles(t, dir, map[string]string{"more.tf": ""})
 	says(t, run(t, []string{good}, exitExists, append(module, "--registry", host)...), "larder: "+host+": it is published already with other content")

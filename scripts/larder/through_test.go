@@ -363,17 +363,35 @@ func TestExampleRules(t *testing.T) {
 }
 
 // Publishing the same again does not succeed over an archive that was damaged, by
-// whichever way. One that is missing comes back by an operator's way alone.
+// whichever way, and whichever way it came. One that is missing comes back by an
+// operator's way alone.
 func TestPublishAgainOverDamage(t *testing.T) {
 	t.Parallel()
+	for name, first := range map[string]string{"through the registry": "api/*/vpc.tar.gz", "by an operator": "*.tar.gz"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			publishAgainOverDamage(t, first)
+		})
+	}
+}
+
+// publishAgainOverDamage publishes so that the archive is stored under a name.
+func publishAgainOverDamage(t *testing.T, stored string) {
 	s := serve(t, t.TempDir())
 	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
 	dir := t.TempDir()
 	writeFiles(t, dir, output("published"))
 	through := []string{"publish", "module", dir, "acme/vpc/aws", "1.0.0"}
 	direct := append(slices.Clone(through), "--store", "dir:"+s.data)
-	p.run(t, 0, []string{"Published acme/vpc/aws 1.0.0"}, through...)
-	archives, err := filepath.Glob(filepath.Join(s.data, "objects/modules/acme/vpc/aws/1.0.0/api/*/vpc.tar.gz"))
+	if stored == "*.tar.gz" {
+		larder(t, direct...)
+		if out := p.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0"}, through...); strings.Contains(out, "not compared") {
+			t.Error(out)
+		}
+	} else {
+		p.run(t, 0, []string{"Published acme/vpc/aws 1.0.0"}, through...)
+	}
+	archives, err := filepath.Glob(filepath.Join(s.data, "objects/modules/acme/vpc/aws/1.0.0", stored))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("the archives are %q: %v", archives, err)
 	}
@@ -386,10 +404,10 @@ func TestPublishAgainOverDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	const hint = "Run `larder verify`"
-	published := s.Host + ": version 1.0.0 is published, but its file vpc.tar.gz "
+	published := s.Host + ": version 1.0.0 is published, but its file " + filepath.Base(archives[0]) + " "
 	p.run(t, exitFailed, []string{published + "was damaged in the registry's store", hint}, through...)
 	out := fails(t, exitFailed, direct...)
-	if !strings.Contains(out, "vpc.tar.gz was damaged: it has sha256:") || !strings.Contains(out, hint) {
+	if !strings.Contains(out, ".tar.gz was damaged: it has sha256:") || !strings.Contains(out, hint) {
 		t.Error(out)
 	}
 	// As verify says.

@@ -98,7 +98,7 @@ func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (rel
 		return releases.ModuleResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
 	}
 	result := m.ModuleResult
-	result.Record, result.Unchanged = *theirs, published.Unchanged
+	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	return result, nil
 }
 
@@ -115,7 +115,7 @@ func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) 
 		return releases.ProviderResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
 	}
 	result := m.ProviderResult
-	result.Record, result.Unchanged = *theirs, published.Unchanged
+	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	// What is printed is checked first.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d

@@ -357,9 +357,15 @@ func TestModule(t *testing.T) {
 	if len(result.LeftOut) != 1 || result.LeftOut[0].Path != "x.tfvars" {
 		t.Errorf("left out: %+v", result.LeftOut)
 	}
-	again, err := publisher.Module(t.Context(), m)
-	if err != nil || !again.Unchanged || f.count("put") != 1 || f.count("commit") != 1 {
-		t.Errorf("again: %+v, %v", again, err)
+	for _, notCompared := range []bool{false, true} {
+		f.record.NotCompared = notCompared
+		again, err := publisher.Module(t.Context(), m)
+		if err != nil || !again.Unchanged || f.count("put") != 1 || f.count("commit") != 1 {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		if again.NotCompared != notCompared {
+			t.Errorf("not compared: %t, want %t", again.NotCompared, notCompared)
+		}
 	}
 }
 
