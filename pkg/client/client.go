@@ -200,7 +200,8 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 //
 // It is for Larder's own endpoints: what they say went wrong becomes a part of the error. It is sent again after a
 // failure if the method is one that may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not arrived. A
-// 409 is registry.ErrExists, or registry.ErrConflict where the same request may succeed later.
+// 409 is registry.ErrExists, or registry.ErrConflict where the same request may succeed later. An answer that has
+// registry.CodeCorrupt is registry.ErrCorrupt.
 func (s *Service) Do(ctx context.Context, method, path string, body, into any) (status int, err error) {
 	repeatable := []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}
 	return s.do(ctx, method, path, body, into, slices.Contains(repeatable, method))
@@ -216,13 +217,17 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	if err != nil {
 		return 0, err
 	}
+	said, code := a.complaint()
+	if a.status >= 500 && code == registry.CodeCorrupt {
+		return a.status, &refusal{fmt.Errorf("%s: %w: it answers %d: %s", a.asked, registry.ErrCorrupt, a.status, said), said}
+	}
 	if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
 		// By that a Larder tells a conflict that asking again may end.
-		said := cmp.Or(a.complaint(), "another request was faster")
+		said = cmp.Or(said, "another request was faster")
 		return a.status, &refusal{fmt.Errorf("%s: %w: it answers 409 Conflict: %s; try again", a.asked, registry.ErrConflict, said), said}
 	}
 	if a.status < 200 || a.status > 299 {
-		return a.status, a.asked.refused(a.status, a.complaint())
+		return a.status, a.asked.refused(a.status, said)
 	}
 	if into == nil || a.status == http.StatusNoContent {
 		return a.status, nil

@@ -193,22 +193,24 @@ func (a asked) replace() string {
 	return text
 }
 
-// complaint is what a Larder says of a refusal in its body, fit to be shown.
-func (a *answer) complaint() string {
+// complaint returns what a Larder says of a refusal in its body, fit to be shown,
+// and its code. Both are empty if it says nothing.
+func (a *answer) complaint() (said, code string) {
 	if media, _, err := mime.ParseMediaType(a.header.Get("Content-Type")); err != nil || media != "application/json" {
-		return ""
+		return "", ""
 	}
 	var body struct {
 		Errors []string `json:"errors"`
+		Code   string   `json:"code"`
 	}
 	if json.Unmarshal(a.body, &body) != nil {
-		return ""
+		return "", ""
 	}
-	said := strings.Join(body.Errors, "; ")
+	said = strings.Join(body.Errors, "; ")
 	if a.token != "" {
 		said = strings.ReplaceAll(said, a.token, "(token)")
 	}
-	return printable.Mark(said, 500)
+	return printable.Mark(said, 500), body.Code
 }
 
 // decode reads the answer. Like the clients it does not mind what comes after the value.

@@ -179,6 +179,13 @@ var statuses = []struct {
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
+// errorBody is the body of a response that is an error.
+type errorBody struct {
+	Errors []string `json:"errors"`
+	// Code says to programs which error it is, if it has a code.
+	Code string `json:"code,omitempty"`
+}
+
 // Error writes the status and the fixed message that stand for err, or the text
 // that [Explain] has put in its place. err itself goes only to the request's log.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
@@ -190,8 +197,12 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 			break
 		}
 	}
+	code := ""
 	if e, ok := errors.AsType[*explained](err); ok && explains(err, status) {
 		message = e.text
+		if errors.Is(err, core.ErrCorrupt) {
+			code = core.CodeCorrupt
+		}
 	}
 	requestlog.From(r.Context()).Err = err
 	switch {
@@ -202,7 +213,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	case status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", challenge(err))
 	}
-	WriteJSON(w, status, NoStore, map[string][]string{"errors": {message}})
+	WriteJSON(w, status, NoStore, errorBody{[]string{message}, code})
 }
 
 // challenge tells a client what credential is wanted, and whether it sent one.

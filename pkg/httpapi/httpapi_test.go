@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -185,13 +186,19 @@ func TestExplain(t *testing.T) {
 		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required"},
 		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again"},
 		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error"},
+		"damaged":           {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), "x was damaged"), 500, "x was damaged"},
+		"damaged, unsaid":   {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error"},
 		"not printable":     {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde"},
 		"long":              {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…"},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error { return test.err }))
 		response, body, logged := serve(t, h, http.MethodGet, "/x")
-		var told map[string][]string
-		if err := json.Unmarshal([]byte(body), &told); err != nil || len(told) != 1 || len(told["errors"]) != 1 || told["errors"][0] != test.told || response.StatusCode != test.status {
+		want := map[string]any{"errors": []any{test.told}}
+		if name == "damaged" {
+			want["code"] = "corrupt"
+		}
+		var told map[string]any
+		if err := json.Unmarshal([]byte(body), &told); err != nil || !reflect.DeepEqual(told, want) || response.StatusCode != test.status {
 			t.Errorf("%s: %d %.200s", name, response.StatusCode, body)
 		}
 		if strings.Contains(body, "bucket.example") || strings.Count(logged, "\n") != 1 || len(logged) > 5<<10 {

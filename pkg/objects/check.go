@@ -54,5 +54,5 @@ func CheckStored(ctx context.Context, store Reader, f registry.StoredFile) error
 }
 
 func damaged(f registry.StoredFile, how string) error {
-	return fmt.Errorf("object %s was damaged: %s: %w", f.Object, how, registry.ErrCorrupt)
+	return fmt.Errorf("object %s is %w: %s", f.Object, registry.ErrCorrupt, how)
 }

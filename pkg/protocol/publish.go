@@ -28,6 +28,8 @@ const (
 // 409 says that other content is published, or, with Retry-After, that something is missing as yet: a file that is not
 // uploaded or not inspected. 404 says that there is no such upload of the caller's, 503 that asking again later is right,
 // 507 that the registry's disk is full, and 400 and 403 say why in the error's text.
+// 500 with registry.CodeCorrupt as "code" says that stored files were damaged or are
+// missing, so that asking again does not help.
 type (
 	// Announcement is what is to be published.
 	Announcement struct {

@@ -294,10 +294,10 @@ func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Publish
 		err := objects.CheckStored(ctx, h.objects, f)
 		what := "was damaged in"
 		if errors.Is(err, registry.ErrNotFound) {
-			what, err = "is missing from", fmt.Errorf("object %s is missing: %w", f.Object, registry.ErrCorrupt)
+			what, err = "is missing from", fmt.Errorf("object %s is missing, and its version is %w", f.Object, registry.ErrCorrupt)
 		}
 		if errors.Is(err, registry.ErrCorrupt) {
-			const text = "version %s is published, but its file %s %s the registry's store: tell the registry's owner"
+			const text = "version %s is published, but its file %s %s the registry's store"
 			return httpapi.Explain(err, fmt.Sprintf(text, s.version, name, what))
 		}
 		return err

@@ -23,6 +23,9 @@ var (
 	ErrDiskFull        = core.ErrDiskFull
 )
 
+// CodeCorrupt is package core's.
+const CodeCorrupt = core.CodeCorrupt
+
 // DiskFull is [core.DiskFull].
 func DiskFull(err error) error { return core.DiskFull(err) }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -118,6 +119,8 @@ func hintOf(err error) string {
 			"`, or name yours with --store or " + storeFromEnv + "."
 	case isMismatch:
 		return mismatch.Hint
+	case errors.Is(err, registry.ErrCorrupt) && client.Said(err) != "":
+		return "Ask the registry's operator to run `larder verify`, which lists what is damaged and how to repair it."
 	case errors.Is(err, registry.ErrCorrupt):
 		return "Run `larder verify` to see what is damaged and how to repair it."
 	}

@@ -403,11 +403,11 @@ func publishAgainOverDamage(t *testing.T, stored string) {
 	if err := errors.Join(os.Remove(archives[0]), os.WriteFile(archives[0], content, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	const hint = "Run `larder verify`"
+	const hint, operators = "\nRun `larder verify`", "\nAsk the registry's operator to run `larder verify`"
 	published := s.Host + ": version 1.0.0 is published, but its file " + filepath.Base(archives[0]) + " "
-	p.run(t, exitFailed, []string{published + "was damaged in the registry's store", hint}, through...)
+	p.run(t, exitFailed, []string{published + "was damaged in the registry's store", operators}, through...)
 	out := fails(t, exitFailed, direct...)
-	if !strings.Contains(out, ".tar.gz was damaged: it has sha256:") || !strings.Contains(out, hint) {
+	if !strings.Contains(out, ".tar.gz is corrupt: it has sha256:") || !strings.Contains(out, hint) {
 		t.Error(out)
 	}
 	// As verify says.
@@ -417,7 +417,7 @@ func publishAgainOverDamage(t *testing.T, stored string) {
 	if err := os.Remove(archives[0]); err != nil {
 		t.Fatal(err)
 	}
-	p.run(t, exitFailed, []string{published + "is missing from the registry's store", hint}, through...)
+	p.run(t, exitFailed, []string{published + "is missing from the registry's store", operators}, through...)
 	if out := larder(t, direct...); !strings.HasPrefix(out, "Restored acme/vpc/aws 1.0.0") {
 		t.Error(out)
 	}

@@ -249,11 +249,7 @@ func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Pu
 
 func (p *Publisher) announce(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (*upload, error) {
 	u := &upload{files: files}
-	status, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
-	if said := client.Said(err); status == http.StatusInternalServerError && said != "" && said != internalError {
-		return u, fmt.Errorf("%s: %s: %w", p.Host, said, registry.ErrCorrupt)
-	}
-	if err != nil {
+	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
 		return u, err
 	}
 	if u.Published != nil {
@@ -268,9 +264,6 @@ func (p *Publisher) announce(ctx context.Context, t thing, files []releases.File
 	u.at = t.uploads() + "/" + u.Upload
 	return u, nil
 }
-
-// internalError is what a registry says of a failure that it does not explain.
-const internalError = "internal error"
 
 // errCommitting marks what failed in the commit.
 var errCommitting = errors.New("committing")

@@ -490,7 +490,13 @@ func TestFaults(t *testing.T) {
 			says: ": inspecting " + linux + ": the registry does not know the upload any more: you have no such upload: publish it again", counts: map[string]int{"begin": 2, "commit": 0, "abort": 0}},
 		"lost without a word": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound, says: "does not know the upload any more: publish it again"},
 
-		"other content":     {kind: "begin", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, says: ": it is published already with other content", counts: map[string]int{"begin": 1, "put": 0, "abort": 0}},
+		"other content": {kind: "begin", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, says: ": it is published already with other content", counts: map[string]int{"begin": 1, "put": 0, "abort": 0}},
+		"damaged": {kind: "begin", from: 1, to: 99, answer: func(w http.ResponseWriter, _ *http.Request) bool {
+			answer(w, 500, map[string]any{"errors": []string{"its file was damaged"}, "code": "corrupt"})
+			return true
+		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable, says: ": its file was damaged", counts: map[string]int{"abort": 0}},
+		"fails in words of its own": {kind: "begin", from: 1, to: 99, answer: status(500, "out of order"), err: registry.ErrUnavailable,
+			not: registry.ErrCorrupt, says: "500", counts: map[string]int{"abort": 0}},
 		"too many":          {kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads under way"), err: registry.ErrForbidden, says: ": you have 10 uploads under way"},
 		"no scope":          {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden, says: "with the scope publish:providers/acme/inventory"},
 		"bad token":         {kind: "begin", from: 1, to: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential, says: "publish:providers/acme/inventory"},

@@ -52,3 +52,7 @@ func IsPlain(path string) bool {
 	}
 	return true
 }
+
+// CodeCorrupt is the code of the response to a publish that fails because of
+// [ErrCorrupt], in the field "code" beside "errors".
+const CodeCorrupt = "corrupt"
