@@ -143,3 +143,23 @@ func (c *Catalog) Entries(ctx context.Context, namespace string) ([]string, erro
 func (c *Catalog) MirrorEntries(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, c.table, catalogPartition(mirrorCatalog), mirrorKind{}.prefix())
 }
+
+// AllEntries is Entries for all namespaces and mirrored providers.
+func (c *Catalog) AllEntries(ctx context.Context) ([]string, error) {
+	paths, err := c.MirrorEntries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := c.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, namespace := range namespaces {
+		found, err := c.Entries(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	return paths, nil
+}

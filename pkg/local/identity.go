@@ -301,20 +301,9 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 // eachObject calls visit with the key of each object that a record names. Records
 // that cannot be read name none.
 func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string)) error {
-	namespaces, err := c.Namespaces(ctx)
+	paths, err := c.AllEntries(ctx)
 	if err != nil {
 		return err
-	}
-	paths, err := c.MirrorEntries(ctx)
-	if err != nil {
-		return err
-	}
-	for _, namespace := range namespaces {
-		found, err := c.Entries(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		paths = append(paths, found...)
 	}
 	for _, path := range paths {
 		kind, rest, _ := strings.Cut(path, "/")

@@ -103,21 +103,14 @@ func checkTrail(ctx context.Context, published *catalog.Catalog) error {
 	if err != nil {
 		return err
 	}
-	paths, err := published.MirrorEntries(ctx)
+	paths, err := published.AllEntries(ctx)
 	if err != nil {
 		return err
-	}
-	for _, name := range namespaces {
-		found, err := published.Entries(ctx, name)
-		if err != nil {
-			return err
-		}
-		paths = append(paths, found...)
 	}
 	if len(namespaces)+len(paths) == 0 {
 		return nil
 	}
-	return fmt.Errorf("cannot list changes: the audit trail has no entry, although the registry has %s and %s: %w",
-		english.Plural(len(namespaces), "namespace", ""),
-		english.Plural(len(paths), "module or provider", "modules and providers"), registry.ErrCorrupt)
+	return fmt.Errorf("cannot list changes: the audit trail is %w: it has no entry, although the registry has %s and %s",
+		registry.ErrCorrupt, english.Plural(len(namespaces), "namespace", ""),
+		english.Plural(len(paths), "module or provider", "modules and providers"))
 }
