@@ -19,6 +19,14 @@ func audited(entry registry.AuditEntry, changes ...Change) ([]Change, error) {
 	return append(changes, recorded), err
 }
 
+// AcceptLoss adds an entry that names others of its subject that the trail has
+// lost. It does not write what they said.
+func (c *Catalog) AcceptLoss(ctx context.Context, subject, lost, by string) error {
+	return update(ctx, c.table, nil, func([]Item) ([]Change, error) {
+		return audited(registry.AuditEntry{By: by, Action: registry.AuditAcceptLoss, Subject: subject, Detail: lost})
+	})
+}
+
 // trailBegins is before any release has kept a trail.
 var trailBegins = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -37,4 +37,6 @@ const (
 	AuditRemoveKey   AuditAction = "remove-key"
 	AuditCreateToken AuditAction = "create-token"
 	AuditRevokeToken AuditAction = "revoke-token"
+	// AuditAcceptLoss names in its detail entries that the trail has lost.
+	AuditAcceptLoss AuditAction = "accept-loss"
 )

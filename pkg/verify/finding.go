@@ -58,7 +58,8 @@ func (k Kind) remedy() string {
 		return "restore the items audit/YYYY-MM that are missing from a backup of the table. --repair does not make " +
 			"them up, because nothing else says who made a change. If nobody has restored or edited the table, " +
 			"somebody has removed the entries, or has written to the table without Larder: find out who can " +
-			"write to it, and compare what is stored with its source"
+			"write to it, and compare what is stored with its source. If nothing can be restored, " +
+			"`larder verify --accept-loss` records which entries are lost, and they are no faults any more"
 	}
 	return ""
 }

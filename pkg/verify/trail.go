@@ -23,6 +23,7 @@ import (
 // about 60 bytes for each version.
 type trail struct {
 	entries  int // that can be read
+	accepted int // that were lost, and are named by others
 	subjects map[string]*history
 	keys     map[string][]string // the IDs of keys, by namespace
 }
@@ -82,6 +83,12 @@ func (t *trail) add(e registry.AuditEntry) {
 		}
 	}
 	switch {
+	case e.Action == registry.AuditAcceptLoss:
+		// What it names counts as if it were there: what is lost later is a fault.
+		for _, lost := range parseClaims(e.Detail, e.Subject) {
+			t.accepted++
+			t.add(lost)
+		}
 	case e.Action == registry.AuditAddKey, e.Action == registry.AuditRemoveKey:
 		h.added = e.Action == registry.AuditAddKey
 	case e.Version == nil:
@@ -134,6 +141,24 @@ type claim struct {
 	platform string
 }
 
+// String returns a claim as an accepted loss names it.
+func (c claim) String() string {
+	return strings.TrimSpace(string(c.action) + " " + c.version + " " + c.platform)
+}
+
+// parseClaims returns the entries about a subject that an accepted loss names.
+func parseClaims(names, subject string) (lost []registry.AuditEntry) {
+	for name := range strings.SplitSeq(names, ", ") {
+		parts := append(strings.Fields(name), "", "", "")
+		e := registry.AuditEntry{Subject: subject, Action: registry.AuditAction(parts[0]), Detail: parts[2]}
+		if v, err := registry.ParseTag(parts[1]); err == nil {
+			e.Version = &v
+		}
+		lost = append(lost, e)
+	}
+	return lost
+}
+
 // has reports whether the trail has the entry that a claim is about.
 func (t *trail) has(subject string, c claim) bool {
 	h := t.of(subject)
@@ -172,6 +197,13 @@ func (r *run) readTrail(ctx context.Context) error {
 			continue
 		}
 		r.trail.add(entry)
+	}
+	if n := r.trail.accepted; n > 0 {
+		r.add(Finding{
+			Kind: AuditMissing, Path: "audit", Note: true,
+			Detail: "the audit trail has lost " + english.Plural(n, "entry", "entries") +
+				", which was accepted: `larder audit` lists by whom",
+		})
 	}
 	return nil
 }
@@ -309,12 +341,43 @@ func (r *run) settleTrail(ctx context.Context) error {
 			}
 		}
 	}
+	if r.AcceptLossBy != "" {
+		return r.acceptLoss(ctx, byPath)
+	}
 	if now.entries == 0 && len(byPath) > 0 {
 		r.add(noTrail(byPath))
 		return nil
 	}
 	for path, claims := range byPath {
 		r.add(missingEntries(path, claims)...)
+	}
+	return nil
+}
+
+// maxAccepted is how many losses one entry names, so that it stays a small item.
+const maxAccepted = 1000
+
+// acceptLoss records which entries the trail has lost, and reports that.
+func (r *run) acceptLoss(ctx context.Context, byPath map[string][]lacking) error {
+	for path, claims := range byPath {
+		lost := make(map[string][]string)
+		for _, c := range claims {
+			// Of these the registry has lost what the trail has.
+			if c.action != registry.AuditUndeprecate && c.action != registry.AuditRemoveKey {
+				lost[c.subject] = append(lost[c.subject], c.claim.String())
+			}
+		}
+		for subject, names := range lost {
+			for some := range slices.Chunk(names, maxAccepted) {
+				if err := r.Catalog.AcceptLoss(ctx, subject, strings.Join(some, ", "), r.AcceptLossBy); err != nil {
+					return err
+				}
+			}
+		}
+		for _, f := range missingEntries(path, claims) {
+			f.Note = f.Kind == AuditMissing // from now on
+			r.add(f)
+		}
 	}
 	return nil
 }

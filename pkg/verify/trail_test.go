@@ -259,6 +259,63 @@ func TestTrailAfterItsAdvice(t *testing.T) {
 	}
 }
 
+// A loss that was accepted is no fault any more, and a later one is.
+func TestAcceptLoss(t *testing.T) {
+	t.Parallel()
+	const m = "modules/acme/vpc/aws"
+	everything := func(registry.AuditEntry) bool { return true }
+	accepting := func(v *verify.Verifier) { v.AcceptLossBy = "ada" }
+	d := restored(t)
+	token := strings.Repeat("ab", 32)
+	err := d.catalog.AddToken(t.Context(), token, registry.Token{ID: token[:12], Name: "ci", Scopes: []string{"read:**"}})
+	if err := errors.Join(err, withdraw(t.Context(), d, vpc, one)); err != nil {
+		t.Fatal(err)
+	}
+	d.forget(t, everything)
+	if report := d.verified(t, accepting); report.Faults() != 0 || len(report.Findings) != 5 {
+		t.Fatalf("accepting: %+v", report.Findings)
+	}
+	lost := []string{"audit-missing audit (note)"}
+	expect := func(when string, more ...string) {
+		t.Helper()
+		report := d.verified(t)
+		if diff := cmp.Diff(append(slices.Clone(lost), more...), says(report)); diff != "" {
+			t.Fatalf("%s: %s\n%+v", when, diff, report.Findings)
+		}
+	}
+	expect("accepted")
+	if report := d.verified(t, accepting); len(report.Findings) != 1 {
+		t.Fatalf("accepting again: %+v", report.Findings)
+	}
+	for entry, err := range d.catalog.AuditTrail(t.Context()) {
+		if err != nil || entry.By != "ada" || entry.Action != registry.AuditAcceptLoss {
+			t.Errorf("the trail has %+v, %v", entry, err)
+		}
+	}
+	// What is done later has its entries, and their loss is a fault.
+	_, err = d.catalog.Modules.Deprecate(t.Context(), vpc, nil, catalog.Deprecation{Message: "x", By: "ada"})
+	if err := errors.Join(err, d.publishModule(t.Context(), "3.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	expect("with more")
+	d.forget(t, of("publish", m, "3.0.0"))
+	expect("without a later entry", "audit-missing "+m)
+	// So is the loss of what an accepted entry was about.
+	_, err = d.catalog.Modules.Deprecate(t.Context(), vpc, nil, catalog.Deprecation{By: "ada"})
+	if err := errors.Join(err, d.publishModule(t.Context(), "3.1.0")); err != nil {
+		t.Fatal(err)
+	}
+	key := d.provider(t).SigningKey
+	d.item(t, "keys/acme", key, nil)
+	if found := says(d.verified(t)); !slices.Contains(found, "record keys/acme") {
+		t.Errorf("without a key whose entry was accepted: %v", found)
+	}
+	d.forget(t, everything)
+	if report := d.verified(t); report.Faults() == 0 {
+		t.Error("the trail is lost again, and that is no fault")
+	}
+}
+
 // However many versions of a module have no entry, there is one line.
 func TestTrailIsSummarised(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,9 @@ type Verifier struct {
 	Quick bool
 	// Repair rebuilds listings, entries of the catalogue and namespaces that do not hold.
 	Repair bool
+	// AcceptLossBy is who accepts that the audit trail has lost the entries that are
+	// missing. If empty, they are faults.
+	AcceptLossBy string
 	// AtRest says that nothing is being published, so that an object without a version is a fault however young it is.
 	AtRest bool
 	// Progress may be nil.

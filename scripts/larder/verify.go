@@ -16,6 +16,7 @@ import (
 
 func (c *cli) verifyCommand() *cobra.Command {
 	var v verify.Verifier
+	var acceptLoss bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read the whole registry, and report everything that does not hold",
@@ -42,6 +43,13 @@ no version has may be of a publish that is under way. After a restore nothing is
 			}
 			defer func() { err = errors.Join(err, data.close()) }()
 			v.Catalog, v.Objects = data.catalog, data.objects
+			if acceptLoss {
+				by, err := data.by(cmd.Context())
+				if err != nil {
+					return err
+				}
+				v.AcceptLossBy = by.String()
+			}
 			stop := func() {}
 			if !c.json {
 				progress := newProgress(c)
@@ -57,6 +65,7 @@ no version has may be of a publish that is under way. After a restore nothing is
 	}
 	c.storeFlag(cmd)
 	cmd.Flags().BoolVar(&v.Repair, "repair", false, "rebuild listings, entries of the catalogue and namespaces; no object, version or key is changed")
+	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false, "record in the audit trail which entries it has lost, so that they are no faults any more")
 	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false, "nothing is being published: an object that no version has is a fault, however young it is")
 	cmd.Flags().BoolVar(&v.Quick, "quick", false, "do not read packages and archives: see that they are there, with their sizes")
 	return cmd

@@ -263,6 +263,27 @@ func TestLostTrail(t *testing.T) {
 	}
 }
 
+// A loss that was accepted is recorded, and is no fault any more.
+func TestAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1.0.0"))
+	items(t, data, removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))...)
+	if _, out := verifies(t, data, 1); !strings.Contains(out, "larder verify --accept-loss") {
+		t.Errorf("what to do: %s", out)
+	}
+	if _, out := verifies(t, data, 0, "--accept-loss"); !strings.Contains(out, "note: audit-missing: modules/acme/vpc/aws: ") {
+		t.Errorf("accepting the loss: %s", out)
+	}
+	if _, out := verifies(t, data, 0); !strings.Contains(out, "has lost 1 entry, which was accepted") {
+		t.Errorf("with the loss accepted: %s", out)
+	}
+	out := larder(t, "audit", "--store", "dir:"+data)
+	if !strings.Contains(out, "accept-loss  modules/acme/vpc/aws  publish 1.0.0") {
+		t.Errorf("audit: %s", out)
+	}
+}
+
 // removalOf returns the changes that remove all items of a partition.
 func removalOf(t *testing.T, data, partition string) (changes []catalog.Change) {
 	t.Helper()
