@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind is what does not hold.
+// Kind is what is wrong.
 type Kind string
 
 // The kinds of findings.
@@ -64,7 +64,7 @@ func (k Kind) remedy() string {
 	return ""
 }
 
-// Finding is one thing that does not hold.
+// Finding is one thing that is wrong.
 type Finding struct {
 	Kind Kind `json:"kind"`
 	// Path is where it is, such as modules/acme/vpc/aws, keys/acme, tokens.

@@ -1,15 +1,19 @@
-// Package verify reads a whole registry and reports everything that does not hold: versions that have lost their records,
-// versions without objects and objects without versions, bytes that are not those that were recorded, signatures that no longer
-// verify, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does
-// not agree with what is stored.
+// Package verify reads a whole registry and reports everything that is wrong:
+// versions without records, versions without objects and objects without versions,
+// bytes that differ from the recorded ones, signatures that no longer verify,
+// listings and catalog entries that differ from the versions, and an audit trail
+// that disagrees with what is stored.
 //
-// It goes namespace by namespace: of the whole it keeps in memory no more than which versions the audit trail has. While it
-// reads, others publish: what it finds it looks at a second time, with the records read anew, before it says so. Repair rebuilds
-// what is made of other things. It deletes nothing, changes neither an object nor a version nor a key, and leaves alone what may
-// be the last that knows of a version, so that its number stays taken.
+// It reads one namespace after the other. Of the whole registry it keeps only what
+// the audit trail has in memory. Others publish meanwhile: before it reports
+// something, it reads it a second time, with new records. A repair rebuilds what is
+// derived from other things. It deletes nothing, changes no object, version or key,
+// and keeps any item that may be the last to name a version, so that the number
+// stays taken.
 //
-// What nothing points to cannot be found: a table cannot be listed as a whole. An address is found by its namespace's entries in
-// the catalogue, by its objects or by the audit trail, and one that has lost all three is not.
+// It cannot find what nothing points to, because a table cannot be listed as a
+// whole. It finds an address by its entry in the catalog of its namespace, by its
+// objects or by the audit trail. An address without all three is not found.
 package verify
 
 import (
@@ -54,7 +58,7 @@ type Verifier struct {
 	Objects Objects
 	// Quick leaves out what takes reading packages and archives. SHA256SUMS and their signatures are small, and are read.
 	Quick bool
-	// Repair rebuilds listings, entries of the catalogue and namespaces that do not hold.
+	// Repair rebuilds listings, catalog entries and namespaces that are wrong.
 	Repair bool
 	// AcceptLossBy is who accepts that the audit trail has lost the entries that are
 	// missing. If empty, they are faults.
@@ -151,7 +155,7 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A catalogue without anything is one that was lost, or into which nobody has published yet.
+	// A catalog without anything is one that was lost, or into which nobody has published yet.
 	if len(recorded)+len(mirrored)+len(r.trail.addresses()) == 0 {
 		r.AtRest = true
 	}
@@ -200,7 +204,7 @@ type part struct {
 	what string
 	// prefixes are those of its objects.
 	prefixes []string
-	// entries are the paths that the catalogue has of it.
+	// entries are the paths that the catalog has of it.
 	entries func(context.Context) ([]string, error)
 }
 
@@ -378,7 +382,7 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 		r.add(Finding{Kind: VersionWithoutRecord, Path: s.address.Path(), Version: v.String(), Detail: why + ", and its record is lost"})
 	}
 	for _, v := range stored.Lost {
-		report(v, "the listing or the catalogue's entry has it")
+		report(v, "the listing or the catalog entry has it")
 	}
 	recorded := make(map[registry.Version]bool)
 	for _, record := range stored.Records {

@@ -19,18 +19,19 @@ func (c *cli) verifyCommand() *cobra.Command {
 	var acceptLoss bool
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read the whole registry, and report everything that does not hold",
-		Long: `Read the whole registry, and report everything that does not hold: versions that have lost their records, versions without their
-objects and objects without a version, sizes, SHA-256 sums, hashes and contents of what is stored, signatures that clients do not
-take, listings and entries of the catalogue that are not what the versions make of them, and an audit trail that does not agree with
-what is stored. Publishing can go on meanwhile.
+		Short: "Read the whole registry and report everything that is wrong",
+		Long: `Read the whole registry and report everything that is wrong: versions without records, versions without objects, and objects without
+a version; wrong sizes, SHA-256 sums, hashes and contents; signatures that clients refuse; listings and catalog entries that differ
+from the versions; and an audit trail that disagrees with what is stored. Others can publish meanwhile.
 
-With --repair it rebuilds listings, entries of the catalogue and namespaces. It deletes nothing, changes no object, no version and
-no key, makes up no entry of the audit trail, and leaves alone what may be the last that knows of a version. What it leaves is for
-you to mend, and it says how.
+With --repair it rebuilds listings, catalog entries and namespaces. It deletes nothing, changes no object, version or key, and makes
+up no audit entry. It keeps any item that may be the last to name a version. For each remaining fault it prints what to do.
 
-It exits with 0 where all holds, or does after the repair, and with 1 where a fault remains. Notes are no faults: an object that
-no version has may be of a publish that is under way. After a restore nothing is, and --at-rest has such an object a fault.`,
+With --accept-loss it records under your name which entries the audit trail has lost. They are a note from then on. Use it only if no
+backup has them. An entry that is lost later is a fault.
+
+It exits with 0 if no fault remains, and with 1 otherwise. Notes are not faults: an object without a version may be part of a publish
+that is not finished. With --at-rest, as after a restore, such an object is a fault.`,
 		Example: `  larder verify
   larder verify --at-rest --store stack:larder
   larder verify --quick
@@ -64,18 +65,18 @@ no version has may be of a publish that is under way. After a restore nothing is
 		},
 	}
 	c.storeFlag(cmd)
-	cmd.Flags().BoolVar(&v.Repair, "repair", false, "rebuild listings, entries of the catalogue and namespaces; no object, version or key is changed")
+	cmd.Flags().BoolVar(&v.Repair, "repair", false, "rebuild listings, catalog entries and namespaces; no object, version or key is changed")
 	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false, "record in the audit trail which entries it has lost, so that they are no faults any more")
-	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false, "nothing is being published: an object that no version has is a fault, however young it is")
-	cmd.Flags().BoolVar(&v.Quick, "quick", false, "do not read packages and archives: see that they are there, with their sizes")
+	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false, "nobody is publishing: an object without a version is a fault, however new it is")
+	cmd.Flags().BoolVar(&v.Quick, "quick", false, "do not read packages and archives: check only that they exist, and their sizes")
 	return cmd
 }
 
-// printFindings prints what was found, and fails where a fault remains.
+// printFindings prints the findings. It returns an error if a fault remains.
 func (c *cli) printFindings(r verify.Report) error {
 	var failure error
 	if n := r.Faults(); n > 0 {
-		failure = fmt.Errorf("the registry does not hold: %s", english.Plural(n, "fault", ""))
+		failure = fmt.Errorf("%s found", english.Plural(n, "fault", ""))
 	}
 	if c.json {
 		if err := c.printJSON(struct {

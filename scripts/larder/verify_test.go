@@ -79,7 +79,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-// What does not hold is told, with what to do, and has an exit code.
+// What is wrong is reported, with what to do, and has an exit code.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
