@@ -186,7 +186,7 @@ func TestExplain(t *testing.T) {
 		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required"},
 		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again"},
 		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error"},
-		"damaged":           {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), "x was damaged"), 500, "x was damaged"},
+		"damaged":           {httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad"},
 		"damaged, unsaid":   {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error"},
 		"not printable":     {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde"},
 		"long":              {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…"},
@@ -198,7 +198,8 @@ func TestExplain(t *testing.T) {
 			want["code"] = "corrupt"
 		}
 		var told map[string]any
-		if err := json.Unmarshal([]byte(body), &told); err != nil || !reflect.DeepEqual(told, want) || response.StatusCode != test.status {
+		err := json.Unmarshal([]byte(body), &told)
+		if err != nil || !reflect.DeepEqual(told, want) || response.StatusCode != test.status {
 			t.Errorf("%s: %d %.200s", name, response.StatusCode, body)
 		}
 		if strings.Contains(body, "bucket.example") || strings.Count(logged, "\n") != 1 || len(logged) > 5<<10 {

@@ -294,7 +294,8 @@ func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Publish
 		err := objects.CheckStored(ctx, h.objects, f)
 		what := "was damaged in"
 		if errors.Is(err, registry.ErrNotFound) {
-			what, err = "is missing from", fmt.Errorf("object %s is missing, and its version is %w", f.Object, registry.ErrCorrupt)
+			what = "is missing from"
+			err = fmt.Errorf("object %s is missing, and its version is %w", f.Object, registry.ErrCorrupt)
 		}
 		if errors.Is(err, registry.ErrCorrupt) {
 			const text = "version %s is published, but its file %s %s the registry's store"

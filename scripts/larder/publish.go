@@ -201,7 +201,8 @@ func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.Modul
 // stored of it.
 func (c *cli) printNotCompared(notCompared bool) {
 	if notCompared {
-		c.printf("  not compared with what is stored, since it was published with AWS credentials; `larder verify` compares it\n")
+		c.printf("  not compared with what is stored, since it was published with AWS credentials; " +
+			"`larder verify` compares it\n")
 	}
 }
 

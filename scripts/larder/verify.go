@@ -20,18 +20,20 @@ func (c *cli) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read the whole registry and report everything that is wrong",
-		Long: `Read the whole registry and report everything that is wrong: versions without records, versions without objects, and objects without
-a version; wrong sizes, SHA-256 sums, hashes and contents; signatures that clients refuse; listings and catalog entries that differ
-from the versions; and an audit trail that disagrees with what is stored. Others can publish meanwhile.
+		Long: `Read the whole registry and report everything that is wrong: versions without records, versions without
+objects, and objects without a version; wrong sizes, SHA-256 sums, hashes and contents; signatures that
+clients refuse; listings and catalog entries that differ from the versions; and an audit trail that disagrees
+with what is stored. Others can publish meanwhile.
 
-With --repair it rebuilds listings, catalog entries and namespaces. It deletes nothing, changes no object, version or key, and makes
-up no audit entry. It keeps any item that may be the last to name a version. For each remaining fault it prints what to do.
+With --repair it rebuilds listings, catalog entries and namespaces. It deletes nothing, changes no object,
+version or key, and makes up no audit entry. It keeps any item that may be the last to name a version. For
+each remaining fault it prints what to do.
 
-With --accept-loss it records under your name which entries the audit trail has lost. They are a note from then on. Use it only if no
-backup has them. An entry that is lost later is a fault.
+With --accept-loss it records under your name which entries the audit trail has lost. They are a note from
+then on. Use it only if no backup has them. An entry that is lost later is a fault.
 
-It exits with 0 if no fault remains, and with 1 otherwise. Notes are not faults: an object without a version may be part of a publish
-that is not finished. With --at-rest, as after a restore, such an object is a fault.`,
+It exits with 0 if no fault remains, and with 1 otherwise. Notes are not faults: an object without a version
+may be part of a publish that is not finished. With --at-rest, as after a restore, such an object is a fault.`,
 		Example: `  larder verify
   larder verify --at-rest --store stack:larder
   larder verify --quick
@@ -65,10 +67,14 @@ that is not finished. With --at-rest, as after a restore, such an object is a fa
 		},
 	}
 	c.storeFlag(cmd)
-	cmd.Flags().BoolVar(&v.Repair, "repair", false, "rebuild listings, catalog entries and namespaces; no object, version or key is changed")
-	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false, "record in the audit trail which entries it has lost, so that they are no faults any more")
-	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false, "nobody is publishing: an object without a version is a fault, however new it is")
-	cmd.Flags().BoolVar(&v.Quick, "quick", false, "do not read packages and archives: check only that they exist, and their sizes")
+	cmd.Flags().BoolVar(&v.Repair, "repair", false,
+		"rebuild listings, catalog entries and namespaces; no object, version or key is changed")
+	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false,
+		"record in the audit trail which entries it has lost, so that they are no faults any more")
+	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false,
+		"nobody is publishing: an object without a version is a fault, however new it is")
+	cmd.Flags().BoolVar(&v.Quick, "quick", false,
+		"do not read packages and archives: check only that they exist, and their sizes")
 	return cmd
 }
 

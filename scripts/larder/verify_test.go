@@ -245,7 +245,8 @@ func TestLostTrail(t *testing.T) {
 	}
 	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
 		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
-		const gone = "the audit trail is corrupt: it has no entry, although the registry has 1 namespace and 1 module or provider"
+		const gone = "the audit trail is corrupt: it has no entry, although the registry has 1 namespace and " +
+			"1 module or provider"
 		if !strings.Contains(out, gone) {
 			t.Errorf("%s: %s", args, out)
 		}
@@ -272,7 +273,8 @@ func TestAcceptedLoss(t *testing.T) {
 	if _, out := verifies(t, data, 1); !strings.Contains(out, "larder verify --accept-loss") {
 		t.Errorf("what to do: %s", out)
 	}
-	if _, out := verifies(t, data, 0, "--accept-loss"); !strings.Contains(out, "note: audit-missing: modules/acme/vpc/aws: ") {
+	const noted = "note: audit-missing: modules/acme/vpc/aws: "
+	if _, out := verifies(t, data, 0, "--accept-loss"); !strings.Contains(out, noted) {
 		t.Errorf("accepting the loss: %s", out)
 	}
 	if _, out := verifies(t, data, 0); !strings.Contains(out, "has lost 1 entry, which was accepted") {

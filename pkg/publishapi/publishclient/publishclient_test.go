@@ -494,9 +494,10 @@ func TestFaults(t *testing.T) {
 		"damaged": {kind: "begin", from: 1, to: 99, answer: func(w http.ResponseWriter, _ *http.Request) bool {
 			answer(w, 500, map[string]any{"errors": []string{"its file was damaged"}, "code": "corrupt"})
 			return true
-		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable, says: ": its file was damaged", counts: map[string]int{"abort": 0}},
-		"fails in words of its own": {kind: "begin", from: 1, to: 99, answer: status(500, "out of order"), err: registry.ErrUnavailable,
-			not: registry.ErrCorrupt, says: "500", counts: map[string]int{"abort": 0}},
+		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable,
+			says: ": its file was damaged", counts: map[string]int{"abort": 0}},
+		"fails in words of its own": {kind: "begin", from: 1, to: 99, answer: status(500, "out of order"),
+			err: registry.ErrUnavailable, not: registry.ErrCorrupt, says: "500", counts: map[string]int{"abort": 0}},
 		"too many":          {kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads under way"), err: registry.ErrForbidden, says: ": you have 10 uploads under way"},
 		"no scope":          {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden, says: "with the scope publish:providers/acme/inventory"},
 		"bad token":         {kind: "begin", from: 1, to: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential, says: "publish:providers/acme/inventory"},
