@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -201,6 +202,30 @@ func TestWrongFolder(t *testing.T) {
 	}
 }
 
+// forgetID makes a folder one of an earlier release.
+func forgetID(t *testing.T, data string) {
+	t.Helper()
+	statements(t, data, "DROP TABLE registry", "PRAGMA application_id = 0")
+	if err := os.Remove(filepath.Join(data, "registry.id")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// statements runs statements on a folder's database.
+func statements(t *testing.T, data string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(data, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A server whose database is removed or replaced publishes nothing from then on, and
 // says so.
 func TestDatabaseRemovedWhileServing(t *testing.T) {
@@ -223,15 +248,19 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			}
 			return os.WriteFile(database, foreign, 0o600)
 		},
-		"overwritten":    func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
-		"emptied":        func(_, database string) error { return os.Truncate(database, 0) },
-		"folder renamed": func(data, _ string) error { return os.Rename(data, data+".old") },
-		"folder removed": func(data, _ string) error { return os.RemoveAll(data) },
+		"overwritten":                func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
+		"overwritten after adoption": func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
+		"emptied":                    func(_, database string) error { return os.Truncate(database, 0) },
+		"folder renamed":             func(data, _ string) error { return os.Rename(data, data+".old") },
+		"folder removed":             func(data, _ string) error { return os.RemoveAll(data) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := newData(t)
 			publishModule(t, data, "acme/vpc/aws", "0.1.0", output("1"))
+			if strings.HasSuffix(name, "after adoption") {
+				forgetID(t, data)
+			}
 			s := serve(t, data)
 			secret := token(t, data, "--name", "ci", "--scope", "publish:modules/acme/**")
 			ca, err := os.ReadFile(s.CAFile)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -117,7 +118,9 @@ type file struct {
 	// the process has on it, and so SQLite's.
 	opened *os.File
 	info   fs.FileInfo
-	mark   uint32
+	// seen is the mark that the header had last, and mark the one that it must have
+	// as soon as it has one; 0 if the database had no id yet.
+	seen, mark atomic.Uint32
 	// log is the write-ahead log, which stays the same file as long as there is a
 	// connection; nil if it is not known.
 	log fs.FileInfo
@@ -132,7 +135,7 @@ func openFile(path string) (*file, error) {
 	if f.info, err = opened.Stat(); err == nil {
 		var h *header
 		if h, err = readHeader(opened); err == nil {
-			f.mark = h.mark()
+			f.seen.Store(h.mark())
 		}
 	}
 	if err != nil {
@@ -153,10 +156,8 @@ func (f *file) check() error {
 	case !os.SameFile(f.info, info):
 		return &replaced{what: "replaced"}
 	}
-	var mark [4]byte
-	_, err = f.opened.ReadAt(mark[:], markAt)
-	// A database that had no id may have got one.
-	if err != nil || f.mark != 0 && binary.BigEndian.Uint32(mark[:]) != f.mark {
+	var h header
+	if _, err = f.opened.ReadAt(h[:], 0); err != nil || !f.fits(&h) {
 		return &replaced{what: "replaced"}
 	}
 	if f.log == nil {
@@ -166,6 +167,22 @@ func (f *file) check() error {
 		return &replaced{what: "replaced"}
 	}
 	return nil
+}
+
+// fits reports whether a header can be one that the database has now.
+func (f *file) fits(h *header) bool {
+	found, seen, mark := h.mark(), f.seen.Load(), f.mark.Load()
+	if found == seen {
+		return true
+	}
+	// An id that was given to the database gets into the header later.
+	if seen != 0 || mark != 0 && found != mark {
+		return false
+	}
+	if found == mark {
+		f.seen.Store(found)
+	}
+	return true
 }
 
 // connector opens connections to the file that was opened, and to no other that has

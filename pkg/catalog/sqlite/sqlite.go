@@ -109,6 +109,7 @@ func (t *Table) begin(ctx context.Context) (err error) {
 		if t.id, err = readID(ctx, t.held); err != nil {
 			return err
 		}
+		t.file.mark.Store(markOf(t.id))
 	}
 	if log, err := os.Stat(t.file.path + "-wal"); err == nil {
 		t.file.log = log
@@ -141,6 +142,7 @@ func (t *Table) Adopt(ctx context.Context, id string) (string, error) {
 		if t.id, err = readID(ctx, t.db); err != nil {
 			return "", t.failed("read the registry's id", err)
 		}
+		t.file.mark.Store(markOf(t.id))
 		// The header shows the id as soon as nobody reads what was there before.
 		_, _ = t.db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
 	}
