@@ -54,7 +54,9 @@ func (e *MismatchError) Error() string {
 
 const (
 	restoreDatabase = "Restore " + database + ", or the whole folder, from a backup, as docs/verify-and-restore.md has it."
-	restoreFolder   = "Restore the whole folder from one backup, as docs/verify-and-restore.md has it. " +
+	removeLog       = "If you have restored " + database + ", remove " + database + "-wal and " + database + "-shm, which belong to " +
+		"the old one. Otherwise restore the whole folder from a backup. Both are in docs/verify-and-restore.md."
+	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md has it. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
 	restoreMarker = "Restore " + marker + " from a backup. If there is none, remove it: " +
 		"it is made again if the database and the objects agree."
@@ -187,6 +189,8 @@ func mismatch(dir string, err error) error {
 	switch {
 	case errors.Is(err, sqlite.ErrEmpty):
 		reason += "is empty"
+	case errors.Is(err, sqlite.ErrStaleLog):
+		return &MismatchError{dir, reason + "is older than its log " + database + "-wal", removeLog}
 	case errors.Is(err, sqlite.ErrDamaged):
 		reason += "is damaged"
 	case errors.Is(err, sqlite.ErrForeign):

@@ -113,27 +113,81 @@ func TestLostDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before := contents(t, data)
-			for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
-				args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
-				out := failsHere(t, exitFailed, args...)
-				want := "larder: cannot open the registry in " + data + ": " + lose.why
-				if !strings.HasPrefix(out, want) {
-					t.Errorf("larder %s prints %q, and must begin with %q", command, out, want)
-				}
-				if !strings.Contains(out, "\nRestore ") || !strings.Contains(out, "docs/verify-and-restore.md") {
-					t.Errorf("larder %s does not say how to restore it: %s", command, out)
-				}
-			}
-			if diff := cmp.Diff(before, contents(t, data)); diff != "" {
-				t.Errorf("the folder has changed: %s", diff)
-			}
+			refuseAll(t, data, lose.why, "\nRestore ", files)
 		})
 	}
 	if err := os.WriteFile(database, stored, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	verifies(t, data, 0, "--at-rest")
+}
+
+// refuseAll runs all commands on a folder. Each of them must refuse it with a reason
+// and a hint, and change nothing.
+func refuseAll(t *testing.T, data, why, hint string, files *strings.Replacer) {
+	t.Helper()
+	before := contents(t, data)
+	for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
+		args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
+		out := failsHere(t, exitFailed, args...)
+		want := "larder: cannot open the registry in " + data + ": " + why
+		if !strings.HasPrefix(out, want) {
+			t.Errorf("larder %s prints %q, and must begin with %q", command, out, want)
+		}
+		if !strings.Contains(out, hint) || !strings.Contains(out, "docs/verify-and-restore.md") {
+			t.Errorf("larder %s does not say how to restore it: %s", command, out)
+		}
+	}
+	if diff := cmp.Diff(before, contents(t, data)); diff != "" {
+		t.Errorf("the folder has changed: %s", diff)
+	}
+}
+
+// A backup of the database that is put beside the log of a killed server is refused
+// until the log is removed.
+func TestRestoreBesideLog(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	database := filepath.Join(data, "larder.db")
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	backup, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, data)
+	for _, version := range []string{"1.1.0", "1.2.0"} {
+		publishModule(t, data, "acme/vpc/aws", version, output(version))
+	}
+	statements(t, data, "PRAGMA wal_checkpoint(RESTART)")
+	publishModule(t, data, "acme/vpc/aws", "1.3.0", output("3"))
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+	killed, err := os.ReadFile(database)
+	if err == nil {
+		err = os.WriteFile(database, backup, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuseAll(t, data, "its database larder.db is older than its log larder.db-wal", "remove larder.db-wal and larder.db-shm", commandFiles(t))
+	// With the file that the log belongs to everything is there.
+	crashed := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(crashed, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(crashed, "larder.db"), killed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verifies(t, crashed, 0, "--at-rest")
+	for _, ending := range []string{"-wal", "-shm"} {
+		if err := os.Remove(database + ending); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishModule(t, data, "acme/vpc/aws", "1.1.0", output("1.1.0"))
+	verifies(t, data, 0)
 }
 
 // failsHere runs a command in this process, which must fail with an exit code, and
@@ -250,9 +304,16 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 		},
 		"overwritten":                func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
 		"overwritten after adoption": func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
-		"emptied":                    func(_, database string) error { return os.Truncate(database, 0) },
-		"folder renamed":             func(data, _ string) error { return os.Rename(data, data+".old") },
-		"folder removed":             func(data, _ string) error { return os.RemoveAll(data) },
+		"overwritten by an older copy": func(data, database string) error {
+			older, err := os.ReadFile(filepath.Join(data, "backup.db"))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(database, older, 0o600)
+		},
+		"emptied":        func(_, database string) error { return os.Truncate(database, 0) },
+		"folder renamed": func(data, _ string) error { return os.Rename(data, data+".old") },
+		"folder removed": func(data, _ string) error { return os.RemoveAll(data) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,8 +322,16 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			if strings.HasSuffix(name, "after adoption") {
 				forgetID(t, data)
 			}
+			if name == "overwritten by an older copy" {
+				older, err := os.ReadFile(filepath.Join(data, "larder.db"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeFiles(t, data, map[string]string{"backup.db": string(older)})
+			}
 			s := serve(t, data)
 			secret := token(t, data, "--name", "ci", "--scope", "publish:modules/acme/**")
+			statements(t, data, "PRAGMA wal_checkpoint(PASSIVE)")
 			ca, err := os.ReadFile(s.CAFile)
 			if err != nil {
 				t.Fatal(err)

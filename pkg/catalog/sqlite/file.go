@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -23,6 +24,10 @@ var (
 	// ErrDamaged means that a file is not a database of this package, or not all of
 	// one.
 	ErrDamaged = errors.New("the database is damaged")
+	// ErrStaleLog means that the write-ahead log beside a database is that of a later
+	// state of it, as where a backup was copied over the database alone. Both together
+	// are no database. It is an ErrDamaged.
+	ErrStaleLog = fmt.Errorf("%w: the log beside it is of a later state", ErrDamaged)
 	// ErrForeign means that a database has another id than the one it must have.
 	ErrForeign = errors.New("the database is of another registry")
 	// ErrReplaced means that the file that a table was opened from has been removed
@@ -58,9 +63,14 @@ func (h *header) size() int64 {
 
 // mark returns SQLite's application ID, which is markOf the registry's id, and 0 in
 // a database without an id.
-func (h *header) mark() uint32 { return binary.BigEndian.Uint32(h[markAt:]) }
+func (h *header) mark() uint32 { return binary.BigEndian.Uint32(h[68:]) }
 
-const markAt = 68
+// counter returns SQLite's user version, which counts the writes of this package. It
+// begins again after 2³² writes.
+func (h *header) counter() uint32 { return binary.BigEndian.Uint32(h[60:]) }
+
+// before reports whether a counter has its value before another one does.
+func before(a, b uint32) bool { return int32(a-b) < 0 }
 
 // markOf returns a part of an id, which is never 0.
 func markOf(id string) uint32 {
@@ -68,11 +78,30 @@ func markOf(id string) uint32 {
 	return binary.BigEndian.Uint32(sum[:]) | 1
 }
 
-// Check reports what the first bytes of a file say, without SQLite, which would
-// change the folder: fs.ErrNotExist, ErrEmpty, ErrDamaged, or ErrForeign if the file
-// cannot be the database with an id. An empty id fits every database, and a database
-// without an id every registry.
+// Check reports what the first bytes of a file and its log say, without SQLite, which
+// would change the folder: fs.ErrNotExist, ErrEmpty, ErrDamaged, ErrStaleLog, or
+// ErrForeign if the file cannot be the database with an id. An empty id fits every
+// database, and a database without an id every registry.
 func Check(path, id string) error {
+	path, err := filepath.EvalSymlinks(path) // SQLite puts the log beside the file itself
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := check(path, id)
+		if attempt == 3 || !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		// Another process may have moved the log into the file meanwhile.
+	}
+}
+
+func check(path, id string) error {
+	// The log comes first: the file can only get later than it.
+	first, logged, err := firstWrite(path + logEnding)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -82,12 +111,15 @@ func Check(path, id string) error {
 	if err != nil {
 		return err
 	}
+	if logged && before(h.counter(), first-1) {
+		return ErrStaleLog
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	// Without a log the file alone is the database.
-	log, err := os.Stat(path + "-wal")
+	log, err := os.Stat(path + logEnding)
 	if (err != nil || log.Size() == 0) && info.Size() < h.size() {
 		return ErrDamaged
 	}
@@ -121,21 +153,32 @@ type file struct {
 	// seen is the mark that the header had last, and mark the one that it must have
 	// as soon as it has one; 0 if the database had no id yet.
 	seen, mark atomic.Uint32
-	// log is the write-ahead log, which stays the same file as long as there is a
-	// connection; nil if it is not known.
-	log fs.FileInfo
+	// written is the highest counter of writes that the header had.
+	written atomic.Uint32
+	// log is the write-ahead log at logPath, which stays the same file as long as
+	// there is a connection; nil if it is not known.
+	log     fs.FileInfo
+	logPath string
 }
 
+// logEnding is what the name of a database's write-ahead log ends in.
+const logEnding = "-wal"
+
 func openFile(path string) (*file, error) {
-	opened, err := os.Open(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, opened: opened}
+	opened, err := os.Open(target)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path, opened: opened, logPath: target + logEnding}
 	if f.info, err = opened.Stat(); err == nil {
 		var h *header
 		if h, err = readHeader(opened); err == nil {
 			f.seen.Store(h.mark())
+			f.written.Store(h.counter())
 		}
 	}
 	if err != nil {
@@ -163,7 +206,7 @@ func (f *file) check() error {
 	if f.log == nil {
 		return nil
 	}
-	if log, err := os.Stat(f.path + "-wal"); err != nil || !os.SameFile(f.log, log) {
+	if log, err := os.Stat(f.logPath); err != nil || !os.SameFile(f.log, log) {
 		return &replaced{what: "replaced"}
 	}
 	return nil
@@ -171,6 +214,14 @@ func (f *file) check() error {
 
 // fits reports whether a header can be one that the database has now.
 func (f *file) fits(h *header) bool {
+	written, counter := f.written.Load(), h.counter()
+	if before(counter, written) {
+		return false // an older copy
+	}
+	if counter != written {
+		// Another call may have seen a later one meanwhile, which the next one finds again.
+		f.written.CompareAndSwap(written, counter)
+	}
 	found, seen, mark := h.mark(), f.seen.Load(), f.mark.Load()
 	if found == seen {
 		return true

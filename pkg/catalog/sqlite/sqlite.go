@@ -111,7 +111,7 @@ func (t *Table) begin(ctx context.Context) (err error) {
 		}
 		t.file.mark.Store(markOf(t.id))
 	}
-	if log, err := os.Stat(t.file.path + "-wal"); err == nil {
+	if log, err := os.Stat(t.file.logPath); err == nil {
 		t.file.log = log
 	}
 	return nil
@@ -402,7 +402,22 @@ func (t *Table) apply(ctx context.Context, tx *sql.Tx, changes []catalog.Change)
 			return err
 		}
 	}
+	if err := count(ctx, tx); err != nil {
+		return err
+	}
 	return t.file.check()
+}
+
+// count counts a write in the database's header. The header in the file gets it
+// together with what was written, so that it shows which of two copies is older, and
+// whether a log belongs to a file.
+func count(ctx context.Context, tx *sql.Tx) error {
+	var counter int32
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&counter); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", counter+1))
+	return err
 }
 
 func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
