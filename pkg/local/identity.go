@@ -76,13 +76,18 @@ func Open(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir
 func Adopt(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, true) }
 
 // Create opens the registry in a folder as [Open] does, and makes the folder and a
-// registry if there is none.
+// registry if there is none. It fails with registry.ErrInvalid for a folder in which
+// other things are.
 func Create(ctx context.Context, dir string) (data *Data, created bool, err error) {
 	data, err = Open(ctx, dir)
 	if _, ok := errors.AsType[*NoRegistryError](err); !ok {
 		return data, false, err
 	}
 	if dir, err = filepath.Abs(dir); err == nil {
+		if name, err := foreign(dir); err == nil && name != "" {
+			return nil, false, fmt.Errorf("%w folder %s: it has other content, such as %s: name one that is empty or not there yet",
+				registry.ErrInvalid, dir, name)
+		}
 		err = create(ctx, dir)
 	}
 	if err != nil {
@@ -348,16 +353,19 @@ func visitFiles[A registry.Address, R registry.Record](
 	return nil
 }
 
-// Foreign returns the name of something in a folder that no registry has put there,
-// and nothing if there is nothing like that.
-func Foreign(dir string) (string, error) {
+// foreign returns the name of something in a folder that no registry and no system
+// has put there, and nothing if there is nothing like that.
+func foreign(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	own := append(disk.Names(), "tls", "lost+found")
+	own := append(disk.Names(), "tls", "lost+found", ".DS_Store")
+	// What killed processes have left, too.
+	begins := []string{database + "-", "tls-unfinished-", marker + "-unfinished-", ".larder-room-"}
 	for _, e := range entries {
-		if !slices.Contains(own, e.Name()) && !strings.HasPrefix(e.Name(), database+"-") {
+		if !slices.Contains(own, e.Name()) &&
+			!slices.ContainsFunc(begins, func(begin string) bool { return strings.HasPrefix(e.Name(), begin) }) {
 			return e.Name(), nil
 		}
 	}

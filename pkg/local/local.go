@@ -108,18 +108,58 @@ type Options struct {
 	RequireToken bool
 }
 
-// Listen begins to listen.
-func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server, error) {
+// address returns the IPv4 address and the port to listen on.
+func (o Options) address() (ip net.IP, port string, err error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443", registry.ErrInvalid, o.Address)
+		return nil, "", fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443", registry.ErrInvalid, o.Address)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	ip := net.ParseIP(host)
-	if ip.To4() == nil {
-		return nil, fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
+	if ip = net.ParseIP(host); ip.To4() == nil {
+		return nil, "", fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
+	}
+	return ip, port, nil
+}
+
+// Check reports the errors of [Data.Listen] that are there without any data, such as
+// an address that is in use.
+func (o Options) Check(ctx context.Context) error {
+	ip, port, err := o.address()
+	if err != nil {
+		return err
+	}
+	source, _, err := new(Data).source(o, ip, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if o.CertificateFile != "" { // otherwise it is made with the data
+		if _, err := source.next(nil, time.Now()); err != nil {
+			return err
+		}
+	}
+	listener, err := listen(ctx, ip, port)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func listen(ctx context.Context, ip net.IP, port string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(ip.String(), port))
+	if err != nil {
+		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
+	}
+	return listener, nil
+}
+
+// Listen begins to listen.
+func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server, error) {
+	ip, port, err := o.address()
+	if err != nil {
+		return nil, err
 	}
 	s := &Server{watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
 	source, caFile, err := d.source(o, ip, log)
@@ -136,9 +176,8 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	if o.Access != nil {
 		rules = *o.Access
 	}
-	var config net.ListenConfig
-	if s.listener, err = config.Listen(ctx, "tcp4", net.JoinHostPort(host, port)); err != nil {
-		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
+	if s.listener, err = listen(ctx, ip, port); err != nil {
+		return nil, err
 	}
 	s.Address = s.listener.Addr().String()
 	s.Host = cmp.Or(o.Host, s.Address)

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -277,6 +279,71 @@ func statements(t *testing.T, data string, statements ...string) {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A server that cannot start leaves nothing behind.
+func TestServeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	missing := filepath.Join(t.TempDir(), "tls.crt")
+	for args, test := range map[string]struct {
+		code int
+		why  string
+	}{
+		"--listen 0.0.0.0:0":                   {exitRefused, "invalid address 0.0.0.0:0"},
+		"--listen 127.0.0.1":                   {exitRefused, "invalid address"},
+		"--listen " + listener.Addr().String(): {exitFailed, "choose another port"},
+		"--host registry.example.com":          {exitRefused, "go together"},
+		"--host registry.example.com --cert " + missing + " --key " + missing: {exitRefused, "certificate"},
+	} {
+		data := filepath.Join(t.TempDir(), "data")
+		out := failsHere(t, test.code, append([]string{"serve", "--data", data}, strings.Fields(args)...)...)
+		if !strings.Contains(out, test.why) {
+			t.Errorf("larder serve %s prints %q, and must print %q", args, out, test.why)
+		}
+		if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("larder serve %s has made the folder: %v", args, err)
+		}
+	}
+}
+
+// A server that makes a registry reports that, and makes none among other things.
+func TestServeNewRegistry(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	for _, name := range []string{
+		".DS_Store", "tls-unfinished-1", "registry.id-unfinished-x", ".larder-room-1", "larder.db-unfinished-x",
+	} {
+		writeFiles(t, data, map[string]string{name: "x"})
+	}
+	if err := os.Mkdir(filepath.Join(data, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, created := range []bool{true, false} {
+		s := serve(t, data)
+		if s.Created != created {
+			t.Errorf("created: %t, want %t", s.Created, created)
+		}
+		s.stop(t)
+		if logged := strings.Contains(s.log.String(), "made a new registry"); logged != created {
+			t.Errorf("logged: %t, want %t:\n%s", logged, created, s.log)
+		}
+	}
+	foreign := t.TempDir()
+	writeFiles(t, foreign, map[string]string{"photo.jpg": "x"})
+	before := contents(t, foreign)
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--data", foreign}, {"init", "--store", "dir:" + foreign}} {
+		if out := failsHere(t, exitRefused, command...); !strings.Contains(out, "it has other content, such as photo.jpg") {
+			t.Errorf("larder %s prints %q", command[0], out)
+		}
+	}
+	if diff := cmp.Diff(before, contents(t, foreign)); diff != "" {
+		t.Errorf("the folder has changed: %s", diff)
 	}
 }
 

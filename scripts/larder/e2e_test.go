@@ -35,6 +35,7 @@ type server struct {
 	CAFile string `json:"ca_file"`
 	// Address is where it listens.
 	Address string `json:"address"`
+	Created bool   `json:"created"`
 	data    string
 	cmd     *exec.Cmd
 	log     *serverLog

@@ -2,12 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 func (c *cli) initCommand() *cobra.Command {
@@ -37,10 +35,7 @@ agree. larder verify --at-rest then lists what is missing.`,
 			}
 			data, err := open(cmd.Context(), dir)
 			created := false
-			if none, ok := errors.AsType[*local.NoRegistryError](err); ok {
-				if err := checkRoom(none.Dir); err != nil {
-					return err
-				}
+			if _, ok := errors.AsType[*local.NoRegistryError](err); ok {
 				data, created, err = local.Create(cmd.Context(), dir)
 			}
 			if err != nil {
@@ -68,13 +63,4 @@ agree. larder verify --at-rest then lists what is missing.`,
 	c.storeFlag(cmd)
 	cmd.Flags().BoolVar(&adopt, "adopt", false, "take a folder without a marker even if its database and its objects do not agree")
 	return cmd
-}
-
-// checkRoom returns registry.ErrInvalid for a folder in which other things are.
-func checkRoom(dir string) error {
-	name, err := local.Foreign(dir)
-	if err == nil && name != "" {
-		err = fmt.Errorf("%w folder %s: it has other content, such as %s: name one that is empty or not there yet", registry.ErrInvalid, dir, name)
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,18 +65,21 @@ while it runs. Its log warns 14 days before a certificate expires.`,
 			hangUps := make(chan os.Signal, 1)
 			signal.Notify(hangUps, syscall.SIGHUP) // from here on it ends nothing
 			defer signal.Stop(hangUps)
-			registry, _, err := local.Create(cmd.Context(), data)
+			log := slog.New(slog.NewTextHandler(c.stderr, nil))
+			registry, created, err := openToServe(cmd.Context(), data, options)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, registry.Close()) }()
-			log := slog.New(slog.NewTextHandler(c.stderr, nil))
+			if created {
+				log.LogAttrs(cmd.Context(), slog.LevelInfo, "made a new registry: there was none in the folder", slog.String("data", registry.Dir))
+			}
 			registry.Inspector = inspection.Process{Log: log}
 			server, err := registry.Listen(cmd.Context(), options, log)
 			if err != nil {
 				return err
 			}
-			if err := c.announce(server, data); err != nil {
+			if err := c.announce(server, data, created); err != nil {
 				return err
 			}
 			go func() {
@@ -122,8 +126,21 @@ func readAccess(path string) (access.Settings, error) {
 	return s, nil
 }
 
-// announce says how to use the registry.
-func (c *cli) announce(server *local.Server, data string) error {
+// openToServe opens the registry in a folder, and makes one if there is none and the
+// options can be used.
+func openToServe(ctx context.Context, dir string, options local.Options) (data *local.Data, created bool, err error) {
+	data, err = local.Open(ctx, dir)
+	if _, none := errors.AsType[*local.NoRegistryError](err); !none {
+		return data, false, err
+	}
+	if err := options.Check(ctx); err != nil {
+		return nil, false, err
+	}
+	return local.Create(ctx, dir)
+}
+
+// announce says how to use the registry in a folder.
+func (c *cli) announce(server *local.Server, data string, created bool) error {
 	ca := server.CAFile
 	if ca != "" {
 		var err error
@@ -138,11 +155,15 @@ func (c *cli) announce(server *local.Server, data string) error {
 			Address string `json:"address"`
 			CAFile  string `json:"ca_file,omitempty"`
 			Data    string `json:"data"`
-		}{"https://" + server.Host, server.Host, server.Address, ca, data})
+			Created bool   `json:"created"`
+		}{"https://" + server.Host, server.Host, server.Address, ca, data, created})
 	}
 	dir, err := filepath.Abs(data)
 	if err != nil {
 		return err
+	}
+	if created {
+		c.printf("Made a new registry in %s\n\n", dir)
 	}
 	store := quoted("dir:" + dir)
 	c.printf("Larder serves %s at https://%s (process %d; Ctrl-C ends it)\n\n", dir, server.Host, os.Getpid())
