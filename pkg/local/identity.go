@@ -398,9 +398,11 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 // requireDatabase refuses uploads while the database is not there.
 func (d *Data) requireDatabase(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := d.table.Check(); err != nil && r.Method == http.MethodPut {
-			httpapi.Error(w, r, err)
-			return
+		if r.Method == http.MethodPut {
+			if err := d.table.Check(); err != nil {
+				httpapi.Error(w, r, err)
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -522,7 +522,12 @@ rm "$MOUNT/fill"
 
 larder serve --listen 127.0.0.1:0 --json > serve.json 2> serve.log &
 server=$!
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -s serve.json ] && break; sleep 0.1; done
+i=0
+until [ -s serve.json ]; do
+	i=$((i + 1))
+	[ $i -gt 300 ] && { echo "larder serve does not start"; cat serve.log; kill $server; exit 1; }
+	sleep 0.1
+done
 fill
 check 0 larder list
 check 1 larder publish module "$LARGE" acme/vpc/aws 1.1.0
