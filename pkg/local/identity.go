@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,8 +25,8 @@ import (
 )
 
 const (
-	// database and its marker, which has the id of the registry whose the database
-	// must be.
+	// database is the file of the catalog. The file marker has the id of the registry
+	// that the database must belong to.
 	database = "larder.db"
 	marker   = "registry.id"
 	// maxMarker is more than a marker has, in bytes.
@@ -53,10 +54,12 @@ func (e *MismatchError) Error() string {
 }
 
 const (
-	restoreDatabase = "Restore " + database + ", or the whole folder, from a backup, as docs/verify-and-restore.md has it."
-	removeLog       = "If you have restored " + database + ", remove " + database + "-wal and " + database + "-shm, which belong to " +
-		"the old one. Otherwise restore the whole folder from a backup. Both are in docs/verify-and-restore.md."
-	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md has it. " +
+	restoreDatabase = "Restore " + database + ", or the whole folder, from a backup, " +
+		"as docs/verify-and-restore.md describes."
+	removeLog = "If you have restored " + database + ", remove " + database + "-wal and " + database + "-shm, " +
+		"which belong to the old one. Otherwise restore the whole folder from a backup. " +
+		"docs/verify-and-restore.md describes both."
+	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md describes. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
 	restoreMarker = "Restore " + marker + " from a backup. If there is none, remove it: " +
 		"it is made again if the database and the objects agree."
@@ -85,16 +88,16 @@ func Create(ctx context.Context, dir string) (data *Data, created bool, err erro
 	}
 	if dir, err = filepath.Abs(dir); err == nil {
 		if name, err := foreign(dir); err == nil && name != "" {
-			return nil, false, fmt.Errorf("%w folder %s: it has other content, such as %s: name one that is empty or not there yet",
-				registry.ErrInvalid, dir, name)
+			return nil, false, fmt.Errorf("%w folder %s: it has other content, such as %s: "+
+				"name one that is empty or not there yet", registry.ErrInvalid, dir, name)
 		}
 		err = create(ctx, dir)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot make a registry in %s: %w", dir, registry.DiskFull(err))
+		return nil, false, fmt.Errorf("cannot make a registry in %s: %w", dir, plain(dir, err))
 	}
-	// The database is complete, and no object was put yet: who is killed here leaves a
-	// folder that is given its marker when it is opened.
+	// The database is complete, and there is no object yet. If this process is killed
+	// here, the next Open makes the marker.
 	data, err = Open(ctx, dir)
 	return data, err == nil, err
 }
@@ -126,12 +129,34 @@ func open(ctx context.Context, dir string, adopt bool) (*Data, error) {
 	_, none := errors.AsType[*NoRegistryError](err)
 	_, mismatch := errors.AsType[*MismatchError](err)
 	if err != nil && !none && !mismatch {
-		err = fmt.Errorf("cannot open the registry in %s: %w", dir, registry.DiskFull(err))
+		err = fmt.Errorf("cannot open the registry in %s: %w", dir, plain(dir, err))
 	}
 	return data, err
 }
 
+// plain returns an error about a file in a folder without the name of a system call.
+func plain(dir string, err error) error {
+	if err = registry.DiskFull(err); errors.Is(err, registry.ErrDiskFull) {
+		return err
+	}
+	failed, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return err
+	}
+	name := failed.Path
+	if below, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(below) {
+		name = below
+	}
+	if name == "." {
+		return failed.Err
+	}
+	return fmt.Errorf("%s: %w", name, failed.Err)
+}
+
 func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, errors.New("it is not a folder")
+	}
 	id, err := readMarker(dir)
 	if err != nil {
 		return nil, err
@@ -170,7 +195,7 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	return &Data{Dir: dir, Catalog: c, Objects: store, table: table}, nil
 }
 
-// checkDatabase reports what can be told of the database without SQLite.
+// checkDatabase checks the database as far as that is possible without SQLite.
 func checkDatabase(dir, id string) error {
 	err := sqlite.Check(filepath.Join(dir, database), id)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -275,11 +300,12 @@ func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (strin
 // registry: all objects that it names are there, and it names one if there are any,
 // or if there is a marker with an id.
 func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) error {
-	named, missing := 0, 0
+	named, missing, example := 0, 0, ""
 	err := eachObject(ctx, c, func(key string) {
 		named++
 		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(key))); err != nil || !info.Mode().IsRegular() {
 			missing++
+			example = cmp.Or(example, key)
 		}
 	})
 	if err != nil {
@@ -293,13 +319,17 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 		return &MismatchError{dir, without + ", and " + reason, restoreFolder}
 	}
 	if missing > 0 {
-		return refuse(fmt.Sprintf("its database names objects that are missing: %d of %d", missing, named))
+		return refuse(fmt.Sprintf("its database names objects that are missing: %d of %d, such as %s",
+			missing, named, example))
 	}
 	found, err := disk.HasObjects(dir, true)
 	switch {
 	case err != nil || named > 0:
 		return err
 	case found:
+		// These may be what a killed first publish has left. They may as well be all that
+		// is left of a registry whose database was lost and made again, empty, by an
+		// earlier release. Nothing in the folder tells these two apart.
 		return refuse("its database names none of its objects")
 	case id != "":
 		return refuse("names no objects")

@@ -107,7 +107,8 @@ func TestAdopt(t *testing.T) {
 			t.Helper()
 			forgetID(t, dir)
 			remove(t, filepath.Join(dir, "objects", "modules"))
-		}, "it has no marker registry.id, and its database names objects that are missing: 1 of 1"},
+		}, "it has no marker registry.id, and its database names objects that are missing: 1 of 1, " +
+			"such as modules/acme/vpc/aws/1.0.0/a4b2aee3a75cb7589fd1b95d6d35a4572b15f9a65116d128397fb9fb93e0ce3e.tar.gz"},
 		"a database that names nothing": {func(t *testing.T, dir string) {
 			t.Helper()
 			forgetID(t, dir)
@@ -170,6 +171,37 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("with another's database: %v (marker %s)", err, text)
 			}
 		})
+	}
+}
+
+// Errors of files have no name of a system call.
+func TestPlainErrors(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := t.TempDir()
+	makeRegistry(t, unreadable, false)
+	// A loop of links cannot be read by anybody, be it root.
+	remove(t, filepath.Join(unreadable, "larder.db"))
+	if err := os.Symlink("larder.db", filepath.Join(unreadable, "larder.db")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		file:                     "it is not a folder",
+		filepath.Join(file, "x"): "",
+		unreadable:               "",
+	} {
+		_, err := local.Open(t.Context(), dir)
+		if err == nil || !strings.HasPrefix(err.Error(), "cannot open the registry in "+dir+": "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		for _, call := range []string{"lstat", "stat ", "open ", "openat"} {
+			if err != nil && strings.Contains(strings.ReplaceAll(err.Error(), "cannot open ", ""), call) {
+				t.Errorf("it has %q: %v", call, err)
+			}
+		}
 	}
 }
 

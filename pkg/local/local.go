@@ -112,13 +112,15 @@ type Options struct {
 func (o Options) address() (ip net.IP, port string, err error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443", registry.ErrInvalid, o.Address)
+		return nil, "", fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443",
+			registry.ErrInvalid, o.Address)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
 	if ip = net.ParseIP(host); ip.To4() == nil {
-		return nil, "", fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
+		return nil, "", fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: "+
+			"clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
 	}
 	return ip, port, nil
 }

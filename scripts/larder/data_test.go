@@ -173,7 +173,8 @@ func TestRestoreBesideLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuseAll(t, data, "its database larder.db is older than its log larder.db-wal", "remove larder.db-wal and larder.db-shm", commandFiles(t))
+	refuseAll(t, data, "its database larder.db is older than its log larder.db-wal",
+		"remove larder.db-wal and larder.db-shm", commandFiles(t))
 	// With the file that the log belongs to everything is there.
 	crashed := filepath.Join(t.TempDir(), "data")
 	if err := os.CopyFS(crashed, os.DirFS(data)); err != nil {
@@ -337,7 +338,10 @@ func TestServeNewRegistry(t *testing.T) {
 	foreign := t.TempDir()
 	writeFiles(t, foreign, map[string]string{"photo.jpg": "x"})
 	before := contents(t, foreign)
-	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--data", foreign}, {"init", "--store", "dir:" + foreign}} {
+	for _, command := range [][]string{
+		{"serve", "--listen", "127.0.0.1:0", "--data", foreign},
+		{"init", "--store", "dir:" + foreign},
+	} {
 		if out := failsHere(t, exitRefused, command...); !strings.Contains(out, "it has other content, such as photo.jpg") {
 			t.Errorf("larder %s prints %q", command[0], out)
 		}

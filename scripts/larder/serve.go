@@ -72,7 +72,8 @@ while it runs. Its log warns 14 days before a certificate expires.`,
 			}
 			defer func() { err = errors.Join(err, registry.Close()) }()
 			if created {
-				log.LogAttrs(cmd.Context(), slog.LevelInfo, "made a new registry: there was none in the folder", slog.String("data", registry.Dir))
+				log.LogAttrs(cmd.Context(), slog.LevelInfo, "made a new registry: there was none in the folder",
+					slog.String("data", registry.Dir))
 			}
 			registry.Inspector = inspection.Process{Log: log}
 			server, err := registry.Listen(cmd.Context(), options, log)

@@ -192,7 +192,7 @@ func TestDamaged(t *testing.T) {
 	for _, ending := range []string{"-wal", "-shm"} {
 		_ = os.Remove(filepath.Join(data, "larder.db"+ending))
 	}
-	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(out, "from a backup, as docs/verify-and-restore.md has it") {
+	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(out, "from a backup, as docs/verify-and-restore.md describes") {
 		t.Error(out)
 	}
 }

@@ -50,7 +50,7 @@ func firstWrite(path string) (counter uint32, ok bool, err error) {
 	head := make([]byte, logHeader)
 	// What cannot be read is no part of the log for SQLite, either.
 	if _, err := io.ReadFull(f, head); err != nil || binary.BigEndian.Uint32(head)&^1 != 0x377f0682 {
-		return 0, false, nil //nolint:nilerr // as above
+		return 0, false, nil
 	}
 	sum := checksum{order: binary.LittleEndian}
 	if head[3]&1 == 1 {
@@ -62,7 +62,7 @@ func firstWrite(path string) (counter uint32, ok bool, err error) {
 	}
 	for frame := make([]byte, logFrame+size); ; {
 		if _, err := io.ReadFull(f, frame); err != nil || string(frame[8:16]) != string(head[16:24]) {
-			return 0, false, nil //nolint:nilerr // as above
+			return 0, false, nil
 		}
 		sum.add(frame[:8])
 		sum.add(frame[logFrame:])

@@ -129,7 +129,8 @@ func TestOlderCopy(t *testing.T) {
 	if _, err := table.Get(t.Context(), catalog.Key{Partition: "p", Sort: "a0"}); !errors.Is(err, sqlite.ErrReplaced) {
 		t.Errorf("Get: %v", err)
 	}
-	if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "d"}}); !errors.Is(err, sqlite.ErrReplaced) {
+	err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "d"}})
+	if !errors.Is(err, sqlite.ErrReplaced) {
 		t.Errorf("Write: %v", err)
 	}
 	if err := table.Check(); !errors.Is(err, sqlite.ErrReplaced) {

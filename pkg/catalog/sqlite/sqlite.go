@@ -28,7 +28,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Table is a catalog.Table in a file.
+// Table is a catalog.Table in a file. A process may have one Table of a file at a
+// time: closing one closes its file, and so releases all locks that the process has
+// on the file, those of another Table too. Other processes could then write at the
+// same time.
 type Table struct {
 	db   *sql.DB
 	file *file
@@ -216,6 +219,10 @@ func (t *Table) failed(what string, err error) error {
 	return fmt.Errorf("cannot %s: %w", what, err)
 }
 
+// errReadOnly means that this process may not write the database, or the files that
+// SQLite needs beside it, also to read.
+var errReadOnly = errors.New("the folder is read-only")
+
 // translate turns errors of SQLite in a folder into those that callers know, without
 // numbers that nobody does.
 func translate(err error, dir string) error {
@@ -230,6 +237,8 @@ func translate(err error, dir string) error {
 		return ErrDamaged
 	case sqlite3.SQLITE_FULL:
 		return registry.ErrDiskFull
+	case sqlite3.SQLITE_READONLY:
+		return errReadOnly
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		// SQLite does not say why it cannot make or extend the file that its
 		// processes share.
@@ -237,7 +246,7 @@ func translate(err error, dir string) error {
 			return registry.ErrDiskFull
 		}
 	}
-	return err
+	return errors.New(strings.TrimSuffix(failed.Error(), fmt.Sprintf(" (%d)", failed.Code())))
 }
 
 const columns = `pk, sk, revision, data, expires, schema`

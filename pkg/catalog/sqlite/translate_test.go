@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,24 @@ func TestTranslate(t *testing.T) {
 	_, err = db.Connect(t.Context())
 	if err = translate(err, dir); err == nil || errors.Is(err, registry.ErrDiskFull) || !strings.Contains(err.Error(), "unable to open") {
 		t.Errorf("a missing file: %v", err)
+	}
+	path := filepath.Join(dir, "larder.db")
+	table, err := Create(t.Context(), path)
+	if err != nil || table.Close() != nil {
+		t.Fatal(err)
+	}
+	readOnly, err := sql.Open("sqlite", dsn(path, "query_only(1)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	_, err = readOnly.ExecContext(t.Context(), "DELETE FROM items")
+	if err = translate(err, dir); err == nil || err.Error() != "the folder is read-only" {
+		t.Errorf("a read-only database: %v", err)
+	}
+	_, err = readOnly.ExecContext(t.Context(), "no statement")
+	if err = translate(err, dir); err == nil || strings.HasSuffix(err.Error(), ")") {
+		t.Errorf("a number of SQLite's: %v", err)
 	}
 	if isFull(dir) {
 		t.Error("there is room")
