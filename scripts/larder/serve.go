@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -117,6 +118,9 @@ while it runs. Its log warns 14 days before a certificate expires.`,
 // readAccess reads a file of access settings.
 func readAccess(path string) (access.Settings, error) {
 	text, err := os.ReadFile(path)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = fmt.Errorf("cannot read %s: %w", path, failed.Err)
+	}
 	if err != nil {
 		return access.Settings{}, usageError{err}
 	}
