@@ -42,7 +42,7 @@ func (f *flipping) Open(ctx context.Context, key string, offset, length int64) (
 
 func isDamage(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "is corrupt: ") {
+	if !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "is damaged: ") {
 		t.Errorf("%s over a damaged object: %v", what, err)
 	}
 }

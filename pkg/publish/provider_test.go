@@ -513,7 +513,7 @@ func TestDamagedObject(t *testing.T) {
 	b.addKey(t, key)
 	p := b.publisher()
 	p.Objects = &shrunkStore{b.store}
-	if _, err := p.Provider(t.Context(), newRelease(t, "1.0.0", "linux_amd64").provider()); err == nil || !strings.Contains(err.Error(), "is corrupt: it has 1 of ") || b.providerVersions(t) != "[]" {
+	if _, err := p.Provider(t.Context(), newRelease(t, "1.0.0", "linux_amd64").provider()); err == nil || !strings.Contains(err.Error(), "is damaged: it has 1 of ") || b.providerVersions(t) != "[]" {
 		t.Errorf("%v, %s", err, b.providerVersions(t))
 	}
 }

@@ -407,7 +407,7 @@ func publishAgainOverDamage(t *testing.T, stored string) {
 	published := s.Host + ": version 1.0.0 is published, but its file " + filepath.Base(archives[0]) + " "
 	p.run(t, exitFailed, []string{published + "was damaged in the registry's store", operators}, through...)
 	out := fails(t, exitFailed, direct...)
-	if !strings.Contains(out, ".tar.gz is corrupt: it has sha256:") || !strings.Contains(out, hint) {
+	if !strings.Contains(out, ".tar.gz is damaged: it has sha256:") || !strings.Contains(out, hint) {
 		t.Error(out)
 	}
 	// As verify says.

@@ -245,7 +245,7 @@ func TestLostTrail(t *testing.T) {
 	}
 	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
 		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
-		const gone = "the audit trail is corrupt: it has no entry, although the registry has 1 namespace and " +
+		const gone = "the audit trail is damaged: it has no entry, although the registry has 1 namespace and " +
 			"1 module or provider"
 		if !strings.Contains(out, gone) {
 			t.Errorf("%s: %s", args, out)

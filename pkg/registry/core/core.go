@@ -31,7 +31,7 @@ var (
 	ErrConflict = errors.New("conflicting write")
 	// ErrCorrupt means that the registry's own data is not as it was written, so
 	// that it is neither returned nor overwritten. HTTP 500.
-	ErrCorrupt = errors.New("the stored data is damaged")
+	ErrCorrupt = errors.New("damaged")
 	// ErrSchema means that another release has written what this one does not
 	// read. HTTP 500.
 	ErrSchema = errors.New("incompatible release")
