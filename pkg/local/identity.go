@@ -177,10 +177,14 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	if err := c.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
+	var adopted *MismatchError
 	if id == "" || table.ID() == "" {
-		if err := checkAgreement(ctx, dir, id, c); err != nil && !adopt {
+		err := checkAgreement(ctx, dir, id, c)
+		disagree, ok := errors.AsType[*MismatchError](err)
+		if err != nil && !(ok && adopt) {
 			return nil, err
 		}
+		adopted = disagree
 		if id, err = makeMarker(ctx, dir, id, table); err != nil {
 			return nil, err
 		}
@@ -192,7 +196,7 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Data{Dir: dir, Catalog: c, Objects: store, table: table}, nil
+	return &Data{Dir: dir, Catalog: c, Objects: store, Adopted: adopted, table: table}, nil
 }
 
 // checkDatabase checks the database as far as that is possible without SQLite.
@@ -418,11 +422,32 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 		}
 		err := d.table.Check()
 		if err != nil && !gone {
-			log.LogAttrs(ctx, slog.LevelError, "nothing is served or published: put the database back and start the registry again",
+			log.LogAttrs(ctx, slog.LevelError, "nothing is served or published until the database is back; after a restore, start the server again",
 				slog.Any("error", err), slog.String("data", d.Dir))
+		}
+		if err == nil && gone {
+			log.LogAttrs(ctx, slog.LevelInfo, "the database is back: the server serves and publishes again")
 		}
 		gone = err != nil
 	}
+}
+
+// warnOfLostObjects logs that a registry has published something and no object at
+// all, as if the folder of its objects were not mounted.
+func (d *Data) warnOfLostObjects(ctx context.Context, log *slog.Logger) error {
+	found, err := disk.HasObjects(d.Dir, true)
+	if err != nil || found {
+		return err
+	}
+	named := 0
+	if err := eachObject(ctx, d.Catalog, func(string) { named++ }); err != nil {
+		return err
+	}
+	if named > 0 {
+		log.LogAttrs(ctx, slog.LevelError, "no object is there, although versions are published: clients cannot download anything",
+			slog.Int("missing", named), slog.String("hint", "Mount or restore objects/ in "+d.Dir+", then run `larder verify --at-rest`."))
+	}
+	return nil
 }
 
 // requireDatabase refuses uploads while the database is not there.

@@ -42,6 +42,9 @@ type Data struct {
 	// Inspector reads what is published through the registry. If nil, this
 	// process does, and an archive that ends its reader ends the registry.
 	Inspector publishapi.Inspector
+	// Adopted is why [Open] would have refused the folder that [Adopt] has given a
+	// marker; nil for any other.
+	Adopted *MismatchError
 
 	table *sqlite.Table
 }
@@ -194,6 +197,9 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelInfo), // clients that do not trust the authority show up here
 	}
 	s.listener = defaultLimits.apply(s.server, s.listener)
+	if err := d.warnOfLostObjects(ctx, log); err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "cannot check whether objects are there", slog.Any("error", err))
+	}
 	return s, nil
 }
 

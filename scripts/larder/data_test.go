@@ -313,6 +313,26 @@ func TestServeLeavesNothing(t *testing.T) {
 	}
 }
 
+// A server whose objects are gone, as where their folder is not mounted, logs that.
+func TestServeWithoutObjects(t *testing.T) {
+	t.Parallel()
+	const lost = "no object is there, although versions are published"
+	data := newData(t)
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
+	for _, gone := range []bool{false, true} {
+		if gone {
+			if err := os.RemoveAll(filepath.Join(data, "objects")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := serve(t, data)
+		s.stop(t)
+		if logged := strings.Contains(s.log.String(), lost); logged != gone {
+			t.Errorf("objects gone: %t; logged:\n%s", gone, s.log)
+		}
+	}
+}
+
 // A server that makes a registry reports that, and makes none among other things.
 func TestServeNewRegistry(t *testing.T) {
 	t.Parallel()

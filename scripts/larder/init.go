@@ -42,19 +42,26 @@ agree. larder verify --at-rest then lists what is missing.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, data.Close()) }()
-			status := "unchanged"
-			if created {
+			status, reason := "unchanged", ""
+			switch {
+			case created:
 				status = "created"
+			case data.Adopted != nil:
+				status, reason = "adopted", data.Adopted.Reason
 			}
 			if c.json {
 				return c.printJSON(struct {
 					Status string `json:"status"`
 					Data   string `json:"data"`
-				}{status, data.Dir})
+					Reason string `json:"reason,omitempty"`
+				}{status, data.Dir, reason})
 			}
-			if created {
+			switch status {
+			case "created":
 				c.printf("Made a registry in %s\n", data.Dir)
-			} else {
+			case "adopted":
+				c.printf("Adopted the registry in %s, although %s.\nRun `larder verify --at-rest` to see what is missing.\n", data.Dir, reason)
+			default:
 				c.printf("Unchanged: there is a registry in %s already\n", data.Dir)
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,11 +56,26 @@ func parseStore(s string) (dir, stack string, err error) {
 	switch {
 	case where == "":
 	case kind == "dir":
-		return where, "", nil
+		dir, err := expandHome(where)
+		return dir, "", err
 	case kind == "stack":
 		return "", where, nil
 	}
 	return "", "", usageError{fmt.Errorf("store %q: it is dir:FOLDER, such as dir:%s, or stack:NAME", s, defaultData)}
+}
+
+// expandHome replaces ~ at the beginning of a path, which shells leave as it is
+// after dir:.
+func expandHome(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return path, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usageError{fmt.Errorf("cannot use the folder %s: %w", path, err)}
+	}
+	return filepath.Join(home, rest), nil
 }
 
 // openStore opens the store. It makes nothing: a folder without a registry is

@@ -249,6 +249,9 @@ func (s *Store) write(body io.Reader, digest objects.Digest, name string, link f
 // link gives a file its name, which fails if the name is taken.
 func (s *Store) link(temporary, name string) error {
 	if err := s.root.Link(temporary, name); errors.Is(err, fs.ErrExist) {
+		if info, err := s.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("cannot store %s: something else than a file is there", name)
+		}
 		return errors.Join(fmt.Errorf("%s: %w", name, registry.ErrExists), s.syncDirs(name))
 	} else if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
