@@ -556,13 +556,11 @@ func (st *stack) examining() []awsiam.PolicyStatement {
 		allow("ExamineFunctions", jsii.Strings("lambda:GetFunctionConfiguration"), lambdas, nil),
 	}
 	if st.settings.Alarms {
-		var alarms []*string
-		for _, name := range st.alarms {
-			alarms = append(alarms, st.alarmARN(name))
-		}
 		statements = append(statements,
-			allow("ExamineAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), alarms, nil),
-			allow("SeeWhoIsTold", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()}, nil))
+			// Not on single alarms: AWS's examples allow this action on all, and
+			// its denials name alarm:*.
+			allow("ExamineAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), []*string{st.alarmARN("*")}, nil),
+			allow("ListSubscribers", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()}, nil))
 	}
 	if st.settings.DomainName != "" {
 		statements = append(

@@ -698,18 +698,21 @@ func TestOperatorExamines(t *testing.T) {
 	}{
 		{nil, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions())}},
 		{[]string{"alarms", "true", "alarmTopicArn", topic}, map[string]int{
-			"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineAlarms": 7, "SeeWhoIsTold": 1,
+			"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineAlarms": 1, "ListSubscribers": 1,
 		}},
 		{domain, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineTheCertificate": 1}},
 	} {
 		got := make(map[string]int)
 		for _, s := range managedPolicy(t, "OperatorPolicy", test.context...) {
 			switch {
-			case strings.HasPrefix(s.Sid, "Examine"), s.Sid == "SeeWhoIsTold":
+			case strings.HasPrefix(s.Sid, "Examine"), s.Sid == "ListSubscribers":
 				got[s.Sid] = len(list(s.Resource))
 			}
-			if s.Sid == "SeeWhoIsTold" && s.Resource != topic {
+			if s.Sid == "ListSubscribers" && s.Resource != topic {
 				t.Errorf("%s is on %v", s.Sid, s.Resource)
+			}
+			if s.Sid == "ExamineAlarms" && !strings.HasSuffix(text(s.Resource), `":alarm:*"]]}`) {
+				t.Errorf("%s is on %s", s.Sid, text(s.Resource))
 			}
 			if s.Sid == "ExamineTheCertificate" && s.Resource != certificate {
 				t.Errorf("%s is on %v", s.Sid, s.Resource)
@@ -719,6 +722,103 @@ func TestOperatorExamines(t *testing.T) {
 			t.Errorf("%v: %s", test.context, diff)
 		}
 	}
+}
+
+// IAM refuses a managed policy of more than 6,144 characters, without white
+// space, while it is deployed. The names have the greatest length.
+func TestManagedPoliciesFit(t *testing.T) {
+	const maxPolicy = 6144
+	stackName := strings.Repeat("s", 128)
+	context := []string{
+		"stackName", stackName,
+		"alarms", "true", "alarmTopicArn", "arn:aws:sns:eu-central-1:000000000000:" + strings.Repeat("t", 256),
+		"domainName", "registry.example.com", "hostedZoneId", "Z0123456789", "hostedZoneName", "example.com",
+		"certificateArn", "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+	}
+	adopting := []string{"tableName", strings.Repeat("t", 255), "bucketName", strings.Repeat("b", 63)}
+	for _, given := range [][]string{context, slices.Concat(context, adopting)} {
+		tm := synth(t, defaults(t, given...))
+		for _, r := range tm.all("AWS::IAM::ManagedPolicy") {
+			document := tm.resolve(t, stackName, r.at("PolicyDocument"))
+			if n := len(text(document)); n >= maxPolicy {
+				t.Errorf("%s has %d characters, and must have fewer than %d", r.at("Description"), n, maxPolicy)
+			}
+		}
+	}
+}
+
+// resolve returns a value of the template with names of the greatest
+// length that CloudFormation can put in.
+func (tm template) resolve(t *testing.T, stackName string, v any) any {
+	t.Helper()
+	switch x := v.(type) {
+	case []any:
+		var all []any
+		for _, e := range x {
+			all = append(all, tm.resolve(t, stackName, e))
+		}
+		return all
+	case map[string]any:
+		if name, ok := x["Ref"].(string); ok {
+			return pseudoParameter(t, name)
+		}
+		if of, ok := x["Fn::GetAtt"].([]any); ok {
+			id, _ := of[0].(string)
+			return resourceARN(t, tm.Resources[id].Type, stackName+"-"+id+"-000000000000")
+		}
+		if join, ok := x["Fn::Join"].([]any); ok {
+			var joined strings.Builder
+			parts, _ := tm.resolve(t, stackName, join[1]).([]any)
+			for _, part := range parts {
+				fmt.Fprint(&joined, part)
+			}
+			return joined.String()
+		}
+		if sub, ok := x["Fn::Sub"].(string); ok {
+			return regexp.MustCompile(`\$\{([^}]+)\}`).ReplaceAllStringFunc(sub, func(found string) string {
+				return pseudoParameter(t, found[2:len(found)-1])
+			})
+		}
+		all := make(map[string]any)
+		for key, e := range x {
+			all[key] = tm.resolve(t, stackName, e)
+		}
+		return all
+	}
+	return v
+}
+
+// pseudoParameter returns the value of a name such as AWS::Region, of about the
+// greatest length.
+func pseudoParameter(t *testing.T, name string) string {
+	t.Helper()
+	value, ok := map[string]string{
+		"AWS::Partition": "aws-us-gov", "AWS::Region": "ap-southeast-1", "AWS::AccountId": "000000000000",
+	}[name]
+	if !ok {
+		t.Fatalf("nothing is known of %s", name)
+	}
+	return value
+}
+
+// resourceARN returns the ARN of a resource whose generated name is cut to what
+// its service allows.
+func resourceARN(t *testing.T, kind, name string) string {
+	t.Helper()
+	as, ok := map[string]struct {
+		prefix, suffix string
+		max            int
+	}{
+		"AWS::DynamoDB::Table":  {"dynamodb:ap-southeast-1:000000000000:table/", "", 255},
+		"AWS::Lambda::Function": {"lambda:ap-southeast-1:000000000000:function:", "", 64},
+		"AWS::Logs::LogGroup":   {"logs:ap-southeast-1:000000000000:log-group:", ":*", 512},
+		"AWS::S3::Bucket":       {"s3:::", "", 63},
+		"AWS::SNS::Topic":       {"sns:ap-southeast-1:000000000000:", "", 256},
+	}[kind]
+	if !ok {
+		t.Fatalf("nothing is known of the ARN of %s", kind)
+	}
+	return "arn:aws-us-gov:" + as.prefix + name[:min(len(name), as.max)] + as.suffix
 }
 
 // Of the same bootstrap the deployment package is the same, and its digest is

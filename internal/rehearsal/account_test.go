@@ -142,7 +142,7 @@ func TestCalls(t *testing.T) {
 		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f/configuration?Qualifier=1", nil), ""},
 		{"lambda", request(http.MethodPut, "/2015-03-31/functions/f/configuration", nil), ""},
 		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath, bytes.NewReader(cbor.Encode(cbor.Map{"AlarmNames": cbor.List{cbor.String("a"), cbor.String("b")}}))),
-			"cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:a; cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:b"},
+			"cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
 		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath, bytes.NewReader(cbor.Encode(cbor.Map{}))), "cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
 		{"monitoring", request(http.MethodPost, "/service/GraniteServiceVersion20100801/operation/PutMetricAlarm", nil), ""},
 		{"sns", form("Action=ListSubscriptionsByTopic&TopicArn=arn:aws:sns:r:1:t"), "sns:ListSubscriptionsByTopic of arn:aws:sns:r:1:t"},
