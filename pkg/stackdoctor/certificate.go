@@ -2,7 +2,10 @@ package stackdoctor
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,7 +39,8 @@ func (e *examination) certificate(ctx context.Context) {
 	}
 	d := out.Certificate
 	until := aws.ToTime(d.NotAfter)
-	renew := "ACM renews its own certificates while the domain's validation record is there: put it back. Import one of another authority anew"
+	renew := "ACM renews its own certificates while the domain's validation record is there: put it back. " +
+		"Import one of another authority anew"
 	if r := d.RenewalSummary; r != nil && r.RenewalStatus == types.RenewalStatusFailed {
 		renew = fmt.Sprintf(
 			"ACM could not renew it (%s): put the domain's validation record back",
@@ -53,6 +57,13 @@ func (e *examination) certificate(ctx context.Context) {
 			fmt.Sprintf("its status is %s, and must be %s", d.Status, types.CertificateStatusIssued),
 			"make one in ACM, set certificateArn, and deploy",
 		)
+	case !covers(d, e.outputs[settings.OutputHost]):
+		e.wrong(
+			c.step,
+			c.String(),
+			fmt.Sprintf("it is of %s, and does not cover %s", strings.Join(namesOf(d), ", "), e.outputs[settings.OutputHost]),
+			"make one of the registry's host in ACM, set certificateArn, and deploy",
+		)
 	case left < notice:
 		e.warn(
 			c.step,
@@ -63,4 +74,18 @@ func (e *examination) certificate(ctx context.Context) {
 	default:
 		e.ok(c.step, "it is valid until "+until.UTC().Format(time.DateOnly))
 	}
+}
+
+// namesOf returns the names of a certificate, which may have asterisks.
+func namesOf(d *types.CertificateDetail) []string {
+	names := d.SubjectAlternativeNames
+	if name := aws.ToString(d.DomainName); name != "" && !slices.Contains(names, name) {
+		names = append([]string{name}, names...)
+	}
+	return names
+}
+
+// covers reports whether clients accept a certificate for a host.
+func covers(d *types.CertificateDetail, host string) bool {
+	return (&x509.Certificate{DNSNames: namesOf(d)}).VerifyHostname(host) == nil
 }

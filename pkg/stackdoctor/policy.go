@@ -9,9 +9,7 @@ import (
 )
 
 // policy is a bucket's.
-type policy struct {
-	Statement []statement
-}
+type policy struct{ Statement []statement }
 
 type statement struct {
 	Effect    string
@@ -21,16 +19,27 @@ type statement struct {
 	Condition map[string]map[string]list
 }
 
-// list is a string or several.
+// list is a value or several. A number or a boolean has its JSON text, as IAM
+// compares it.
 type list []string
 
 func (l *list) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*l = list{one}
-		return nil
+	var several []json.RawMessage
+	if json.Unmarshal(data, &several) != nil {
+		several = []json.RawMessage{data}
 	}
-	return json.Unmarshal(data, (*[]string)(l))
+	all := make(list, 0, len(several))
+	for _, one := range several {
+		var text string
+		if json.Unmarshal(one, &text) != nil {
+			if text = string(one); strings.ContainsAny(text[:1], "{[") {
+				return fmt.Errorf("%s is not a string, number or boolean", text)
+			}
+		}
+		all = append(all, text)
+	}
+	*l = all
+	return nil
 }
 
 // condition is a part of a statement's condition: under the operator, the key
@@ -44,14 +53,26 @@ var (
 	tlsOnly = condition{"Bool", "aws:SecureTransport", "false"}
 )
 
-// parsePolicy reads a policy. No text is a policy without statements.
+// parsePolicy reads a policy. No text is a policy without statements. A
+// statement that it does not understand is left out.
 func parsePolicy(text string) (policy, error) {
-	var p policy
 	if text == "" {
-		return p, nil
+		return policy{}, nil
 	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
+	var document struct{ Statement json.RawMessage }
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		return policy{}, fmt.Errorf("invalid JSON: %w", err)
+	}
+	var all []json.RawMessage
+	if json.Unmarshal(document.Statement, &all) != nil {
+		all = []json.RawMessage{document.Statement}
+	}
+	var p policy
+	for _, one := range all {
+		var s statement
+		if json.Unmarshal(one, &s) == nil {
+			p.Statement = append(p.Statement, s)
+		}
 	}
 	return p, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/smithy-go"
@@ -58,6 +59,8 @@ type examination struct {
 	Doctor
 	report  Report
 	outputs map[string]string
+	// account is the number of the stack's account.
+	account string
 	// changed is when the last deploy began.
 	changed time.Time
 	ended   func() error
@@ -194,6 +197,24 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 	if s.LastUpdatedTime != nil {
 		e.changed = *s.LastUpdatedTime
 	}
+	e.account = accountOf(aws.ToString(s.StackId))
+	return e.status(c, s), nil
+}
+
+// accountOf returns the account in an ARN, if it has one.
+func accountOf(arn string) string {
+	parsed, err := awsarn.Parse(arn)
+	if err != nil {
+		return ""
+	}
+	return parsed.AccountID
+}
+
+const readEvents = "read the stack's events in CloudFormation; then "
+
+// status judges the stack's status and its outputs. It reports whether there is
+// more to examine: a stack whose first deploy has not succeeded has no outputs.
+func (e *examination) status(c call, s types.Stack) (deployed bool) {
 	status := fmt.Sprintf("%s, last deployed at %s", s.StackStatus, e.changed.UTC().Format(time.RFC3339))
 	var missing []string
 	for _, output := range []string{settings.OutputTable, settings.OutputBucket} {
@@ -201,17 +222,41 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 			missing = append(missing, output)
 		}
 	}
+	deployed = len(missing) == 0
 	switch text := string(s.StackStatus); {
-	case len(missing) > 0:
+	case s.StackStatus == types.StackStatusReviewInProgress:
+		e.unknown(
+			"stack",
+			c.String(),
+			"cannot check stack: REVIEW_IN_PROGRESS: a change set waits, and nothing is deployed",
+			"execute the change set in CloudFormation, or deploy: npx cdk deploy",
+		)
+	case s.StackStatus == types.StackStatusUpdateRollbackFailed:
+		e.wrong(
+			"stack",
+			c.String(),
+			status,
+			readEvents+"remove the cause, and run npx cdk rollback, or "+
+				"aws cloudformation continue-update-rollback --stack-name "+e.Stack,
+		)
+	case s.StackStatus == types.StackStatusRollbackComplete:
+		e.wrong("stack", c.String(), status+": the first deploy failed", readEvents+deployAgain)
+	case strings.HasSuffix(text, "_FAILED"):
+		e.wrong("stack", c.String(), status, readEvents+deployAgain)
+	case strings.HasSuffix(text, "_IN_PROGRESS") && !deployed:
+		e.unknown(
+			"stack",
+			c.String(),
+			"cannot check stack: "+string(s.StackStatus)+": it has no outputs yet",
+			"wait for the deploy to end, and run this again",
+		)
+	case !deployed:
 		e.wrong(
 			"stack",
 			c.String(),
 			fmt.Sprintf("%s, without the output %s", status, strings.Join(missing, " and ")),
 			"name the stack of a registry; if this is one, "+deployAgain,
 		)
-		return false, nil
-	case s.StackStatus == types.StackStatusRollbackComplete, strings.HasSuffix(text, "_FAILED"):
-		e.wrong("stack", c.String(), status, "read the stack's events in CloudFormation; then "+deployAgain)
 	case strings.HasSuffix(text, "_IN_PROGRESS"):
 		e.warn("stack", c.String(), status, "wait for the deploy to end, and run this again")
 	case strings.HasSuffix(text, "ROLLBACK_COMPLETE"):
@@ -219,12 +264,12 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 			"stack",
 			c.String(),
 			status+": the last deploy failed, and the stack is as it was before",
-			"read the stack's events in CloudFormation; then deploy again",
+			readEvents+"deploy again",
 		)
 	default:
 		e.ok("stack", status)
 	}
-	return true, nil
+	return deployed
 }
 
 // plainRelease is a released version, and no build of a commit.

@@ -82,6 +82,7 @@ const goodPolicy = `{"Version": "2012-10-17", "Statement": [
 func healthy() *account {
 	a := &account{
 		stack: formation.Stack{
+			StackId:         aws.String("arn:aws:cloudformation:eu-central-1:000000000000:stack/larder/1"),
 			StackStatus:     formation.StackStatusUpdateComplete,
 			CreationTime:    aws.Time(deployed.Add(-time.Hour)),
 			LastUpdatedTime: &deployed,
@@ -138,8 +139,10 @@ func healthy() *account {
 			{SubscriptionArn: aws.String(topicARN + ":1"), Endpoint: aws.String("registry@example.com")},
 		},
 		cert: &acmtypes.CertificateDetail{
-			Status:   acmtypes.CertificateStatusIssued,
-			NotAfter: aws.Time(now.Add(200 * 24 * time.Hour)),
+			Status:                  acmtypes.CertificateStatusIssued,
+			NotAfter:                aws.Time(now.Add(200 * 24 * time.Hour)),
+			DomainName:              aws.String("example.com"),
+			SubjectAlternativeNames: []string{"example.com", "*.example.com"},
 		},
 		fails: make(map[string]error),
 	}
@@ -182,6 +185,7 @@ func healthy() *account {
 	}
 	for key, value := range map[string]string{
 		settings.OutputTable: tableName, settings.OutputBucket: bucketName, settings.OutputRelease: "v1.2.3",
+		settings.OutputHost:      "registry.example.com",
 		settings.OutputFunctions: strings.Join(names, ","), settings.OutputFunctionCode: strings.Join(digests, ","),
 		settings.OutputAlarms: "larder-slow,larder-gateway-5xx", settings.OutputAlarmTopic: topicARN, settings.OutputCertificate: certificate,
 	} {
@@ -491,16 +495,22 @@ func TestFaults(t *testing.T) {
 	expires := func(in time.Duration) func(*account) {
 		return func(a *account) { a.cert.NotAfter = aws.Time(now.Add(in)) }
 	}
+	undeployed := func(status formation.StackStatus) func(*account) {
+		return func(a *account) { a.stack.StackStatus, a.stack.Outputs = status, nil }
+	}
 	for name, test := range map[string]struct {
 		do   func(*account)
 		want []string
 	}{
-		"a failed deploy":         {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackComplete }, []string{"warning stack: UPDATE_ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z: the last deploy failed, and the stack is as it was before"}},
-		"a failed first deploy":   {func(a *account) { a.stack.StackStatus = formation.StackStatusRollbackComplete }, []string{"wrong stack: ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z"}},
-		"a failed rollback":       {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed }, []string{"wrong stack: UPDATE_ROLLBACK_FAILED, last deployed at 2026-11-19T12:00:00Z"}},
-		"a deploy under way":      {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateInProgress }, []string{"warning stack: UPDATE_IN_PROGRESS, last deployed at 2026-11-19T12:00:00Z"}},
-		"a stack of another kind": {func(a *account) { a.stack.Outputs = nil }, []string{"wrong stack: UPDATE_COMPLETE, last deployed at 2026-11-19T12:00:00Z, without the output TableName and BucketName"}},
-		"another release":         {func(a *account) { a.output(settings.OutputRelease, "v1.1.0") }, []string{"warning release: the stack is of release 1.1.0, and this command line of 1.2.3"}},
+		"a failed deploy":              {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackComplete }, []string{"warning stack: UPDATE_ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z: the last deploy failed, and the stack is as it was before"}},
+		"a failed first deploy":        {undeployed(formation.StackStatusRollbackComplete), []string{"wrong stack: ROLLBACK_COMPLETE, last deployed at 2026-11-19T12:00:00Z: the first deploy failed"}},
+		"a first deploy that is stuck": {undeployed(formation.StackStatusRollbackFailed), []string{"wrong stack: ROLLBACK_FAILED, last deployed at 2026-11-19T12:00:00Z"}},
+		"a first deploy under way":     {undeployed(formation.StackStatusCreateInProgress), []string{"unknown stack: cannot check stack: CREATE_IN_PROGRESS: it has no outputs yet"}},
+		"a stack of a change set":      {undeployed(formation.StackStatusReviewInProgress), []string{"unknown stack: cannot check stack: REVIEW_IN_PROGRESS: a change set waits, and nothing is deployed"}},
+		"a failed rollback":            {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed }, []string{"wrong stack: UPDATE_ROLLBACK_FAILED, last deployed at 2026-11-19T12:00:00Z"}},
+		"a deploy under way":           {func(a *account) { a.stack.StackStatus = formation.StackStatusUpdateInProgress }, []string{"warning stack: UPDATE_IN_PROGRESS, last deployed at 2026-11-19T12:00:00Z"}},
+		"a stack of another kind":      {func(a *account) { a.stack.Outputs = nil }, []string{"wrong stack: UPDATE_COMPLETE, last deployed at 2026-11-19T12:00:00Z, without the output TableName and BucketName"}},
+		"another release":              {func(a *account) { a.output(settings.OutputRelease, "v1.1.0") }, []string{"warning release: the stack is of release 1.1.0, and this command line of 1.2.3"}},
 		"an older stack": {func(a *account) {
 			for _, output := range []string{settings.OutputRelease, settings.OutputFunctions, settings.OutputFunctionCode} {
 				a.output(output, "")
@@ -537,7 +547,17 @@ func TestFaults(t *testing.T) {
 		"a policy for some objects": {func(a *account) {
 			a.policy = strings.Replace(goodPolicy, `"Resource": "arn:aws:s3:::larder-bucket/*"`, `"Resource": "arn:aws:s3:::larder-bucket/modules/*"`, 1)
 		}, []string{"wrong bucket policy: archives can be replaced"}},
-		"a policy of another bucket":  {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, "larder-bucket", "other-bucket") }, []string{"wrong bucket policy: archives can be replaced, and requests need no TLS"}},
+		"a policy of another bucket": {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, "larder-bucket", "other-bucket") }, []string{"wrong bucket policy: archives can be replaced, and requests need no TLS"}},
+		"a policy with a number": {func(a *account) {
+			a.policy = strings.Replace(goodPolicy, `"Statement": [`, `"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*", "Condition": {"NumericLessThan": {"s3:TlsVersion": 1.2}}},`, 1)
+		}, nil},
+		"a policy with a boolean": {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, `"false"`, `false`) }, nil},
+		"a policy of one statement": {func(a *account) {
+			a.policy = `{"Statement": {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*", "Condition": {"Bool": {"aws:SecureTransport": [false]}}}}`
+		}, []string{"wrong bucket policy: archives can be replaced"}},
+		"a policy with a strange statement": {func(a *account) {
+			a.policy = strings.Replace(goodPolicy, `"Statement": [`, `"Statement": [{"Effect": 1, "Action": {}}, `, 1)
+		}, nil},
 		"a public bucket":             {func(a *account) { a.public = nil }, []string{"wrong bucket public access: it is not blocked, or not in every way"}},
 		"a bucket that may be public": {func(a *account) { a.public.RestrictPublicBuckets = aws.Bool(false) }, []string{"wrong bucket public access: it is not blocked, or not in every way"}},
 		"no lifecycle":                {func(a *account) { a.rules = nil }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
@@ -595,6 +615,9 @@ func TestFaults(t *testing.T) {
 		"an alarm that is muted": {func(a *account) {
 			a.alarms["larder-slow"] = alarmtypes.MetricAlarm{AlarmName: aws.String("larder-slow"), ActionsEnabled: aws.Bool(false), AlarmActions: []string{topicARN}}
 		}, []string{"wrong alarm larder-slow: it notifies nobody: its actions are off"}},
+		"an alarm of another topic": {func(a *account) {
+			a.alarms["larder-slow"] = alarmtypes.MetricAlarm{AlarmName: aws.String("larder-slow"), ActionsEnabled: aws.Bool(true), AlarmActions: []string{topicARN + "-old"}}
+		}, []string{"wrong alarm larder-slow: it does not notify " + topicARN + ": its actions are " + topicARN + "-old"}},
 		"no topic":                  {func(a *account) { a.topic = nil }, []string{"wrong alarm subscribers: there is no topic " + topicARN}},
 		"no subscriber":             {func(a *account) { a.topic = a.topic[:0] }, []string{"warning alarm subscribers: nobody is subscribed: alarms show in the console only"}},
 		"an unconfirmed subscriber": {func(a *account) { a.topic[0].SubscriptionArn = aws.String("PendingConfirmation") }, []string{"wrong alarm subscribers: nobody is notified: PendingConfirmation by registry@example.com"}},
@@ -602,7 +625,13 @@ func TestFaults(t *testing.T) {
 			a.topic = append(a.topic, snstypes.Subscription{SubscriptionArn: aws.String("PendingConfirmation"), Endpoint: aws.String("other@example.com")})
 		}, []string{"warning alarm subscribers: PendingConfirmation by other@example.com"}},
 
-		"no certificate":                 {func(a *account) { a.cert = nil }, []string{"wrong certificate: there is no certificate " + certificate}},
+		"no certificate": {func(a *account) { a.cert = nil }, []string{"wrong certificate: there is no certificate " + certificate}},
+		"a certificate of another host": {func(a *account) {
+			a.cert.SubjectAlternativeNames = []string{"example.com", "*.registry.example.com"}
+		}, []string{"wrong certificate: it is of example.com, *.registry.example.com, and does not cover registry.example.com"}},
+		"a certificate of the host": {func(a *account) {
+			a.cert.DomainName, a.cert.SubjectAlternativeNames = aws.String("registry.example.com"), nil
+		}, nil},
 		"a certificate about to expire":  {expires(13*24*time.Hour + time.Hour), []string{"warning certificate: it expires in 13 days, at 2026-12-05T13:00:00Z"}},
 		"a certificate with 14 days":     {expires(14 * 24 * time.Hour), nil},
 		"a certificate that has expired": {expires(-time.Hour), []string{"wrong certificate: it expired at 2026-11-22T11:00:00Z"}},
@@ -717,5 +746,36 @@ func TestReleases(t *testing.T) {
 				t.Errorf("%+v: %+v", test, s)
 			}
 		}
+	}
+}
+
+// Another account does not list the subscribers of its topic for this one.
+func TestTopicOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	const other = "arn:aws:sns:eu-central-1:111111111111:alarms"
+	a := healthy()
+	a.output(settings.OutputAlarmTopic, other)
+	for name, alarm := range a.alarms {
+		alarm.AlarmActions = []string{other}
+		a.alarms[name] = alarm
+	}
+	a.fails["sns:ListSubscriptionsByTopic"] = errors.New("nobody may call it")
+	for _, s := range a.examine(t).Steps {
+		if s.Name == "alarm subscribers" && (s.Outcome != doctor.Skipped || s.Seen != "the topic belongs to another account, 111111111111") {
+			t.Errorf("%+v", s)
+		}
+		if s.Outcome == doctor.Unknown || s.Outcome == doctor.Wrong {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// A rollback that failed is continued, and not deployed over.
+func TestFailedRollback(t *testing.T) {
+	t.Parallel()
+	a := healthy()
+	a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed
+	if do := a.examine(t).Steps[0].Do; !strings.Contains(do, "aws cloudformation continue-update-rollback --stack-name larder") {
+		t.Error(do)
 	}
 }
