@@ -50,10 +50,11 @@ func packFunction(dist, name string) (path, digest string, err error) {
 	return path, base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
-// sourceRelease returns the release that the checkout is at, such as v1.2.3, or
-// the commit where it is at none. It is "unknown" without Git.
+// sourceRelease returns the release that the checkout is at or after, such as
+// v1.2.3. It is "unknown" without Git or without a release. It has no commit, so
+// that a stack changes with releases, and not with each commit.
 func sourceRelease() string {
-	describe := []string{"describe", "--tags", "--match", "v*", "--always", "--abbrev=12", "--dirty"}
+	describe := []string{"describe", "--tags", "--match", "v*", "--abbrev=0"}
 	out, err := exec.Command("git", describe...).Output() //nolint:noctx // it is what this program waits for
 	if err != nil {
 		return "unknown"

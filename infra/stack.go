@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -141,13 +142,20 @@ func (st *stack) describeItself() {
 		digests = append(digests, jsii.String(f.name+"="+st.digests[f.name]))
 	}
 	comma := jsii.String(",")
-	st.output(settings.OutputRelease, jsii.String(sourceRelease()), "The release that the stack was deployed from")
+	st.output(settings.OutputRelease, jsii.String(sourceRelease()), "The release that the stack was deployed from, or the last one before it")
 	st.output(settings.OutputFunctions, awscdk.Fn_Join(comma, &names), "The functions, and their names in Lambda")
 	st.output(
 		settings.OutputFunctionCode,
 		awscdk.Fn_Join(comma, &digests),
 		"The functions, and the SHA-256 digests of their code",
 	)
+	if !*awscdk.Token_IsUnresolved(st.access) {
+		st.output(
+			settings.OutputAccess,
+			jsii.String(fmt.Sprintf("%x", sha256.Sum256([]byte(st.access)))),
+			"The SHA-256 digest of the functions' access settings",
+		)
+	}
 	if st.settings.Alarms {
 		st.output(settings.OutputAlarms, jsii.String(strings.Join(st.alarms, ",")), "The names of the alarms")
 		st.output(settings.OutputAlarmTopic, st.topic.TopicArn(), "The SNS topic that alarms go to")

@@ -905,6 +905,9 @@ func TestOutputsForDoctor(t *testing.T) {
 	if got := tm.Outputs[settings.OutputCertificate].Value; got != "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000" {
 		t.Errorf("certificate: %v", got)
 	}
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(defaults(t).Access))); tm.Outputs[settings.OutputAccess].Value != want {
+		t.Errorf("the digest of the access settings is %v, and not %s", tm.Outputs[settings.OutputAccess].Value, want)
+	}
 	if tm.Outputs[settings.OutputRelease].Value == "" {
 		t.Error("there is no release")
 	}
@@ -1022,7 +1025,8 @@ func TestAdopt(t *testing.T) {
 func TestOutputs(t *testing.T) {
 	tm := synth(t, defaults(t))
 	want := []string{
-		settings.OutputBucket, settings.OutputFunctionCode, settings.OutputFunctions, settings.OutputOperatorPolicy,
+		settings.OutputAccess, settings.OutputBucket, settings.OutputFunctionCode, settings.OutputFunctions,
+		settings.OutputOperatorPolicy,
 		settings.OutputHost, settings.OutputURL, settings.OutputRelease, settings.OutputRequestLogDays,
 		settings.OutputRequestLogs, settings.OutputTable, settings.OutputWithdrawPolicy,
 	}

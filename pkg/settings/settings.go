@@ -40,13 +40,18 @@ const (
 	// for how many days they keep what is logged.
 	OutputRequestLogs    = "RequestLogs"
 	OutputRequestLogDays = "RequestLogDays"
-	// OutputRelease is the release that the stack was deployed from, such as v1.2.3.
+	// OutputRelease is the release that the stack was deployed from, such as
+	// v1.2.3, or the last one before it.
 	OutputRelease = "Release"
 	// OutputFunctions has NAME=VALUE for each function, joined by commas. The
 	// value is the function's name in Lambda. OutputFunctionCode has the digests
 	// of their code in the same form, as Lambda returns them.
 	OutputFunctions    = "FunctionNames"
 	OutputFunctionCode = "FunctionDigests"
+	// OutputAccess is the SHA-256 digest, in hexadecimal, of the access settings
+	// of the functions. A stack with a user pool has none, since the settings
+	// then name what CloudFormation makes.
+	OutputAccess = "AccessDigest"
 	// OutputAlarms names the alarms, joined by commas.
 	OutputAlarms = "AlarmNames"
 	// OutputCertificate is the ARN of the certificate of the registry's domain.

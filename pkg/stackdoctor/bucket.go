@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -101,7 +102,8 @@ func (e *examination) publicAccess(ctx context.Context, bucket string) {
 		c.String(),
 		"it is not blocked, or not in every way",
 		"aws s3api put-public-access-block --bucket "+bucket+
-			" --public-access-block-configuration BlockPublicAcls=true,IgnorePublicAcls=true,BlockPublicPolicy=true,RestrictPublicBuckets=true",
+			" --public-access-block-configuration BlockPublicAcls=true,IgnorePublicAcls=true,"+
+			"BlockPublicPolicy=true,RestrictPublicBuckets=true",
 	)
 }
 
@@ -120,21 +122,26 @@ func (e *examination) lifecycle(ctx context.Context, bucket string) {
 	default:
 		rules = out.Rules
 	}
+	days := int32(objects.StagedFor.Hours() / 24)
 	staged, leftovers := false, false
+	otherDays := int32(0) // of a rule that removes staged objects at another time
 	for _, r := range rules {
 		if r.Status != types.ExpirationStatusEnabled {
 			continue
 		}
 		if ofStaged(r) {
-			staged = staged ||
-				r.Expiration != nil && aws.ToInt32(r.Expiration.Days) == int32(objects.StagedFor.Hours()/24)
+			if x := r.Expiration; x != nil && aws.ToInt32(x.Days) == days {
+				staged = true
+			} else if x != nil {
+				otherDays = aws.ToInt32(x.Days)
+			}
 			continue
 		}
 		if what := takes(r); what != "" && reachesArchives(r) {
 			e.wrong(
 				c.step,
 				c.String(),
-				fmt.Sprintf("the rule %s %s published archives", aws.ToString(r.ID), what),
+				fmt.Sprintf("the rule %s %s published objects", aws.ToString(r.ID), what),
 				"take the rule out, or have it apply to other objects",
 			)
 			return
@@ -142,15 +149,26 @@ func (e *examination) lifecycle(ctx context.Context, bucket string) {
 		leftovers = leftovers || r.AbortIncompleteMultipartUpload != nil && aws.ToString(prefix(r)) == ""
 	}
 	switch {
+	case !staged && otherDays > 0:
+		e.wrong(
+			c.step,
+			c.String(),
+			fmt.Sprintf(
+				"uploads that were not published are removed after %s, and must be after %s",
+				english.Plural(int(otherDays), "day", ""),
+				english.Plural(int(days), "day", ""),
+			),
+			restoring,
+		)
 	case !staged:
 		e.wrong(
 			c.step,
 			c.String(),
 			fmt.Sprintf(
-				"no rule removes uploads that were not published, with the tag %s=%s, after %.0f days",
+				"no rule removes uploads that were not published, with the tag %s=%s, after %d days",
 				objects.Tag,
 				objects.TagStaged,
-				objects.StagedFor.Hours()/24,
+				days,
 			),
 			restoring,
 		)
@@ -158,7 +176,7 @@ func (e *examination) lifecycle(ctx context.Context, bucket string) {
 		e.warn(
 			c.step,
 			c.String(),
-			"no rule removes the parts of uploads that were broken off: they cost what they take",
+			"no rule removes the parts of unfinished uploads: you pay for their storage",
 			restoring,
 		)
 	default:
@@ -182,8 +200,8 @@ func ofStaged(r types.LifecycleRule) bool {
 	return false
 }
 
-// takes says what a rule does to objects so that clients cannot read them, if
-// it does that.
+// takes returns what a rule does to objects so that clients cannot read them. It
+// is empty if they can.
 func takes(r types.LifecycleRule) string {
 	if r.Expiration != nil && (aws.ToInt32(r.Expiration.Days) > 0 || r.Expiration.Date != nil) {
 		return "deletes"
@@ -191,7 +209,7 @@ func takes(r types.LifecycleRule) string {
 	for _, t := range r.Transitions {
 		if t.StorageClass == types.TransitionStorageClassGlacier ||
 			t.StorageClass == types.TransitionStorageClassDeepArchive {
-			return "puts out of reach"
+			return "archives"
 		}
 	}
 	return ""
@@ -251,8 +269,10 @@ func (e *examination) encryption(ctx context.Context, bucket string) {
 		e.warn(
 			c.step,
 			c.String(),
-			"objects are encrypted with the key "+key+", which no role of the stack may use",
-			"allow the roles to use the key by its key policy, or encrypt the bucket with S3's own keys",
+			"new objects are encrypted with the key "+key+
+				": requests fail if the key's policy does not allow the stack's roles",
+			"allow the functions' roles and the operators kms:Decrypt and kms:GenerateDataKey in the key's policy; "+
+				"without that, encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that have the key",
 		)
 		return
 	}

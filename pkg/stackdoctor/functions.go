@@ -1,7 +1,9 @@
 package stackdoctor
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -18,9 +20,9 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// longestDeploy is more than a deploy of this stack takes. A function that
+// deployLimit is more than a deploy of this stack takes. A function that
 // changed later was changed by somebody else.
-const longestDeploy = time.Hour
+const deployLimit = time.Hour
 
 // modified is how Lambda writes the time of a change.
 const modified = "2006-01-02T15:04:05.999-0700"
@@ -30,6 +32,8 @@ type function struct {
 	call          call
 	configuration *lambda.GetFunctionConfigurationOutput
 	environment   map[string]string
+	// otherAccess reports whether its access settings are not the stack's.
+	otherAccess bool
 	// problems are what is wrong with it, each with what to do.
 	problems []problem
 }
@@ -83,10 +87,10 @@ func (e *examination) functions(ctx context.Context) {
 			f.environment = out.Environment.Variables
 		}
 		there[name] = f
-		f.deployed(digests[name])
+		f.deployed(digests[name], e.redeploy(name, names[name], digests[name]))
 		e.configured(name, f)
 	}
-	agree(there)
+	e.agree(there)
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		e.reportFunction(there[name])
 	}
@@ -103,7 +107,7 @@ func (e *examination) reportFunction(f *function) {
 	}
 	c := f.configuration
 	text := aws.ToString(c.LastModified)
-	if at, err := time.Parse(modified, text); err == nil && at.Sub(e.changed) > longestDeploy {
+	if at, err := time.Parse(modified, text); err == nil && at.Sub(e.changed) > deployLimit {
 		e.warn(
 			f.call.step,
 			f.call.String(),
@@ -124,9 +128,25 @@ func (e *examination) reportFunction(f *function) {
 	}
 }
 
+// redeploy returns how to put a function's code back. CloudFormation does not
+// do it for the same template: a function's code can be written and not read,
+// so that --revert-drift does not see a change of it either.
+func (e *examination) redeploy(name, physical, digest string) string {
+	return fmt.Sprintf(
+		"find out in CloudTrail who changed it; then deploy another release, or put the package back: in the folder "+
+			"infra of the source that was deployed, whose release is %s, run npx cdk synth, and "+
+			"aws lambda update-function-code --function-name %s --zip-file fileb://../dist/ARCHITECTURE-packages/%s.zip; "+
+			"it must return the CodeSha256 %s",
+		cmp.Or(e.outputs[settings.OutputRelease], "unknown"),
+		physical,
+		name,
+		digest,
+	)
+}
+
 // deployed reports what is wrong with the code of a function, and whether it
-// can run.
-func (f *function) deployed(digest string) {
+// can run. redeploy is how to put its code back.
+func (f *function) deployed(digest, redeploy string) {
 	c := f.configuration
 	if c.State == types.StateFailed {
 		f.report("it cannot run: "+aws.ToString(c.StateReason), deployAgain)
@@ -141,7 +161,7 @@ func (f *function) deployed(digest string) {
 				aws.ToString(c.CodeSha256),
 				digest,
 			),
-			revert,
+			redeploy,
 		)
 	}
 	if c.Runtime != types.RuntimeProvidedal2023 {
@@ -177,8 +197,13 @@ func (e *examination) configured(name string, f *function) {
 			f.report(fmt.Sprintf("its %s is %s, and the stack's is %s", is.what, is.has, is.want), revert)
 		}
 	}
-	if _, err := access.ParseSettings([]byte(s.Access)); err != nil {
+	digest := e.outputs[settings.OutputAccess]
+	f.otherAccess = digest != "" && fmt.Sprintf("%x", sha256.Sum256([]byte(s.Access))) != digest
+	switch _, err := access.ParseSettings([]byte(s.Access)); {
+	case err != nil:
 		f.report(err.Error(), revert)
+	case f.otherAccess:
+		f.report("its access settings are not what the stack deployed: they are "+shown(s.Access), revert)
 	}
 	if _, err := settings.PublishLimitsFromEnvironment(f.getenv); err != nil {
 		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
@@ -189,8 +214,9 @@ func (e *examination) configured(name string, f *function) {
 const discovery = "discovery"
 
 // agree reports functions that differ from most others in what all must have
-// in common.
-func agree(there map[string]*function) {
+// in common. Those whose access settings are reported already have no part in
+// what these say.
+func (e *examination) agree(there map[string]*function) {
 	common := map[string]func(name string, f *function) (value string, has bool){
 		"lifetime of URLs": func(name string, f *function) (string, bool) {
 			s, err := settings.FromEnvironment(f.getenv)
@@ -199,10 +225,12 @@ func agree(there map[string]*function) {
 		"rule of access": func(name string, f *function) (string, bool) {
 			s, _ := settings.FromEnvironment(f.getenv)
 			_, err := access.ParseSettings([]byte(s.Access))
-			return s.Access, err == nil && name != discovery
+			return s.Access, err == nil && !f.otherAccess && name != discovery
 		},
-		"login":                login,
-		"namespace of metrics": func(_ string, f *function) (string, bool) { return settings.MetricsNamespace(f.getenv), true },
+		"login": login,
+		"namespace of metrics": func(_ string, f *function) (string, bool) {
+			return settings.MetricsNamespace(f.getenv), true
+		},
 		"architecture": func(_ string, f *function) (string, bool) {
 			return fmt.Sprint(f.configuration.Architectures), len(f.configuration.Architectures) > 0
 		},
@@ -245,14 +273,17 @@ func shown(text string) string {
 	return text
 }
 
-// login returns how a function says that people log in: the function for
-// discovery is told so by itself, and others have it in their access rules.
+// login returns how a function says that people log in. The function for
+// discovery has a variable for it, and others have it in their access settings.
 func login(name string, f *function) (value string, has bool) {
 	var l *openid.Login
 	var err error
-	if name == discovery {
+	switch {
+	case name == discovery:
 		l, err = openid.ParseLogin(settings.Login(f.getenv))
-	} else {
+	case f.otherAccess:
+		return "", false
+	default:
 		var s settings.Settings
 		var parsed access.Settings
 		s, _ = settings.FromEnvironment(f.getenv)

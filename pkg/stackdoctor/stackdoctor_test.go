@@ -2,6 +2,7 @@ package stackdoctor_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,9 +89,7 @@ func healthy() *account {
 			LastUpdatedTime: &deployed,
 		},
 		table: &tabletypes.TableDescription{
-			TableName: aws.String(
-				tableName,
-			),
+			TableName:                 aws.String(tableName),
 			TableStatus:               tabletypes.TableStatusActive,
 			DeletionProtectionEnabled: aws.Bool(true),
 			KeySchema: []tabletypes.KeySchemaElement{
@@ -121,9 +120,7 @@ func healthy() *account {
 		},
 		rules: []s3types.LifecycleRule{
 			{
-				ID: aws.String(
-					"larder-leftovers",
-				),
+				ID:     aws.String("larder-leftovers"),
 				Status: s3types.ExpirationStatusEnabled,
 				Filter: &s3types.LifecycleRuleFilter{Prefix: aws.String("")},
 				AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{
@@ -185,7 +182,7 @@ func healthy() *account {
 	}
 	for key, value := range map[string]string{
 		settings.OutputTable: tableName, settings.OutputBucket: bucketName, settings.OutputRelease: "v1.2.3",
-		settings.OutputHost:      "registry.example.com",
+		settings.OutputHost: "registry.example.com", settings.OutputAccess: fmt.Sprintf("%x", sha256.Sum256([]byte(accessRules))),
 		settings.OutputFunctions: strings.Join(names, ","), settings.OutputFunctionCode: strings.Join(digests, ","),
 		settings.OutputAlarms: "larder-slow,larder-gateway-5xx", settings.OutputAlarmTopic: topicARN, settings.OutputCertificate: certificate,
 	} {
@@ -196,9 +193,7 @@ func healthy() *account {
 
 func stagedRule() s3types.LifecycleRule {
 	return s3types.LifecycleRule{
-		ID: aws.String(
-			"larder-staged",
-		),
+		ID:         aws.String("larder-staged"),
 		Status:     s3types.ExpirationStatusEnabled,
 		Expiration: &s3types.LifecycleExpiration{Days: aws.Int32(2)},
 		Filter: &s3types.LifecycleRuleFilter{
@@ -495,6 +490,15 @@ func TestFaults(t *testing.T) {
 	expires := func(in time.Duration) func(*account) {
 		return func(a *account) { a.cert.NotAfter = aws.Time(now.Add(in)) }
 	}
+	everywhere := func(rules string) func(*account) {
+		return func(a *account) {
+			for name, f := range a.functions {
+				if name != "larder-discovery-1" {
+					f.Environment.Variables["LARDER_ACCESS"] = rules
+				}
+			}
+		}
+	}
 	undeployed := func(status formation.StackStatus) func(*account) {
 		return func(a *account) { a.stack.StackStatus, a.stack.Outputs = status, nil }
 	}
@@ -526,7 +530,7 @@ func TestFaults(t *testing.T) {
 		"a table without its key": {func(a *account) { a.table.TableStatus = tabletypes.TableStatusInaccessibleEncryptionCredentials }, []string{"wrong table: larder-Table is INACCESSIBLE_ENCRYPTION_CREDENTIALS"}},
 		"a table with a key": {func(a *account) {
 			a.table.SSEDescription = &tabletypes.SSEDescription{KMSMasterKeyArn: aws.String("arn:key")}
-		}, []string{"warning table: larder-Table is encrypted with the key arn:key, which no role of the stack may use"}},
+		}, []string{"warning table: larder-Table is encrypted with the key arn:key: requests fail if the key's policy does not allow the stack's roles"}},
 		"no deletion protection": {func(a *account) { a.table.DeletionProtectionEnabled = aws.Bool(false) }, []string{"wrong table deletion protection: it is off"}},
 		"another attribute":      {func(a *account) { a.ttl.AttributeName = aws.String("ttl") }, []string{"wrong table expiry: items expire by the attribute ttl, and must by expires"}},
 		"no expiry": {func(a *account) {
@@ -562,18 +566,18 @@ func TestFaults(t *testing.T) {
 		"a bucket that may be public": {func(a *account) { a.public.RestrictPublicBuckets = aws.Bool(false) }, []string{"wrong bucket public access: it is not blocked, or not in every way"}},
 		"no lifecycle":                {func(a *account) { a.rules = nil }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
 		"a rule that is off":          {func(a *account) { a.rules[1].Status = s3types.ExpirationStatusDisabled }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
-		"a rule that waits":           {func(a *account) { a.rules[1].Expiration.Days = aws.Int32(20) }, []string{"wrong bucket lifecycle: no rule removes uploads that were not published, with the tag larder=staged, after 2 days"}},
-		"no rule for leftovers":       {func(a *account) { a.rules = a.rules[1:] }, []string{"warning bucket lifecycle: no rule removes the parts of uploads that were broken off: they cost what they take"}},
+		"a rule that waits":           {func(a *account) { a.rules[1].Expiration.Days = aws.Int32(20) }, []string{"wrong bucket lifecycle: uploads that were not published are removed after 20 days, and must be after 2 days"}},
+		"no rule for leftovers":       {func(a *account) { a.rules = a.rules[1:] }, []string{"warning bucket lifecycle: no rule removes the parts of unfinished uploads: you pay for their storage"}},
 		"a rule for archives": {func(a *account) {
 			a.rules = append(a.rules, s3types.LifecycleRule{ID: aws.String("old"), Status: s3types.ExpirationStatusEnabled, Expiration: &s3types.LifecycleExpiration{Days: aws.Int32(365)}})
-		}, []string{"wrong bucket lifecycle: the rule old deletes published archives"}},
+		}, []string{"wrong bucket lifecycle: the rule old deletes published objects"}},
 		"a rule that freezes archives": {func(a *account) {
 			a.rules = append(a.rules, s3types.LifecycleRule{
 				ID: aws.String("cold"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: aws.String("modules/acme/")},
 				Transitions: []s3types.Transition{{StorageClass: s3types.TransitionStorageClassDeepArchive, Days: aws.Int32(90)}},
 			})
-		}, []string{"wrong bucket lifecycle: the rule cold puts out of reach published archives"}},
-		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, []string{"warning bucket encryption: objects are encrypted with the key arn:key, which no role of the stack may use"}},
+		}, []string{"wrong bucket lifecycle: the rule cold archives published objects"}},
+		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, []string{"warning bucket encryption: new objects are encrypted with the key arn:key: requests fail if the key's policy does not allow the stack's roles"}},
 
 		"no function":         {func(a *account) { delete(a.functions, "larder-modules-1") }, []string{"wrong function modules: there is no function larder-modules-1"}},
 		"other code":          {modules(func(f *lambda.GetFunctionConfigurationOutput) { f.CodeSha256 = aws.String("old=") }), []string{"wrong function modules: its code is not what the stack deployed: the digest is old=, and must be digest-of-modules="}},
@@ -582,9 +586,19 @@ func TestFaults(t *testing.T) {
 		"no table set":        {variable("LARDER_TABLE", ""), []string{"wrong function modules: LARDER_TABLE is not set"}},
 		"a lifetime too long": {variable("LARDER_PRESIGN_SECONDS", "99999"), []string{`wrong function modules: LARDER_PRESIGN_SECONDS is "99999", not a number of seconds from 60 to 43200`}},
 		"another lifetime":    {variable("LARDER_PRESIGN_SECONDS", "60"), []string{"wrong function modules: its lifetime of URLs is 1m0s, and that of most functions is 1h0m0s"}},
-		"other access":        {variable("LARDER_ACCESS", `{"public":["**"]}`), []string{`wrong function modules: its rule of access is {"public":["**"]}, and that of most functions is {"issuers":[{"issuer":"https://id.example.com","audiences":[…`}},
-		"invalid access":      {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{`wrong function modules: invalid access settings: json: unknown field "isuers"`}},
-		"another namespace":   {variable("LARDER_METRICS", "Other"), []string{"wrong function modules: its namespace of metrics is Other, and that of most functions is Larder/larder"}},
+		"other access":        {variable("LARDER_ACCESS", `{"public":["**"]}`), []string{`wrong function modules: its access settings are not what the stack deployed: they are {"public":["**"]}`}},
+		"other access everywhere": {everywhere(`{"public":["**"]}`), []string{
+			`wrong function mirror: its access settings are not what the stack deployed: they are {"public":["**"]}`,
+			`wrong function modules: its access settings are not what the stack deployed: they are {"public":["**"]}`,
+			`wrong function providers: its access settings are not what the stack deployed: they are {"public":["**"]}`,
+			`wrong function publish: its access settings are not what the stack deployed: they are {"public":["**"]}`,
+		}},
+		"other access than most": {func(a *account) {
+			a.output(settings.OutputAccess, "")
+			variable("LARDER_ACCESS", `{"public":["**"]}`)(a)
+		}, []string{`wrong function modules: its rule of access is {"public":["**"]}, and that of most functions is {"issuers":[{"issuer":"https://id.example.com","audiences":[…`}},
+		"invalid access":    {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{`wrong function modules: invalid access settings: json: unknown field "isuers"`}},
+		"another namespace": {variable("LARDER_METRICS", "Other"), []string{"wrong function modules: its namespace of metrics is Other, and that of most functions is Larder/larder"}},
 		"another login": {func(a *account) {
 			delete(a.functions["larder-discovery-1"].Environment.Variables, "LARDER_LOGIN")
 		}, []string{`wrong function discovery: its login is none, and that of most functions is {"issuer":"https://id.example.com","client":"c","scopes":["o…`}},
@@ -777,5 +791,31 @@ func TestFailedRollback(t *testing.T) {
 	a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed
 	if do := a.examine(t).Steps[0].Do; !strings.Contains(do, "aws cloudformation continue-update-rollback --stack-name larder") {
 		t.Error(do)
+	}
+}
+
+// A deploy of the same template leaves changed code as it is: the advice is to
+// put back the package of the release.
+func TestAdviceOnStaleCode(t *testing.T) {
+	t.Parallel()
+	a := healthy()
+	a.functions["larder-modules-1"].CodeSha256 = aws.String("old=")
+	for _, s := range a.examine(t).Steps {
+		if s.Name != "function modules" {
+			continue
+		}
+		for _, want := range []string{
+			"release is v1.2.3",
+			"aws lambda update-function-code --function-name larder-modules-1 ",
+			"-packages/modules.zip",
+			"digest-of-modules=",
+		} {
+			if !strings.Contains(s.Do, want) {
+				t.Errorf("%q is not in %s", want, s.Do)
+			}
+		}
+		if strings.Contains(s.Do, "cdk deploy --revert-drift") {
+			t.Error(s.Do)
+		}
 	}
 }

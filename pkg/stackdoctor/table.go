@@ -71,8 +71,10 @@ func (e *examination) describedTable(c call, t *types.TableDescription) {
 		e.warn(
 			"table",
 			c.String(),
-			aws.ToString(t.TableName)+" is encrypted with the key "+key+", which no role of the stack may use",
-			"allow the roles to use the key by its key policy, or encrypt the table with DynamoDB's own key",
+			aws.ToString(t.TableName)+" is encrypted with the key "+key+
+				": requests fail if the key's policy does not allow the stack's roles",
+			"allow the functions' roles and the operators kms:Decrypt in the key's policy, or go back to DynamoDB's own "+
+				"key: aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --sse-specification Enabled=false",
 		)
 	default:
 		e.ok("table", aws.ToString(t.TableName)+" is active")
@@ -98,7 +100,8 @@ func keysOf(t *types.TableDescription) string {
 			return aws.ToString(a.AttributeName) == aws.ToString(k.AttributeName)
 		})
 		if at >= 0 {
-			kind = map[types.ScalarAttributeType]string{"S": "string", "N": "number", "B": "binary"}[t.AttributeDefinitions[at].AttributeType]
+			kinds := map[types.ScalarAttributeType]string{"S": "string", "N": "number", "B": "binary"}
+			kind = kinds[t.AttributeDefinitions[at].AttributeType]
 		}
 		role := "partition"
 		if k.KeyType == types.KeyTypeRange {
@@ -117,7 +120,8 @@ func (e *examination) timeToLive(ctx context.Context, table string) {
 		e.failed(c, err)
 		return
 	}
-	set := "aws dynamodb update-time-to-live --table-name " + table + " --time-to-live-specification Enabled=true,AttributeName=" + settings.TTLAttribute
+	set := "aws dynamodb update-time-to-live --table-name " + table +
+		" --time-to-live-specification Enabled=true,AttributeName=" + settings.TTLAttribute
 	var status types.TimeToLiveStatus
 	var attribute string
 	if d := out.TimeToLiveDescription; d != nil {
@@ -160,7 +164,8 @@ func (e *examination) recovery(ctx context.Context, table string) {
 			c.step,
 			c.String(),
 			"point-in-time recovery is off",
-			"aws dynamodb update-continuous-backups --table-name "+table+" --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
+			"aws dynamodb update-continuous-backups --table-name "+table+
+				" --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
 		)
 		return
 	}
