@@ -285,5 +285,9 @@ func (s signals) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 	}
 	// An account has its dashboards in all regions together.
 	name := awscdk.Fn_Join(jsii.String("-"), &[]*string{&s.settings.StackName, s.Region()})
-	awscloudwatch.NewDashboard(s.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name, Widgets: &rows})
+	awscloudwatch.NewDashboard(
+		s.Stack,
+		jsii.String("Dashboard"),
+		&awscloudwatch.DashboardProps{DashboardName: name, Widgets: &rows},
+	)
 }

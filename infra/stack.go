@@ -142,7 +142,11 @@ func (st *stack) describeItself() {
 		digests = append(digests, jsii.String(f.name+"="+st.digests[f.name]))
 	}
 	comma := jsii.String(",")
-	st.output(settings.OutputRelease, jsii.String(sourceRelease()), "The release that the stack was deployed from, or the last one before it")
+	st.output(
+		settings.OutputRelease,
+		jsii.String(sourceRelease()),
+		"The release that the stack was deployed from, or the last one before it",
+	)
 	st.output(settings.OutputFunctions, awscdk.Fn_Join(comma, &names), "The functions, and their names in Lambda")
 	st.output(
 		settings.OutputFunctionCode,
@@ -294,7 +298,11 @@ func (st *stack) login() string {
 func (st *stack) newLogGroup(id string) awslogs.LogGroup { return st.newNamedLogGroup(id, nil) }
 
 func (st *stack) newNamedLogGroup(id string, name *string) awslogs.LogGroup {
-	group := awslogs.NewLogGroup(st.Stack, jsii.String(id), &awslogs.LogGroupProps{LogGroupName: name, RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
+	group := awslogs.NewLogGroup(
+		st.Stack,
+		jsii.String(id),
+		&awslogs.LogGroupProps{LogGroupName: name, RemovalPolicy: awscdk.RemovalPolicy_DESTROY},
+	)
 	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
 		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
 	}
@@ -512,9 +520,11 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy holds exactly what publishing, making tokens, counting downloads and examining the stack with AWS credentials needs. It deletes nothing but
-// tokens and keys, and the bucket lets nobody replace an archive. IAM cannot say that an item must be new, though: that a version's record is not replaced
-// rests on the publisher's conditions.
+// newOperatorPolicy allows exactly what publishing, making tokens, counting
+// downloads and examining the stack with AWS credentials need. It allows to
+// delete tokens and keys alone, and the bucket's policy lets nobody replace an
+// archive. IAM cannot require that an item is new, though: the publisher's own
+// conditions protect the record of a version.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{

@@ -355,8 +355,11 @@ func bucketAction(r *http.Request, key string) string {
 		return ""
 	}
 	return map[string]string{
-		"policy": "s3:GetBucketPolicy", "publicAccessBlock": "s3:GetBucketPublicAccessBlock", "lifecycle": "s3:GetLifecycleConfiguration",
-		"versioning": "s3:GetBucketVersioning", "encryption": "s3:GetEncryptionConfiguration",
+		"policy":            "s3:GetBucketPolicy",
+		"publicAccessBlock": "s3:GetBucketPublicAccessBlock",
+		"lifecycle":         "s3:GetLifecycleConfiguration",
+		"versioning":        "s3:GetBucketVersioning",
+		"encryption":        "s3:GetEncryptionConfiguration",
 	}[names[0]]
 }
 
@@ -606,7 +609,10 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 // deny answers as the services do, which speak XML, JSON or CBOR.
 func deny(w http.ResponseWriter, r *http.Request) {
 	_, service := signer(r)
-	status, kind, text := http.StatusForbidden, "application/xml", `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
+	status, kind := http.StatusForbidden, "application/xml"
+	text := `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
+	const xmlError = `<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code>` +
+		`<Message>not authorized</Message></Error></ErrorResponse>`
 	switch {
 	case service == "monitoring":
 		cloudwatch.Deny(w)
@@ -615,11 +621,12 @@ func deny(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
 		kind, text = "application/json", `{"Message":"not authorized"}`
 	case r.Header.Get("X-Amz-Target") != "":
-		status, kind, text = http.StatusBadRequest, "application/x-amz-json-1.0", `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`
+		status, kind = http.StatusBadRequest, "application/x-amz-json-1.0"
+		text = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`
 	case service == "sns":
-		text = `<ErrorResponse><Error><Type>Sender</Type><Code>AuthorizationError</Code><Message>not authorized</Message></Error></ErrorResponse>`
+		text = fmt.Sprintf(xmlError, "AuthorizationError")
 	case r.Method == http.MethodPost:
-		text = `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`
+		text = fmt.Sprintf(xmlError, "AccessDenied")
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)

@@ -77,7 +77,11 @@ func (d *deployment) fillInBucket(ctx context.Context, name string, properties m
 	var versions s3types.VersioningConfiguration
 	var public s3types.PublicAccessBlockConfiguration
 	var lifecycle struct{ Rules []lifecycleRule }
-	for property, into := range map[string]any{"VersioningConfiguration": &versions, "PublicAccessBlockConfiguration": &public, "LifecycleConfiguration": &lifecycle} {
+	for property, into := range map[string]any{
+		"VersioningConfiguration":        &versions,
+		"PublicAccessBlockConfiguration": &public,
+		"LifecycleConfiguration":         &lifecycle,
+	} {
 		if err := decode(properties[property], into); err != nil {
 			return fmt.Errorf("%s: %w", property, err)
 		}
@@ -134,7 +138,10 @@ func (d *deployment) fillInTable(ctx context.Context, name string, properties ma
 	client := dynamodb.NewFromConfig(d.Account)
 	var expiry tabletypes.TimeToLiveSpecification
 	var recovery tabletypes.PointInTimeRecoverySpecification
-	for property, into := range map[string]any{"TimeToLiveSpecification": &expiry, "PointInTimeRecoverySpecification": &recovery} {
+	for property, into := range map[string]any{
+		"TimeToLiveSpecification":          &expiry,
+		"PointInTimeRecoverySpecification": &recovery,
+	} {
 		if err := decode(properties[property], into); err != nil {
 			return fmt.Errorf("%s: %w", property, err)
 		}

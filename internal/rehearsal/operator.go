@@ -46,7 +46,9 @@ func (r *Rehearsal) assume(ctx context.Context, stack *Stack) (o operators, err 
 func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, policies ...string) (aws.Credentials, error) {
 	client := iam.NewFromConfig(r.Account)
 	trust := fmt.Sprintf(
-		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::%s:root"}}]}`,
+		`{"Version":"2012-10-17","Statement":[{
+			"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::%s:root"}
+		}]}`,
 		account,
 	)
 	_, err := client.CreateRole(

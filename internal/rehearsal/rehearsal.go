@@ -228,7 +228,8 @@ func (d *deployment) environ() []string {
 // deploy leaves the source deployed, and says what is there then.
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	err = d.step("building the command line, and CDK's", func() error {
-		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", d.scratch+string(filepath.Separator), "./scripts/larder", "./infra"); err != nil {
+		folder := d.scratch + string(filepath.Separator)
+		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", folder, "./scripts/larder", "./infra"); err != nil {
 			return err
 		}
 		_, err := d.run(ctx, filepath.Join(d.Checkout, "infra"), nil, "npm", "ci", "--silent", "--no-audit", "--no-fund")
@@ -460,14 +461,16 @@ func writeSettings(infra string, own map[string]any) error {
 
 // cdk runs a command of the CDK.
 func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error {
-	args = append(args, "--app", app.command, "--output", filepath.Join(d.scratch, "cdk.out"), "--no-version-reporting", "--no-notices", "--ci")
+	out := filepath.Join(d.scratch, "cdk.out")
+	args = append(args, "--app", app.command, "--output", out, "--no-version-reporting", "--no-notices", "--ci")
 	env := append(d.pathStyle(), "CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1")
 	_, err := d.run(ctx, app.folder, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err
 }
 
-// open returns a deployed stack as its users have it, until it is closed. In an emulator it runs; in AWS, running is nil.
-// The command line works on it as roles that have the policies for that alone.
+// open returns a deployed stack as its users have it, until it is closed. In an
+// emulator it runs; in AWS, running is nil. The command line works on it as
+// roles that have the policies for that alone.
 func (d *deployment) open(
 	ctx context.Context,
 	stack *Stack,

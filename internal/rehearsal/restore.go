@@ -323,7 +323,8 @@ func copyBucket(ctx context.Context, buckets *s3.Client, from, to string) error 
 	return nil
 }
 
-// copySettings copies the lifecycle rules and the policy of a bucket. AWS blocks public access to a new bucket by itself.
+// copySettings copies the lifecycle rules and the policy of a bucket. AWS blocks
+// public access to a new bucket by itself.
 func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from, to string) error {
 	rules, err := buckets.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &from})
 	if err != nil {

@@ -33,8 +33,8 @@ type Running struct {
 	logGroups map[string]string
 }
 
-// Run starts the stack's functions, which keep their data in the emulator at a URL. Below dir their code is unpacked. The
-// operators are let in with their policies.
+// Run starts the stack's functions, which store their data in the emulator at a
+// URL. It unpacks their code below dir. The operators have their policies.
 func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Running, error) {
 	roles, operator, withdraw, err := s.Roles()
 	if err != nil {

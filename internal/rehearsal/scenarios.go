@@ -52,14 +52,15 @@ type Registry struct {
 	HTTP *http.Client
 	// CAFile is what clients must trust; empty for what they trust anyway.
 	CAFile string
-	// Larder runs the command line on the deployed stack, as a role that has the operator's policy alone, and returns what it prints.
+	// Larder runs the command line on the deployed stack, as a role that has the
+	// operator's policy alone, and returns what it prints.
 	Larder func(ctx context.Context, args ...string) (string, error)
 	// Withdraw withdraws, as who has the policy for that beside the operator's.
 	Withdraw func(ctx context.Context, args ...string) error
 	// Examine returns what `larder doctor --stack` prints as JSON, as the same role.
 	Examine func(ctx context.Context) (string, error)
-	// Interrupt runs the command line as the same role, and interrupts it while it waits for a query of logs, which it must
-	// stop then; nil in AWS.
+	// Interrupt runs the command line as the same role, and interrupts it while it
+	// waits for a query of logs, which it must stop then. It is nil in AWS.
 	Interrupt func(ctx context.Context, args ...string) error
 	// Through runs it through the registry's own endpoint, as who has no credentials of AWS, with further variables as
 	// NAME=value.

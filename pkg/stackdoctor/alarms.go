@@ -68,8 +68,8 @@ func (e *examination) described(c call, names []string, there []alarmtypes.Metri
 	}
 }
 
-// subscribers examines who is subscribed to the topic that alarms go to.
-// Another account does not list its subscribers for this one.
+// subscribers examines the subscriptions to the topic that alarms notify. SNS
+// does not list those of a topic in another account.
 func (e *examination) subscribers(ctx context.Context, topic string) {
 	c := call{"alarm subscribers", "sns:ListSubscriptionsByTopic", topic}
 	if owner := accountOf(topic); owner != "" && e.account != "" && owner != e.account {

@@ -19,10 +19,10 @@ import (
 
 const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
 
-// told is a failure that a command has printed already.
-type told struct{ error }
+// printedError is a failure that a command has printed already.
+type printedError struct{ error }
 
-func (t told) Unwrap() error { return t.error }
+func (e printedError) Unwrap() error { return e.error }
 
 func (c *cli) doctorCommand() *cobra.Command {
 	var module, provider, mirror, platform, stack string
@@ -41,10 +41,12 @@ arguments of a command are read by everyone on the machine.
 
 It works with any registry. It exits with 1 where something is wrong, and with 0 where there are at most warnings.
 
-With --stack it examines a deployed registry from inside its AWS account instead: the table and the bucket, the functions with their code
-and settings, the alarms and who is subscribed to them, and the certificate of the domain. It uses the AWS credentials and the region that
-the AWS command line would use. The policy OperatorPolicyArn of the stack's outputs is enough. What the credentials may not read is
-"unknown". It exits with 6 where nothing is wrong and something is unknown.`,
+With --stack it examines a deployed registry from inside its AWS account instead:
+the table and the bucket, the functions with their code and settings, the alarms
+and their subscribers, and the certificate of the domain. It uses the AWS
+credentials and the region that the AWS command line would use. The policy
+OperatorPolicyArn of the stack's outputs is enough. What the credentials may not
+read is "unknown". It exits with 6 if nothing is wrong and something is unknown.`,
 		Example: `  larder doctor https://registry.example.com
   larder doctor https://registry.example.com --module acme/vpc/aws --provider acme/inventory
   larder doctor https://127.0.0.1:8443 --mirror registry.opentofu.org/hashicorp/random --json
@@ -163,7 +165,7 @@ func (c *cli) printReport(report doctor.Report) error {
 		}{report, wrong == 0}); err != nil || failure == nil {
 			return err
 		}
-		return told{failure}
+		return printedError{failure}
 	}
 	if report.Configuration != "" {
 		c.printf("\nWhat the configuration of the clients lacks:\n\n")

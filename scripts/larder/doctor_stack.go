@@ -60,7 +60,7 @@ func (c *cli) printStackReport(report stackdoctor.Report) error {
 		}{report, failure == nil}); err != nil || failure == nil {
 			return err
 		}
-		return told{failure}
+		return printedError{failure}
 	}
 	if failure == nil {
 		c.printf(

@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	code := exitCode(err)
-	if _, done := errors.AsType[told](err); done {
+	if _, done := errors.AsType[printedError](err); done {
 		return code
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {

@@ -92,7 +92,7 @@ func (c *cli) printFindings(r verify.Report) error {
 		}{failure == nil, r}); err != nil || failure == nil {
 			return err
 		}
-		return told{failure}
+		return printedError{failure}
 	}
 	var remedies []string
 	notes, repaired := 0, 0
