@@ -869,22 +869,13 @@ func TestPackFunction(t *testing.T) {
 // The outputs have the functions' names and the digests of their code, and
 // name alarms and certificate where there are any.
 func TestOutputsForDoctor(t *testing.T) {
-	tm := synth(
+	const certificate = "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
+	tm := synth(t, defaults(
 		t,
-		defaults(
-			t,
-			"alarms",
-			"true",
-			"domainName",
-			"registry.example.com",
-			"hostedZoneId",
-			"Z0123456789",
-			"hostedZoneName",
-			"example.com",
-			"certificateArn",
-			"arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
-		),
-	)
+		"alarms", "true",
+		"domainName", "registry.example.com", "hostedZoneId", "Z0123456789", "hostedZoneName", "example.com",
+		"certificateArn", certificate,
+	))
 	names := text(tm.Outputs[settings.OutputFunctions].Value)
 	digests, _ := tm.Outputs[settings.OutputFunctionCode].Value.(string)
 	for _, f := range functions() {
@@ -895,21 +886,19 @@ func TestOutputsForDoctor(t *testing.T) {
 			t.Errorf("%s has no digest in %s", f.name, digests)
 		}
 	}
-	if alarms, _ := tm.Outputs[settings.OutputAlarms].Value.(string); len(
-		strings.Split(alarms, ","),
-	) != len(
-		tm.all("AWS::CloudWatch::Alarm"),
-	) {
-		t.Errorf("alarms: %s", alarms)
+	alarms, _ := tm.Outputs[settings.OutputAlarms].Value.(string)
+	if got, want := len(strings.Split(alarms, ",")), len(tm.all("AWS::CloudWatch::Alarm")); got != want {
+		t.Errorf("%d alarms, and not %d: %s", got, want, alarms)
 	}
-	if got := tm.Outputs[settings.OutputCertificate].Value; got != "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000" {
+	if got := tm.Outputs[settings.OutputCertificate].Value; got != certificate {
 		t.Errorf("certificate: %v", got)
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(defaults(t).Access))); tm.Outputs[settings.OutputAccess].Value != want {
 		t.Errorf("the digest of the access settings is %v, and not %s", tm.Outputs[settings.OutputAccess].Value, want)
 	}
-	if tm.Outputs[settings.OutputRelease].Value == "" {
-		t.Error("there is no release")
+	release, _ := tm.Outputs[settings.OutputRelease].Value.(string)
+	if release == "" || regexp.MustCompile(`-g[0-9a-f]+|dirty`).MatchString(release) {
+		t.Errorf("the release %q is none, or changes with commits", release)
 	}
 }
 
@@ -1120,6 +1109,9 @@ func TestCognito(t *testing.T) {
 		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer || got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
 			t.Errorf("%s is told %s, %v", id, &told, err)
 		}
+	}
+	if digest, there := tm.Outputs[settings.OutputAccess]; there {
+		t.Errorf("there is a digest of settings that have no values yet: %v", digest)
 	}
 	if tm.Outputs[settings.OutputUserPool].Value == nil {
 		t.Error("the pool is not told")
