@@ -87,7 +87,7 @@ func (e *examination) functions(ctx context.Context) {
 			f.environment = out.Environment.Variables
 		}
 		there[name] = f
-		f.deployed(digests[name], e.redeploy(name, names[name], digests[name]))
+		f.deployed(digests[name], e.redeploy(name, names[name], digests[name], out.Architectures))
 		e.configured(name, f)
 	}
 	e.agree(there)
@@ -131,14 +131,19 @@ func (e *examination) reportFunction(f *function) {
 // redeploy returns how to put a function's code back. CloudFormation does not
 // do it for the same template: a function's code can be written and not read,
 // so that --revert-drift does not see a change of it either.
-func (e *examination) redeploy(name, physical, digest string) string {
+func (e *examination) redeploy(name, physical, digest string, on []types.Architecture) string {
+	architecture := types.ArchitectureArm64 // Larder's default, and not Lambda's
+	if len(on) > 0 {
+		architecture = on[0]
+	}
 	return fmt.Sprintf(
 		"find out in CloudTrail who changed it; then deploy another release, or put the package back: in the folder "+
 			"infra of the source that was deployed, whose release is %s, run npx cdk synth, and "+
-			"aws lambda update-function-code --function-name %s --zip-file fileb://../dist/ARCHITECTURE-packages/%s.zip; "+
+			"aws lambda update-function-code --function-name %s --zip-file fileb://../dist/%s-packages/%s.zip; "+
 			"it must return the CodeSha256 %s",
 		cmp.Or(e.outputs[settings.OutputRelease], "unknown"),
 		physical,
+		architecture,
 		name,
 		digest,
 	)

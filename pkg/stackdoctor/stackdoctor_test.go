@@ -807,7 +807,7 @@ func TestAdviceOnStaleCode(t *testing.T) {
 		for _, want := range []string{
 			"release is v1.2.3",
 			"aws lambda update-function-code --function-name larder-modules-1 ",
-			"-packages/modules.zip",
+			"fileb://../dist/arm64-packages/modules.zip",
 			"digest-of-modules=",
 		} {
 			if !strings.Contains(s.Do, want) {
