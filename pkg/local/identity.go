@@ -181,7 +181,7 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	if id == "" || table.ID() == "" {
 		err := checkAgreement(ctx, dir, id, c)
 		disagree, ok := errors.AsType[*MismatchError](err)
-		if err != nil && !(ok && adopt) {
+		if err != nil && (!ok || !adopt) {
 			return nil, err
 		}
 		adopted = disagree
