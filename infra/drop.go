@@ -223,6 +223,25 @@ func templateText(v any) string {
 	return reference + "}"
 }
 
+// judge returns the errors with which the CDK refuses to deploy, and lines of
+// warning.
+func (f found) judge(c choices, s Settings, m made) (refused, warnings []string) {
+	refused, warnings = f.refused, f.warnings
+	why := ""
+	switch {
+	case f.unread != nil:
+		if why = refusalOfUnread(c, f.unread); why == "" {
+			warnings = append(warnings, notCompared(f.unread))
+		}
+	case f.stack != nil:
+		why = refusal(c, s, f.stack.drops(s, m))
+	}
+	if why != "" {
+		refused = append(refused, why)
+	}
+	return refused, warnings
+}
+
 // refusal is the error by which the CDK does not deploy; empty if nothing is
 // dropped that may not be.
 func refusal(c choices, s Settings, drops []drop) string {
@@ -243,4 +262,20 @@ func refusal(c choices, s Settings, drops []drop) string {
 	return fmt.Sprintf("cannot deploy: %s, and the stack %s would lose %s. "+
 		"Put the settings back, or allow it: -c %s=%s",
 		why, s.StackName, strings.Join(what, "; "), contextAllowDrop, strings.Join(kinds, ","))
+}
+
+// notCompared is the line about a deploy whose settings are not compared with
+// the deployed stack.
+func notCompared(why error) string {
+	return fmt.Sprintf("cannot compare the settings with the deployed stack: %v", why)
+}
+
+// refusalOfUnread returns the error with which the CDK refuses to deploy over a
+// stack that could not be read; empty if a deploy may drop everything.
+func refusalOfUnread(c choices, why error) string {
+	if !slices.ContainsFunc(dropKinds, func(kind string) bool { return !slices.Contains(c.allowed, kind) }) {
+		return ""
+	}
+	return fmt.Sprintf("cannot deploy: %s. To deploy without the comparison: -c %s=%s",
+		notCompared(why), contextAllowDrop, strings.Join(dropKinds, ","))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -245,5 +246,34 @@ func TestRefusal(t *testing.T) {
 	if got := refusal(choices{file: "settings.json", allowed: []string{"table", "domain", "pool"}}, s,
 		drops); got != "" {
 		t.Error(got)
+	}
+}
+
+// A stack that cannot be read refuses a deploy unless all kinds are allowed.
+func TestUnreadStack(t *testing.T) {
+	t.Parallel()
+	const notRead = "cannot compare the settings with the deployed stack: AWS does not answer"
+	all := []string{"pool", "access", "bucket", "table", "domain"}
+	f := found{unread: errors.New("AWS does not answer"), refused: []string{"r"}, warnings: []string{"w"}}
+	for name, test := range map[string]struct {
+		f                 found
+		allowed           []string
+		refused, warnings []string
+	}{
+		"read":     {found{}, nil, nil, nil},
+		"refused":  {f, nil, []string{"r", "cannot deploy: " + notRead + ". To deploy without the comparison: -c allow-drop=domain,table,bucket,access,pool"}, []string{"w"}},
+		"one less": {f, all[1:], []string{"r", "cannot deploy: " + notRead + ". To deploy without the comparison: -c allow-drop=domain,table,bucket,access,pool"}, []string{"w"}},
+		"allowed":  {f, all, []string{"r"}, []string{"w", notRead}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused, warnings := test.f.judge(choices{allowed: test.allowed}, Settings{}, made{})
+			if diff := cmp.Diff(test.refused, refused); diff != "" {
+				t.Errorf("refused: %s", diff)
+			}
+			if diff := cmp.Diff(test.warnings, warnings); diff != "" {
+				t.Errorf("warnings: %s", diff)
+			}
+		})
 	}
 }

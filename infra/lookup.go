@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,18 +29,26 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// lookupTimeout is how long the account may take to say all that is asked.
+// lookupTimeout bounds all requests of a lookup together.
 const lookupTimeout = 15 * time.Second
 
-// found is what an account says about a deploy.
+// found is what a lookup finds in the account of a deploy.
 type found struct {
-	// stack is the one that is deployed; nil if there is none.
+	// stack is the deployed stack. It is nil if there is none, if it could not be
+	// read, or if there are no credentials.
 	stack *deployed
+	// unread is why the deployed stack could not be read although the deploy has
+	// credentials.
+	unread error
 	// refused are the reasons why the stack cannot adopt a table or a bucket.
 	refused []string
-	// unknown are lines about what could not be found out.
-	unknown []string
+	// warnings are lines about what was not checked.
+	warnings []string
 }
+
+// errNoCredentials means that neither the CDK nor the app has credentials, so
+// that nothing can be deployed.
+var errNoCredentials = errors.New("there are no AWS credentials")
 
 // account is the AWS account to which a deploy goes.
 type account struct {
@@ -50,8 +59,8 @@ type account struct {
 	s3     func(*s3.Options)
 }
 
-// lookUp asks the account to which the CDK deploys for the stack and for what
-// the stack adopts.
+// lookUp reads the deployed stack, and checks the table and the bucket that the
+// settings adopt, in the account to which the CDK deploys.
 func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(string) string) found {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -59,9 +68,13 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 	var f found
 	a, err := openAccount(ctx, qualifier, getenv)
 	if err != nil {
-		f.unknown = append(f.unknown, fmt.Sprintf("cannot compare the settings with the deployed stack: %v", err))
+		if errors.Is(err, errNoCredentials) {
+			f.warnings = append(f.warnings, notCompared(err))
+		} else {
+			f.unread = err
+		}
 		if adopts != "" {
-			f.unknown = append(f.unknown, fmt.Sprintf("cannot check %s: %v", adopts, err))
+			f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: %v", adopts, err))
 		}
 		return f
 	}
@@ -69,10 +82,7 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		f.stack, err = stackOf(ctx, config, s.StackName)
 		return err
 	})
-	if err != nil {
-		f.unknown = append(f.unknown, fmt.Sprintf("cannot compare the settings with the deployed stack: %v",
-			reason(err)))
-	}
+	f.unread = reason(err)
 	for _, store := range []struct {
 		name  string
 		check func(context.Context, aws.Config, string) (string, error)
@@ -87,7 +97,7 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		})
 		switch {
 		case err != nil:
-			f.unknown = append(f.unknown, fmt.Sprintf("cannot check %s: %v", store.name, reason(err)))
+			f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: %v", store.name, reason(err)))
 		case why != "":
 			f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: %s", store.name, why))
 		}
@@ -95,27 +105,35 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 	return f
 }
 
-// openAccount finds the account, which must be the one that the CDK has found.
+// useEnvironment is a hint for whoever uses --profile, which the CDK does not
+// pass to an app.
+const useEnvironment = "If you use --profile, set AWS_PROFILE instead"
+
+// openAccount returns the account to which the CDK deploys. Its error is
+// errNoCredentials if neither the CDK nor the environment has credentials.
 func openAccount(ctx context.Context, qualifier string, getenv func(string) string) (*account, error) {
-	id := getenv("CDK_DEFAULT_ACCOUNT")
-	if id == "" {
-		return nil, errors.New("there are no AWS credentials")
-	}
+	id := getenv("CDK_DEFAULT_ACCOUNT") // which is set if the CDK has credentials
 	cfg, err := config.LoadDefaultConfig(ctx)
+	if err == nil {
+		_, err = cfg.Credentials.Retrieve(ctx)
+	}
+	if err != nil && id == "" {
+		return nil, errNoCredentials
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("there are no AWS credentials in the environment. %s", useEnvironment)
 	}
 	if region := getenv("CDK_DEFAULT_REGION"); region != "" {
 		cfg.Region = region
 	}
 	caller, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return nil, fmt.Errorf("there are no AWS credentials in the environment "+
-			"(use AWS_PROFILE, not --profile): %w", reason(err))
+		return nil, fmt.Errorf("cannot use the environment's AWS credentials: %w", reason(err))
 	}
-	if got := aws.ToString(caller.Account); got != id {
+	got := aws.ToString(caller.Account)
+	if id = cmp.Or(id, got); got != id {
 		return nil, fmt.Errorf("the environment's AWS credentials are for account %s, "+
-			"and the deploy goes to %s", got, id)
+			"and the deploy goes to %s. %s", got, id, useEnvironment)
 	}
 	partition := "aws"
 	if who, err := arn.Parse(aws.ToString(caller.Arn)); err == nil {
@@ -154,13 +172,20 @@ func denied(err error) bool {
 	return ok && slices.Contains([]string{"AccessDenied", "AccessDeniedException", "Forbidden"}, failed.ErrorCode())
 }
 
-// reason is an error of the SDK without what only its developers need.
+// reason returns an error of the SDK without what only its developers need. It
+// is one line.
 func reason(err error) error {
+	if err == nil {
+		return nil
+	}
 	if failed, ok := errors.AsType[smithy.APIError](err); ok && failed.ErrorMessage() != "" {
 		return fmt.Errorf("%s: %s", failed.ErrorCode(), failed.ErrorMessage())
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("AWS does not answer")
+	}
+	if first, _, more := strings.Cut(err.Error(), "\n"); more {
+		return errors.New(first)
 	}
 	return err
 }
@@ -170,7 +195,8 @@ func reason(err error) error {
 func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error) {
 	client := cloudformation.NewFromConfig(cfg)
 	out, err := client.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
-	if err != nil && strings.Contains(err.Error(), "does not exist") {
+	if failed, ok := errors.AsType[smithy.APIError](err); ok && failed.ErrorCode() == "ValidationError" &&
+		strings.Contains(failed.ErrorMessage(), "does not exist") {
 		return nil, nil
 	}
 	if err != nil {
@@ -193,7 +219,7 @@ func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error
 		return nil, err
 	}
 	if err := json.Unmarshal([]byte(aws.ToString(template.TemplateBody)), d); err != nil {
-		return nil, fmt.Errorf("the template of stack %s: %w", name, err)
+		return nil, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
 	}
 	return d, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,8 +23,9 @@ type emulated struct {
 	// assumed with noRole.
 	denied []string
 	noRole bool
-	// broken has every request fail but the one for who the caller is.
+	// broken has every request fail with fault but the one for who the caller is.
 	broken  bool
+	fault   string
 	assumed bool // somebody has used the role
 }
 
@@ -66,7 +68,7 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case action == "GetCallerIdentity":
 		xml(200, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>111122223333</Account><Arn>arn:aws:iam::111122223333:user/ada</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>")
 	case e.broken:
-		failed(500, "InternalFailure", "try again")
+		failed(500, "InternalFailure", e.fault)
 	case action == "AssumeRole":
 		if e.noRole || form["RoleArn"] != lookupRole {
 			failed(403, "AccessDenied", "not authorized to assume "+form["RoleArn"])
@@ -165,14 +167,22 @@ func ask(t *testing.T, e *emulated, s Settings, environment map[string]string) f
 const aTemplate = `{"Resources": {"D": {"Type": "AWS::ApiGatewayV2::DomainName", "Properties": {"DomainName": "registry.example.com"}}}}`
 
 // A deployed stack is read with the environment's credentials, or by the CDK's
-// role. Where it cannot be, one line says so.
+// role. If there are credentials and it cannot be read, the deploy is refused
+// unless it may drop everything.
 func TestLookUpStack(t *testing.T) {
 	deny := []string{"DescribeStacks", "GetTemplate"}
+	noKeys := map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+	with := func(name, value string) map[string]string {
+		all := maps.Clone(noKeys)
+		all[name] = value
+		return all
+	}
 	for name, test := range map[string]struct {
 		account     emulated
 		environment map[string]string
 		domain      string // of the deployed stack; none if there is no stack
-		unknown     string
+		unread      string
+		warning     string
 	}{
 		"deployed": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate},
 			domain: "registry.example.com"},
@@ -183,29 +193,40 @@ func TestLookUpStack(t *testing.T) {
 		"in review":     {account: emulated{status: "REVIEW_IN_PROGRESS", template: "{}"}},
 		"by the CDK's role": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate,
 			denied: deny}, domain: "registry.example.com"},
+		"without the CDK's account": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate},
+			environment: map[string]string{"CDK_DEFAULT_ACCOUNT": ""}, domain: "registry.example.com"},
 		"without a permission": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate,
-			denied: deny, noRole: true}, unknown: "AccessDenied: not authorized to perform DescribeStacks"},
-		"a fault": {account: emulated{broken: true}, unknown: "InternalFailure: try again"},
+			denied: deny, noRole: true}, unread: "AccessDenied: not authorized to perform DescribeStacks"},
+		"without GetTemplate": {account: emulated{status: "UPDATE_COMPLETE", template: aTemplate,
+			denied: []string{"GetTemplate"}, noRole: true},
+			unread: "AccessDenied: not authorized to perform GetTemplate"},
+		"a fault": {account: emulated{broken: true, fault: "try again"}, unread: "InternalFailure: try again"},
+		"a role that does not exist": {account: emulated{broken: true, fault: "role r does not exist"},
+			unread: "InternalFailure: role r does not exist"},
 		"no JSON": {account: emulated{status: "UPDATE_COMPLETE", template: "Resources:"},
-			unknown: "the template of stack larder: "},
-		"no credentials": {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": ""},
-			unknown: "there are no AWS credentials"},
-		"credentials of --profile": {environment: map[string]string{"AWS_ACCESS_KEY_ID": "",
-			"AWS_SECRET_ACCESS_KEY": ""},
-			unknown: "there are no AWS credentials in the environment (use AWS_PROFILE, not --profile)"},
+			unread: "cannot read the template of stack larder: "},
+		"no credentials": {environment: with("CDK_DEFAULT_ACCOUNT", ""),
+			warning: "cannot compare the settings with the deployed stack: there are no AWS credentials"},
+		"credentials of --profile": {environment: noKeys,
+			unread: "there are no AWS credentials in the environment. If you use --profile, set AWS_PROFILE instead"},
+		"a profile that is missing": {environment: with("AWS_PROFILE", "absent"),
+			unread: "there are no AWS credentials in the environment. If you use --profile, set AWS_PROFILE instead"},
+		"credentials that STS refuses": {account: emulated{denied: []string{"GetCallerIdentity"}},
+			unread: "cannot use the environment's AWS credentials: AccessDenied: "},
 		"another account's": {environment: map[string]string{"CDK_DEFAULT_ACCOUNT": "444455556666"},
-			unknown: "the environment's AWS credentials are for account 111122223333, and the deploy goes to 444455556666"},
+			unread: "the environment's AWS credentials are for account 111122223333, and the deploy goes to " +
+				"444455556666. If you use --profile, set AWS_PROFILE instead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := ask(t, &test.account, Settings{StackName: "larder"}, test.environment)
-			if test.unknown != "" {
-				if len(f.unknown) != 1 || !strings.HasPrefix(f.unknown[0],
-					"cannot compare the settings with the deployed stack: "+test.unknown) ||
-					strings.Contains(f.unknown[0], "\n") {
-					t.Errorf("%q", f.unknown)
-				}
-			} else if f.unknown != nil {
-				t.Errorf("%q", f.unknown)
+			if diff := cmp.Diff(test.warning, strings.Join(f.warnings, "\n")); diff != "" {
+				t.Errorf("warnings: %s", diff)
+			}
+			if (f.unread != nil) != (test.unread != "") {
+				t.Fatalf("unread: %v, want %s", f.unread, test.unread)
+			}
+			if f.unread != nil && !strings.HasPrefix(f.unread.Error(), test.unread) {
+				t.Errorf("unread: %v, want %s", f.unread, test.unread)
 			}
 			if (f.stack != nil) != (test.domain != "") {
 				t.Fatalf("stack: %v", f.stack)
@@ -213,7 +234,7 @@ func TestLookUpStack(t *testing.T) {
 			if f.stack != nil && (f.stack.domain() != test.domain || f.stack.Outputs["TableName"] != "old-table") {
 				t.Errorf("%+v", f.stack)
 			}
-			if byRole := test.account.denied != nil && !test.account.noRole; test.account.assumed != byRole {
+			if byRole := test.account.denied != nil && !test.account.noRole && test.unread == ""; test.account.assumed != byRole {
 				t.Errorf("by the CDK's role: %v", test.account.assumed)
 			}
 		})
@@ -240,18 +261,19 @@ func TestLookUpAdopted(t *testing.T) {
 	} {
 		t.Run(test.table+test.bucket, func(t *testing.T) {
 			f := ask(t, &emulated{}, Settings{StackName: "larder", TableName: test.table, BucketName: test.bucket}, nil)
-			if diff := cmp.Diff(test.want, strings.Join(f.refused, "\n")); diff != "" || f.unknown != nil {
-				t.Errorf("%q\n%s", f.unknown, diff)
+			if diff := cmp.Diff(test.want, strings.Join(f.refused, "\n")); diff != "" || f.warnings != nil {
+				t.Errorf("%q\n%s", f.warnings, diff)
 			}
 		})
 	}
 	s := Settings{StackName: "larder", TableName: "good-table", BucketName: "others-bucket"}
 	f := ask(t, &emulated{}, s, nil)
-	if len(f.refused) != 0 || len(f.unknown) != 1 || !strings.HasPrefix(f.unknown[0], "cannot check others-bucket: ") {
+	if len(f.refused) != 0 || len(f.warnings) != 1 || !strings.HasPrefix(f.warnings[0], "cannot check others-bucket: ") {
 		t.Errorf("%+v", f)
 	}
-	f = ask(t, &emulated{}, s, map[string]string{"CDK_DEFAULT_ACCOUNT": ""})
-	if len(f.unknown) != 2 || f.unknown[1] != "cannot check good-table others-bucket: there are no AWS credentials" {
-		t.Errorf("%q", f.unknown)
+	f = ask(t, &emulated{}, s, map[string]string{"CDK_DEFAULT_ACCOUNT": "", "AWS_ACCESS_KEY_ID": "",
+		"AWS_SECRET_ACCESS_KEY": ""})
+	if len(f.warnings) != 2 || f.warnings[1] != "cannot check good-table others-bucket: there are no AWS credentials" {
+		t.Errorf("%q", f.warnings)
 	}
 }

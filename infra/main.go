@@ -42,16 +42,12 @@ func synthesize(app awscdk.App) error {
 	}
 	stack := newStack(app, s, dist)
 	f := <-account
-	for _, line := range f.unknown {
+	refused, warnings := f.judge(choices, s, madeBy(stack))
+	for _, line := range warnings {
 		fmt.Fprintln(os.Stderr, line)
 	}
-	if f.stack != nil {
-		f.refused = append(f.refused, refusal(choices, s, f.stack.drops(s, madeBy(stack))))
-	}
-	for _, why := range f.refused {
-		if why != "" {
-			awscdk.Annotations_Of(stack).AddError(&why)
-		}
+	for _, why := range refused {
+		awscdk.Annotations_Of(stack).AddError(&why)
 	}
 	app.Synth(nil)
 	return nil
