@@ -74,7 +74,7 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	}
 	pool, hasPool := d.pool()
 	if hasPool && pool != m.pool {
-		all = append(all, drop{"pool", "the user pool " + d.Outputs[settings.OutputUserPool]})
+		all = append(all, drop{"pool", "the user pool " + cmp.Or(d.Outputs[settings.OutputUserPool], pool)})
 	}
 	if lost := lostAccess(told.Access, s); len(lost) > 0 {
 		all = append(all, drop{"access", strings.Join(lost, ", ")})
@@ -127,7 +127,7 @@ func lostAccess(deployed string, s Settings) (lost []string) {
 	var was, now access.Settings
 	// Another release may have written it, and checks differ.
 	if err := json.Unmarshal([]byte(deployed), &was); err != nil {
-		return nil
+		return []string{"access rules that this release cannot read"}
 	}
 	if err := json.Unmarshal([]byte(s.Access), &now); err != nil {
 		panic(err) // parseSettings wrote it
@@ -154,7 +154,8 @@ func lostAccess(deployed string, s Settings) (lost []string) {
 		}
 		lost = append(lost, lostByIssuer(i, now.Issuers[at])...)
 	}
-	if was.Login != nil && now.Login == nil && s.Cognito == nil && !strings.Contains(was.Login.Issuer, reference) {
+	if was.Login != nil && !strings.Contains(was.Login.Issuer, reference) &&
+		(now.Login == nil || now.Login.Issuer != was.Login.Issuer) {
 		lost = append(lost, "the login by "+was.Login.Issuer)
 	}
 	return lost
@@ -176,7 +177,7 @@ func lostByIssuer(was, now access.Issuer) (lost []string) {
 		var scopes []string
 		for _, scope := range rule.Scopes {
 			if !slices.ContainsFunc(now.Rules, func(r access.Rule) bool {
-				return maps.Equal(r.Claims, rule.Claims) && slices.ContainsFunc(r.Scopes, func(s access.Scope) bool {
+				return r.AcceptsAll(rule) && slices.ContainsFunc(r.Scopes, func(s access.Scope) bool {
 					return s.Verb == scope.Verb && s.Pattern.Covers(scope.Pattern)
 				})
 			}) {

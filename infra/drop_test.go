@@ -38,11 +38,13 @@ func twoIssuers() map[string]any {
 	}}
 }
 
-// deploy returns a stack as CloudFormation has it after a deploy of settings.
-func deploy(t *testing.T, s Settings) *deployed {
+// deploy returns a stack as CloudFormation has it after a deploy of settings, and
+// what it makes of its own. Synthesis is slow: a test does it once for each
+// settings.
+func deploy(t *testing.T, s Settings) (*deployed, made) {
 	t.Helper()
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
-	newStack(app, s, stubs(t))
+	stack := newStack(app, s, stubs(t))
 	text, err := os.ReadFile(filepath.Join(*app.Synth(nil).Directory(), "Larder.template.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func deploy(t *testing.T, s Settings) *deployed {
 			d.Outputs[name] = strings.ToLower(d.Outputs[name])
 		}
 	}
-	return d
+	return d, madeBy(stack)
 }
 
 func parsed(t *testing.T, given map[string]any) Settings {
@@ -71,12 +73,6 @@ func parsed(t *testing.T, given map[string]any) Settings {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// makes returns what a stack of settings makes of its own.
-func makes(t *testing.T, s Settings) made {
-	t.Helper()
-	return madeBy(newStack(awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())}), s, stubs(t)))
 }
 
 // Each thing that a deploy would drop is named, by what is deployed alone. What it
@@ -92,90 +88,79 @@ func TestDrops(t *testing.T) {
 		return issuers(s)[0].(map[string]any)["rules"].([]any)[0].(map[string]any)
 	}
 	none := map[string]any{}
-	deployments := make(map[string]*deployed) // synthesis takes long
-	own := makes(t, defaults(t))
-	pool := makes(t, parsed(t, everything()))
+	plain, own := deploy(t, defaults(t))
+	full, pool := deploy(t, parsed(t, everything()))
 	if own.table == "" || own.bucket == "" || own.pool != "" || pool.table != "" || pool.bucket != "" ||
 		pool.pool == "" {
 		t.Fatalf("a plain stack makes %+v, one that adopts %+v", own, pool)
 	}
 	for name, test := range map[string]struct {
-		was, now map[string]any
-		want     []string // KIND: what
+		was  *deployed
+		now  map[string]any
+		want []string // KIND: what
 	}{
-		"nothing":  {none, none, nil},
-		"the same": {everything(), everything(), nil},
-		"more than before": {none, all(func(s map[string]any) {
+		"nothing":  {plain, none, nil},
+		"the same": {full, everything(), nil},
+		"more than before": {plain, all(func(s map[string]any) {
 			delete(s, "tableName")
-			delete(s,
-				"bucketName")
+			delete(s, "bucketName")
 		}), nil},
-		"all settings": {everything(), none, []string{
+		"all settings": {full, none, []string{
 			"access: public access to modules/acme/hello, public access to modules/acme/world, the issuer https://a.example.com, the issuer https://b.example.com",
 			"bucket: the bucket restored-bucket", "domain: the domain registry.example.com",
 			"pool: the user pool physical-Users0A0EEA89", "table: the table restored-table",
 		}},
-		"another domain": {everything(),
+		"another domain": {full,
 			all(func(s map[string]any) { s["domainName"] = "larder.example.com" }),
 			[]string{"domain: the domain registry.example.com"}},
-		"another table": {everything(), all(func(s map[string]any) { s["tableName"] = "other" }),
+		"another table": {full, all(func(s map[string]any) { s["tableName"] = "other" }),
 			[]string{"table: the table restored-table"}},
-		"another bucket": {everything(), all(func(s map[string]any) { s["bucketName"] = "other" }),
+		"another bucket": {full, all(func(s map[string]any) { s["bucketName"] = "other" }),
 			[]string{"bucket: the bucket restored-bucket"}},
-		"stores of its own, for others": {none, map[string]any{"tableName": "restored-table",
+		"stores of its own, for others": {plain, map[string]any{"tableName": "restored-table",
 			"bucketName": "restored-bucket"}, []string{
 			"bucket: the bucket physical-bucket83908e77", "table: the table physical-TableCD117FA1",
 		}},
-		"its own stores, by name": {none, map[string]any{"tableName": "physical-TableCD117FA1",
+		"its own stores, by name": {plain, map[string]any{"tableName": "physical-TableCD117FA1",
 			"bucketName": "physical-bucket83908e77"}, nil},
-		"no pool": {everything(), all(func(s map[string]any) { delete(s, "cognito") }),
+		"no pool": {full, all(func(s map[string]any) { delete(s, "cognito") }),
 			[]string{"pool: the user pool physical-Users0A0EEA89"}},
-		"a rule of the pool": {everything(), all(func(s map[string]any) {
+		"a rule of the pool": {full, all(func(s map[string]any) {
 			s["cognito"] = map[string]any{"domainPrefix": "acme-larder",
 				"rules": []any{map[string]any{"claims": map[string]any{"cognito:groups": "others"},
 					"scopes": []any{"read:**"}}}}
 		}), []string{"access: read:** by rule 1 of issuer the stack's user pool"}},
-		"more by the pool": {everything(), all(func(s map[string]any) {
+		"more by the pool": {full, all(func(s map[string]any) {
 			s["cognito"] = map[string]any{"domainPrefix": "acme-larder", "rules": append(slices.Clone(users),
 				map[string]any{"claims": map[string]any{"cognito:groups": "others"}, "scopes": []any{"read:**"}})}
 		}), nil},
-		"a public pattern": {everything(),
-			all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/world"} }), []string{"access: public access to modules/acme/hello"}},
-		"a wider pattern": {everything(),
+		"a public pattern": {full,
+			all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/world"} }),
+			[]string{"access: public access to modules/acme/hello"}},
+		"a wider pattern": {full,
 			all(func(s map[string]any) { s["access"].(map[string]any)["public"] = []any{"modules/acme/*"} }), nil},
-		"open to everyone": {map[string]any{"anonymousRead": true}, map[string]any{"access": twoIssuers()},
-			[]string{"access: public access to **"}},
-		"an audience": {everything(),
+		"an audience": {full,
 			all(func(s map[string]any) { issuers(s)[0].(map[string]any)["audiences"] = []any{"x", "z"} }),
 			[]string{"access: the audience y of issuer https://a.example.com"}},
-		"a client": {everything(),
+		"a client": {full,
 			all(func(s map[string]any) { issuers(s)[1].(map[string]any)["clientIds"] = []any{"d"} }),
 			[]string{"access: the client c of issuer https://b.example.com"}},
-		"claims of a rule": {everything(),
+		"claims of a rule": {full,
 			all(func(s map[string]any) { rule(s)["claims"] = map[string]any{"group": "c"} }),
 			[]string{"access: read:modules/** and publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
-		"a scope": {everything(),
+		"a scope": {full,
 			all(func(s map[string]any) { rule(s)["scopes"] = []any{"read:modules/**"} }),
 			[]string{"access: publish:modules/acme/* by rule 1 of issuer https://a.example.com"}},
-		"a narrower scope": {everything(), all(func(s map[string]any) {
+		"a narrower scope": {full, all(func(s map[string]any) {
 			rule(s)["scopes"] = []any{"read:modules/acme/*", "publish:modules/acme/*"}
 		}), []string{"access: read:modules/** by rule 1 of issuer https://a.example.com"}},
-		"wider scopes": {everything(), all(func(s map[string]any) {
-			rule(s)["scopes"] = []any{"read:**",
-				"publish:modules/**"}
+		"wider scopes": {full, all(func(s map[string]any) {
+			rule(s)["scopes"] = []any{"read:**", "publish:modules/**"}
 		}), nil},
-		"an order": {everything(), all(func(s map[string]any) { slices.Reverse(issuers(s)) }), nil},
-		"a login": {map[string]any{"access": map[string]any{
-			"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"},
-				"rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"},
-		}}, map[string]any{"access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}}}, []string{"access: the login by https://a.example.com"}},
+		"an order": {full, all(func(s map[string]any) { slices.Reverse(issuers(s)) }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was, now := parsed(t, test.was), parsed(t, test.now)
-			if deployments[text(test.was)] == nil {
-				deployments[text(test.was)] = deploy(t, was)
-			}
-			m := own
+			now, m := parsed(t, test.now), own
 			if now.TableName != "" {
 				m.table = ""
 			}
@@ -186,7 +171,7 @@ func TestDrops(t *testing.T) {
 				m.pool = pool.pool
 			}
 			var got []string
-			for _, d := range deployments[text(test.was)].drops(now, m) {
+			for _, d := range test.was.drops(now, m) {
 				got = append(got, d.kind+": "+d.what)
 			}
 			slices.Sort(got)
@@ -197,29 +182,93 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// Stacks of earlier releases have fewer outputs, and functions that are told
-// less.
+// Stacks of earlier releases have fewer outputs, and functions with fewer
+// variables.
 func TestDropsOfEarlierReleases(t *testing.T) {
-	own := makes(t, defaults(t))
-	early := deploy(t, parsed(t, everything()))
+	early, _ := deploy(t, parsed(t, everything()))
 	clear(early.Outputs)
-	var kinds []string
-	for _, d := range early.drops(defaults(t), own) {
-		kinds = append(kinds, d.kind)
-		if d.kind == "table" && d.what != "the table restored-table" {
-			t.Error(d)
+	var got []string
+	for _, d := range early.drops(defaults(t), made{table: "Table", bucket: "Bucket"}) {
+		if d.kind == "access" {
+			d.what = "access"
 		}
+		got = append(got, d.what)
 	}
-	slices.Sort(kinds)
-	if diff := cmp.Diff([]string{"access", "bucket", "domain", "pool", "table"}, kinds); diff != "" {
+	slices.Sort(got)
+	want := []string{"access", "the bucket restored-bucket", "the domain registry.example.com", "the table restored-table",
+		"the user pool Users0A0EEA89"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	first := &deployed{} // which was told of no access, and had no outputs
-	if err := json.Unmarshal([]byte(`{"Resources": {"Table": {"Type": "AWS::DynamoDB::Table"}, "f": {"Type": "AWS::Lambda::Function", "Properties": {}}}}`), first); err != nil {
+	first := &deployed{} // whose functions had no access, and which had no outputs
+	if err := json.Unmarshal([]byte(`{"Resources": {"Table": {"Type": "AWS::DynamoDB::Table"},
+		"f": {"Type": "AWS::Lambda::Function", "Properties": {}}}}`), first); err != nil {
 		t.Fatal(err)
 	}
-	if drops := first.drops(defaults(t), own); len(drops) != 0 {
+	if drops := first.drops(defaults(t), made{table: "Table", bucket: "Bucket"}); len(drops) != 0 {
 		t.Error(drops)
+	}
+}
+
+// Access that gives less than before is lost. Access that gives more is not.
+func TestLostAccess(t *testing.T) {
+	t.Parallel()
+	// by returns an issuer's only rule, as access.
+	by := func(claims, scope string) string {
+		return `{"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"], "rules": [{"claims": ` + claims +
+			`, "scopes": ["` + scope + `"]}]}]}`
+	}
+	const (
+		issuers = `"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"], "rules": [{"claims": {"sub": "**"},
+			"scopes": ["read:**"]}]}, {"issuer": "https://b.example.com", "audiences": ["x"], "rules": [{"claims":
+			{"sub": "**"}, "scopes": ["read:**"]}]}]`
+		noLogin = `{` + issuers + `}`
+		byA     = `{` + issuers + `, "login": {"issuer": "https://a.example.com", "client": "c"}}`
+		byB     = `{` + issuers + `, "login": {"issuer": "https://b.example.com", "client": "c"}}`
+		lost    = "read:modules/** by rule 1 of issuer https://a.example.com"
+	)
+	for name, test := range map[string]struct {
+		was, now string
+		cognito  bool
+		want     string
+	}{
+		"no access": {"{}", "{}", false, ""},
+		"open to everyone": {`{"public": ["**"]}`, by(`{"group": "a"}`, "read:**"), false,
+			"public access to **"},
+		"no JSON": {"${Access}", "{}", false, "access rules that this release cannot read"},
+		"a verb of another release": {by(`{"group": "a"}`, "delete:**"), by(`{"group": "a"}`, "read:**"), false,
+			"access rules that this release cannot read"},
+		"any value": {by(`{"group": "a"}`, "read:modules/**"), by(`{"group": "**"}`, "read:modules/**"), false, ""},
+		"any segment": {by(`{"group": "a/b"}`, "read:modules/**"), by(`{"group": "a/*"}`, "read:modules/**"),
+			false, ""},
+		"a claim less": {by(`{"group": "a", "ref": "main"}`, "read:modules/**"),
+			by(`{"group": "a"}`, "read:modules/**"), false, ""},
+		"a claim more": {by(`{"group": "a"}`, "read:modules/**"),
+			by(`{"group": "a", "ref": "main"}`, "read:modules/**"), false, lost},
+		"another claim": {by(`{"group": "a"}`, "read:modules/**"), by(`{"ref": "a"}`, "read:modules/**"), false, lost},
+		"a narrower value": {by(`{"group": "a/**"}`, "read:modules/**"), by(`{"group": "a/*"}`, "read:modules/**"),
+			false, lost},
+		// Claims match whole values, unlike scopes.
+		"a value above": {by(`{"group": "a/b"}`, "read:modules/**"), by(`{"group": "a"}`, "read:modules/**"), false,
+			lost},
+		"wider claims of a narrower scope": {by(`{"group": "a"}`, "read:modules/**"),
+			by(`{"group": "**"}`, "read:modules/acme"), false, lost},
+		"the same login":       {byA, byA, false, ""},
+		"a new login":          {noLogin, byA, false, ""},
+		"a login":              {byA, noLogin, false, "the login by https://a.example.com"},
+		"a login by another":   {byA, byB, false, "the login by https://a.example.com"},
+		"a login by user pool": {byA, noLogin, true, "the login by https://a.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := Settings{Access: test.now}
+			if test.cognito {
+				s.Cognito = &Cognito{}
+			}
+			if diff := cmp.Diff(test.want, strings.Join(lostAccess(test.was, s), ", ")); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

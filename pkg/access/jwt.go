@@ -207,6 +207,18 @@ func (r Rule) holds(all map[string]any) bool {
 	return true
 }
 
+// AcceptsAll reports whether a rule holds for all tokens for which another one
+// holds, as far as the segments of their patterns show it one by one.
+func (r Rule) AcceptsAll(other Rule) bool {
+	for name, pattern := range r.Claims {
+		want, ok := other.Claims[name]
+		if !ok || !matchesAll(strings.Split(pattern, "/"), strings.Split(want, "/"), false) {
+			return false
+		}
+	}
+	return true
+}
+
 // exact is where the numbers begin that are read from JSON as another's neighbour: ids that differ would become equal.
 const exact = 1 << 53
 

@@ -134,21 +134,26 @@ func tooWild(pattern []string) bool {
 
 // Covers reports whether a pattern covers all that another one covers, as far as
 // their segments show it one by one.
-func (p Pattern) Covers(other Pattern) bool {
+func (p Pattern) Covers(other Pattern) bool { return matchesAll(p, other, true) }
+
+// matchesAll reports whether a pattern matches all that another one matches, as
+// far as their segments show it one by one. With below, patterns match what is
+// below too.
+func matchesAll(pattern, other []string, below bool) bool {
 	switch {
-	case len(p) == 0:
-		return true
-	case p[0] == "**":
+	case len(pattern) == 0:
+		return below || len(other) == 0
+	case pattern[0] == "**":
 		for skip := range len(other) + 1 {
-			if p[1:].Covers(other[skip:]) {
+			if matchesAll(pattern[1:], other[skip:], below) {
 				return true
 			}
 		}
 		return false
-	case len(other) == 0 || p[0] == "*" && other[0] == "**":
+	case len(other) == 0 || pattern[0] == "*" && other[0] == "**":
 		return false
 	}
-	return (p[0] == "*" || p[0] == other[0]) && p[1:].Covers(other[1:])
+	return (pattern[0] == "*" || pattern[0] == other[0]) && matchesAll(pattern[1:], other[1:], below)
 }
 
 // covers says whether one of the patterns covers a thing.

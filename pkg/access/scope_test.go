@@ -42,3 +42,30 @@ func TestCovers(t *testing.T) {
 		}
 	}
 }
+
+// A rule accepts all tokens of another one only if it demands no more of each
+// claim. Unlike those of scopes, patterns of claims match whole values.
+func TestAcceptsAll(t *testing.T) {
+	t.Parallel()
+	type claims = map[string]string
+	for _, test := range []struct {
+		rule, other claims
+		want        bool
+	}{
+		{claims{"group": "a"}, claims{"group": "a"}, true},
+		{claims{"group": "**"}, claims{"group": "a/b"}, true},
+		{claims{"group": "a/**"}, claims{"group": "a"}, true},
+		{claims{"group": "a/*"}, claims{"group": "a/b"}, true},
+		{claims{"group": "a"}, claims{"group": "a", "ref": "main"}, true},
+		{claims{"group": "a", "ref": "**"}, claims{"group": "a"}, false},
+		{claims{"group": "a"}, claims{"group": "a/b"}, false},
+		{claims{"group": "a"}, claims{"group": "a/**"}, false},
+		{claims{"group": "a/*"}, claims{"group": "a/**"}, false},
+		{claims{"group": "*"}, claims{"group": "a/b"}, false},
+	} {
+		rule, other := access.Rule{Claims: test.rule}, access.Rule{Claims: test.other}
+		if got := rule.AcceptsAll(other); got != test.want {
+			t.Errorf("%v accepts all of %v: %v", test.rule, test.other, got)
+		}
+	}
+}
