@@ -57,15 +57,14 @@ func madeBy(stack awscdk.Stack) made {
 // drops returns what a deploy of settings over the deployed stack would drop.
 func (d *deployed) drops(s Settings, m made) []drop {
 	var all []drop
-	told, _ := settings.FromEnvironment(d.told) // what it lacks another release had no need of
 	if domain := d.domain(); domain != "" && domain != s.DomainName {
 		all = append(all, drop{"domain", "the domain " + domain})
 	}
 	for _, store := range []struct {
 		kind, was, adopts, makes string
 	}{
-		{"table", cmp.Or(d.Outputs[settings.OutputTable], told.Table), s.TableName, m.table},
-		{"bucket", cmp.Or(d.Outputs[settings.OutputBucket], told.Bucket), s.BucketName, m.bucket},
+		{"table", d.table(), s.TableName, m.table},
+		{"bucket", d.bucket(), s.BucketName, m.bucket},
 	} {
 		_, keeps := d.Resources[store.makes]
 		if store.was != "" && store.was != store.adopts && (store.adopts != "" || !keeps) {
@@ -76,7 +75,7 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	if hasPool && pool != m.pool {
 		all = append(all, drop{"pool", "the user pool " + cmp.Or(d.Outputs[settings.OutputUserPool], pool)})
 	}
-	if lost := lostAccess(told.Access, s); len(lost) > 0 {
+	if lost := lostAccess(d.environment().Access, s); len(lost) > 0 {
 		all = append(all, drop{"access", strings.Join(lost, ", ")})
 	}
 	return all
@@ -102,8 +101,24 @@ func (d *deployed) pool() (name string, found bool) {
 	return "", false
 }
 
-// told returns a variable of the functions' environment.
-func (d *deployed) told(variable string) string {
+// table returns the name of a stack's table.
+func (d *deployed) table() string {
+	return cmp.Or(d.Outputs[settings.OutputTable], d.environment().Table)
+}
+
+// bucket returns the name of a stack's bucket.
+func (d *deployed) bucket() string {
+	return cmp.Or(d.Outputs[settings.OutputBucket], d.environment().Bucket)
+}
+
+// environment returns the settings of a stack's functions.
+func (d *deployed) environment() settings.Settings {
+	s, _ := settings.FromEnvironment(d.variable) // functions of earlier releases lack some
+	return s
+}
+
+// variable returns a variable of the functions' environment.
+func (d *deployed) variable(key string) string {
 	for _, name := range slices.Sorted(maps.Keys(d.Resources)) {
 		r := d.Resources[name]
 		if r.Type != "AWS::Lambda::Function" {
@@ -111,7 +126,7 @@ func (d *deployed) told(variable string) string {
 		}
 		environment, _ := r.Properties["Environment"].(map[string]any)
 		variables, _ := environment["Variables"].(map[string]any)
-		if v, ok := variables[variable]; ok {
+		if v, ok := variables[key]; ok {
 			return templateText(v)
 		}
 	}

@@ -83,26 +83,78 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		return err
 	})
 	f.unread = reason(err)
+	if f.stack == nil && f.unread == nil && !s.NamesStack {
+		f.checkOthers(ctx, a, s)
+	}
 	for _, store := range []struct {
 		name  string
-		check func(context.Context, aws.Config, string) (string, error)
-	}{{s.TableName, checkTable}, {s.BucketName, a.checkBucket}} {
+		was   func(*deployed) string
+		check func(context.Context, aws.Config, string) (store, error)
+	}{
+		{s.TableName, (*deployed).table, checkTable},
+		{s.BucketName, (*deployed).bucket, a.checkBucket},
+	} {
 		if store.name == "" {
 			continue
 		}
-		var why string
-		err := a.read(ctx, func(config aws.Config) (err error) {
-			why, err = store.check(ctx, config, store.name)
-			return err
-		})
-		switch {
-		case err != nil:
-			f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: %v", store.name, reason(err)))
-		case why != "":
-			f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: %s", store.name, why))
-		}
+		inUse := f.stack != nil && store.was(f.stack) == store.name
+		f.adopt(ctx, a, store.name, inUse, store.check)
 	}
 	return f
+}
+
+// store is what a check finds out about a table or a bucket.
+type store struct {
+	// unfit is the reason why the stack cannot adopt it; empty if there is none.
+	unfit string
+	// key is the ARN of the customer's KMS key that encrypts it; empty if there is
+	// none.
+	key string
+}
+
+// adopt checks a table or a bucket that the settings adopt. The deployed stack may
+// already use it.
+func (f *found) adopt(ctx context.Context, a *account, name string, inUse bool,
+	check func(context.Context, aws.Config, string) (store, error),
+) {
+	var got store
+	err := a.read(ctx, func(config aws.Config) (err error) {
+		got, err = check(ctx, config, name)
+		return err
+	})
+	switch {
+	case err != nil:
+		f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: %v", name, reason(err)))
+	case got.unfit != "":
+		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: %s", name, got.unfit))
+	case got.key != "" && (inUse || f.unread != nil):
+		f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: it is encrypted with your KMS key %s, "+
+			"whose policy must permit the stack's roles to use it", name, got.key))
+	case got.key != "":
+		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, "+
+			"for which the stack's roles have no permission. Use a key that AWS owns or manages", name, got.key))
+	}
+}
+
+// checkOthers refuses to deploy a first stack beside others of Larder that the
+// settings may have been for.
+func (f *found) checkOthers(ctx context.Context, a *account, s Settings) {
+	var others []string
+	err := a.read(ctx, func(config aws.Config) (err error) {
+		others, err = stacksOfLarder(ctx, config)
+		return err
+	})
+	switch {
+	case denied(err):
+		f.warnings = append(f.warnings, fmt.Sprintf("cannot check whether %s has other stacks of Larder: %v",
+			a.config.Region, reason(err)))
+	case err != nil:
+		f.unread = reason(err)
+	case len(others) > 0:
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: there is no stack %s, and %s has %s. "+
+			"Set stackName in the settings, to update one of these or to make a second registry",
+			s.StackName, a.config.Region, strings.Join(others, ", ")))
+	}
 }
 
 // useEnvironment is a hint for whoever uses --profile, which the CDK does not
@@ -190,6 +242,33 @@ func reason(err error) error {
 	return err
 }
 
+// withoutStack are the states of stacks that were deleted or never completely
+// created.
+var withoutStack = []formation.StackStatus{
+	formation.StackStatusReviewInProgress, formation.StackStatusCreateFailed, formation.StackStatusRollbackComplete,
+	formation.StackStatusRollbackFailed, formation.StackStatusDeleteComplete,
+}
+
+// stacksOfLarder returns the names of the stacks that have Larder's description.
+func stacksOfLarder(ctx context.Context, cfg aws.Config) ([]string, error) {
+	in := cloudformation.ListStacksInput{StackStatusFilter: slices.DeleteFunc(formation.StackStatus("").Values(),
+		func(s formation.StackStatus) bool { return slices.Contains(withoutStack, s) })}
+	var names []string
+	pages := cloudformation.NewListStacksPaginator(cloudformation.NewFromConfig(cfg), &in)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page.StackSummaries {
+			if aws.ToString(s.TemplateDescription) == stackDescription {
+				names = append(names, aws.ToString(s.StackName))
+			}
+		}
+	}
+	return names, nil
+}
+
 // stackOf returns a deployed stack; nil if there is none, or if it was never
 // completely created.
 func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error) {
@@ -204,10 +283,7 @@ func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error
 	}
 	d := &deployed{Outputs: make(map[string]string)}
 	for _, s := range out.Stacks {
-		switch s.StackStatus {
-		case formation.StackStatusReviewInProgress, formation.StackStatusCreateFailed,
-			formation.StackStatusRollbackComplete,
-			formation.StackStatusRollbackFailed, formation.StackStatusDeleteComplete:
+		if slices.Contains(withoutStack, s.StackStatus) {
 			return nil, nil
 		}
 		for _, o := range s.Outputs {
@@ -224,14 +300,14 @@ func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error
 	return d, nil
 }
 
-// checkTable returns the reason why the stack cannot adopt a table.
-func checkTable(ctx context.Context, cfg aws.Config, name string) (string, error) {
+// checkTable checks a table that exists.
+func checkTable(ctx context.Context, cfg aws.Config, name string) (store, error) {
 	out, err := dynamodb.NewFromConfig(cfg).DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	if _, ok := errors.AsType[*dynamo.ResourceNotFoundException](err); ok {
-		return fmt.Sprintf("there is no such table in %s", cfg.Region), nil
+		return store{unfit: "there is no such table in " + cfg.Region}, nil
 	}
 	if err != nil {
-		return "", err
+		return store{}, err
 	}
 	var keys []string
 	for _, k := range out.Table.KeySchema {
@@ -244,16 +320,16 @@ func checkTable(ctx context.Context, cfg aws.Config, name string) (string, error
 		keys = append(keys, fmt.Sprintf("%s %s %s", aws.ToString(k.AttributeName), k.KeyType, kind))
 	}
 	if got := strings.Join(keys, ", "); got != "pk HASH S, sk RANGE S" {
-		return fmt.Sprintf("its key is %s, and the registry's is pk HASH S, sk RANGE S", got), nil
+		return store{unfit: fmt.Sprintf("its key is %s, and the registry's is pk HASH S, sk RANGE S", got)}, nil
 	}
 	if sse := out.Table.SSEDescription; sse != nil && sse.KMSMasterKeyArn != nil {
 		return checkKey(ctx, cfg, *sse.KMSMasterKeyArn)
 	}
-	return "", nil
+	return store{}, nil
 }
 
-// checkBucket returns the reason why the stack cannot adopt a bucket.
-func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) (string, error) {
+// checkBucket checks a bucket that exists.
+func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) (store, error) {
 	client := s3.NewFromConfig(cfg, a.s3)
 	head, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
 	region := ""
@@ -263,41 +339,37 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 	if failed, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		region = failed.Response.Header.Get("X-Amz-Bucket-Region")
 		if failed.HTTPStatusCode() == http.StatusNotFound {
-			return "there is no such bucket", nil
+			return store{unfit: "there is no such bucket"}, nil
 		}
 	}
 	if region != "" && region != cfg.Region {
-		return fmt.Sprintf("the bucket is in %s, and the stack goes to %s", region, cfg.Region), nil
+		return store{unfit: fmt.Sprintf("the bucket is in %s, and the stack goes to %s", region, cfg.Region)}, nil
 	}
 	if err != nil {
-		return "", err
+		return store{}, err
 	}
 	encryption, err := client.GetBucketEncryption(ctx, &s3.GetBucketEncryptionInput{Bucket: &name})
 	if failed, ok := errors.AsType[smithy.APIError](err); ok &&
 		failed.ErrorCode() == "ServerSideEncryptionConfigurationNotFoundError" {
-		return "", nil
+		return store{}, nil
 	}
 	if err != nil {
-		return "", err
+		return store{}, err
 	}
 	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
 		if by := rule.ApplyServerSideEncryptionByDefault; by != nil && by.KMSMasterKeyID != nil {
 			return checkKey(ctx, cfg, *by.KMSMasterKeyID)
 		}
 	}
-	return "", nil
+	return store{}, nil
 }
 
-// checkKey returns the reason why the stack cannot use what a key of KMS
-// encrypts. AWS's own keys need no permission.
-func checkKey(ctx context.Context, cfg aws.Config, id string) (string, error) {
+// checkKey returns the key that encrypts a store if it is the customer's. AWS's
+// own keys need no permission.
+func checkKey(ctx context.Context, cfg aws.Config, id string) (store, error) {
 	out, err := kms.NewFromConfig(cfg).DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-	if err != nil {
-		return "", err
+	if err != nil || out.KeyMetadata.KeyManager == kmstypes.KeyManagerTypeAws {
+		return store{}, err
 	}
-	if out.KeyMetadata.KeyManager == kmstypes.KeyManagerTypeAws {
-		return "", nil
-	}
-	return fmt.Sprintf("it is encrypted with your KMS key %s, for which the stack's roles have no permission. "+
-		"Use a key that AWS owns or manages", aws.ToString(out.KeyMetadata.Arn)), nil
+	return store{key: aws.ToString(out.KeyMetadata.Arn)}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,10 +20,15 @@ import (
 // emulated is an account of AWS with one stack, and with what a stack may adopt.
 type emulated struct {
 	status, template string // of the stack larder; there is none if they are empty
+	// others are the names and descriptions of other stacks, each on a page of its own.
+	others [][2]string
 	// denied are actions that only the CDK's role may do, which may not be
 	// assumed with noRole.
 	denied []string
 	noRole bool
+	// throttled is an action that AWS throttles.
+	throttled string
+	table     string // of the stack larder; old-table if it is empty
 	// broken has every request fail with fault but the one for who the caller is.
 	broken  bool
 	fault   string
@@ -65,6 +71,8 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case slices.Contains(e.denied, action) && !byRole:
 		failed(403, "AccessDenied", "not authorized to perform "+action)
+	case e.throttled != "" && action == e.throttled:
+		failed(400, "Throttling", "Rate exceeded")
 	case action == "GetCallerIdentity":
 		xml(200, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>111122223333</Account><Arn>arn:aws:iam::111122223333:user/ada</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>")
 	case e.broken:
@@ -78,8 +86,14 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case action == "DescribeStacks" && (e.status == "" || form["StackName"] != "larder"):
 		failed(400, "ValidationError", "Stack with id "+form["StackName"]+" does not exist")
 	case action == "DescribeStacks":
+		table := e.table
+		if table == "" {
+			table = "old-table"
+		}
 		xml(200, "<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>larder</StackName><StackStatus>%s</StackStatus><CreationTime>2026-01-01T00:00:00Z</CreationTime>"+
-			"<Outputs><member><OutputKey>TableName</OutputKey><OutputValue>old-table</OutputValue></member></Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>", e.status)
+			"<Outputs><member><OutputKey>TableName</OutputKey><OutputValue>%s</OutputValue></member></Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>", e.status, table)
+	case action == "ListStacks":
+		e.listStacks(form, xml)
 	case action == "GetTemplate":
 		xml(200, "<GetTemplateResponse><GetTemplateResult><TemplateBody><![CDATA[%s]]></TemplateBody></GetTemplateResult></GetTemplateResponse>", e.template)
 	case strings.HasSuffix(action, ".DescribeTable"):
@@ -116,6 +130,23 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		failed(400, "UnknownOperation", action)
 	}
+}
+
+func (e *emulated) listStacks(form map[string]string, xml func(int, string, ...any)) {
+	var statuses []string
+	for name, value := range form {
+		if strings.HasPrefix(name, "StackStatusFilter.") {
+			statuses = append(statuses, value)
+		}
+	}
+	at, _ := strconv.Atoi(form["NextToken"])
+	next, member := "", ""
+	if at < len(e.others) && slices.Contains(statuses, "UPDATE_COMPLETE") && !slices.Contains(statuses, "DELETE_COMPLETE") {
+		member = fmt.Sprintf("<member><StackName>%s</StackName><TemplateDescription>%s</TemplateDescription>"+
+			"<StackStatus>UPDATE_COMPLETE</StackStatus></member>", e.others[at][0], e.others[at][1])
+		next = fmt.Sprintf("<NextToken>%d</NextToken>", at+1)
+	}
+	xml(200, "<ListStacksResponse><ListStacksResult>%s<StackSummaries>%s</StackSummaries></ListStacksResult></ListStacksResponse>", next, member)
 }
 
 func describeTable(w http.ResponseWriter, body []byte, failed func(int, string, string)) {
@@ -238,6 +269,69 @@ func TestLookUpStack(t *testing.T) {
 				t.Errorf("by the CDK's role: %v", test.account.assumed)
 			}
 		})
+	}
+}
+
+// A first deploy beside other stacks of Larder is refused unless the settings name
+// the stack.
+func TestLookUpOthers(t *testing.T) {
+	others := [][2]string{{"acme", stackDescription}, {"web", "A web site"}, {"prod", stackDescription}}
+	const refused = "cannot deploy: there is no stack larder, and eu-central-1 has acme, prod. " +
+		"Set stackName in the settings, to update one of these or to make a second registry"
+	deny := []string{"ListStacks"}
+	for name, test := range map[string]struct {
+		account                  emulated
+		named                    bool
+		refused, unread, warning string
+	}{
+		"none":                {account: emulated{others: others[1:2]}},
+		"others":              {account: emulated{others: others}, refused: refused},
+		"beside a failed one": {account: emulated{status: "ROLLBACK_COMPLETE", others: others}, refused: refused},
+		"by the CDK's role":   {account: emulated{others: others, denied: deny}, refused: refused},
+		"with a name":         {account: emulated{others: others}, named: true},
+		"over a stack":        {account: emulated{status: "UPDATE_COMPLETE", template: "{}", others: others}},
+		"without a permission": {account: emulated{others: others, denied: deny, noRole: true},
+			warning: "cannot check whether eu-central-1 has other stacks of Larder: " +
+				"AccessDenied: not authorized to perform ListStacks"},
+		"throttled": {account: emulated{others: others, throttled: "ListStacks"}, unread: "Throttling: Rate exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := ask(t, &test.account, Settings{StackName: "larder", NamesStack: test.named}, nil)
+			if diff := cmp.Diff(test.refused, strings.Join(f.refused, "\n")); diff != "" {
+				t.Errorf("refused: %s", diff)
+			}
+			if diff := cmp.Diff(test.warning, strings.Join(f.warnings, "\n")); diff != "" {
+				t.Errorf("warnings: %s", diff)
+			}
+			unread := ""
+			if f.unread != nil {
+				unread = f.unread.Error()
+			}
+			if diff := cmp.Diff(test.unread, unread); diff != "" {
+				t.Errorf("unread: %s", diff)
+			}
+		})
+	}
+}
+
+// A store with a customer's key is refused unless the deployed stack already uses
+// it.
+func TestLookUpEncrypted(t *testing.T) {
+	deployed := func(table, bucket string) *emulated {
+		return &emulated{status: "UPDATE_COMPLETE", table: table, template: `{"Resources": {"f": {"Type": "AWS::Lambda::Function",
+			"Properties": {"Environment": {"Variables": {"LARDER_BUCKET": "` + bucket + `"}}}}}}`}
+	}
+	const warning = "it is encrypted with your KMS key arn:aws:kms:eu-central-1:111122223333:key/yours, " +
+		"whose policy must permit the stack's roles to use it"
+	s := Settings{StackName: "larder", TableName: "secret-table", BucketName: "secret-bucket"}
+	f := ask(t, deployed("secret-table", "secret-bucket"), s, nil)
+	want := []string{"cannot check secret-table: " + warning, "cannot check secret-bucket: " + warning}
+	if diff := cmp.Diff(want, f.warnings); diff != "" || f.refused != nil {
+		t.Errorf("%q\n%s", f.refused, diff)
+	}
+	f = ask(t, deployed("other-table", "other-bucket"), s, nil)
+	if len(f.refused) != 2 || f.warnings != nil {
+		t.Errorf("of a stack with others: %+v", f)
 	}
 }
 

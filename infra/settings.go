@@ -17,8 +17,10 @@ import (
 // Settings of the stack. They are in a file that its owner keeps, settings.json,
 // whose form settings.schema.json has.
 type Settings struct {
-	// StackName is the name of the CloudFormation stack.
-	StackName string
+	// StackName is the name of the CloudFormation stack. NamesStack reports whether
+	// the file has it.
+	StackName  string
+	NamesStack bool
 	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
 	Access string
 	// Warnings are lines for whoever deploys, about settings that are valid.
@@ -205,6 +207,7 @@ func parseSettings(file *jsonFile, region string) (Settings, error) {
 		}
 		p.check(s, m.value)
 	}
+	_, g.NamesStack = p.offsets["stackName"]
 	if len(p.faults) == 0 {
 		p.together(g, region)
 	}

@@ -207,3 +207,24 @@ func TestSettingsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// A stack is named only by a file that has stackName.
+func TestNamesStack(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"": false, `{"memory": 512}`: false, `{"stackName": "larder"}`: true} {
+		var file *jsonFile
+		if text != "" {
+			var err error
+			if file, err = parseFile("settings.json", []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := parseSettings(file, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.NamesStack != want || got.StackName != "larder" {
+			t.Errorf("%s: %s, named: %v", text, got.StackName, got.NamesStack)
+		}
+	}
+}

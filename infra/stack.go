@@ -89,12 +89,16 @@ type stack struct {
 	topic  awssns.ITopic
 }
 
+// stackDescription is the description of each stack of Larder, by which lookUp
+// finds them.
+const stackDescription = "Larder, a private registry for OpenTofu and Terraform"
+
 // newStack adds the registry to an app. dist holds the functions' folders.
 func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st := &stack{
 		Stack: awscdk.NewStack(app, jsii.String("Larder"), &awscdk.StackProps{
 			StackName:   &s.StackName,
-			Description: jsii.String("Larder, a private registry for OpenTofu and Terraform"),
+			Description: jsii.String(stackDescription),
 		}),
 		settings:  s,
 		access:    s.Access,
