@@ -15,32 +15,32 @@ import (
 	"strings"
 )
 
-// The keys of CDK context that this app has. All others are the CDK's own.
+// The keys of CDK context that this app reads. All others are the CDK's own.
 const (
 	contextSettings  = "settings"
 	contextAllowDrop = "allow-drop"
 )
 
-// The files in which the CDK has context. It writes to the first itself.
+// The files from which the CDK reads context. It writes to the first itself.
 const (
 	contextFile = "cdk.context.json"
 	appFile     = "cdk.json"
 )
 
-// defaultFile is where settings are if nobody names another file.
+// defaultFile has the settings unless context names another file.
 const defaultFile = "settings.json"
 
-// choices are what a command line says besides the settings.
+// choices are the options of a command line.
 type choices struct {
 	// file has the settings. It must exist if it is not the default one.
 	file string
-	// allowed are the kinds of what a deploy may drop.
+	// allowed are the kinds of things that a deploy may drop.
 	allowed []string
 }
 
-// readContext reads the choices from CDK context. It returns an error for any
-// setting there, which is where releases before settings.json had them, and moves
-// those that it can move.
+// readContext reads the choices from CDK context. Releases before settings.json
+// had the settings there: it moves those that it can move, and returns an error
+// for any of them.
 func readContext(context map[string]any) (choices, error) {
 	c := choices{file: defaultFile}
 	if file, ok := context[contextSettings]; ok {
@@ -99,7 +99,7 @@ func ofCDK(key string) bool {
 		key == "cli-telemetry" || key == "acknowledged-issue-numbers"
 }
 
-// contextOf returns the context that a file of the CDK has.
+// contextOf returns the context in a file of the CDK.
 func contextOf(name string) (map[string]json.RawMessage, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,10 +131,10 @@ type mover struct {
 	write                    func(name string, text []byte) error
 }
 
-// move moves what cdk.context.json has, unless there is a file of settings with
-// something else. It always returns an error, which says what was done and what
-// is left to do. Whenever it is interrupted, each setting is in one of the two
-// files or in both.
+// move moves the settings in cdk.context.json, unless the settings file exists
+// and differs. It always returns an error, which lists what was done and what is
+// left to do. If it is interrupted, each setting is in one of the two files or in
+// both.
 func (m mover) move(old []setting) error {
 	var said []string
 	has := make(map[string]json.RawMessage)
@@ -185,12 +185,13 @@ func (m mover) move(old []setting) error {
 	say(missing, "%s exists and was not changed. Add or change these lines in it, and take the keys out of %s:\n%s",
 		m.to, contextFile, m.lines(missing))
 	say(inApp, "Add or change these lines in %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
-	say(onLine, "Add or change these lines in %s instead of saying -c:\n%s", m.to, m.lines(onLine))
+	say(onLine, "Add or change these lines in %s instead of using -c:\n%s", m.to, m.lines(onLine))
 	return fmt.Errorf("cannot take settings from CDK context: settings are in a file of their own, %s.\n%s\n"+
 		"Review %s, commit it, and run the command again", m.to, strings.Join(said, "\n"), m.to)
 }
 
-// value is what a setting is in context, in the type that it has in the file.
+// value returns the value of a setting in context, in the type that the file
+// needs.
 func (m mover) value(s setting) any {
 	if line, here := m.inContextFile[s.key]; here {
 		return typed(s, decoded(line))
@@ -198,7 +199,7 @@ func (m mover) value(s setting) any {
 	return typed(s, m.context[s.key])
 }
 
-// lines are settings as the file has them.
+// lines returns settings as lines of the settings file.
 func (m mover) lines(of []setting) string {
 	var lines []string
 	for _, s := range of {
@@ -222,7 +223,7 @@ func (m mover) file(of []setting) []byte {
 	return []byte("{\n" + schema + m.lines(of) + "\n}\n")
 }
 
-// take takes settings out of cdk.context.json.
+// take removes settings from cdk.context.json.
 func (m mover) take(gone []setting) error {
 	rest := maps.Clone(m.inContextFile)
 	for _, s := range gone {
@@ -261,8 +262,8 @@ func equalJSON(line json.RawMessage, v any) bool {
 	return err == nil && reflect.DeepEqual(decoded(line), decoded(text))
 }
 
-// typed returns a value in the type of its setting, if it is the text of one: a
-// command line had only texts to say.
+// typed returns a value in the type of its setting if it is the text of such a
+// value: all values of a command line are texts.
 func typed(s setting, v any) any {
 	text, ok := v.(string)
 	if !ok {
@@ -283,8 +284,8 @@ func typed(s setting, v any) any {
 	return text
 }
 
-// replaceFile writes a file at once: whoever reads it finds what it was or what
-// it is.
+// replaceFile replaces a file atomically: a reader finds the old text or the new
+// one.
 func replaceFile(name string, text []byte) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-")
 	if err != nil {

@@ -177,7 +177,7 @@ func TestSettingsElsewhere(t *testing.T) {
 	want := `cannot take settings from CDK context: settings are in a file of their own, settings.json.
 Add or change these lines in settings.json, and take the keys out of cdk.json:
   "alarms": true
-Add or change these lines in settings.json instead of saying -c:
+Add or change these lines in settings.json instead of using -c:
   "stackName": "acme",
   "memory": 512
 Review settings.json, commit it, and run the command again`

@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// dropKinds are the kinds of what a deploy drops only if it is allowed to.
+// dropKinds are the kinds of things that a deploy drops only if they are allowed.
 var dropKinds = []string{"domain", "table", "bucket", "access", "pool"}
 
 // drop is something that a deployed stack has and a new one would not have.
@@ -23,7 +23,7 @@ type drop struct {
 	kind, what string
 }
 
-// deployed is a stack as CloudFormation has it.
+// deployed is the template and the outputs of a deployed stack.
 type deployed struct {
 	Outputs   map[string]string `json:"-"`
 	Resources map[string]struct {
@@ -32,20 +32,20 @@ type deployed struct {
 	}
 }
 
-// made are the logical names of what a new stack makes of its own; empty if it
-// does not.
+// made has the logical ids of the stores and the user pool that a stack creates.
+// An id is empty if the stack creates none.
 type made struct {
 	table, bucket, pool string
 }
 
-// madeBy returns what a stack makes.
+// madeBy returns the logical ids of what a stack creates.
 func madeBy(stack awscdk.Stack) made {
 	name := func(id string) string {
 		child := stack.Node().TryFindChild(&id)
 		if child == nil {
 			return ""
 		}
-		// What a stack adopts is no resource of it.
+		// A table or a bucket that the stack adopts is no resource of the stack.
 		if resource, ok := child.Node().DefaultChild().(awscdk.CfnElement); ok && resource != nil {
 			return *stack.GetLogicalId(resource)
 		}
@@ -91,11 +91,11 @@ func (d *deployed) domain() string {
 	return ""
 }
 
-// pool returns the logical name of a stack's user pool.
-func (d *deployed) pool() (name string, found bool) {
-	for name, r := range d.Resources {
+// pool returns the logical id of a stack's user pool.
+func (d *deployed) pool() (id string, found bool) {
+	for id, r := range d.Resources {
 		if r.Type == "AWS::Cognito::UserPool" {
-			return name, true
+			return id, true
 		}
 	}
 	return "", false
@@ -136,11 +136,11 @@ func (d *deployed) variable(key string) string {
 // ofPool stands for the stack's own user pool, whose URL a template does not have.
 const ofPool = "the stack's user pool"
 
-// lostAccess names what gives somebody access in the deployed stack, and is not
-// in the settings. What they add or widen does not count.
+// lostAccess names the access that somebody has in the deployed stack and would
+// not have with the settings. deployed is the access of the deployed functions.
 func lostAccess(deployed string, s Settings) (lost []string) {
 	var was, now access.Settings
-	// Another release may have written it, and checks differ.
+	// Another release may have written it, so it is not checked strictly.
 	if err := json.Unmarshal([]byte(deployed), &was); err != nil {
 		return []string{"access rules that this release cannot read"}
 	}
@@ -176,7 +176,8 @@ func lostAccess(deployed string, s Settings) (lost []string) {
 	return lost
 }
 
-// lostByIssuer names what an issuer's tokens gave access by, and do not any more.
+// lostByIssuer names the audiences, clients and scopes of an issuer's tokens that
+// are lost.
 func lostByIssuer(was, now access.Issuer) (lost []string) {
 	for _, audience := range was.Audiences {
 		if !slices.Contains(now.Audiences, audience) {
@@ -208,10 +209,10 @@ func lostByIssuer(was, now access.Issuer) (lost []string) {
 	return lost
 }
 
-// reference begins what templateText writes for a reference.
+// reference begins each reference in the text that templateText returns.
 const reference = "${"
 
-// templateText is a template's text with ${NAME} for each reference.
+// templateText returns a text of a template, with ${NAME} for each reference.
 func templateText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -258,8 +259,8 @@ func (f found) judge(c choices, s Settings, m made) (refused, warnings []string)
 	return refused, warnings
 }
 
-// refusal is the error by which the CDK does not deploy; empty if nothing is
-// dropped that may not be.
+// refusal returns the error with which the CDK refuses to deploy; empty if all
+// drops are allowed.
 func refusal(c choices, s Settings, drops []drop) string {
 	var kinds, what []string
 	for _, d := range drops {

@@ -53,7 +53,7 @@ var errNoCredentials = errors.New("there are no AWS credentials")
 // account is the AWS account to which a deploy goes.
 type account struct {
 	config aws.Config
-	// lookup is the role by which the CDK itself reads an account. It is used if
+	// lookup is the role with which the CDK itself reads an account. It is used if
 	// the credentials may not read.
 	lookup string
 	s3     func(*s3.Options)
@@ -202,9 +202,9 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 	}, nil
 }
 
-// read does something with the credentials of the environment, and once more with
-// the CDK's own role if they may not. A pipeline often may do nothing but assume
-// the CDK's roles.
+// read calls do with the credentials of the environment. If they have no
+// permission, it calls do again with the CDK's lookup role: a pipeline often has
+// only the permission to assume the CDK's roles.
 func (a *account) read(ctx context.Context, do func(aws.Config) error) error {
 	err := do(a.config)
 	if !denied(err) {

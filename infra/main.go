@@ -1,5 +1,5 @@
-// Infra is the CDK app that makes the registry in an AWS account: functions behind an HTTP API, a table and a bucket.
-// Synthesis builds the functions.
+// Infra is the CDK app that makes the registry in an AWS account: functions
+// behind an HTTP API, a table and a bucket. Synthesis builds the functions.
 package main
 
 import (
@@ -13,16 +13,17 @@ import (
 )
 
 func main() {
-	// No jsii.Close: it reports its own child's end as an error, beside ours. The child ends with its standard input.
+	// No jsii.Close: it reports its own child's end as an error, beside ours. The
+	// child ends with its standard input.
 	if err := synthesize(awscdk.NewApp(nil)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// synthesize adds the stack to an app. A deploy that would drop what the deployed
-// stack has is an error that the CDK finds in the result, so that commands which
-// deploy nothing go on.
+// synthesize adds the stack to an app. If a deploy is refused, the stack has an
+// error annotation: `cdk deploy`, `diff`, `synth` and `rollback` fail with it, and
+// `cdk ls` and `destroy` ignore it.
 func synthesize(app awscdk.App) error {
 	given, _ := app.Node().GetAllContext(nil).(map[string]any)
 	choices, err := readContext(given)
@@ -53,7 +54,8 @@ func synthesize(app awscdk.App) error {
 	return nil
 }
 
-// qualifier returns what the CDK's own roles have in their names.
+// qualifier returns the bootstrap qualifier, which is in the names of the CDK's
+// own roles.
 func qualifier(context map[string]any) string {
 	if own, ok := context["@aws-cdk/core:bootstrapQualifier"].(string); ok {
 		return own
@@ -63,7 +65,7 @@ func qualifier(context map[string]any) string {
 
 // build builds the functions and returns the folder that holds one folder for each.
 func build(architecture string) (string, error) {
-	//nolint:noctx,gosec // it is what this program waits for; the argument is one of two words
+	//nolint:noctx,gosec // this program waits for it; the argument is one of two words
 	cmd := exec.Command("../scripts/build", architecture)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {

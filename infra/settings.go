@@ -21,13 +21,15 @@ type Settings struct {
 	// the file has it.
 	StackName  string
 	NamesStack bool
-	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it.
+	// Access is who may read besides the holders of tokens, as JSON that
+	// access.ParseSettings reads.
 	Access string
 	// Warnings are lines for whoever deploys, about settings that are valid.
 	Warnings []string
 	// Cognito makes a user pool, as one more issuer by which people log in; nil makes none.
 	Cognito *Cognito
-	// DomainName is the registry's host, with its certificate in the stack's region and its hosted zone. All four or none.
+	// DomainName is the registry's host, with its certificate in the stack's region
+	// and its hosted zone. All four or none.
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
 	// Architecture of the functions: arm64 or x86_64.
 	Architecture string
@@ -44,24 +46,29 @@ type Settings struct {
 	LogRetentionDays int
 	// AccessLog has the gateway log each request.
 	AccessLog bool
-	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per second and at once.
+	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per
+	// second and at once.
 	ThrottleRate, ThrottleBurst int
-	// MetricsNamespace is where in CloudWatch the functions count requests. They do not where it is empty.
+	// MetricsNamespace is where in CloudWatch the functions count requests. They do
+	// not count if it is empty.
 	MetricsNamespace string
-	// Alarms makes alarms and a topic that they go to, or has them go to AlarmTopicARN. AlarmEmail subscribes to the stack's own.
+	// Alarms makes alarms that go to AlarmTopicARN, or to a topic of the stack, to
+	// which AlarmEmail subscribes.
 	Alarms                    bool
 	AlarmTopicARN, AlarmEmail string
 	// Dashboard makes a dashboard.
 	Dashboard bool
-	// TableName and BucketName adopt a table and a bucket that exist, such as restored ones; empty ones are made.
+	// TableName and BucketName adopt a table and a bucket that exist, such as
+	// restored ones. If they are empty, the stack makes new ones.
 	TableName, BucketName string
 }
 
 var (
-	domainPattern   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
-	certificateARN  = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
-	topicARN        = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
-	emailPattern    = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
+	domainPattern  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
+	certificateARN = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
+	topicARN       = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
+		`([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	zonePattern     = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
 	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
