@@ -138,6 +138,9 @@ func fill(path string, v value, into reflect.Value) *fault {
 		}
 		into.Set(reflect.MakeMap(into.Type()))
 		for _, m := range v.members {
+			if into.MapIndex(reflect.ValueOf(m.key)).IsValid() {
+				return &fault{m.offset, fmt.Sprintf("%s.%s is there twice", path, m.key)}
+			}
 			element := reflect.New(into.Type().Elem()).Elem()
 			if f := fill(path+"."+m.key, m.value, element); f != nil {
 				return f

@@ -51,6 +51,8 @@ func TestSettingsFile(t *testing.T) {
 			`settings.json:2:40: access.issuers[0].rules[0]: there is no key "scope"; did you mean scopes?`},
 		"a list of claims": {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1),
 			`settings.json:2:24: access.issuers[0].rules[0].claims: ["a"] is not an object`},
+		"a claim twice": {strings.Replace(issuer, `"a"}`, `"a", "group": "b"}`, 1),
+			`settings.json:2:39: access.issuers[0].rules[0].claims.group is there twice`},
 		"a scope": {strings.Replace(issuer, "read:**", "write:**", 1),
 			`settings.json:2:51: access.issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
 		"no rules":         {strings.Replace(issuer, `"read:**"`, "", 1), "settings.json:1:12: access: "},
