@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// jsonFile is a file of one JSON object, whose errors have the line and the
-// column.
+// jsonFile is a file of one JSON object. Its errors have the line and the column.
 type jsonFile struct {
 	name    string
 	text    []byte
@@ -35,7 +34,7 @@ type member struct {
 	value  value
 }
 
-// fault is what is wrong at a place.
+// fault is an error at an offset.
 type fault struct {
 	offset int
 	text   string
@@ -69,7 +68,7 @@ func (f *jsonFile) wrong(what fault) error {
 	return fmt.Errorf("cannot read the settings: %s:%d:%d: %s", f.name, line+1, column, what.text)
 }
 
-// positions reads valid JSON and where its values are.
+// positions reads the values of valid JSON with their offsets.
 type positions struct {
 	text    []byte
 	decoder *json.Decoder
@@ -204,7 +203,7 @@ func fillStruct(path string, v value, into reflect.Value) *fault {
 	return nil
 }
 
-// shown is a value as an error shows it.
+// shown returns a value for an error; long ones are left out.
 func shown(raw json.RawMessage) string {
 	const longest = 60
 	var compact bytes.Buffer
@@ -214,8 +213,8 @@ func shown(raw json.RawMessage) string {
 	return compact.String()
 }
 
-// unknown says that a word is none of those that there are, and which is the
-// nearest.
+// unknown returns the text of an error for a word that is not among others. It
+// has the nearest one, or all.
 func unknown(what, word string, among []string) string {
 	best, least := "", 1+len(word)/4
 	for _, candidate := range among {
@@ -229,8 +228,8 @@ func unknown(what, word string, among []string) string {
 	return fmt.Sprintf("there is no %s %q; there are %s", what, word, strings.Join(among, ", "))
 }
 
-// distance is how many characters must be added, removed or replaced to make one
-// word of another.
+// distance returns how many characters must be added, removed or replaced to make
+// one word of another.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

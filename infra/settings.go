@@ -225,7 +225,7 @@ func parseSettings(file *jsonFile, region string) (Settings, error) {
 	return g.Settings, nil
 }
 
-// together completes the settings, and checks what several of them say.
+// together completes the settings, and checks those that depend on each other.
 func (p *parser) together(g *given, region string) {
 	s := &g.Settings
 	s.PresignLifetime = time.Duration(g.presignMinutes) * time.Minute
@@ -253,7 +253,7 @@ func (p *parser) together(g *given, region string) {
 	}
 }
 
-// parser collects what is wrong.
+// parser collects the faults of a file.
 type parser struct {
 	offsets map[string]int // of the values that the file has
 	faults  []fault
@@ -263,7 +263,7 @@ func (p *parser) fail(key, format string, args ...any) {
 	p.faults = append(p.faults, fault{p.offsets[key], key + ": " + fmt.Sprintf(format, args...)})
 }
 
-// check compares a value with what its setting may be.
+// check checks the value of a setting.
 func (p *parser) check(s setting, v value) {
 	switch into := s.into.(type) {
 	case *string:
@@ -284,15 +284,16 @@ func (p *parser) check(s setting, v value) {
 	}
 }
 
-// Cognito says what user pool to make.
+// Cognito is a user pool that the stack makes.
 type Cognito struct {
-	// DomainPrefix is the first part of the name of the sign-in page, which nobody else in the region has.
+	// DomainPrefix is the first part of the sign-in page's host name. It is unique
+	// in the region.
 	DomainPrefix string `json:"domainPrefix"`
 	// Rules turn the claims of the pool's tokens into scopes, such as those of cognito:groups.
 	Rules []access.Rule `json:"rules"`
 }
 
-// check says what is wrong with the rules, as of any issuer's.
+// check returns an error if the rules are invalid for an issuer.
 func (c *Cognito) check() error {
 	text, err := json.Marshal(access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com",
 		ClientIDs: []string{"client"}, Rules: c.Rules}}})
@@ -362,7 +363,8 @@ func (p *parser) access(g *given) {
 	s.Access = string(compact)
 }
 
-// signals completes what makes signals. What alarms and a dashboard show has to be counted.
+// signals completes the settings of metrics, alarms and the dashboard. Alarms and
+// the dashboard need metrics.
 func (p *parser) signals(g *given, region string) {
 	s := &g.Settings
 	counts := g.metrics != nil && *g.metrics
