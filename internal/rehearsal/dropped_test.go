@@ -20,7 +20,7 @@ func testDroppedSettings(t *testing.T, d *deployment, stack *Stack) {
 		t.Fatal(err)
 	}
 	if err := writeSettings(app.folder, map[string]any{
-		"tableName": table, "access": map[string]any{"public": []string{"modules/acme/hello"}},
+		"stackName": name, "tableName": table, "access": map[string]any{"public": []string{"modules/acme/hello"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
