@@ -14,7 +14,7 @@ import (
 // operatorScenario reads the registry and the stack as operators do. The stack
 // must be healthy, and the audit trail must name the roles of operators.
 func operatorScenario(ctx context.Context, r *Registry) error {
-	// A rehearsal removes keys of what is published, which is a finding.
+	// A rehearsal removes the keys of published providers, which verify reports.
 	_, err := r.Larder(ctx, "verify", "--quick", "--json")
 	if err != nil && !strings.Contains(err.Error(), `"findings"`) {
 		return err

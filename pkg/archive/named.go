@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// findNamed sets NamedBy of what is left out. It finds paths that configuration
+// findNamed sets NamedBy of the excluded files. It finds paths that configuration
 // has as literals after ${path.module}, such as in templatefile("${path.module}/x").
 func (p *packer) findNamed(ctx context.Context) error {
 	if len(p.leftOut) == 0 {

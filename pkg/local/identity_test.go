@@ -66,7 +66,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// names returns the names of what is in a folder, but for the objects.
+// names returns the names in a folder, except those of objects.
 func names(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -364,7 +364,7 @@ func (r *run) acceptLoss(ctx context.Context, byPath map[string][]lacking) error
 		for _, c := range claims {
 			// Of these the registry has lost what the trail has.
 			if c.action != registry.AuditUndeprecate && c.action != registry.AuditRemoveKey {
-				lost[c.subject] = append(lost[c.subject], c.claim.String())
+				lost[c.subject] = append(lost[c.subject], c.String())
 			}
 		}
 		for subject, names := range lost {

@@ -254,7 +254,7 @@ func TestLostTrail(t *testing.T) {
 			t.Errorf("%s gives no hint: %s", args, out)
 		}
 	}
-	// An entry of long ago is one, and says nothing of what is missing since.
+	// An entry of long ago does not stand for later ones that are missing.
 	const entry = `{"at":"2026-01-01T00:00:00Z","by":"ada","action":"add-key","subject":"keys/acme/00"}`
 	old := catalog.Key{Partition: "audit/2026-01", Sort: "2026-01-01T00:00:00.000000000Z#x"}
 	items(t, data, catalog.Change{Key: old, Data: []byte(entry)})

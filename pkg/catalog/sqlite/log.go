@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// logHeader and logFrame are the sizes of a write-ahead log's header and of what is
-// before each page in it.
+// logHeader and logFrame are the sizes of a write-ahead log's header and of the
+// header of each page in it.
 //
 // Source: https://www.sqlite.org/fileformat.html#the_write_ahead_log.
 const (
