@@ -394,7 +394,8 @@ func foreign(dir string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	own := append(disk.Names(), "tls", "lost+found", ".DS_Store")
+	// Another server may have made the registry a moment ago.
+	own := append(disk.Names(), database, marker, "tls", "lost+found", ".DS_Store")
 	// What killed processes have left, too.
 	begins := []string{database + "-", "tls-unfinished-", marker + "-unfinished-", ".larder-room-"}
 	for _, e := range entries {
