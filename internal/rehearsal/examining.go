@@ -81,6 +81,9 @@ func (r *Registry) auditRoles(ctx context.Context) error {
 		if !strings.Contains(e.Subject+e.Detail, r.Namespace) || !strings.HasPrefix(e.By, "arn:") {
 			continue // another rehearsal's, or through the registry's own endpoint
 		}
+		if e.Subject == "modules/"+r.Older {
+			continue
+		}
 		seen++
 		if !strings.Contains(e.By, ":assumed-role/"+operatorRole+"/") &&
 			!strings.Contains(e.By, ":assumed-role/"+withdrawRole+"/") {

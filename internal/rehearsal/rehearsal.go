@@ -489,7 +489,8 @@ func (d *deployment) open(
 		return nil, nil, nil, err
 	}
 	registry = &Registry{
-		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient, Namespace: d.namespace, Scratch: d.scratch, CI: d.ci,
+		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient,
+		Namespace: d.namespace, Older: d.olderModule(), Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
 			_, err := d.buckets().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
 			return err

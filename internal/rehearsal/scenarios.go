@@ -71,6 +71,9 @@ type Registry struct {
 	Lose func(ctx context.Context, key string) error
 	// Namespace is where scenarios publish.
 	Namespace string
+	// Older is the module that an older release has published, if there is one. It
+	// did so as an administrator.
+	Older string
 	// Scratch is a folder for files.
 	Scratch string
 
