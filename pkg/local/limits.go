@@ -76,6 +76,7 @@ type boundedListener struct {
 	open    int
 	closed  bool
 	waiting map[*timedConn]time.Time // connections without a request, since when
+	closing *timedConn               // the one that makes room now, or nil
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -87,7 +88,9 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.open >= l.limits.connections && !l.closed {
-		if longest := l.longestWaiting(); longest != nil {
+		// Another change may wake it before the room is there: one at a time is closed.
+		if longest := l.longestWaiting(); longest != nil && l.closing == nil {
+			l.closing = longest
 			delete(l.waiting, longest)
 			go func() { _ = longest.Close() }() // needs the lock
 		}
@@ -137,6 +140,9 @@ func (l *boundedListener) forget(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.waiting, c)
+	if l.closing == c {
+		l.closing = nil
+	}
 	l.open--
 	l.changed.Signal()
 }

@@ -354,6 +354,59 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// Only one connection is closed for a new one, also if another becomes idle while
+// that one closes.
+func TestOneConnectionMakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 3
+		listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+		server := &http.Server{ReadHeaderTimeout: time.Second}
+		limited := local.Limit(server, listener, most, shortWrite)
+		closing, release := make(chan struct{}, most), make(chan struct{})
+		var conns []net.Conn
+		accept := func() {
+			go func() { listener.accepted <- slowlyClosed{closing: closing, release: release} }()
+			conn, err := limited.Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			conns = append(conns, conn)
+		}
+		for range most {
+			accept()
+		}
+		accepted := make(chan struct{})
+		go func() { accept(); close(accepted) }()
+		synctest.Wait()
+		for _, conn := range conns {
+			server.ConnState(conn, http.StateIdle)
+			synctest.Wait()
+		}
+		if n := len(closing); n != 1 {
+			t.Errorf("%d connections are closed for one", n)
+		}
+		close(release)
+		<-accepted
+		if n := len(closing); n != 1 {
+			t.Errorf("%d connections are closed for one, in the end", n)
+		}
+	})
+}
+
+// slowlyClosed is a connection whose Close waits to be released.
+type slowlyClosed struct {
+	net.Conn
+	closing chan<- struct{}
+	release <-chan struct{}
+}
+
+func (c slowlyClosed) Close() error {
+	c.closing <- struct{}{}
+	<-c.release
+	return nil
+}
+
 // Connections with a request under way are not closed: new ones wait for them.
 func TestBusyConnectionsStay(t *testing.T) {
 	t.Parallel()
