@@ -19,7 +19,7 @@ func limitBySystem(a assignment) {
 		syscall.RLIMIT_CORE:  0,
 		syscall.RLIMIT_FSIZE: 0,
 		syscall.RLIMIT_CPU:   seconds,
-		syscall.RLIMIT_DATA:  uint64(a.MaxMemory) + goReserve,
+		syscall.RLIMIT_DATA:  uint64(a.MaxMemory) + goReserve + raceReserve,
 	} {
 		// The other limits are there where the system refuses one.
 		_ = syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most})

@@ -1,0 +1,6 @@
+//go:build race
+
+package inspection
+
+// raceReserve is what the race detector maps for itself, in bytes.
+const raceReserve = 1 << 30
