@@ -1,0 +1,50 @@
+// Package suggest finds the word that somebody meant who has mistyped one.
+package suggest
+
+import "strings"
+
+// Nearest returns the first of the words that are nearest to a word, and false if
+// none is near. A word is near if few characters must be added, removed, replaced or
+// swapped with the next: one, and one more for every four characters of the word.
+// Upper and lower case do not matter.
+func Nearest(word string, words []string) (string, bool) {
+	typed := []rune(strings.ToLower(word))
+	length := len(typed)
+	// A word of which no character is left is another word.
+	most := min(1+length/4, length-1)
+	nearest, found := "", false
+	for _, candidate := range words {
+		d := distance(typed, []rune(strings.ToLower(candidate)))
+		if d <= most {
+			nearest, found, most = candidate, true, d-1
+		}
+	}
+	return nearest, found
+}
+
+// distance returns how many characters must be added, removed, replaced or swapped
+// with the next to make b of a.
+func distance(a, b []rune) int {
+	// d[i][j] is the distance between the first i characters of a and j of b.
+	d := make([][]int, len(a)+1)
+	for i := range d {
+		d[i] = make([]int, len(b)+1)
+		d[i][0] = i
+	}
+	for j := range d[0] {
+		d[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := d[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
+			}
+		}
+	}
+	return d[len(a)][len(b)]
+}

@@ -1,0 +1,225 @@
+package terminal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/larder-registry/larder/pkg/printable"
+)
+
+// Column is one column of a table.
+type Column struct {
+	Title string
+	// Min is the width to which the column may be shortened to make the table fit.
+	// If 0, the column is never shortened.
+	Min int
+	// Shorten returns a cell in at most width columns. If nil, [CutEnd] is used.
+	Shorten func(cell string, width int) string
+	// Optional columns are left out, the last one first, if the table does not fit
+	// otherwise.
+	Optional bool
+	// Right aligns numbers.
+	Right bool
+	// Paint returns the color of a cell. If nil, cells are plain.
+	Paint func(cell string) Color
+}
+
+func (c Column) shorten(cell string, width int) string {
+	if c.Shorten == nil {
+		return CutEnd(cell, width)
+	}
+	return c.Shorten(cell, width)
+}
+
+// shortened returns the width of a column whose cells are shortened to a width. It
+// may be less, as of a time that loses its hours.
+func (c Column) shortened(cells [][]string, column, width int) int {
+	longest := text.StringWidth(c.Title)
+	for _, row := range cells {
+		cell := row[column]
+		if text.StringWidth(cell) > width {
+			cell = c.shorten(cell, width)
+		}
+		longest = max(longest, text.StringWidth(cell))
+	}
+	return min(longest, width)
+}
+
+// CutEnd keeps the beginning of a cell.
+func CutEnd(cell string, width int) string {
+	if text.StringWidth(cell) <= width {
+		return cell
+	}
+	at := 0
+	for i, r := range cell {
+		if at += text.RuneWidth(r); at > width-1 {
+			return cell[:i] + "…"
+		}
+	}
+	return cell
+}
+
+// CutStart keeps the end of a cell, which tells apart names such as addresses.
+func CutStart(cell string, width int) string {
+	over := text.StringWidth(cell) - width
+	if over <= 0 {
+		return cell
+	}
+	for i, r := range cell {
+		if over -= text.RuneWidth(r); over < 0 {
+			return "…" + cell[i+utf8.RuneLen(r):]
+		}
+	}
+	return cell
+}
+
+const gap = "  "
+
+// Table prints rows below the titles of their columns. Columns are two spaces
+// apart, and no line ends in a space. A column without any content is left out.
+func (o Output) Table(columns []Column, rows [][]string) {
+	columns, rows = o.fit(withContent(columns, printed(rows)))
+	widths := o.widths(columns, rows)
+	line := func(cells []string, paint bool) {
+		var b strings.Builder
+		for i, c := range columns {
+			cell := cells[i]
+			if text.StringWidth(cell) > widths[i] {
+				cell = c.shorten(cell, widths[i])
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-text.StringWidth(cell)))
+			if paint && c.Paint != nil {
+				cell = o.Paint(cell, c.Paint(cells[i]))
+			}
+			if i > 0 {
+				b.WriteString(gap)
+			}
+			if c.Right {
+				cell, pad = pad+cell, ""
+			}
+			b.WriteString(cell + pad)
+		}
+		_, _ = fmt.Fprintln(o, strings.TrimRight(b.String(), " ")) // nobody reads it any more
+	}
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = c.Title
+	}
+	line(titles, false)
+	for _, row := range rows {
+		line(row, true)
+	}
+}
+
+// fit leaves out optional columns until the table fits at its least widths.
+func (o Output) fit(columns []Column, rows [][]string) ([]Column, [][]string) {
+	for o.Width > 0 {
+		least := -len(gap)
+		last := -1
+		for i, w := range natural(columns, rows) {
+			if columns[i].Min > 0 {
+				w = min(w, columns[i].Min)
+			}
+			least += w + len(gap)
+			if columns[i].Optional {
+				last = i
+			}
+		}
+		if least <= o.Width || last < 0 {
+			break
+		}
+		columns, rows = without(columns, last), cutColumn(rows, last)
+	}
+	return columns, rows
+}
+
+// printed returns rows in which every cell is one line without control characters.
+func printed(rows [][]string) [][]string {
+	all := make([][]string, len(rows))
+	for i, row := range rows {
+		all[i] = make([]string, len(row))
+		for j, cell := range row {
+			all[i][j] = printable.Escape(cell)
+		}
+	}
+	return all
+}
+
+// withContent leaves out columns in which every cell is empty.
+func withContent(columns []Column, rows [][]string) ([]Column, [][]string) {
+	for i := len(columns) - 1; i >= 0; i-- {
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
+			columns, rows = without(columns, i), cutColumn(rows, i)
+		}
+	}
+	return columns, rows
+}
+
+func cutColumn(rows [][]string, column int) [][]string {
+	cut := make([][]string, len(rows))
+	for i, row := range rows {
+		cut[i] = without(row, column)
+	}
+	return cut
+}
+
+func without[T any](all []T, i int) []T {
+	return append(append([]T{}, all[:i]...), all[i+1:]...)
+}
+
+// natural returns the widths that columns have if nothing is shortened.
+func natural(columns []Column, rows [][]string) []int {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = text.StringWidth(c.Title)
+		for _, row := range rows {
+			widths[i] = max(widths[i], text.StringWidth(row[i]))
+		}
+	}
+	return widths
+}
+
+// widths returns the widths at which the table fits: the widest columns become
+// narrower. What a column does not need, as of a time that loses its hours, the
+// others get.
+func (o Output) widths(columns []Column, rows [][]string) []int {
+	full := natural(columns, rows)
+	if o.Width <= 0 {
+		return full
+	}
+	// A column that shortens its cells itself is asked once, at its turn.
+	most := slices.Clone(full)
+	for i, c := range columns {
+		widths := o.level(columns, most)
+		if c.Shorten != nil && widths[i] < most[i] {
+			most[i] = c.shortened(rows, i, widths[i])
+		}
+	}
+	return o.level(columns, most)
+}
+
+// level takes from the widest column that may be shortened until the table fits.
+func (o Output) level(columns []Column, most []int) []int {
+	widths := slices.Clone(most)
+	total := len(gap) * (len(columns) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > o.Width; total-- {
+		widest := -1
+		for i, c := range columns {
+			if c.Min > 0 && widths[i] > c.Min && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}

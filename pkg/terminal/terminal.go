@@ -1,0 +1,163 @@
+// Package terminal prints text and tables so that they fit a terminal. What is
+// not a terminal, such as a pipe or a file, gets everything in full and without
+// colors.
+//
+// Text may come from strangers, such as a reason or a file name. Control
+// characters are escaped, so that it cannot act on the terminal.
+package terminal
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	"github.com/larder-registry/larder/pkg/printable"
+)
+
+// Output is where a command prints. Its zero width means that it is no terminal.
+type Output struct {
+	// Writer gets what is printed, after control characters were escaped.
+	io.Writer
+	// Width is the number of columns of the terminal. If 0, nothing is shortened or
+	// wrapped.
+	Width int
+	// Color allows colors.
+	Color bool
+	// Cursor allows to move the cursor, as progress bars do.
+	Cursor bool
+}
+
+// New returns the output for a stream: its width if it is a terminal, and colors
+// unless NO_COLOR is set (https://no-color.org) or the terminal is a dumb one.
+func New(stream io.Writer) Output {
+	o := Output{Writer: escaper{stream}}
+	f, ok := stream.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return o
+	}
+	o.Cursor = os.Getenv("TERM") != "dumb"
+	o.Color = o.Cursor && os.Getenv("NO_COLOR") == ""
+	o.Width = 80 // if the terminal does not know it
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+		o.Width = width
+	}
+	return o
+}
+
+// escaper escapes control characters, except line breaks and the sequences of
+// [Output.Paint].
+type escaper struct{ io.Writer }
+
+func (e escaper) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(e.Writer, escape(strings.ToValidUTF8(string(p), "\uFFFD"))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	for s != "" {
+		n := strings.IndexFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+		if n < 0 {
+			n = len(s)
+		}
+		b.WriteString(s[:n])
+		s = s[n:]
+		painted := ""
+		for _, c := range painters {
+			if strings.HasPrefix(s, c) {
+				painted = c
+			}
+		}
+		if painted == "" && s != "" {
+			_, size := utf8.DecodeRuneInString(s)
+			b.WriteString(printable.Escape(s[:size]))
+			s = s[size:]
+			continue
+		}
+		b.WriteString(painted)
+		s = s[len(painted):]
+	}
+	return b.String()
+}
+
+// A Color is one of those of [Output.Paint].
+type Color = text.Color
+
+// Colors of states.
+const (
+	Plain  Color = text.Reset
+	Red    Color = text.FgRed
+	Green  Color = text.FgGreen
+	Yellow Color = text.FgYellow
+	Faint  Color = text.Faint
+)
+
+// painters are the sequences that Paint makes.
+var painters = []string{
+	text.Reset.EscapeSeq(), Red.EscapeSeq(), Green.EscapeSeq(), Yellow.EscapeSeq(), Faint.EscapeSeq(),
+}
+
+// Paint returns s in a color, or as it is if the output has no colors.
+func (o Output) Paint(s string, c Color) string {
+	if !o.Color || c == Plain || s == "" {
+		return s
+	}
+	return c.EscapeSeq() + s + text.Reset.EscapeSeq()
+}
+
+// Wrap breaks the lines of s between words, so that they fit the terminal. A
+// command in `backquotes` is never broken, so that it can be copied.
+func (o Output) Wrap(s string) string {
+	if o.Width <= 0 {
+		return s
+	}
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = wrapLine(line, o.Width)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func wrapLine(line string, width int) string {
+	body := strings.TrimLeft(line, " ")
+	indent := line[:len(line)-len(body)]
+	var b strings.Builder
+	at, first := 0, true
+	for _, word := range words(body) {
+		long := text.StringWidthWithoutEscSequences(word)
+		switch {
+		case first:
+			b.WriteString(indent)
+			at, first = len(indent), false
+		case at+1+long > width:
+			b.WriteString("\n" + indent)
+			at = len(indent)
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += long
+	}
+	return b.String()
+}
+
+// words splits a line at spaces outside pairs of backquotes.
+func words(line string) []string {
+	left := strings.Count(line, "`")
+	quoted := false
+	return strings.FieldsFunc(line, func(r rune) bool {
+		if r == '`' {
+			left--
+			quoted = !quoted && left > 0
+		}
+		return r == ' ' && !quoted
+	})
+}
