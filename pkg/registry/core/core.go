@@ -37,6 +37,10 @@ var (
 	ErrSchema = errors.New("incompatible release")
 	// ErrUnavailable says that a store cannot answer at present; trying again later is right. HTTP 503.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrIssuer means that an issuer of identities answers in a way that trying again
+	// does not mend, such as with a certificate that is not trusted. It comes with
+	// ErrUnavailable. HTTP 503.
+	ErrIssuer = errors.New("unusable issuer")
 	// ErrDiskFull means that the registry's disk, or the quota on it, has no room.
 	// HTTP 507.
 	ErrDiskFull = errors.New("the disk is full")
@@ -52,7 +56,3 @@ func IsPlain(path string) bool {
 	}
 	return true
 }
-
-// CodeCorrupt is the code of the response to a publish that fails because of
-// [ErrCorrupt], in the field "code" beside "errors".
-const CodeCorrupt = "corrupt"

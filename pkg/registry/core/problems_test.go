@@ -1,0 +1,61 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/registry/core"
+)
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	bad := func(name string) error { return fmt.Errorf("%w file %s", core.ErrInvalid, name) }
+	errBroken := errors.New("the disk is broken")
+	var all core.Problems
+	if err := all.Err("publish acme/note"); err != nil || all.Any() {
+		t.Errorf("without a problem: %v", err)
+	}
+	for _, err := range []error{nil, errBroken} {
+		if got := all.Add(err); !errors.Is(got, err) || all.Any() {
+			t.Errorf("Add(%v) = %v", err, got)
+		}
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := all.Err("publish acme/note").Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	add := func(err error) {
+		t.Helper()
+		if err := all.Add(err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(core.WithHint(bad("a"), "Write %s anew.", "a"))
+	check("cannot publish acme/note: invalid file a")
+	add(&core.ProblemsError{Problems: []error{bad("b"), bad("c")}})
+	check("cannot publish acme/note: 3 problems: invalid file a; invalid file b; invalid file c")
+	err := all.Err("publish acme/note")
+	if !errors.Is(err, core.ErrInvalid) || core.Code(err) != "invalid" || core.Hint(err) != "Write a anew." {
+		t.Errorf("code %q, hint %q", core.Code(err), core.Hint(err))
+	}
+	for _, hint := range []string{"Sign it.", "Sign it.", "Write a anew."} {
+		add(core.WithHint(bad("d"), "%s", hint))
+	}
+	if got := core.Hint(fmt.Errorf("here: %w", all.Err(""))); got != "Write a anew. Sign it." {
+		t.Errorf("hints: %q", got)
+	}
+	if got := core.Hint(core.WithHint(all.Err(""), "Begin again.")); got != "Begin again." {
+		t.Errorf("the outermost hint: %q", got)
+	}
+	for i := range 6 {
+		add(bad(fmt.Sprint(i)))
+	}
+	check("cannot publish acme/note: 12 problems: invalid file a; invalid file b; invalid file c; invalid file d; " +
+		"invalid file d; invalid file d; invalid file 0; invalid file 1; invalid file 2; invalid file 3; and 2 more")
+	if got := all.Err("").Error()[:24]; got != "12 problems: invalid fil" {
+		t.Errorf("without a name: %q", got)
+	}
+}
