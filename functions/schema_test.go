@@ -85,7 +85,7 @@ func (o *otherRelease) publisher(t *testing.T) (token, id string) {
 	t.Helper()
 	token, digest := access.NewToken()
 	scopes := []string{"read:**", "publish:*/acme/**", "publish:*/other/**"}
-	if err := o.catalog.AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: scopes}); err != nil {
+	if err := o.catalog.AddToken(t.Context(), digest, registry.Token{Name: "tests-" + digest[:12], Scopes: scopes}); err != nil {
 		t.Fatal(err)
 	}
 	return token, registry.TokenID(digest)

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/jsonfile"
 )
 
 // The keys of CDK context that this app reads. All others are the CDK's own.
@@ -65,7 +67,7 @@ func readContext(context map[string]any) (choices, error) {
 		}
 		for kind := range strings.SplitSeq(fmt.Sprint(allowed), ",") {
 			if kind = strings.TrimSpace(kind); !slices.Contains(dropKinds, kind) {
-				return c, fmt.Errorf("cannot use context %s: %s", contextAllowDrop, unknown("kind", kind, dropKinds))
+				return c, fmt.Errorf("cannot use context %s: %s", contextAllowDrop, jsonfile.Unknown("kind", kind, dropKinds))
 			}
 			c.allowed = append(c.allowed, kind)
 		}
@@ -83,7 +85,7 @@ func readContext(context map[string]any) (choices, error) {
 		if !own && !ofCDK(key) {
 			all := slices.AppendSeq([]string{contextSettings, contextAllowDrop}, maps.Keys(known))
 			slices.Sort(all)
-			return c, fmt.Errorf("cannot use CDK context: %s (settings go to %s)", unknown("key", key, all), c.file)
+			return c, fmt.Errorf("cannot use CDK context: %s (settings go to %s)", jsonfile.Unknown("key", key, all), c.file)
 		}
 	}
 	if len(old) == 0 {

@@ -3,17 +3,41 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
+// chdir makes an empty folder, in which the test goes on. Its name is the same each
+// time, unless another run has it: Go caches results by the names of the folders
+// that tests change to.
+func chdir(t *testing.T) {
+	t.Helper()
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("larder-infra-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), n)
+		dir := filepath.Join(os.TempDir(), name)
+		err := os.Mkdir(dir, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		t.Chdir(dir)
+		return
+	}
+}
+
 // inFolder makes a folder with files, in which the test goes on.
 func inFolder(t *testing.T, files map[string]string) {
 	t.Helper()
-	t.Chdir(t.TempDir())
+	chdir(t)
 	for name, text := range files {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -193,11 +217,11 @@ func TestContext(t *testing.T) {
 		line map[string]any
 		want string
 	}{
-		{map[string]any{"stackname": "acme"}, `there is no key "stackname"; did you mean stackName?`},
-		{map[string]any{"allowdrop": "domain"}, `there is no key "allowdrop"; did you mean allow-drop?`},
-		{map[string]any{"allow-drop": "domian"}, `there is no kind "domian"; did you mean domain?`},
-		{map[string]any{"allow-drop": "foo"}, `there is no kind "foo"; there are domain, table, bucket, access, pool`},
-		{map[string]any{"allow-drop": ""}, `there is no kind ""; there are domain, table, bucket, access, pool`},
+		{map[string]any{"stackname": "acme"}, `unknown key "stackname" (did you mean "stackName"?)`},
+		{map[string]any{"allowdrop": "domain"}, `unknown key "allowdrop" (did you mean "allow-drop"?)`},
+		{map[string]any{"allow-drop": "domian"}, `unknown kind "domian" (did you mean "domain"?)`},
+		{map[string]any{"allow-drop": "foo"}, `unknown kind "foo" (there are domain, table, bucket, access, pool)`},
+		{map[string]any{"allow-drop": ""}, `unknown kind "" (there are domain, table, bucket, access, pool)`},
 		{map[string]any{"settings": ""}, "is not the name of a file"},
 	} {
 		if _, err := readContext(test.line); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -38,7 +38,7 @@ type made struct {
 	table, bucket, pool string
 }
 
-// madeBy returns the logical ids of what a stack creates.
+// madeBy returns the logical ids of the resources that a stack creates.
 func madeBy(stack awscdk.Stack) made {
 	name := func(id string) string {
 		child := stack.Node().TryFindChild(&id)

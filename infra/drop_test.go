@@ -274,7 +274,7 @@ func TestLostAccess(t *testing.T) {
 
 // What is dropped is refused unless each kind of it is allowed.
 func TestRefusal(t *testing.T) {
-	t.Chdir(t.TempDir())
+	chdir(t)
 	drops := []drop{{"domain", "the domain registry.example.com"}, {"table", "the table t"}}
 	s := Settings{StackName: "larder"}
 	got := refusal(choices{file: "settings.json"}, s, drops)

@@ -157,8 +157,7 @@ func (f *found) checkOthers(ctx context.Context, a *account, s Settings) {
 	}
 }
 
-// useEnvironment is a hint for whoever uses --profile, which the CDK does not
-// pass to an app.
+// useEnvironment is a hint about --profile, which the CDK does not pass to an app.
 const useEnvironment = "If you use --profile, set AWS_PROFILE instead"
 
 // openAccount returns the account to which the CDK deploys. Its error is

@@ -2,15 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/jsonfile"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -180,47 +181,59 @@ func (g *given) keys() []setting {
 	}
 }
 
+// parseFile reads the text of a file.
+func parseFile(name string, text []byte) (*jsonfile.File, error) {
+	file, err := jsonfile.Parse(name, text)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return file, nil
+}
+
+func unreadable(err error) error { return fmt.Errorf("cannot read the settings: %w", err) }
+
 // parseSettings reads settings from a file; nil is a file that is missing. Its
 // error is one line with the place in the file. region is where the stack goes,
 // or empty if that is not known.
-func parseSettings(file *jsonFile, region string) (Settings, error) {
+func parseSettings(file *jsonfile.File, region string) (Settings, error) {
 	g := defaultSettings()
 	if file == nil {
-		file = &jsonFile{}
+		file = &jsonfile.File{}
 	}
-	p := parser{offsets: make(map[string]int)}
+	p := parser{values: make(map[string]jsonfile.Value)}
 	known := make(map[string]setting)
 	for _, s := range g.keys() {
 		known[s.key] = s
 	}
-	for _, m := range file.members {
-		s, ok := known[m.key]
+	for _, m := range file.Object.Members {
+		s, ok := known[m.Key]
 		if !ok {
-			p.faults = append(p.faults, fault{m.offset, unknown("setting", m.key, slices.Sorted(maps.Keys(known)))})
+			text := jsonfile.Unknown("setting", m.Key, slices.Sorted(maps.Keys(known)))
+			p.faults = append(p.faults, jsonfile.Fault{Offset: m.Offset, Text: text})
 			continue
 		}
-		if _, twice := p.offsets[m.key]; twice {
-			p.faults = append(p.faults, fault{m.offset, m.key + " is there twice"})
+		if _, twice := p.values[m.Key]; twice {
+			p.faults = append(p.faults, jsonfile.Fault{Offset: m.Offset, Text: m.Key + " is there twice"})
 			continue
 		}
-		p.offsets[m.key] = m.value.offset
-		if f := fill(m.key, m.value, reflect.ValueOf(s.into).Elem()); f != nil {
+		p.values[m.Key] = m.Value
+		if f := m.Value.Fill(m.Key, s.into); f != nil {
 			if s.high > 0 {
-				f.text = fmt.Sprintf("%s: %s is not a whole number from %d to %d", m.key, shown(m.value.raw),
+				f.Text = fmt.Sprintf("%s: %s is not a whole number from %d to %d", m.Key, m.Value.Shown(),
 					s.low, s.high)
 			}
 			p.faults = append(p.faults, *f)
 			continue
 		}
-		p.check(s, m.value)
+		p.check(s, m.Value)
 	}
-	_, g.NamesStack = p.offsets["stackName"]
+	_, g.NamesStack = p.values["stackName"]
 	if len(p.faults) == 0 {
 		p.together(g, region)
 	}
 	if len(p.faults) > 0 {
-		first := slices.MinFunc(p.faults, func(a, b fault) int { return a.offset - b.offset })
-		return Settings{}, file.wrong(first) // one clear line; the next try shows the next
+		first := slices.MinFunc(p.faults, func(a, b jsonfile.Fault) int { return a.Offset - b.Offset })
+		return Settings{}, unreadable(file.Error(first)) // one clear line; the next try shows the next
 	}
 	return g.Settings, nil
 }
@@ -255,16 +268,23 @@ func (p *parser) together(g *given, region string) {
 
 // parser collects the faults of a file.
 type parser struct {
-	offsets map[string]int // of the values that the file has
-	faults  []fault
+	values map[string]jsonfile.Value // that the file has
+	faults []jsonfile.Fault
 }
 
 func (p *parser) fail(key, format string, args ...any) {
-	p.faults = append(p.faults, fault{p.offsets[key], key + ": " + fmt.Sprintf(format, args...)})
+	p.failAt(key, nil, format, args...)
+}
+
+// failAt adds a fault at the place in the value of a key to which a path leads.
+func (p *parser) failAt(key string, path []any, format string, args ...any) {
+	p.faults = append(p.faults, jsonfile.Fault{
+		Offset: p.values[key].Find(path...).Offset, Text: key + ": " + fmt.Sprintf(format, args...),
+	})
 }
 
 // check checks the value of a setting.
-func (p *parser) check(s setting, v value) {
+func (p *parser) check(s setting, v jsonfile.Value) {
 	switch into := s.into.(type) {
 	case *string:
 		if s.pattern != nil && !s.pattern.MatchString(*into) {
@@ -279,7 +299,7 @@ func (p *parser) check(s setting, v value) {
 			p.fail(s.key, "%d is not among what CloudWatch Logs takes: %v", *into, s.oneOf)
 		}
 		if s.oneOf == nil && (*into < s.low || *into > s.high) {
-			p.fail(s.key, "%s is not a whole number from %d to %d", v.raw, s.low, s.high)
+			p.fail(s.key, "%s is not a whole number from %d to %d", v.Raw, s.low, s.high)
 		}
 	}
 }
@@ -295,13 +315,9 @@ type Cognito struct {
 
 // check returns an error if the rules are invalid for an issuer.
 func (c *Cognito) check() error {
-	text, err := json.Marshal(access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com",
-		ClientIDs: []string{"client"}, Rules: c.Rules}}})
-	if err != nil {
-		return err
-	}
-	_, err = access.ParseSettings(text)
-	return err
+	pool := access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com",
+		ClientIDs: []string{"client"}, Rules: c.Rules}}}
+	return pool.Complete()
 }
 
 var reserved = regexp.MustCompile(`aws|amazon|cognito`)
@@ -310,14 +326,13 @@ var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // access completes who may read.
 func (p *parser) access(g *given) {
-	text, err := json.Marshal(g.access)
-	if err != nil {
-		p.fail("access", "%v", err)
-		return
-	}
-	parsed, err := access.ParseSettings(text)
-	if err != nil {
-		p.fail("access", "%v", err)
+	parsed := g.access
+	if err := parsed.Complete(); err != nil {
+		var path []any
+		if field, ok := errors.AsType[*access.FieldError](err); ok {
+			path = field.Path
+		}
+		p.failAt("access", path, "%v", err)
 		return
 	}
 	s := &g.Settings

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/jsonfile"
 )
 
 // What is wrong in a file is found with its line and column.
@@ -20,21 +22,21 @@ func TestSettingsFile(t *testing.T) {
 	const issuer = `{"access": {"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"],
   "rules": [{"claims": {"group": "a"}, "scopes": ["read:**"]}]}]}}`
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing": {"", "settings.json:1:1: invalid JSON: unexpected end of JSON input"},
+		"nothing": {"", "settings.json:1:1: the file is empty"},
 		"half a file": {"{\n  \"memory\": 512,\n",
-			"settings.json:3:1: invalid JSON: unexpected end of JSON input"},
-		"a comma too many": {"{\n  \"memory\": 512,\n}\n", "settings.json:3:1: invalid JSON: invalid character '}'"},
+			"settings.json:3:1: the file ends before the { of line 1, column 1 is closed"},
+		"a comma too many": {"{\n  \"memory\": 512,\n}\n", "settings.json:3:1: invalid JSON: there is a comma before this }"},
 		"a comment":        {"{\n  // memory\n}", "settings.json:2:3: invalid JSON: invalid character '/'"},
-		"something behind": {"{}\n{}", "settings.json:2:1: invalid JSON: invalid character '{' after top-level value"},
+		"something behind": {"{}\n{}", "settings.json:2:1: invalid JSON: there is more after the end of its value"},
 		"garbage behind": {"{\"memory\": 512} x",
-			"settings.json:1:17: invalid JSON: invalid character 'x' after top-level value"},
-		"a list": {" []", "settings.json:1:2: the settings are not an object"},
+			"settings.json:1:17: invalid JSON: there is more after the end of its value"},
+		"a list": {" []", "settings.json:1:2: the file is not one JSON object"},
 		"a key misspelt": {"{\n  \"alarms\": true,\n  \"alarmMail\": \"a@example.com\"\n}",
-			`settings.json:3:3: there is no setting "alarmMail"; did you mean alarmEmail?`},
+			`settings.json:3:3: unknown setting "alarmMail" (did you mean "alarmEmail"?)`},
 		"a key of another": {`{"region": "eu-central-1"}`,
-			`settings.json:1:2: there is no setting "region"; there are $schema, access, accessLog,`},
+			`settings.json:1:2: unknown setting "region" (there are $schema, access, accessLog,`},
 		"a key in capitals": {`{"Memory": 512}`,
-			`settings.json:1:2: there is no setting "Memory"; did you mean memory?`},
+			`settings.json:1:2: unknown setting "Memory" (did you mean "memory"?)`},
 		"a key twice": {"{\"memory\": 512,\n\"memory\": 256}", "settings.json:2:1: memory is there twice"},
 		"a text": {`{"memory": "512"}`,
 			`settings.json:1:12: memory: "512" is not a whole number from 128 to 10240`},
@@ -43,19 +45,19 @@ func TestSettingsFile(t *testing.T) {
 		"too small":       {`{"memory": 1}`, "settings.json:1:12: memory: 1 is not a whole number from 128 to 10240"},
 		"a number":        {`{"alarms": 1}`, "settings.json:1:12: alarms: 1 is not true or false"},
 		"null":            {`{"alarms": null}`, "settings.json:1:12: alarms: null is not true or false"},
-		"a name for text": {`{"stackName": ["larder"]}`, `settings.json:1:15: stackName: ["larder"] is not a text`},
+		"a name for text": {`{"stackName": ["larder"]}`, `settings.json:1:15: stackName: ["larder"] is not a string`},
 		"text for access": {`{"access": "{}"}`, `settings.json:1:12: access: "{}" is not an object`},
 		"a key in access": {strings.Replace(issuer, "audiences", "audience", 1),
-			`settings.json:1:61: access.issuers[0]: there is no key "audience"; did you mean audiences?`},
+			`settings.json:1:61: access.issuers[0]: unknown field "audience" (did you mean "audiences"?)`},
 		"a key in a rule": {strings.Replace(issuer, "scopes", "scope", 1),
-			`settings.json:2:40: access.issuers[0].rules[0]: there is no key "scope"; did you mean scopes?`},
+			`settings.json:2:40: access.issuers[0].rules[0]: unknown field "scope" (did you mean "scopes"?)`},
 		"a list of claims": {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1),
 			`settings.json:2:24: access.issuers[0].rules[0].claims: ["a"] is not an object`},
 		"a claim twice": {strings.Replace(issuer, `"a"}`, `"a", "group": "b"}`, 1),
 			`settings.json:2:39: access.issuers[0].rules[0].claims.group is there twice`},
 		"a scope": {strings.Replace(issuer, "read:**", "write:**", 1),
 			`settings.json:2:51: access.issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
-		"no rules":         {strings.Replace(issuer, `"read:**"`, "", 1), "settings.json:1:12: access: "},
+		"no rules":         {strings.Replace(issuer, `"read:**"`, "", 1), `settings.json:2:50: access: issuer "https://a.example.com": rule 1: `},
 		"the first of two": {"{\"memory\": 1,\n\"alarms\": 1}", "settings.json:1:12: memory"},
 		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}",
 			"settings.json:3:12: metrics: alarms and the dashboard need"},
@@ -214,7 +216,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 func TestNamesStack(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"": false, `{"memory": 512}`: false, `{"stackName": "larder"}`: true} {
-		var file *jsonFile
+		var file *jsonfile.File
 		if text != "" {
 			var err error
 			if file, err = parseFile("settings.json", []byte(text)); err != nil {

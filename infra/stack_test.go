@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("LEFT OUT: the stack's tests need node, which is not on PATH")
 		return
 	}
+	// The CDK's own check of each template takes seconds, and only warns.
+	if err := os.Setenv("CDK_VALIDATION", "false"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	jsii.Close()
 	os.Exit(code)
@@ -1173,17 +1177,17 @@ func TestSettings(t *testing.T) {
 		want    string
 	}{
 		{map[string]any{"access": "{"}, ": access: "},
-		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `there is no key "open"`},
+		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `unknown field "open"`},
 		{map[string]any{"access": []any{}}, "access: [] is not an object"},
 		{map[string]any{"access": map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}}, "functions can be told 3000"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, ": cognito: domainPrefix"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}}}, "claims are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-aws-users", "rules": []any{}}}, "refuses the word"},
-		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, `there is no key "prefix"`},
+		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, `unknown field "prefix"`},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
 		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},
 		{map[string]any{"anonymousRead": "yes"}, `settings.json:2:20: anonymousRead: "yes" is not true or false`},
-		{map[string]any{"domain": "registry.example.com"}, `settings.json:2:3: there is no setting "domain"; there are $schema, access, accessLog, alarmEmail, alarmTopicArn, alarms, anonymousRead,`},
+		{map[string]any{"domain": "registry.example.com"}, `settings.json:2:3: unknown setting "domain" (there are $schema, access, accessLog, alarmEmail, alarmTopicArn, alarms, anonymousRead,`},
 		{map[string]any{"domainName": "registry.example.com"}, "certificateArn: it is missing"},
 		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
 		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},

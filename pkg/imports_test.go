@@ -56,6 +56,12 @@ var rules = []rule{
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/jsonfile", []string{"pkg/registry/core", "pkg/suggest"}, notInDiscovery("net/http", "log/slog", "github.com/aws/")},
+	{"pkg/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
+	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
+		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
@@ -68,11 +74,11 @@ var rules = []rule{
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl"}, []string{"github.com/aws/", "database/sql", "net/http"}},
-	{"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/archive"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/progress"}, []string{"github.com/aws/", "database/sql", "net/http"}},
+	{"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/releases", []string{"pkg/registry", "pkg/safehcl", "pkg/archive", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/publish", []string{"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing", "pkg/releases"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/releases", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{"pkg/publish", []string{"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing", "pkg/releases"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{
 		"pkg/objects/disk",
@@ -96,7 +102,7 @@ var rules = []rule{
 	},
 	{
 		"pkg/doctor",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/archive", "pkg/signing"},
+		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/signing"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
@@ -106,6 +112,7 @@ var rules = []rule{
 			"pkg/protocol",
 			"pkg/safehcl",
 			"pkg/client",
+			"pkg/progress",
 			"pkg/archive",
 			"pkg/signing",
 			"pkg/doctor",
@@ -133,6 +140,7 @@ var rules = []rule{
 			"pkg/providers",
 			"pkg/client",
 			"pkg/signing",
+			"pkg/progress",
 			"pkg/archive",
 			"pkg/objects",
 			"pkg/catalog",
@@ -148,6 +156,7 @@ var rules = []rule{
 			"pkg/safehcl",
 			"pkg/protocol",
 			"pkg/catalog",
+			"pkg/progress",
 			"pkg/archive",
 			"pkg/objects",
 			"pkg/releases",
@@ -171,7 +180,7 @@ var rules = []rule{
 	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
+	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
 	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
 	{"pkg/publishapi/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
 	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-lambda-go"}},
@@ -182,6 +191,7 @@ var rules = []rule{
 	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
 	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
+	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "issuers", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
 	{
@@ -201,13 +211,13 @@ const (
 	minidyn = "github.com/truora/minidyn"
 )
 
-// leaves link nothing of the house but pkg/registry/core. Every package may link
-// them.
-var leaves = []string{"pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/ttlcache"}
+// leaves link nothing of the house but pkg/registry/core and each other. Every
+// package may link them.
+var leaves = []string{"pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest", "pkg/ttlcache"}
 
 // publishing returns what either end of the publish API links, and more.
 func publishing(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/archive", "pkg/signing")
+	return append(more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/signing")
 }
 
 // onDeployed is what a function of a deployed registry links, and more.

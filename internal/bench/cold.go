@@ -65,7 +65,7 @@ func cold(ctx context.Context, n amounts) (result, error) {
 }
 
 func measureSizes(binaries map[string]string) (table, error) {
-	t := table{title: "sizes, arm64", columns: []column{{"binary", "MB"}, {"binary, times bare", ""}, {"zip", "MB"}, {"zip, times bare", ""}}}
+	t := table{title: "sizes, arm64", columns: []column{{"binary", "MiB"}, {"binary, times bare", ""}, {"zip", "MiB"}, {"zip, times bare", ""}}}
 	var least struct{ binary, zip float64 }
 	for _, f := range first {
 		info, err := os.Stat(binaries[f.function])
@@ -80,7 +80,7 @@ func measureSizes(binaries map[string]string) (table, error) {
 		if f.function == bare {
 			least.binary, least.zip = binary, zip
 		}
-		t.rows = append(t.rows, row{f.function, []*figure{is(binary / 1e6), is(binary / least.binary), is(zip / 1e6), beside(zip/least.zip, bounds[f.function].size)}})
+		t.rows = append(t.rows, row{f.function, []*figure{is(binary / (1 << 20)), is(binary / least.binary), is(zip / (1 << 20)), beside(zip/least.zip, bounds[f.function].size)}})
 	}
 	return t, nil
 }

@@ -60,10 +60,11 @@ func accessSettings(issuer string) ([]byte, error) {
 	}}})
 }
 
-// newCredential stores a token with scopes, and returns it.
+// newCredential stores a token with scopes, and returns it. Its own name begins with
+// the one that is given.
 func newCredential(ctx context.Context, to *catalog.Catalog, name string, scopes ...string) (string, error) {
 	token, digest := access.NewToken()
-	return token, to.AddToken(ctx, digest, registry.Token{Name: name, Scopes: scopes})
+	return token, to.AddToken(ctx, digest, registry.Token{Name: name + "-" + digest[:12], Scopes: scopes})
 }
 
 // serverVictim is `larder serve`.

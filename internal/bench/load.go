@@ -224,7 +224,7 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 		return nil, err
 	}
 	defer log.Close()
-	args = append([]string{"serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"}, args...)
+	args = append([]string{"serve", "--store", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"}, args...)
 	s.cmd = exec.CommandContext(ctx, larder, args...)
 	s.cmd.Stderr = log
 	out, err := s.cmd.StdoutPipe()

@@ -221,8 +221,8 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 	}{
 		{"Published " + address, []string{"publish", "module", dir, address, "1.0.0"}},
 		{"Unchanged: " + address, []string{"publish", "module", dir, address, "1.0.0"}},
-		{"", []string{"deprecate", "module", address, "--message", "rehearsed"}},
-		{"", []string{"deprecate", "module", address, "1.0.0", "--message", "rehearsed"}},
+		{"", []string{"deprecate", address, "--message", "rehearsed"}},
+		{"", []string{"deprecate", address, "1.0.0", "--message", "rehearsed"}},
 	} {
 		if err := p.larder(ctx, step.says, step.args...); err != nil {
 			return err
@@ -231,7 +231,7 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 	err = errors.Join(
 		p.refused(ctx, "with other content", "publish", "module", other, address, "1.0.0"),
 		p.refused(ctx, "publish:modules/"+r.Namespace+"/published/null", "publish", "module", dir, r.Namespace+"/published/null", "1.0.0"),
-		p.refused(ctx, "publish:modules/"+r.Namespace+"/hello/null", "deprecate", "module", r.Namespace+"/hello/null", "--message", "no"),
+		p.refused(ctx, "publish:modules/"+r.Namespace+"/hello/null", "deprecate", r.Namespace+"/hello/null", "--message", "no"),
 		r.get(ctx, "/v1/"+path+"/versions", p.token, http.StatusForbidden),
 		r.get(ctx, "/v1/"+path+"/1.0.0/download", p.token, http.StatusForbidden),
 		r.publishedBy(ctx, address, r.tokenNamed("module-publisher")),
@@ -274,9 +274,9 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 	}{
 		{"Published " + address, publish},
 		{"Unchanged: " + address, publish},
-		{"", []string{"deprecate", "provider", address, "--message", "rehearsed"}},
-		{"", []string{"deprecate", "provider", address, "--undo"}},
-		{"", []string{"deprecate", "provider", address, "1.0.0", "--message", "rehearsed by a token"}},
+		{"", []string{"deprecate", address, "--message", "rehearsed"}},
+		{"", []string{"deprecate", address, "--undo"}},
+		{"", []string{"deprecate", address, "1.0.0", "--message", "rehearsed by a token"}},
 	} {
 		if err := p.larder(ctx, step.says, step.args...); err != nil {
 			return err

@@ -5,6 +5,8 @@ package rehearsal
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +19,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -84,6 +87,7 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	d := &deployment{
 		Rehearsal: r,
 		scratch:   scratch,
+		readers:   new(sync.Map),
 		namespace: begun.UTC().Format("rehearsal-20060102-150405"),
 		clients:   found,
 		policies:  make(map[string]string),
@@ -95,6 +99,9 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 			return err
 		}
 		defer d.ci.Close()
+	}
+	if err := d.build(ctx); err != nil {
+		return err
 	}
 	stack, err := d.deploy(ctx)
 	if err != nil {
@@ -187,6 +194,7 @@ type deployment struct {
 	*Rehearsal
 	scratch   string
 	namespace string
+	readers   *sync.Map // tokens of clients by namespace
 	clients   []clients.Client
 	ci        *issuers.CI // whom the stack trusts; nil in AWS
 	// adopted are settings by which the stack has a restored table and bucket.
@@ -225,19 +233,20 @@ func (d *deployment) environ() []string {
 	})
 }
 
-// deploy leaves the source deployed, and says what is there then.
-func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
-	err = d.step("building the command line, and CDK's", func() error {
+// build builds the programs of the source, and installs the CDK's.
+func (d *deployment) build(ctx context.Context) error {
+	return d.step("building the command line, and CDK's", func() error {
 		folder := d.scratch + string(filepath.Separator)
 		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", folder, "./scripts/larder", "./infra"); err != nil {
 			return err
 		}
-		_, err := d.run(ctx, filepath.Join(d.Checkout, "infra"), nil, "npm", "ci", "--silent", "--no-audit", "--no-fund")
+		_, err := d.run(ctx, d.Checkout, nil, filepath.Join(d.Checkout, "scripts", "tools"), "cdk")
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// deploy leaves the source, which is built, deployed, and says what is there then.
+func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	if err := d.bootstrap(ctx); err != nil {
 		return nil, err
 	}
@@ -287,11 +296,31 @@ func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 // olderModule is what the older release publishes.
 func (d *deployment) olderModule() string { return d.namespace + "/older/null" }
 
+// olderFolder returns where the source of the older release goes. It is always the
+// same folder for a checkout, because Go caches what it compiles by its path. It is
+// another one for each checkout, because several can share .tools.
+func olderFolder(checkout string) (string, error) {
+	path, err := filepath.Abs(checkout)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(path, ".tools", "older-"+hex.EncodeToString(sum[:6])), nil
+}
+
 // deployOlder deploys an older commit and publishes a module with its own command line.
 func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) {
 	err = d.step("cdk deploy of the older "+d.Older, func() error {
-		checkout, tar := filepath.Join(d.scratch, "older"), filepath.Join(d.scratch, "older.tar")
-		if err := os.Mkdir(checkout, 0o700); err != nil {
+		checkout, err := olderFolder(d.Checkout)
+		if err != nil {
+			return err
+		}
+		tar := filepath.Join(d.scratch, "older.tar")
+		if err := os.RemoveAll(checkout); err != nil {
+			return err
+		}
+		defer os.RemoveAll(checkout)
+		if err := os.MkdirAll(checkout, 0o700); err != nil {
 			return err
 		}
 		if _, err := d.run(ctx, d.Checkout, nil, "git", "archive", "--output", tar, d.Older); err != nil {
@@ -326,7 +355,7 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
 			return err
 		}
-		_, err := d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
+		_, err = d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
 		return err
 	})
 	return stack, err
@@ -414,7 +443,7 @@ func (d *deployment) settings(more map[string]any) map[string]any {
 }
 
 // cdkApp is the CDK app of a checkout: the folder from which the cdk commands
-// run, and the command that runs the app.
+// run, and the command that runs the app; none if that is empty.
 type cdkApp struct {
 	folder, command string
 }
@@ -462,8 +491,16 @@ func writeSettings(infra string, own map[string]any) error {
 // cdk runs a command of the CDK.
 func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error {
 	out := filepath.Join(d.scratch, "cdk.out")
-	args = append(args, "--app", app.command, "--output", out, "--no-version-reporting", "--no-notices", "--ci")
+	if app.command != "" {
+		args = append(args, "--app", app.command)
+	}
+	args = append(args, "--output", out, "--no-version-reporting", "--no-notices", "--ci")
 	env := append(d.pathStyle(), "CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1")
+	if d.Endpoint != "" {
+		// The CDK checks a template against CloudFormation's schemas, which takes as
+		// long as the rest of a synthesis. It only warns, and nobody would see it here.
+		env = append(env, "CDK_VALIDATION=false")
+	}
 	_, err := d.run(ctx, app.folder, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err
 }
@@ -490,7 +527,7 @@ func (d *deployment) open(
 	}
 	registry = &Registry{
 		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient,
-		Namespace: d.namespace, Older: d.olderModule(), Scratch: d.scratch, CI: d.ci,
+		Namespace: d.namespace, Readers: d.readers, Older: d.olderModule(), Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
 			_, err := d.buckets().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
 			return err

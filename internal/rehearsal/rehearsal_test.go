@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
@@ -50,6 +51,7 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 	d := &deployment{
 		scratch:   t.TempDir(),
 		namespace: "rehearsal",
+		readers:   new(sync.Map),
 		clients:   found[:1],
 		ci:        ci,
 		policies:  make(map[string]string),
@@ -61,6 +63,17 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 			Out:       io.Discard,
 			Scenarios: Scenarios(),
 		},
+	}
+	if err := d.build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Without the app, which the CDK would run to find out the account and the region.
+	id, err := d.caller(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cdk(t.Context(), cdkApp{folder: d.scratch}, "bootstrap", "aws://"+id+"/"+awstest.Region); err != nil {
+		t.Fatal(err)
 	}
 	stack, err := d.deploy(t.Context())
 	if err != nil {
@@ -93,12 +106,27 @@ func zipped(t *testing.T, program []byte) []byte {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	d, stack := deployForTest(t)
+	modules := stack.Functions["modules"].Code
+	t.Run("on one account", func(t *testing.T) {
+		t.Run("dropped settings", func(t *testing.T) {
+			t.Parallel()
+			testDroppedSettings(t, d, stack)
+		})
+		t.Run("use", func(t *testing.T) {
+			t.Parallel()
+			testUse(t, d, stack)
+		})
+	})
+	t.Run("stack", func(t *testing.T) { testStackFaults(t, d, stack, modules) })
+}
+
+// testUse uses a stack, and then the same with faults.
+func testUse(t *testing.T, d *deployment, stack *Stack) {
+	t.Helper()
 	if err := d.use(t.Context(), stack); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("dropped settings", func(t *testing.T) { testDroppedSettings(t, d, stack) })
 	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
-	modules := stack.Functions["modules"].Code
 	for _, f := range stack.Functions {
 		binary, err := f.Unpack(t.TempDir())
 		if err != nil {
@@ -144,61 +172,80 @@ func TestFaults(t *testing.T) {
 		do   func(*Stack)
 		want string
 	}
-	try := func(name string, test fault, scenarios []Scenario) {
+	// use uses a broken stack.
+	use := func(t *testing.T, name string, scenarios []Scenario, faults map[string]fault) error {
+		t.Helper()
+		broken := *stack
+		broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
+		for _, function := range []string{"modules", "publish"} {
+			f := *stack.Functions[function]
+			f.Environment, f.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
+			broken.Functions[function] = &f
+		}
+		for _, f := range faults {
+			f.do(&broken)
+		}
+		again, rehearsal := *d, *d.Rehearsal
+		rehearsal.Scenarios = scenarios
+		again.Rehearsal = &rehearsal
+		again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
+		for _, built := range []string{"larder", "provider"} {
+			if err := os.Symlink(filepath.Join(d.scratch, built), filepath.Join(again.scratch, built)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return again.use(t.Context(), &broken)
+	}
+	named := func(t *testing.T, f fault, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), f.want) {
+			t.Errorf("%v", err)
+		}
+	}
+	try := func(name string, f fault, scenarios []Scenario) {
+		t.Run(name, func(t *testing.T) { named(t, f, use(t, name, scenarios, map[string]fault{name: f})) })
+	}
+	// tryAll tries faults at once, which all show after the last scenario.
+	tryAll := func(name string, scenarios []Scenario, faults map[string]fault) {
 		t.Run(name, func(t *testing.T) {
-			broken := *stack
-			broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
-			for _, function := range []string{"modules", "publish"} {
-				f := *stack.Functions[function]
-				f.Environment, f.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
-				broken.Functions[function] = &f
-			}
-			test.do(&broken)
-			again, rehearsal := *d, *d.Rehearsal
-			rehearsal.Scenarios = scenarios
-			again.Rehearsal = &rehearsal
-			again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-") // nothing is published there
-			for _, built := range []string{"larder", "provider"} {
-				if err := os.Symlink(filepath.Join(d.scratch, built), filepath.Join(again.scratch, built)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := again.use(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v", err)
+			err := use(t, name, scenarios, faults)
+			for name, f := range faults {
+				t.Run(name, func(t *testing.T) { named(t, f, err) })
 			}
 		})
 	}
 	for name, test := range map[string]fault{
-		"a publisher who cannot put":    {func(s *Stack) { replacePublish(s, `"s3:PutObject"`, `"s3:PutObjectAcl"`) }, "function publish: s3:PutObject of arn:aws:s3:::"},
-		"a publisher who cannot look":   {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") }, "function publish: asking for a missing object: s3:ListBucket of"},
-		"a publisher who can delete":    {func(s *Stack) { replacePublish(s, `"s3:GetObjectTagging"`, `"s3:GetObjectTagging","s3:DeleteObject"`) }, "function publish: statement ReadUploads: no call needs action s3:DeleteObject"},
-		"a publisher who can unpublish": {func(s *Stack) { replacePublish(s, `"dynamodb:PutItem"`, `["dynamodb:PutItem","dynamodb:DeleteItem"]`) }, "function publish: statement Publish: no call needs action dynamodb:DeleteItem"},
-		"a Deny that denies nothing":    {func(s *Stack) { replacePublish(s, "s3:ExistingObjectTag/larder", "s3:ExistingObjectTag/lader") }, "function publish: statement KeepForGood: no call needs key s3:ExistingObjectTag/lader"},
-		"no route to publish by":        {func(s *Stack) { delete(s.Routes, uploads) }, "no route for POST /v1/publish/modules/"},
+		"a publisher who cannot put":  {func(s *Stack) { replacePublish(s, `"s3:PutObject"`, `"s3:PutObjectAcl"`) }, "function publish: s3:PutObject of arn:aws:s3:::"},
+		"a publisher who cannot look": {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") }, "function publish: asking for a missing object: s3:ListBucket of"},
+		"no route to publish by":      {func(s *Stack) { delete(s.Routes, uploads) }, "no route for POST /v1/publish/modules/"},
 	} {
 		try(name, test, publishing)
 	}
+	tryAll("publishing with too much", publishing, map[string]fault{
+		"a publisher who can delete":    {func(s *Stack) { replacePublish(s, `"s3:GetObjectTagging"`, `"s3:GetObjectTagging","s3:DeleteObject"`) }, "function publish: statement ReadUploads: no call needs action s3:DeleteObject"},
+		"a publisher who can unpublish": {func(s *Stack) { replacePublish(s, `"dynamodb:PutItem"`, `["dynamodb:PutItem","dynamodb:DeleteItem"]`) }, "function publish: statement Publish: no call needs action dynamodb:DeleteItem"},
+		"a Deny that denies nothing":    {func(s *Stack) { replacePublish(s, "s3:ExistingObjectTag/larder", "s3:ExistingObjectTag/lader") }, "function publish: statement KeepForGood: no call needs key s3:ExistingObjectTag/lader"},
+	})
 	for name, test := range map[string]fault{
-		"an operator who may too much": {func(s *Stack) {
-			operator(s, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`)
-		}, "the operator's policy: statement ExamineTheTable: no call needs action dynamodb:ListTables"},
 		"an operator who cannot examine": {func(s *Stack) { operator(s, "lambda:GetFunctionConfiguration", "lambda:GetFunction") }, "the operator's policy: lambda:GetFunctionConfiguration of"},
-		"who withdraws may too much": {func(s *Stack) {
-			s.WithdrawPolicy = strings.ReplaceAll(s.WithdrawPolicy, `"s3:DeleteObjectVersion"`, `["s3:DeleteObjectVersion","s3:GetObjectVersion"]`)
-		}, "the policy for withdrawing: statement RemoveArchives: no call needs action s3:GetObjectVersion"},
 	} {
 		try(name, test, examining)
 	}
+	tryAll("operating with too much", examining, map[string]fault{
+		"an operator who may too much": {func(s *Stack) {
+			operator(s, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`)
+		}, "the operator's policy: statement ExamineTheTable: no call needs action dynamodb:ListTables"},
+		"who withdraws may too much": {func(s *Stack) {
+			s.WithdrawPolicy = strings.ReplaceAll(s.WithdrawPolicy, `"s3:DeleteObjectVersion"`, `["s3:DeleteObjectVersion","s3:GetObjectVersion"]`)
+		}, "the policy for withdrawing: statement RemoveArchives: no call needs action s3:GetObjectVersion"},
+	})
 	for name, test := range map[string]fault{
 		"a permission of the bucket too few": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") }, "function modules: s3:GetObject of arn:aws:s3:::"},
 		"a permission of the table too few":  {func(s *Stack) { replace(s, "dynamodb:GetItem", "dynamodb:DescribeTable") }, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
 		"items of another":                   {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) }, "(dynamodb:LeadingKeys modules/"},
-		"a log that cannot be written":       {func(s *Stack) { replace(s, "logs:PutLogEvents", "logs:GetLogEvents") }, "function modules: logs:PutLogEvents of"},
-		"a permission too many":              {func(s *Stack) { replace(s, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`) }, "function modules: statement ReadItsItems: no call needs action dynamodb:Scan"},
 		"an operator who cannot write":       {func(s *Stack) { operator(s, "dynamodb:PutItem", "dynamodb:UpdateItem") }, "the operator's policy: dynamodb:PutItem of"},
 		"an operator who cannot list":        {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") }, "the operator's policy: asking for a missing object: s3:ListBucket of"},
 		"a route missing":                    {func(s *Stack) { delete(s.Routes, download) }, "no route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
-		"a route that nobody needs":          {func(s *Stack) { s.Routes["ANY /v2"] = "modules" }, "route ANY /v2: no request needs it"},
 		"a route to another function":        {func(s *Stack) { s.Routes[versions] = "discovery" }, "GET /v1/modules/rehearsal/absent/null/versions: 404"},
 		"a variable misnamed": {func(s *Stack) {
 			env := s.Functions["modules"].Environment
@@ -206,7 +253,6 @@ func TestFaults(t *testing.T) {
 			delete(env, "LARDER_BUCKET")
 		}, "LARDER_BUCKET is not set"},
 		"a route missing of another function": {func(s *Stack) { delete(s.Routes, "ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}") }, "no route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
-		"a route missing of discovery":        {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
 		"code that is no program": {func(s *Stack) {
 			s.Functions["modules"].Code = zipped(t, []byte("junk"))
 		}, "function modules: "},
@@ -214,7 +260,28 @@ func TestFaults(t *testing.T) {
 	} {
 		try(name, test, brief)
 	}
-	t.Run("stack", func(t *testing.T) { testStackFaults(t, d, stack, modules) })
+	tryAll("all found after the last scenario", brief, map[string]fault{
+		"a log that cannot be written": {func(s *Stack) { replace(s, "logs:PutLogEvents", "logs:GetLogEvents") }, "function modules: logs:PutLogEvents of"},
+		"a permission too many":        {func(s *Stack) { replace(s, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`) }, "function modules: statement ReadItsItems: no call needs action dynamodb:Scan"},
+		"a route that nobody needs":    {func(s *Stack) { s.Routes["ANY /v2"] = "modules" }, "route ANY /v2: no request needs it"},
+		"a route missing of discovery": {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") }, "no route for GET /.well-known/terraform.json"},
+	})
+}
+
+// Checkouts that share .tools do not share the folder of the older release.
+func TestOlderFolder(t *testing.T) {
+	t.Parallel()
+	folder := func(checkout string) string {
+		t.Helper()
+		path, err := olderFolder(checkout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Base(path)
+	}
+	if a, b := folder("/src/a"), folder("/src/b"); a == b || a != folder("/src/a/") {
+		t.Errorf("%s and %s", a, b)
+	}
 }
 
 // In an account of AWS nothing is lost on purpose.

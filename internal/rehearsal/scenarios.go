@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
@@ -71,6 +72,8 @@ type Registry struct {
 	Lose func(ctx context.Context, key string) error
 	// Namespace is where scenarios publish.
 	Namespace string
+	// Readers are the tokens of clients by namespace, since a name has one token.
+	Readers *sync.Map
 	// Older is the module that an older release has published, if there is one. It
 	// did so as an administrator.
 	Older string
@@ -124,6 +127,18 @@ func tokenScenario(ctx context.Context, r *Registry) error {
 	// That it is refused within a minute is for other tests to show.
 	_, err = r.Larder(ctx, "token", "revoke", r.Namespace+".revoked")
 	return err
+}
+
+// readersToken returns the token of clients, which it makes once.
+func (r *Registry) readersToken(ctx context.Context) (string, error) {
+	if token, ok := r.Readers.Load(r.Namespace); ok {
+		return token.(string), nil
+	}
+	token, err := r.newToken(ctx, "clients", "read:**")
+	if err == nil {
+		r.Readers.Store(r.Namespace, token)
+	}
+	return token, err
 }
 
 // newToken makes a token of a name within the rehearsal's namespace.
@@ -203,7 +218,7 @@ func providerScenario(ctx context.Context, r *Registry) error {
 	for _, args := range [][]string{
 		{"key", "add", r.Namespace, public},
 		{"publish", "provider", release, address},
-		{"deprecate", "provider", address, "1.0.0", "--message", "rehearsed"},
+		{"deprecate", address, "1.0.0", "--message", "rehearsed"},
 	} {
 		if _, err := r.Larder(ctx, args...); err != nil {
 			return err
@@ -436,7 +451,7 @@ output "text" {
 
 // eachClient runs a use of a configuration with each client, in a folder and a home of its own.
 func (r *Registry) eachClient(ctx context.Context, config string, use func(run func(args ...string) (string, error)) error) error {
-	token, err := r.newToken(ctx, "clients", "read:**")
+	token, err := r.readersToken(ctx)
 	if err != nil {
 		return err
 	}

@@ -175,6 +175,11 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 		return nil, errNoCredential
 	}
 	who, err := c.authenticate(r.Context(), credential)
+	if errors.Is(err, registry.ErrIssuer) {
+		// The hint of err is for the operator alone.
+		err = httpapi.Explain(err, "the registry cannot check this identity, because it cannot use its issuer")
+		return nil, registry.WithHint(err, "The registry's operator finds the reason in its log.")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +270,7 @@ func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, 
 	if err != nil {
 		return caller{}, time.Time{}, fmt.Errorf("looking for a token: %w", err)
 	}
-	if !record.ExpiresAt.IsZero() && !c.now().Before(record.ExpiresAt) {
+	if record.IsExpired(c.now()) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: token %q has expired", registry.ErrBadCredential, record.Name)
 	}
 	scopes, err := ParseScopes(record.Scopes)

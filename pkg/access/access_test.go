@@ -637,7 +637,7 @@ func TestSettingsRefused(t *testing.T) {
 		return `{"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"], "rules": [{"claims": {"sub": "a"}, "scopes": ["read:**"]}]` + change + `}]`
 	}
 	for text, want := range map[string]string{
-		`{`: "", `[]`: "", `{"publik": []}`: "publik", `{} {}`: "behind",
+		`{`: "", `[]`: "", `{"publik": []}`: "publik", `{} {}`: "there is more after",
 		`{"public": ["modules/ac*me"]}`:                                                                                          "whole segment",
 		`{"public": ["module/acme"]}`:                                                                                            "it begins with",
 		`{"public": ["modules/a/b/c/d"]}`:                                                                                        "covers nothing",
@@ -680,6 +680,61 @@ func TestSettingsRefused(t *testing.T) {
 	both, _ := json.Marshal(access.Settings{Issuers: []access.Issuer{twice, twice}})
 	if _, err := access.ParseSettings(both); err == nil {
 		t.Error("an issuer twice is accepted")
+	}
+}
+
+// An error has the place in the file, also where a value has the right type and is
+// wrong.
+func TestSettingsFile(t *testing.T) {
+	t.Parallel()
+	const good = `{
+  "public": ["modules/acme/*"],
+  "issuers": [
+    {
+      "issuer": "https://a.example.com",
+      "audiences": ["x"],
+      "rules": [{"claims": {"group": "a"}, "scopes": ["read:**"]}]
+    }
+  ],
+  "login": {"issuer": "https://a.example.com", "client": "c"}
+}`
+	if _, err := access.ParseSettingsFile("access.json", []byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ old, new, want string }{
+		"a field misspelt": {`"issuers"`, `"isuers"`, `3:3: unknown field "isuers" (did you mean "issuers"?)`},
+		"a field in capitals": {`"audiences"`, `"Audiences"`,
+			`6:7: issuers[0]: unknown field "Audiences" (did you mean "audiences"?)`},
+		"a field twice":    {`"audiences": ["x"]`, `"issuer": "x"`, "6:7: issuers[0].issuer is there twice"},
+		"no list":          {`["modules/acme/*"]`, `"modules"`, `2:13: public: "modules" is not a list of strings, such as ["one", "two"]`},
+		"a number":         {`["x"]`, `[1]`, `6:21: issuers[0].audiences[0]: 1 is not a string`},
+		"null":             {`["x"]`, `null`, `6:20: issuers[0].audiences: null is not a list of strings, such as ["one", "two"]`},
+		"a pattern":        {"modules/acme/*", "modules/ac*", `2:14: public[0]: invalid pattern "modules/ac*": `},
+		"a scope":          {"read:**", "write:**", `7:55: issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
+		"no URL":           {`"https://a.example.com",`, `"a",`, `5:17: issuer "a": issuer "a" is no URL`},
+		"no audience":      {`["x"]`, `[]`, `6:20: issuer "https://a.example.com": audiences is missing`},
+		"no audiences":     {`"audiences": ["x"],`, ``, `4:5: issuer "https://a.example.com": audiences is missing`},
+		"a claim":          {`"group": "a"`, `"group": "a*"`, `7:38: issuer "https://a.example.com": rule 1: claim group: `},
+		"another's login":  {`"login": {"issuer": "https://a`, `"login": {"issuer": "https://b`, `10:23: login: issuer "https://b`},
+		"half a file":      {`"login": {"issuer": "https://a.example.com", "client": "c"}` + "\n}", "", "10:3: the file ends before the { of line 1, column 1 is closed"},
+		"a comma too many": {`"c"}`, `"c"},`, "11:1: invalid JSON: there is a comma before this }"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := access.ParseSettingsFile("access.json", []byte(strings.Replace(good, test.old, test.new, 1)))
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Fatalf("%v is not registry.ErrInvalid", err)
+			}
+			want := "cannot read the access settings: access.json:" + test.want
+			if !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
+	}
+	// Settings that are in no file have the place alone.
+	_, err := access.ParseSettings([]byte(`{"isuers": []}`))
+	if want := `cannot read the access settings: line 1, column 2: unknown field "isuers"`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,9 +18,11 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // testIssuer is an issuer that the tests sign for.
@@ -408,5 +411,102 @@ func TestWhereKeysAre(t *testing.T) {
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d requests reached this machine", n)
+	}
+}
+
+// A check finds each issuer that cannot be used, says why, and caches the keys of the
+// others. It keeps nothing from working later.
+func TestCheckIssuers(t *testing.T) {
+	t.Parallel()
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	good, down, other, empty := newIssuer(t, public(&key.PublicKey, "1")), newIssuer(t, public(&key.PublicKey, "1")),
+		newIssuer(t, public(&key.PublicKey, "1")), newIssuer(t)
+	down.down.Store(true)
+	other.as = "https://elsewhere.example.com"
+	settings := access.Settings{}
+	for _, i := range []*testIssuer{good, down, other, empty} {
+		settings.Issuers = append(settings.Issuers, parse(t, anySubject(i.URL)).Issuers...)
+	}
+	control := access.New(settings, &records{})
+	now := time.Now()
+	access.SetClock(control, func() time.Time { return now })
+	type problem struct {
+		reason   string
+		unusable bool
+	}
+	want := map[string]problem{
+		down.URL:  {"GET " + down.URL + "/.well-known/openid-configuration: it answers 502 Bad Gateway", false},
+		other.URL: {`its configuration is of the issuer "https://elsewhere.example.com"`, true},
+		empty.URL: {"it has no key that can be used", false},
+	}
+	got := make(map[string]problem)
+	for _, p := range control.CheckIssuers(t.Context()) {
+		got[p.Issuer] = problem{p.Err.Error(), errors.Is(p.Err, registry.ErrIssuer)}
+		if registry.Hint(p.Err) == "" {
+			t.Errorf("%v has no hint", p.Err)
+		}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(problem{})); diff != "" {
+		t.Error(diff)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if problems := control.CheckIssuers(ended); problems != nil {
+		t.Errorf("it was interrupted, and blames %v", problems)
+	}
+	p := protect(control)
+	token := func(i *testIssuer, id int) string {
+		return "Bearer " + sign(t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": fmt.Sprint(id), "exp": now.Add(time.Hour).Unix()})
+	}
+	before := good.fetches.Load()
+	p.want(t, 200, path, token(good, 1))
+	if f := good.fetches.Load(); f != before {
+		t.Errorf("%d fetches after the check", f-before)
+	}
+	p.want(t, 503, path, token(down, 1))
+	p.want(t, 503, path, token(other, 1))
+	down.down.Store(false)
+	other.as = other.URL
+	now = now.Add(10 * time.Second)
+	p.want(t, 200, path, token(down, 2))
+	p.want(t, 200, path, token(other, 2))
+}
+
+// A publisher learns that his identity cannot be checked if trying again does not
+// mend it. A reader does not, and the reason is in the log alone.
+func TestUnusableIssuer(t *testing.T) {
+	t.Parallel()
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	i := newIssuer(t, public(&key.PublicKey, "1"))
+	control := access.New(parse(t, anySubject(i.URL)), &records{})
+	now := time.Now()
+	access.SetClock(control, func() time.Time { return now })
+	publish, read := publishBy(t, control), protect(control)
+	token := "Bearer " + sign(t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": "s", "exp": now.Add(time.Hour).Unix()})
+	const fixed = `{"errors":["temporarily unavailable, try again"],"code":"unavailable"}`
+	const explained = `{"errors":["the registry cannot check this identity, because it cannot use its issuer"],` +
+		`"code":"issuer","hint":"The registry's operator finds the reason in its log."}`
+	for name, test := range map[string]struct {
+		change func()
+		body   string
+		retry  string
+		reason string
+	}{
+		"down":           {func() { i.down.Store(true) }, fixed, "1", "it answers 502 Bad Gateway"},
+		"another issuer": {func() { i.down.Store(false); i.as = "https://b.example.com" }, explained, "", "its configuration is of the issuer"},
+	} {
+		test.change()
+		now = now.Add(time.Minute)
+		w := publish.get(t, publishModule, token)
+		if w.Code != 503 || strings.TrimSpace(w.Body.String()) != test.body || w.Header().Get("Retry-After") != test.retry {
+			t.Errorf("%s: publishing: %d %s %v", name, w.Code, w.Body, w.Header())
+		}
+		if logged := publish.log.String(); !strings.Contains(logged, test.reason) {
+			t.Errorf("%s: logged %s", name, logged)
+		}
+		w = read.get(t, path, token)
+		if w.Code != 503 || strings.TrimSpace(w.Body.String()) != fixed || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("%s: reading: %d %s %v", name, w.Code, w.Body, w.Header())
+		}
 	}
 }

@@ -73,13 +73,13 @@ func TestProtectPublish(t *testing.T) {
 	}
 	d.want(t, 401, publishModule)
 	d.want(t, 401, publishModule, acme, acme)
-	if w := d.get(t, publishModule); w.Header().Get("WWW-Authenticate") != `Bearer realm="larder"` || w.Header().Get("Cache-Control") != "no-store" || strings.TrimSpace(w.Body.String()) != `{"errors":["authentication required"]}` {
+	if w := d.get(t, publishModule); w.Header().Get("WWW-Authenticate") != `Bearer realm="larder"` || w.Header().Get("Cache-Control") != "no-store" || strings.TrimSpace(w.Body.String()) != `{"errors":["authentication required"],"code":"unauthenticated"}` {
 		t.Error(w.Header(), w.Body)
 	}
 	if w := d.get(t, publishModule, "Bearer nonsense"); w.Header().Get("WWW-Authenticate") != `Bearer realm="larder", error="invalid_token"` {
 		t.Error(w.Header())
 	}
-	if w := d.get(t, publishModule, reader); strings.TrimSpace(w.Body.String()) != `{"errors":["forbidden"]}` {
+	if w := d.get(t, publishModule, reader); strings.TrimSpace(w.Body.String()) != `{"errors":["forbidden"],"code":"forbidden"}` {
 		t.Error(w.Body)
 	}
 	store.err = registry.ErrUnavailable

@@ -1,16 +1,14 @@
 package access
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/jsonfile"
 	"github.com/larder-registry/larder/pkg/openid"
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Settings say who may read and publish besides the holders of the registry's own tokens. As JSON they are the setting
@@ -52,78 +50,125 @@ type Rule struct {
 // maxSettings bounds settings as text, in bytes.
 const maxSettings = 64 << 10
 
-// ParseSettings reads settings from JSON, strictly. Errors are registry.ErrInvalid and say what to do.
-func ParseSettings(text []byte) (Settings, error) {
-	var s Settings
-	if len(text) > maxSettings {
-		return s, fmt.Errorf("%w access settings: they have more than %d bytes", registry.ErrInvalid, maxSettings)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s); err != nil {
-		return Settings{}, fmt.Errorf("%w access settings: %w", registry.ErrInvalid, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Settings{}, fmt.Errorf("%w access settings: there is something behind them", registry.ErrInvalid)
-	}
-	if err := s.check(); err != nil {
-		return Settings{}, fmt.Errorf("%w access settings: %w", registry.ErrInvalid, err)
+// FieldError is what is wrong with one field of settings.
+type FieldError struct {
+	// Path leads to the field: names of fields, and indexes of lists.
+	Path []any
+	Err  error
+}
+
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// ParseSettings reads settings from JSON, strictly. Errors are registry.ErrInvalid
+// and have the line and the column.
+func ParseSettings(text []byte) (Settings, error) { return ParseSettingsFile("", text) }
+
+// ParseSettingsFile is like [ParseSettings], and its errors have the name of the
+// file too.
+func ParseSettingsFile(name string, text []byte) (Settings, error) {
+	s, err := parseSettings(name, text)
+	if err != nil {
+		return Settings{}, fmt.Errorf("cannot read the access settings: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Settings) check() error {
+func parseSettings(name string, text []byte) (Settings, error) {
+	var s Settings
+	if len(text) > maxSettings {
+		return s, &jsonfile.Error{Name: name, Line: 1, Column: 1, Text: fmt.Sprintf("they have more than %d bytes", maxSettings)}
+	}
+	file, err := jsonfile.Parse(name, text)
+	if err != nil {
+		return s, err
+	}
+	if wrong := file.Object.Fill("", &s); wrong != nil {
+		return s, file.Error(*wrong)
+	}
+	err = s.Complete()
+	if field, ok := errors.AsType[*FieldError](err); ok {
+		return s, file.Error(jsonfile.Fault{Offset: file.Object.Find(field.Path...).Offset, Text: field.Error()})
+	}
+	return s, err
+}
+
+// Complete fills in what is left out. It returns a [FieldError] for the first
+// field that is wrong.
+func (s *Settings) Complete() error {
 	seen := make(map[string]bool)
-	for _, i := range s.Issuers {
+	for n, i := range s.Issuers {
 		if seen[i.Issuer] {
-			return fmt.Errorf("issuer %s is there twice", i.Issuer)
+			return &FieldError{[]any{"issuers", n, "issuer"}, fmt.Errorf("issuer %s is there twice", i.Issuer)}
 		}
 		seen[i.Issuer] = true
-		if err := i.check(); err != nil {
-			return fmt.Errorf("issuer %q: %w", i.Issuer, err)
+		if path, err := i.check(); err != nil {
+			return &FieldError{append([]any{"issuers", n}, path...), fmt.Errorf("issuer %q: %w", i.Issuer, err)}
 		}
 	}
 	if s.Login == nil {
 		return nil
 	}
 	if !seen[s.Login.Issuer] {
-		return fmt.Errorf("login: issuer %q is none of the issuers, so that its tokens would be refused", s.Login.Issuer)
+		return &FieldError{[]any{"login", "issuer"}, fmt.Errorf("login: issuer %q is none of the issuers, "+
+			"so that its tokens would be refused", s.Login.Issuer)}
 	}
 	if err := s.Login.Complete(); err != nil {
-		return fmt.Errorf("login: %w", err)
+		return &FieldError{[]any{"login"}, fmt.Errorf("login: %w", err)}
 	}
 	return nil
 }
 
-func (i Issuer) check() error {
+// check returns what is wrong with an issuer, and the path that leads there.
+func (i Issuer) check() (path []any, err error) {
 	if err := openid.CheckIssuer(i.Issuer); err != nil {
-		return err
+		return []any{"issuer"}, err
 	}
 	if len(i.Audiences)+len(i.ClientIDs) == 0 || slices.Contains(append(i.Audiences, i.ClientIDs...), "") {
-		return errors.New("audiences is missing: without one, a token that was made for somebody else would be accepted")
+		return []any{"audiences"}, errors.New("audiences is missing: " +
+			"without one, a token that was made for somebody else would be accepted")
 	}
 	if len(i.Rules) == 0 {
-		return errors.New("rules are missing: without one, its tokens have no scope")
+		return []any{"rules"}, errors.New("rules are missing: without one, its tokens have no scope")
 	}
 	for n, r := range i.Rules {
-		if len(r.Claims) == 0 {
-			return fmt.Errorf(`rule %d: claims are missing: it would hold for everyone the issuer knows; if that is meant, say {"sub": "**"}`, n+1)
+		if path, err := r.check(); err != nil {
+			return append([]any{"rules", n}, path...), fmt.Errorf("rule %d: %w", n+1, err)
 		}
-		if len(r.Scopes) == 0 || len(r.Scopes) > maxScopes {
-			return fmt.Errorf("rule %d: it has %d scopes, not 1 to %d", n+1, len(r.Scopes), maxScopes)
+	}
+	return nil, nil
+}
+
+func (r Rule) check() (path []any, err error) {
+	if len(r.Claims) == 0 {
+		return []any{"claims"}, errors.New("claims are missing: it would hold for everyone the issuer knows; " +
+			`if that is meant, say {"sub": "**"}`)
+	}
+	if len(r.Scopes) == 0 || len(r.Scopes) > maxScopes {
+		return []any{"scopes"}, fmt.Errorf("it has %d scopes, not 1 to %d", len(r.Scopes), maxScopes)
+	}
+	for _, claim := range slices.Sorted(maps.Keys(r.Claims)) {
+		if err := checkClaim(claim, r.Claims[claim]); err != nil {
+			return []any{"claims", claim}, err
 		}
-		for claim, want := range r.Claims {
-			if claim == "" || want == "" {
-				return fmt.Errorf("rule %d: a claim or its value is empty", n+1)
-			}
-			pattern := strings.Split(want, "/")
-			if tooWild(pattern) {
-				return fmt.Errorf("rule %d: claim %s: the value has more than two **", n+1, claim)
-			}
-			if slices.ContainsFunc(pattern, partlyWild) {
-				return fmt.Errorf("rule %d: claim %s: %.100q: a * is a whole segment between slashes, and no part of one: write the value out, or use a claim whose whole value says it, such as repository_owner", n+1, claim, want)
-			}
-		}
+	}
+	return nil, nil
+}
+
+// checkClaim checks the pattern of a claim's value.
+func checkClaim(claim, want string) error {
+	if claim == "" || want == "" {
+		return errors.New("a claim or its value is empty")
+	}
+	pattern := strings.Split(want, "/")
+	if tooWild(pattern) {
+		return fmt.Errorf("claim %s: the value has more than two **", claim)
+	}
+	if slices.ContainsFunc(pattern, partlyWild) {
+		return fmt.Errorf("claim %s: %.100q: a * is a whole segment between slashes, and no part of one: "+
+			"write the value out, or use a claim whose whole value says it, such as repository_owner", claim, want)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@
 // packed as what it leads to, if that is within the module, and an archive with a link is refused.
 package archive
 
+import "github.com/dustin/go-humanize"
+
 // File is one file of an archive.
 type File struct {
 	// Path within the module, with slashes.
@@ -20,6 +22,9 @@ type File struct {
 
 // The bounds of a module. They are far from what a module needs, and near enough to keep whoever reads one safe.
 const maxFiles = 100_000
+
+// shownSize returns a bound as people read it.
+func shownSize(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
 // maxSize is in bytes, unpacked. It is a variable for the sake of tests.
 var maxSize int64 = 1 << 30

@@ -103,6 +103,7 @@ func TestPackLeavesOut(t *testing.T) {
 		include []string
 		want    []string // beside main.tf
 		left    []string
+		ignored []string // by .terraformignore
 	}{
 		{name: "nothing", files: tree{"README.md": "", "modules/a/main.tf": config, ".hidden": "", "empty": ""}, want: []string{".hidden", "README.md", "empty", "modules/a/main.tf"}},
 		{
@@ -152,9 +153,10 @@ func TestPackLeavesOut(t *testing.T) {
 			},
 		},
 		{
-			name:  "templates that are left out",
-			files: tree{".terraformignore": ".env.example", ".env.example": "", ".env.tpl": ""},
-			want:  []string{".env.tpl", ".terraformignore"},
+			name:    "templates that are left out",
+			files:   tree{".terraformignore": ".env.example", ".env.example": "", ".env.tpl": ""},
+			want:    []string{".env.tpl", ".terraformignore"},
+			ignored: []string{".env.example"},
 		},
 		{name: "a careless negation", files: tree{".terraformignore": "!*\n!.git/\n!*.tfstate", "terraform.tfstate": "", ".git/config": ""}, want: []string{".terraformignore"}, left: []string{"terraform.tfstate"}},
 		{
@@ -163,13 +165,14 @@ func TestPackLeavesOut(t *testing.T) {
 				".terraformignore": "# a comment\n\n  docs/  \nnotes\n*.tmp\n/top.txt\nfixtures/*.json\n", "docs/a": "", "modules/a/docs/b": "", "notes": "", "x/notes/deep/y": "",
 				"a.tmp": "", "x/b.tmp": "", "top.txt": "", "x/top.txt": "", "fixtures/a.json": "", "fixtures/a.txt": "", "x/fixtures/b.json": "", "fixtures/sub/c.json": "", "adocs/c": "",
 			},
-			want: []string{".terraformignore", "adocs/c", "fixtures/a.txt", "fixtures/sub/c.json", "x/top.txt"},
+			want:    []string{".terraformignore", "adocs/c", "fixtures/a.txt", "fixtures/sub/c.json", "x/top.txt"},
+			ignored: []string{"a.tmp", "docs/", "fixtures/a.json", "modules/a/docs/", "notes", "top.txt", "x/b.tmp", "x/fixtures/b.json", "x/notes/"},
 		},
 		{name: "a file where a folder is meant", files: tree{".terraformignore": "docs/", "docs": ""}, want: []string{".terraformignore", "docs"}},
-		{name: "the last rule decides", files: tree{".terraformignore": "docs/\n!docs/keep/\ndocs/keep/not.md", "docs/a": "", "docs/keep/b": "", "docs/keep/not.md": ""}, want: []string{".terraformignore", "docs/keep/b"}},
-		{name: "wildcards", files: tree{".terraformignore": "?.log\na*z\n**/deep/**/x\n[bc].txt\n{d}.txt", "1.log": "", "12.log": "", "az": "", "abcz": "", "ab/z": "", "p/deep/q/r/x": "", "deep/x": "", "b.txt": "", "d.txt": "", "{d}.txt": ""}, want: []string{".terraformignore", "12.log", "ab/z", "d.txt"}},
-		{name: "line ends of Windows", files: tree{".terraformignore": "\ufeffdocs/\r\n*.tmp\r\n", "docs/a": "", "a.tmp": ""}, want: []string{".terraformignore"}},
-		{name: "itself", files: tree{".terraformignore": ".terraformignore"}},
+		{name: "the last rule decides", files: tree{".terraformignore": "docs/\n!docs/keep/\ndocs/keep/not.md", "docs/a": "", "docs/keep/b": "", "docs/keep/not.md": ""}, want: []string{".terraformignore", "docs/keep/b"}, ignored: []string{"docs/a", "docs/keep/not.md"}},
+		{name: "wildcards", files: tree{".terraformignore": "?.log\na*z\n**/deep/**/x\n[bc].txt\n{d}.txt", "1.log": "", "12.log": "", "az": "", "abcz": "", "ab/z": "", "p/deep/q/r/x": "", "deep/x": "", "b.txt": "", "d.txt": "", "{d}.txt": ""}, want: []string{".terraformignore", "12.log", "ab/z", "d.txt"}, ignored: []string{"1.log", "abcz", "az", "b.txt", "deep/x", "p/deep/q/r/x", "{d}.txt"}},
+		{name: "line ends of Windows", files: tree{".terraformignore": "\ufeffdocs/\r\n*.tmp\r\n", "docs/a": "", "a.tmp": ""}, want: []string{".terraformignore"}, ignored: []string{"a.tmp", "docs/"}},
+		{name: "itself", files: tree{".terraformignore": ".terraformignore"}, ignored: []string{".terraformignore"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -184,13 +187,21 @@ func TestPackLeavesOut(t *testing.T) {
 			if diff := cmp.Diff(want, names(t, packed)); diff != "" {
 				t.Error(diff)
 			}
-			var got []string
+			var got, ignored []string
 			for _, l := range left {
-				got = append(got, l.Path)
+				if l.Ignored {
+					ignored = append(ignored, l.Path)
+				} else {
+					got = append(got, l.Path)
+				}
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(test.left, got); diff != "" {
 				t.Errorf("reported as left out: %s", diff)
+			}
+			slices.Sort(ignored)
+			if diff := cmp.Diff(test.ignored, ignored); diff != "" {
+				t.Errorf("reported as named by .terraformignore: %s", diff)
 			}
 		})
 	}

@@ -19,7 +19,8 @@ type rule struct {
 	pattern string // of doublestar, matched against whole paths
 	dirOnly bool   // it ended in a slash: it matches what is below such a folder
 	include bool   // it began with an exclamation mark
-	secret  bool   // what it leaves out may hold secrets, and is reported
+	secret  bool   // what it leaves out may hold secrets
+	own     bool   // it is of the module's .terraformignore
 }
 
 // templates are the ends of names of environment files that hold no secrets, such
@@ -91,6 +92,7 @@ func parseIgnore(in io.Reader) ([]rule, error) {
 		if err != nil {
 			return nil, fmt.Errorf(".terraformignore:%d: %w", n, err)
 		}
+		r.own = true
 		rules = append(rules, r)
 	}
 	if err := lines.Err(); err != nil {

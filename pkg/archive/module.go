@@ -104,7 +104,7 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 		_, err = io.Copy(io.Discard, &content) // what follows the tar's end is content too
 	}
 	if content.n > most {
-		return Module{}, fmt.Errorf("%w module archive: it unpacks to more than %d bytes", registry.ErrInvalid, maxSize)
+		return Module{}, fmt.Errorf("%w module archive: it unpacks to more than %s", registry.ErrInvalid, shownSize(maxSize))
 	}
 	if err != nil {
 		if !errors.Is(err, registry.ErrInvalid) && ctx.Err() == nil {
@@ -138,8 +138,8 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 		}
 		paths, named = append(paths, entry), named+len(entry)
 		if len(paths) > 2*maxFiles || named > maxPaths {
-			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files and folders, or %d bytes of paths",
-				registry.ErrInvalid, 2*maxFiles, maxPaths)
+			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files and folders, or %s of paths",
+				registry.ErrInvalid, 2*maxFiles, shownSize(maxPaths))
 		}
 		if header.Typeflag == tar.TypeDir {
 			continue
@@ -150,7 +150,8 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 		f := File{Path: header.Name, Size: header.Size, Executable: header.Mode&0o111 != 0}
 		m.Files = append(m.Files, f)
 		if total += f.Size; len(m.Files) > maxFiles || total > maxSize {
-			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files or %d bytes", registry.ErrInvalid, maxFiles, maxSize)
+			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files or %s",
+				registry.ErrInvalid, maxFiles, shownSize(maxSize))
 		}
 		if isConfig(f.Path) {
 			if config += f.Size; f.Size > maxConfig {
@@ -184,7 +185,8 @@ func hasExtension(name string) bool {
 	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(e string) bool { return strings.HasSuffix(name, e) })
 }
 
-// checkConfigs checks that there is configuration, and that it parses.
+// checkConfigs checks that there is configuration, and that it parses. It returns
+// the first problem of each file.
 //
 // Many modules have it only below modules/. Every depth there counts, because
 // clients install //modules/a/b as they install //modules/a.
@@ -197,16 +199,21 @@ func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) 
 		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
 	}
 	var parser safehcl.Parser
+	var problems registry.Problems
 	for _, name := range names {
 		// OpenTofu reads a .tofu file in place of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {
 			continue
 		}
-		if err := checkConfig(ctx, &parser, name, configs[name]); err != nil {
+		err := checkConfig(ctx, &parser, name, configs[name])
+		if err := problems.Add(err); err != nil {
 			return err
 		}
+		if problem, ok := errors.AsType[*safehcl.Error](err); ok && problem.Line == 0 {
+			break // the bounds of all files would refuse the others too
+		}
 	}
-	return nil
+	return problems.Err("")
 }
 
 // tofuTwin returns the name of the file that OpenTofu reads in place of a .tf or .tf.json file.

@@ -275,5 +275,5 @@ func TestReadModuleManyNames(t *testing.T) {
 		entries = append(entries, file(fmt.Sprintf("%s%d", strings.Repeat("A/", 500), i), ""))
 	}
 	_, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, entries...)))
-	refused(t, err, "16777216 bytes of paths")
+	refused(t, err, "16 MiB of paths")
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -25,15 +26,20 @@ type Options struct {
 	Include []string
 	// Skip is a folder to leave out if it is within the module, such as where the registry keeps its data.
 	Skip string
+	// Progress receives how much of the folder is packed. If nil, that is dropped.
+	Progress progress.Reporter
 }
 
-// LeftOut is a file that was not packed because it may hold a secret.
+// LeftOut is a file that was not packed because it may hold a secret, or because
+// .terraformignore names it.
 type LeftOut struct {
 	// Path of a file, or of a folder with a slash at its end.
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 	// Pattern that it matches; empty if it was left out for its content.
 	Pattern string `json:"pattern,omitempty"`
+	// Ignored reports that .terraformignore names it.
+	Ignored bool `json:"ignored,omitempty"`
 	// NamedBy is the file and the line of configuration that name it, if there
 	// is one.
 	NamedBy string `json:"named_by,omitempty"`
@@ -45,22 +51,32 @@ func (l LeftOut) String() string { return l.Path + ", which " + l.Reason }
 // Pack writes the module in dir to w as a gzip-compressed tar with the module at its root: files in the order of their
 // paths, with fixed times, owners and modes. Folders have no entries of their own, and links become what they lead to.
 //
-// It honours .terraformignore in dir and returns what it left out on its own account. Errors that lie in the module are
+// It honours .terraformignore in dir. It returns what it left out because of that
+// file, and because it may hold secrets. Errors that lie in the module are
 // registry.ErrInvalid and name the file.
 func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]LeftOut, error) {
+	shown := filepath.Clean(dir)
+	reporter := progress.Or(options.Progress)
+	reporter.Step("reading " + shown)
+	refused := func(err error) error {
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			err = failed.Err // the rest is a system call, and the path again
+		}
+		return fmt.Errorf("%w module folder %s: %w", registry.ErrInvalid, shown, err)
+	}
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+		return nil, refused(err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+		return nil, refused(err)
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("%w module folder: %s is a file", registry.ErrInvalid, dir)
+		return nil, refused(errors.New("it is a file"))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w module folder: %w", registry.ErrInvalid, err)
+		return nil, refused(err)
 	}
 	defer root.Close()
 	p := packer{root: root, dir: dir}
@@ -77,7 +93,9 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Left
 	if err := p.findNamed(ctx); err != nil {
 		return nil, err
 	}
-	return p.leftOut, p.write(ctx, w)
+	moved, end := reporter.Transfer("packing "+shown, p.total)
+	defer end()
+	return p.leftOut, p.write(ctx, w, moved)
 }
 
 // checkPaths checks the files' own paths first, because these are what to rename,
@@ -143,6 +161,18 @@ func (p *packer) load(options Options) error {
 		p.skip = within(p.dir, options.Skip)
 	}
 	return nil
+}
+
+// Unmatched returns the patterns of [Options.Include] that match none of the packed
+// files, nor a folder that these are in.
+func Unmatched(include []string, files []File) (unmatched []string) {
+	for _, pattern := range include {
+		r, err := parseRule(pattern)
+		if err == nil && !slices.ContainsFunc(files, func(f File) bool { return r.matches(f.Path, false) }) {
+			unmatched = append(unmatched, pattern)
+		}
+	}
+	return unmatched
 }
 
 // within returns the slash-separated path of a folder below dir, or an empty one.
@@ -266,14 +296,21 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	}
 	p.files = append(p.files, packed{f, real})
 	if p.total += f.Size; p.total > maxSize || len(p.files) > maxFiles {
-		return fmt.Errorf("%w module: it has more than %d files or %d bytes: leave out in .terraformignore what the module does not need", registry.ErrInvalid, maxFiles, maxSize)
+		return fmt.Errorf("%w module: it has more than %d files or %s: leave out in .terraformignore what the module "+
+			"does not need", registry.ErrInvalid, maxFiles, shownSize(maxSize))
 	}
 	return nil
 }
 
-// leave notes what a rule leaves out, where that is worth a word.
+// leave records what a rule leaves out, unless that is what tools make, such as
+// .git.
 func (p *packer) leave(r rule, name string) {
-	if r.secret {
+	switch {
+	case r.own:
+		p.leftOut = append(p.leftOut, LeftOut{
+			Path: name, Reason: "is named by .terraformignore", Pattern: r.line, Ignored: true,
+		})
+	case r.secret:
 		p.leftOut = append(p.leftOut, LeftOut{Path: name, Reason: "may hold secrets", Pattern: r.line})
 	}
 }
@@ -334,14 +371,15 @@ func (p *packer) holdsSecret(name string) (string, error) {
 // epoch is the time of everything in an archive.
 var epoch = time.Unix(0, 0)
 
-func (p *packer) write(ctx context.Context, w io.Writer) error {
+// write packs the files, and calls moved with how much it has read of them.
+func (p *packer) write(ctx context.Context, w io.Writer, moved func(int64)) error {
 	compressed := gzip.NewWriter(w)
 	out := tar.NewWriter(compressed)
 	for _, f := range p.files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.add(out, f); err != nil {
+		if err := p.add(out, f, moved); err != nil {
 			return fmt.Errorf("packing %s: %w", f.Path, err)
 		}
 	}
@@ -351,7 +389,7 @@ func (p *packer) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-func (p *packer) add(out *tar.Writer, f packed) error {
+func (p *packer) add(out *tar.Writer, f packed, moved func(int64)) error {
 	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: f.Size, Mode: 0o644, ModTime: epoch}
 	if f.Executable {
 		header.Mode = 0o755
@@ -367,7 +405,7 @@ func (p *packer) add(out *tar.Writer, f packed) error {
 	if err := out.WriteHeader(header); err != nil {
 		return err
 	}
-	n, err := io.Copy(out, in)
+	n, err := io.Copy(out, progress.Reader(in, moved))
 	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && n != f.Size {
 		return fmt.Errorf("%w module: the file changed while it was packed: try again", registry.ErrInvalid)
 	}

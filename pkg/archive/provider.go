@@ -16,13 +16,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/flate"
 
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
@@ -85,44 +86,43 @@ func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType
 	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil)), H1: h1}, nil
 }
 
-// ReadProviderFile is ReadProvider of a file, which must be a regular one.
-func ReadProviderFile(ctx context.Context, path, providerType string) (Provider, error) {
-	f, size, err := openZipFile(path)
-	if err != nil {
-		return Provider{}, err
-	}
-	defer f.Close()
-	return ReadProvider(ctx, f, size, providerType)
+// ReadProviderFile reads a file with [ReadProvider]. It must be a regular one.
+func ReadProviderFile(ctx context.Context, path, providerType string, r progress.Reporter) (Provider, error) {
+	return withZipFile(path, r, func(zip io.ReaderAt, size int64) (Provider, error) {
+		return ReadProvider(ctx, zip, size, providerType)
+	})
 }
 
-// InspectProviderFile is InspectProvider of a file, which must be a regular one.
-// What it returns has the SHA256 of the zip too, and no H1.
-func InspectProviderFile(ctx context.Context, path, providerType string) (Provider, error) {
-	f, size, err := openZipFile(path)
-	if err != nil {
-		return Provider{}, err
-	}
-	defer f.Close()
-	found, err := InspectProvider(ctx, f, size, providerType)
-	if err != nil {
-		return Provider{}, err
-	}
-	sum := sha256.New()
-	_, err = io.Copy(sum, newSource(ctx, f, size).stream())
-	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil))}, err
+// InspectProviderFile reads a file with [InspectProvider]. It must be a regular
+// one. What it returns has the SHA256 of the zip too, and no H1.
+func InspectProviderFile(ctx context.Context, path, providerType string, r progress.Reporter) (Provider, error) {
+	return withZipFile(path, r, func(zip io.ReaderAt, size int64) (Provider, error) {
+		found, err := InspectProvider(ctx, zip, size, providerType)
+		if err != nil {
+			return Provider{}, err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, newSource(ctx, zip, size).stream())
+		return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil))}, err
+	})
 }
 
-func openZipFile(path string) (*os.File, int64, error) {
+// withZipFile calls read with the file at a path, and reports how much it reads.
+func withZipFile(
+	path string, r progress.Reporter, read func(zip io.ReaderAt, size int64) (Provider, error),
+) (Provider, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return Provider{}, err
 	}
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		_ = f.Close()
-		return nil, 0, err
+		return Provider{}, err
 	}
-	return f, info.Size(), nil
+	moved, end := progress.Or(r).Transfer("checking "+filepath.Base(path), info.Size())
+	defer end()
+	return read(progress.ReaderAt(f, moved), info.Size())
 }
 
 // InspectProvider verifies all of a zip that it takes no unpacking to verify, by reading what it says of itself and how its
@@ -176,7 +176,8 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 			return ProviderZip{}, err
 		}
 		if unpacked += f.UncompressedSize64; f.UncompressedSize64 > maxUnpacked || unpacked > maxUnpacked {
-			return ProviderZip{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %d bytes: leave out what the provider does not need", registry.ErrInvalid, f.Name, int64(maxUnpacked))
+			return ProviderZip{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %s: leave out what the "+
+				"provider does not need", registry.ErrInvalid, f.Name, shownSize(maxUnpacked))
 		}
 		if isBomb(f.UncompressedSize64, f.CompressedSize64) {
 			return ProviderZip{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
@@ -251,7 +252,8 @@ func openZip(in *source) (*zip.Reader, []member, error) {
 		return nil, nil, fmt.Errorf("%w provider zip: it is split into several: zip the files into one", registry.ErrInvalid)
 	}
 	if count > maxMembers || length > maxDirectory {
-		return nil, nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %d bytes of names: leave out what the provider does not need", registry.ErrInvalid, maxMembers, maxDirectory)
+		return nil, nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %s of names: leave out what "+
+			"the provider does not need", registry.ErrInvalid, maxMembers, shownSize(maxDirectory))
 	}
 	if offset+length != size-int64(len(end)) {
 		return nil, nil, fmt.Errorf("%w provider zip: its directory is not where its end record says, as in a self-extracting program: zip the files anew, and put nothing before or between them", registry.ErrInvalid)

@@ -86,6 +86,10 @@ func keysPartition(namespace string) string { return "keys/" + namespace }
 // tokenKey returns where the token of a digest is, a registry.Token.
 func tokenKey(digest string) Key { return Key{tokens, digest} }
 
+// tokensKey is an item that every new token changes, so that no two of one name are
+// made at once. It is beside schemaKey for the reason that is given there.
+var tokensKey = Key{catalogPartition(""), "tokens"}
+
 // uploadKey returns where an upload is, a registry.Upload.
 func uploadKey(id string) Key { return Key{uploadPartition(id), "upload"} }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -18,31 +19,45 @@ type Deprecation struct {
 	By string
 }
 
+// Deprecated is what became of a deprecation.
+type Deprecated struct {
+	// Latest is the latest version that is listed now.
+	Latest registry.Version
+	// Unchanged says that it was so before. The audit trail has it all the same.
+	Unchanged bool
+	// Relisted says that the version was hidden, and is listed again.
+	Relisted bool
+}
+
 // Deprecate deprecates a version, or all versions if n is nil. Clients print the
-// message of a provider as a warning. It returns the latest version that is
-// listed then. Errors are registry.ErrNotFound, registry.ErrWithdrawn and, for
-// the last listed version, which cannot be hidden, registry.ErrInvalid.
+// message of a provider as a warning. A deprecation that is there already, or the
+// end of one that is not there, changes nothing but the audit trail, which may have
+// lost the one before. Errors are registry.ErrNotFound, registry.ErrWithdrawn and, for the last listed version,
+// which cannot be hidden, registry.ErrInvalid.
 func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version, d Deprecation) (
-	latest registry.Version, err error,
+	result Deprecated, err error,
 ) {
 	err = v.update(ctx, a, n, nil, func(s *state[R]) (registry.AuditEntry, error) {
-		if err := v.edit(s, n, d); err != nil {
+		hidden := s.exists && s.recordErr == nil && s.record.Withdrawal() == nil && !s.record.Listed()
+		err := v.edit(s, n, d)
+		result = Deprecated{Latest: s.index.summary.Latest, Unchanged: errors.Is(err, errUnchanged)}
+		if err != nil && !result.Unchanged {
 			return registry.AuditEntry{}, err
 		}
-		latest = s.index.summary.Latest
+		result.Relisted = hidden && s.record.Listed()
 		entry := registry.AuditEntry{By: d.By, Action: registry.AuditDeprecate, Detail: d.Message}
 		switch {
 		case d.Message == "":
 			entry.Action = registry.AuditUndeprecate
-		case d.Hide:
+		case d.Hide || result.Unchanged && hidden:
 			entry.Action = registry.AuditHide
 		}
 		return entry, nil
 	})
 	if err != nil {
-		return latest, fmt.Errorf("cannot deprecate %s: %w", a, err)
+		return Deprecated{}, fmt.Errorf("cannot deprecate %s: %w", a, err)
 	}
-	return latest, nil
+	return result, nil
 }
 
 // maxMessages bounds the messages of a provider's deprecated versions together, in
@@ -50,11 +65,14 @@ func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version,
 const maxMessages = 64 << 10
 
 // edit deprecates the version of a state, or all versions if n is nil. Errors are
-// those of Deprecate.
+// those of Deprecate, and errUnchanged if it is so already.
 func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) error {
 	if n == nil {
 		if s.indexErr == nil && s.index.summary.Unlisted {
 			return fmt.Errorf("no version is listed: %w", registry.ErrNotFound)
+		}
+		if s.indexErr == nil && s.index.summary.Deprecated == d.Message && v.isWarned(s) {
+			return errUnchanged
 		}
 		s.index.summary.Deprecated = d.Message
 		return s.indexErr
@@ -74,6 +92,9 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 	if err != nil {
 		return err
 	}
+	if reflect.DeepEqual(record, s.record) {
+		return errUnchanged
+	}
 	v.set(s, record)
 	size := 0
 	for _, d := range s.index.summary.DeprecatedVersions {
@@ -88,6 +109,12 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 			registry.ErrInvalid, n)
 	}
 	return nil
+}
+
+// isWarned reports whether the listing warns of the deprecation of all versions
+// as the entry has it.
+func (v Versions[A, R]) isWarned(s *state[R]) bool {
+	return !v.kind.warns() || s.index.listing.deprecated() == s.index.summary.Deprecated
 }
 
 // Withdraw takes a version out of the registry for good. Its record becomes a

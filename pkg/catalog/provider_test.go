@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -191,7 +192,7 @@ func TestDeprecateModule(t *testing.T) {
 	}
 	first, second := record(t, "1.0.0", "").Version, record(t, "1.1.0", "").Version
 	latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "bad", Hide: true, By: "ada"})
-	if err != nil || latest != first || listed() != "[1.0.0]" {
+	if err != nil || latest.Latest != first || listed() != "[1.0.0]" {
 		t.Errorf("%v, %v, %s", latest, err, listed())
 	}
 	if _, err := c.Modules.Deprecate(t.Context(), m, &first, catalog.Deprecation{Message: "bad too", Hide: true, By: "ada"}); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
@@ -212,7 +213,7 @@ func TestDeprecateModule(t *testing.T) {
 	if listed() != "[1.2.0 1.0.0]" {
 		t.Error(listed())
 	}
-	if latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "", Hide: false, By: "ada"}); err != nil || latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
+	if latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "", Hide: false, By: "ada"}); err != nil || !latest.Relisted || latest.Latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
 		t.Errorf("%v, %v, %s", latest, err, listed())
 	}
 	if stored, err := c.Modules.Get(t.Context(), m, second); err != nil || stored.Hidden || stored.Deprecated != "" || stored.ContentSHA256 != "1.1.0" {
@@ -264,7 +265,13 @@ func TestTokens(t *testing.T) {
 		if name == "id-of-ci" {
 			r.Name = "digest-0" // called as another's id
 		}
-		if err := c.AddToken(ctx, fmt.Sprint("digest-", i), r); err != nil {
+		add := c.AddToken
+		if i == 2 {
+			add = func(ctx context.Context, digest string, r registry.Token) error {
+				return addTwin(ctx, table, digest, r)
+			}
+		}
+		if err := add(ctx, fmt.Sprint("digest-", i), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,8 +304,8 @@ func TestTokens(t *testing.T) {
 	if names() != "[ci ada ada digest-0]" {
 		t.Error(names())
 	}
-	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "digest-1, digest-2") {
-		t.Errorf("two of a name: %v", err)
+	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || registry.Hint(err) != "Revoke each by its id: digest-1, digest-2." {
+		t.Errorf("two of a name: %v, hint %q", err, registry.Hint(err))
 	}
 	for _, which := range []string{"digest-0", "digest-1", "ada"} {
 		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
@@ -381,5 +388,74 @@ func TestDeprecationsAreBounded(t *testing.T) {
 	first := parseVersion(t, "1.0.0")
 	if _, err := c.Providers.Deprecate(t.Context(), inventory, &first, catalog.Deprecation{By: "ada"}); err != nil {
 		t.Errorf("ending one: %v", err)
+	}
+}
+
+// A deprecation that is there already changes nothing, and neither does the end of
+// one that is not there. The audit trail has neither.
+func TestDeprecateAgain(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	m := registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+	publish(t, c, m, record(t, "1.0.0", "a"))
+	publish(t, c, m, record(t, "1.1.0", "b"))
+	if _, err := c.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: "A"}); err != nil {
+		t.Fatal(err)
+	}
+	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "A"))
+	first := record(t, "1.0.0", "").Version
+	entries := func() (n int) {
+		for _, err := range c.Audit(t.Context(), time.Time{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	for _, step := range []struct {
+		version *registry.Version
+		change  catalog.Deprecation
+		changes bool
+	}{
+		{&first, catalog.Deprecation{}, false},
+		{nil, catalog.Deprecation{}, false},
+		{&first, catalog.Deprecation{Message: "old"}, true},
+		{&first, catalog.Deprecation{Message: "old"}, false},
+		{&first, catalog.Deprecation{Message: "older"}, true},
+		{&first, catalog.Deprecation{}, true},
+		{nil, catalog.Deprecation{Message: "use another"}, true},
+		{nil, catalog.Deprecation{Message: "use another"}, false},
+		{nil, catalog.Deprecation{}, true},
+	} {
+		for kind, deprecate := range map[string]func() (catalog.Deprecated, error){
+			"module": func() (catalog.Deprecated, error) {
+				return c.Modules.Deprecate(t.Context(), m, step.version, step.change)
+			},
+			"provider": func() (catalog.Deprecated, error) {
+				return c.Providers.Deprecate(t.Context(), inventory, step.version, step.change)
+			},
+		} {
+			before := entries()
+			result, err := deprecate()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Unchanged == step.changes || result.Latest == (registry.Version{}) {
+				t.Errorf("%s %v, %+v: %+v", kind, step.version, step.change, result)
+			}
+			if added := entries() - before; added != 1 {
+				t.Errorf("%s %v, %+v: %d entries were written", kind, step.version, step.change, added)
+			}
+		}
+	}
+	hide := catalog.Deprecation{Message: "bad", Hide: true}
+	for i, unchanged := range []bool{false, true} {
+		if result, err := c.Modules.Deprecate(t.Context(), m, &first, hide); err != nil || result.Unchanged != unchanged {
+			t.Errorf("hidden, time %d: %+v, %v", i+1, result, err)
+		}
+	}
+	if result, err := c.Modules.Deprecate(t.Context(), m, &first, catalog.Deprecation{}); err != nil || !result.Relisted {
+		t.Errorf("shown again: %+v, %v", result, err)
 	}
 }

@@ -58,8 +58,8 @@ func (s *state[R]) published() error {
 }
 
 func sameNumber(n, other registry.Version) error {
-	return fmt.Errorf("%w: version %s differs from %s, which is stored, in build metadata alone, "+
-		"and clients take either for the other: choose another version", registry.ErrExists, n, other)
+	return registry.WithHint(fmt.Errorf("%w: version %s differs from %s, which is stored, in build metadata alone, "+
+		"and clients take either for the other", registry.ErrExists, n, other), "Choose another version.")
 }
 
 // MakeRecord makes the record of a version that is published to an address with a

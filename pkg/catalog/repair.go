@@ -150,7 +150,7 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		if said, warned := is.summary.Deprecated, is.listing.deprecated(); said != warned {
 			s.Deprecated = cmp.Or(said, warned)
 			s.mismatch(DerivedEntry, "it has the provider deprecated by %q, and the listing by %q", said, warned)
-			s.Mismatches[0].Do = "run `larder deprecate provider " + a.String() +
+			s.Mismatches[0].Do = "run `larder deprecate " + a.String() +
 				" --message WHY` again, or with --undo instead of a message, which writes both"
 			return nil
 		}
@@ -197,7 +197,7 @@ func (s *Stored[R]) compareNothing(is storedIndex[R]) {
 		if item.Revision > 0 {
 			s.Mismatches = append(s.Mismatches, Mismatch{what, "it is there, and there is no version",
 				"restore the records of its versions from a backup of the table; if nothing was ever published there, " +
-					"remove the item " + item.Shown() + " from the table, as docs/verify-and-restore.md has it"})
+					"remove the item " + item.Shown() + " from the table (see docs/verify-and-restore.md)"})
 		}
 	}
 	slices.SortFunc(s.Mismatches, func(a, b Mismatch) int { return -strings.Compare(string(a.What), string(b.What)) })

@@ -16,28 +16,54 @@ func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, err
 	return record, err
 }
 
-// AddToken stores the record of a new token under its digest, or returns
-// registry.ErrExists.
+// AddToken stores the record of a new token under its digest. If another valid
+// token has its name, or its digest, it returns registry.ErrExists. Releases that
+// did not check names have made tokens of the same name, which stay valid.
 func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
-	return update(ctx, c.table, []Key{tokenKey(digest)}, func(items []Item) ([]Change, error) {
+	// Every new token changes the item at tokensKey, and the names are read after
+	// it. So of two that are made at once, one finds the other.
+	return update(ctx, c.table, []Key{tokenKey(digest), tokensKey}, func(items []Item) ([]Change, error) {
 		if items[0].Revision > 0 {
 			return nil, fmt.Errorf("token %s: %w", record.ID, registry.ErrExists)
+		}
+		if err := c.checkTokenName(ctx, record.Name); err != nil {
+			return nil, err
 		}
 		items[0].Expires = record.ExpiresAt
 		added, err := encode(items[0], record)
 		if err != nil {
 			return nil, err
 		}
-		return audited(ofToken(record, registry.AuditCreateToken, record.CreatedBy), added)
+		items[1].Data = []byte("{}")
+		return audited(ofToken(record, registry.AuditCreateToken, record.CreatedBy), added, put(items[1]))
 	})
+}
+
+// checkTokenName returns registry.ErrExists if a valid token has a name.
+func (c *Catalog) checkTokenName(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	found, _, err := c.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(found, func(t registry.Token) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return registry.WithHint(fmt.Errorf("cannot create the token: a valid token %q %w", name, registry.ErrExists),
+		"Choose another name, or revoke that one first: `larder token revoke %s`.", found[i].ID)
 }
 
 func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {
 	return registry.AuditEntry{By: by, Action: action, Subject: tokens + "/" + t.ID, Detail: t.Name + ": " + strings.Join(t.Scopes, " ")}
 }
 
-// Tokens returns the records of all tokens that hold, the oldest first, and those that cannot be read, by their ids: by these
-// nobody gets in.
+// Tokens returns the records of all valid tokens, the oldest first, and those that
+// cannot be read, by their ids: by these nobody gets in. A token that has expired is
+// absent, except for the moment by which clocks differ, for which there is
+// [registry.Token.IsExpired].
 func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadable []Unreadable, err error) {
 	found, unreadable, err = readable(ctx, c.table, tokens, "", isTokenOf)
 	for i := range unreadable {
@@ -52,8 +78,10 @@ func isTokenOf(digest string, record registry.Token) error {
 	return checkName(record.ID, registry.TokenID(digest))
 }
 
-// RevokeToken deletes the token of a name or an id and returns its record, which has nothing but the id where it cannot be
-// read. One that is not there is registry.ErrNotFound; a name that several have is registry.ErrInvalid.
+// RevokeToken deletes the token of a name or an id and returns its record, which has
+// nothing but the id if it cannot be read. A token that is not there is
+// registry.ErrNotFound. A name that several tokens have, as earlier releases allowed,
+// is registry.ErrInvalid, with their ids in the hint.
 func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
@@ -79,7 +107,8 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 		case len(named) == 0:
 			return fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
 		case len(named) > 1:
-			return fmt.Errorf("%w: %d tokens are named %q: revoke each by its id: %s", registry.ErrInvalid, len(named), nameOrID, strings.Join(ids, ", "))
+			return registry.WithHint(fmt.Errorf("%w token name %q: %d tokens have it", registry.ErrInvalid, nameOrID, len(named)),
+				"Revoke each by its id: %s.", strings.Join(ids, ", "))
 		}
 		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by), Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
 		if err != nil {

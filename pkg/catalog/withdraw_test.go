@@ -419,8 +419,8 @@ func TestDeprecateWithdrawn(t *testing.T) {
 		t.Errorf("clients are warned of what is not there: %q, %v", l.Warnings, err)
 	}
 	kinds(t)["module"].has(t, c, "nothing", "", "[1.1.0]")
-	if latest, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "", Hide: false, By: "dee"}); err != nil || latest != first {
-		t.Errorf("shown again: %s, %v", latest, err)
+	if latest, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "", Hide: false, By: "dee"}); err != nil || latest.Latest != first {
+		t.Errorf("shown again: %v, %v", latest, err)
 	}
 	kinds(t)["module"].has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
 

@@ -114,8 +114,8 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 		if own, ok := errors.AsType[failed](err); ok {
 			return nil, own
 		}
-		return nil, fmt.Errorf("%w discovery document of %s: %s",
-			registry.ErrInvalid, display(name), printable.Mark(err.Error(), 200))
+		return nil, registry.Errorf(registry.ErrInvalid, "cannot read the discovery document of %s: %s",
+			display(name), printable.Mark(err.Error(), 200))
 	}
 	base, err := found.ServiceURL(id)
 	if err != nil {
@@ -124,13 +124,17 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 		_, forced := c.config.services[name]
 		switch {
 		case (absent || other) && forced:
-			return nil, fmt.Errorf("%s: the host block for it in the CLIs' configuration has no %s: %w", display(name), id, registry.ErrNotFound)
+			return nil, registry.Errorf(registry.ErrNotFound,
+				"cannot use %s of %s: the host block for it in the CLIs' configuration has none", id, display(name))
 		case absent:
-			return nil, fmt.Errorf("%s offers no %s: %w: check the host name", display(name), id, registry.ErrNotFound)
+			return nil, registry.WithHint(registry.Errorf(registry.ErrNotFound,
+				"cannot use %s of %s: the host does not offer it", id, display(name)), "Check the host name.")
 		case other:
-			return nil, fmt.Errorf("%s offers %s in another version alone: %w", display(name), id, registry.ErrNotFound)
+			return nil, registry.Errorf(registry.ErrNotFound,
+				"cannot use %s of %s: the host offers only another version of it", id, display(name))
 		}
-		return nil, fmt.Errorf("%s: %w URL of %s: it must be one with https, without a user", display(name), registry.ErrInvalid, id)
+		return nil, registry.Errorf(registry.ErrInvalid,
+			"cannot use %s of %s: its URL must be one with https, without a user", id, display(name))
 	}
 	s := c.at(base, name)
 	// What describes logging in is no URL, and so an error either way.
@@ -160,7 +164,7 @@ func (c *Client) ServiceAt(base string) (*Service, error) {
 	// An error would quote the URL, in which there may be a password.
 	u, err := url.Parse(base)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isPrivate(u) {
-		return nil, fmt.Errorf("%w URL of a registry: it is https://HOST/PATH, without a user or a query", registry.ErrInvalid)
+		return nil, registry.Errorf(registry.ErrInvalid, "the URL of a registry is https://HOST/PATH, without a user or a query")
 	}
 	// What is no host for the clients, such as an IPv6 address, has no credential.
 	host, _ := parseHost(svchost.ForDisplay(u.Host))
@@ -187,7 +191,7 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 		return nil, err
 	}
 	if a.status != http.StatusOK {
-		return nil, a.asked.refused(a.status, "")
+		return nil, a.asked.refused(a.status, complaint{})
 	}
 	if err := a.decode(into); err != nil {
 		return nil, err
@@ -198,10 +202,12 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 // Do sends a request with body as JSON, unless it is nil, and decodes the answer into `into`, unless that is nil, where
 // the status is one of success. It returns the status that an answer had, also with an error.
 //
-// It is for Larder's own endpoints: what they say went wrong becomes a part of the error. It is sent again after a
-// failure if the method is one that may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not arrived. A
-// 409 is registry.ErrExists, or registry.ErrConflict where the same request may succeed later. An answer that has
-// registry.CodeCorrupt is registry.ErrCorrupt.
+// It is for Larder's own endpoints: what they say went wrong becomes a part of the
+// error, with its hint. It is sent again after a failure if the method is one that
+// may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not
+// arrived. A 409 is registry.ErrExists, or registry.ErrConflict where the same
+// request may succeed later. An answer with the code of registry.ErrCorrupt or
+// registry.ErrWithdrawn is that error too.
 func (s *Service) Do(ctx context.Context, method, path string, body, into any) (status int, err error) {
 	repeatable := []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}
 	return s.do(ctx, method, path, body, into, slices.Contains(repeatable, method))
@@ -217,17 +223,13 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	if err != nil {
 		return 0, err
 	}
-	said, code := a.complaint()
-	if a.status >= 500 && code == registry.CodeCorrupt {
-		return a.status, &refusal{fmt.Errorf("%s: %w: it answers %d: %s", a.asked, registry.ErrCorrupt, a.status, said), said}
-	}
-	if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
-		// By that a Larder tells a conflict that asking again may end.
-		said = cmp.Or(said, "another request was faster")
-		return a.status, &refusal{fmt.Errorf("%s: %w: it answers 409 Conflict: %s; try again", a.asked, registry.ErrConflict, said), said}
-	}
 	if a.status < 200 || a.status > 299 {
-		return a.status, a.asked.refused(a.status, said)
+		c := a.complaint()
+		if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
+			c.code = registry.Code(registry.ErrConflict) // no proxy changes that
+			c.text = cmp.Or(c.text, "another request was faster")
+		}
+		return a.status, a.asked.refused(a.status, c)
 	}
 	if into == nil || a.status == http.StatusNoContent {
 		return a.status, nil
@@ -254,15 +256,19 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{asked: asked{method: method, url: target, host: s.host, from: from, missing: s.client.config.missing, noLogin: s.noLogin}, token: token}
+	config := s.client.config
+	a := &answer{asked: asked{
+		method: method, url: target, host: s.host, from: from,
+		missing: config.missing, config: config.named, noLogin: s.noLogin,
+	}, token: token}
 	if token != "" && !isPrivate(target) {
-		return nil, fmt.Errorf("%s: %w: the token for %s is not sent over http; let the service have an https URL",
-			a.asked, registry.ErrInvalid, display(s.host))
+		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"cannot %s: the token for %s is not sent over http", a.asked, display(s.host)), "Give the service an https URL.")
 	}
 	var payload []byte
 	if body != nil {
 		if payload, err = json.Marshal(body); err != nil {
-			return nil, fmt.Errorf("%s: encoding %T: %w", a.asked, body, err)
+			return nil, fmt.Errorf("cannot %s: encoding %T: %w", a.asked, body, err)
 		}
 	}
 	request, err := newRequest(ctx, a.asked, payload)

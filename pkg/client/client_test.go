@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,19 +110,19 @@ func TestDiscovery(t *testing.T) {
 			}
 			document(`{"providers.v1":"/v1/"}`)(w, r)
 		}, want: "https://new.example.com/v1/"},
-		"no document":     {answer: http.NotFound, err: registry.ErrNotFound, message: "registry.example.com offers no providers.v1"},
-		"no such service": {answer: document(`{"modules.v1":"/v1/"}`), err: registry.ErrNotFound, message: "offers no providers.v1"},
-		"other version":   {answer: document(`{"providers.v2":"/v2/"}`), err: registry.ErrNotFound, message: "in another version"},
+		"no document":     {answer: http.NotFound, err: registry.ErrNotFound, message: "cannot use providers.v1 of registry.example.com: the host does not offer it"},
+		"no such service": {answer: document(`{"modules.v1":"/v1/"}`), err: registry.ErrNotFound, message: "the host does not offer it"},
+		"other version":   {answer: document(`{"providers.v2":"/v2/"}`), err: registry.ErrNotFound, message: "only another version"},
 		"other content type": {answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, `{"providers.v1":"/v1/"}`)
 		}, err: registry.ErrInvalid, message: `text/html`},
 		"no JSON":         {answer: document(`<html>`), err: registry.ErrInvalid, message: "discovery document of registry.example.com"},
-		"other scheme":    {answer: document(`{"providers.v1":"ftp://example.com/"}`), err: registry.ErrInvalid, message: "URL of providers.v1"},
+		"other scheme":    {answer: document(`{"providers.v1":"ftp://example.com/"}`), err: registry.ErrInvalid, message: "its URL must be"},
 		"with a password": {answer: document(`{"providers.v1":"https://u:` + secret + `@example.com/"}`), err: registry.ErrInvalid},
 		"unauthorized":    {answer: status(401), err: registry.ErrUnauthenticated, message: "tofu login registry.example.com"},
 		"forbidden":       {answer: status(403), err: registry.ErrForbidden},
-		"down":            {answer: status(503), err: registry.ErrUnavailable, message: "503 Service Unavailable"},
+		"down":            {answer: status(503), err: registry.ErrUnavailable, message: "service unavailable (503)"},
 		"a URL":           {host: "https://registry.example.com", err: registry.ErrInvalid, message: "registry.example.com:8443"},
 		"empty host":      {host: " ", err: registry.ErrInvalid},
 		"bad port":        {host: "registry.example.com:-1", err: registry.ErrInvalid},
@@ -165,14 +167,29 @@ func check(t *testing.T, err, want error, message string) {
 	if err == nil {
 		return
 	}
-	if !strings.Contains(err.Error(), message) {
-		t.Errorf("error is %q, want %q in it", err, message)
+	all := shown(err)
+	if !strings.Contains(all, message) {
+		t.Errorf("error is %q, want %q in it", all, message)
 	}
 	for _, never := range []string{secret, "X-Amz-Signature", "foreign words", "\x1b"} {
-		if strings.Contains(err.Error(), never) {
-			t.Errorf("error %q has %q in it", err, never)
+		if strings.Contains(all, never) {
+			t.Errorf("error %q has %q in it", all, never)
 		}
 	}
+	// What to do is a hint.
+	for _, never := range []string{"`", "Try again later.", "login", "operator"} {
+		if strings.Contains(err.Error(), never) {
+			t.Errorf("the text %q has %q in it", err, never)
+		}
+	}
+}
+
+// shown is all that a person reads of an error.
+func shown(err error) string {
+	if hint := registry.Hint(err); hint != "" {
+		return err.Error() + "\n" + hint
+	}
+	return err.Error()
 }
 
 func TestDiscoveryIsAskedOnce(t *testing.T) {
@@ -231,9 +248,9 @@ func TestStatuses(t *testing.T) {
 		{status: 304, err: registry.ErrInvalid, message: "304", attempts: 1},
 		{status: 400, err: registry.ErrInvalid, attempts: 1},
 		{status: 401, err: registry.ErrUnauthenticated, message: "or set TF_TOKEN_my__registry_example_com", attempts: 1},
-		{status: 401, token: true, err: registry.ErrBadCredential, message: "the token in TF_TOKEN_my__registry_example_com may have expired or been revoked", attempts: 1},
+		{status: 401, token: true, err: registry.ErrBadCredential, message: "The token in TF_TOKEN_my__registry_example_com may have expired or been revoked", attempts: 1},
 		{status: 403, err: registry.ErrForbidden, message: "login", attempts: 1},
-		{status: 403, token: true, err: registry.ErrForbidden, message: "does not reach", attempts: 1},
+		{status: 403, token: true, err: registry.ErrForbidden, message: "does not allow", attempts: 1},
 		{status: 404, err: registry.ErrNotFound, message: "GET https://my-registry.example.com/v1/a/b: ", attempts: 1},
 		{status: 408, err: registry.ErrInvalid, attempts: 1},
 		{status: 409, err: registry.ErrExists, attempts: 1},
@@ -241,10 +258,10 @@ func TestStatuses(t *testing.T) {
 		{status: 418, err: registry.ErrInvalid, attempts: 1},
 		{status: 422, err: registry.ErrInvalid, attempts: 1},
 		{status: 429, err: registry.ErrUnavailable, attempts: 3},
-		{status: 500, err: registry.ErrUnavailable, message: "try again later", attempts: 3},
+		{status: 500, err: registry.ErrUnavailable, message: "Try again later.", attempts: 3},
 		{status: 501, err: registry.ErrUnavailable, attempts: 1},
 		{status: 502, err: registry.ErrUnavailable, attempts: 3},
-		{status: 503, err: registry.ErrUnavailable, message: "503 Service Unavailable", attempts: 3},
+		{status: 503, err: registry.ErrUnavailable, message: "service unavailable (503)", attempts: 3},
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%d %t", test.status, test.token), func(t *testing.T) {
@@ -289,13 +306,21 @@ func TestLoginOfAHostWithAPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = service.GetJSON(t.Context(), "", new(any))
-	check(t, err, registry.ErrUnauthenticated, "credentials block for "+w.address)
+	check(t, err, registry.ErrUnauthenticated, "add a credentials block for "+w.address+" to ~/.tofurc or ~/.terraformrc: "+
+		"`credentials \""+w.address+"\" { token = \"…\" }`. No variable TF_TOKEN_… can name a host with a port.")
+	file := filepath.Join(home(t, map[string]string{"tofurc": ""}), "tofurc")
+	service, err = w.client(t, "TF_CLI_CONFIG_FILE="+file).ServiceAt("https://" + w.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = service.GetJSON(t.Context(), "", new(any))
+	check(t, err, registry.ErrUnauthenticated, "to "+file+", which TF_CLI_CONFIG_FILE names: `credentials ")
 	service, err = w.client(t).ServiceAt("https://[::1]:8443") // which is no host for the clients
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = service.GetJSON(t.Context(), "", new(any))
-	check(t, err, registry.ErrUnauthenticated, "use a host name")
+	check(t, err, registry.ErrUnauthenticated, "Use a host name.")
 }
 
 func TestDo(t *testing.T) {
@@ -386,7 +411,7 @@ func TestDo(t *testing.T) {
 	}
 	// A conflict that may end is told from one that does not.
 	got, err := service.Repeat(t.Context(), "POST", "conflict", nil, nil)
-	check(t, err, registry.ErrConflict, "409 Conflict: not inspected; try again")
+	check(t, err, registry.ErrConflict, ": the registry refused it: not inspected (409)\nTry again.")
 	if got != 409 || client.Said(err) != "not inspected" || client.Said(registry.ErrConflict) != "" || client.Said(nil) != "" {
 		t.Errorf("%d, %q", got, client.Said(err))
 	}
@@ -473,8 +498,8 @@ func TestAnswers(t *testing.T) {
 		message  string
 		attempts int32
 	}{
-		"no JSON":      {document(`<html>foreign words`), registry.ErrInvalid, "no JSON", 1},
-		"empty":        {document(``), registry.ErrInvalid, "no JSON", 1},
+		"no JSON":      {document(`<html>foreign words`), registry.ErrInvalid, "not JSON", 1},
+		"empty":        {document(``), registry.ErrInvalid, "not JSON", 1},
 		"other type":   {document(`{"name":{"x":"foreign words"}}`), registry.ErrInvalid, `"name" is of another type`, 1},
 		"too large":    {document(`{"name":"` + strings.Repeat("x", client.MaxAnswer)), registry.ErrInvalid, "more than", 1},
 		"ends early":   {drop, registry.ErrUnavailable, "ended early", 3},
@@ -597,7 +622,7 @@ func TestConnections(t *testing.T) {
 		"other name": {untrusted, other, "other host names"},
 		"expired":    {untrusted, late, "expired"},
 		"no https":   {w.plain, &http.Transport{}, "does not speak https"},
-		"no host":    {"registry.invalid", roundTrip(noHost), "check the host name"},
+		"no host":    {"registry.invalid", roundTrip(noHost), "Check the host name."},
 		"nonsense": {"registry.example.com", roundTrip(func(r *http.Request) (*http.Response, error) {
 			return nil, errors.New("foreign words " + r.URL.String())
 		}), "the connection failed"},
@@ -834,7 +859,7 @@ func TestDownload(t *testing.T) {
 				time.Sleep(15 * time.Millisecond)
 			}
 		}, want: strings.Repeat("x", 100), attempts: 1, idle: true},
-		"unauthorized": {answer: refuse(401), err: registry.ErrUnauthenticated, message: "clients send no credential", attempts: 1},
+		"unauthorized": {answer: refuse(401), err: registry.ErrUnauthenticated, message: "Clients send no credential", attempts: 1},
 		"expired":      {answer: refuse(403), err: registry.ErrForbidden, message: "expired", attempts: 1},
 		"absent":       {answer: refuse(404), err: registry.ErrNotFound, message: "GET https://registry.example.com/a.zip: ", attempts: 1},
 		"partial":      {answer: refuse(206), err: registry.ErrInvalid, attempts: 1},
@@ -854,10 +879,10 @@ func TestDownload(t *testing.T) {
 				limit = 1 << 20
 			}
 			var got bytes.Buffer
-			told := 0
-			err := c.Download(t.Context(), "https://registry.example.com/a.zip?X-Amz-Signature="+secret, &got, limit, func(int64) func(int) { return func(n int) { told += n } })
+			var told int64
+			err := c.Download(t.Context(), "https://registry.example.com/a.zip?X-Amz-Signature="+secret, &got, limit, func(int64) func(int64) { return func(n int64) { told += n } })
 			check(t, err, test.err, test.message)
-			if err == nil && (got.String() != test.want || told != got.Len()) {
+			if err == nil && (got.String() != test.want || told != int64(got.Len())) {
 				t.Errorf("%d bytes came, of which it told %d; want %d", got.Len(), told, len(test.want))
 			}
 			if int64(got.Len()) > limit {
@@ -922,18 +947,18 @@ func TestAdvice(t *testing.T) {
 		not      string
 	}{
 		"nothing, and a login": {services: `, "login.v1": {"client": "c"}`, says: []string{login, "or set TF_TOKEN_registry_example_com"}, not: "operator"},
-		"nothing":              {says: []string{"ask the registry's operator for a token, and set TF_TOKEN_registry_example_com"}, not: login},
-		"a variable":           {environ: []string{"TF_TOKEN_registry.example.com=" + secret}, services: `, "login.v1": {"client": "c"}`, says: []string{"the token in TF_TOKEN_registry.example.com may"}, not: login},
+		"nothing":              {says: []string{"Ask the registry's operator for a token, and set TF_TOKEN_registry_example_com"}, not: login},
+		"a variable":           {environ: []string{"TF_TOKEN_registry.example.com=" + secret}, services: `, "login.v1": {"client": "c"}`, says: []string{"The token in TF_TOKEN_registry.example.com may"}, not: login},
 		"a variable and a block": {environ: []string{"TF_TOKEN_registry_example_com=" + secret}, files: map[string]string{".tofurc": block},
-			says: []string{"the token in TF_TOKEN_registry_example_com may"}, not: ".tofurc"},
-		"a block":             {files: map[string]string{".tofurc": block}, says: []string{"the token of the credentials block in HOME/.tofurc may"}, not: login},
+			says: []string{"The token in TF_TOKEN_registry_example_com may"}, not: ".tofurc"},
+		"a block":             {files: map[string]string{".tofurc": block}, says: []string{"The token of the credentials block in HOME/.tofurc may"}, not: login},
 		"a block and a login": {files: map[string]string{".terraform.d/x.tfrc": block}, services: `, "login.v1": {"client": "c"}`, says: []string{"of the credentials block in HOME/.terraform.d/x.tfrc may", login}},
 		"a program": {files: map[string]string{".tofurc": "credentials_helper \"keeper\" {}", ".terraform.d/plugins/terraform-credentials-keeper": "#!/bin/sh\necho '{\"token\":\"" + secret + "\"}'"},
-			says: []string{"the token of the credentials program HOME/.terraform.d/plugins/terraform-credentials-keeper may"}},
+			says: []string{"The token of the credentials program HOME/.terraform.d/plugins/terraform-credentials-keeper may"}},
 		"a file that is not there": {environ: []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, files: map[string]string{".tofurc": block},
-			says: []string{"set TF_TOKEN_registry_example_com (TF_CLI_CONFIG_FILE names /nowhere/tofurc, which is not there)"}},
+			says: []string{"set TF_TOKEN_registry_example_com. TF_CLI_CONFIG_FILE names /nowhere/tofurc, which is not there."}},
 		"a variable, and a file that is not there": {environ: []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc", "TF_TOKEN_registry_example_com=" + secret},
-			says: []string{"the token in TF_TOKEN_registry_example_com may"}, not: "/nowhere"},
+			says: []string{"The token in TF_TOKEN_registry_example_com may"}, not: "/nowhere"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -955,12 +980,16 @@ func TestAdvice(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
-			if err == nil || strings.Contains(err.Error(), secret) || test.not != "" && strings.Contains(err.Error(), test.not) {
-				t.Fatalf("%v", err)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			all := shown(err)
+			if strings.Contains(all, secret) || test.not != "" && strings.Contains(all, test.not) {
+				t.Fatal(all)
 			}
 			for _, want := range test.says {
-				if want = strings.Replace(want, "HOME", dir, 1); !strings.Contains(err.Error(), want) {
-					t.Errorf("%v, want %q", err, want)
+				if want = strings.Replace(want, "HOME", dir, 1); !strings.Contains(all, want) {
+					t.Errorf("%s, want %q", all, want)
 				}
 			}
 		})
@@ -968,5 +997,127 @@ func TestAdvice(t *testing.T) {
 	// Discovery can be refused too.
 	w := newWorld(t, status(401))
 	_, err := w.client(t, "TF_TOKEN_registry_example_com="+secret).Service(t.Context(), "registry.example.com", "providers.v1")
-	check(t, err, registry.ErrBadCredential, "the token in TF_TOKEN_registry_example_com may")
+	check(t, err, registry.ErrBadCredential, "The token in TF_TOKEN_registry_example_com may")
+}
+
+// A file of authorities that makes nothing trusted is named.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty, good, missing := filepath.Join(dir, "empty.pem"), filepath.Join(dir, "ca.pem"), filepath.Join(dir, "missing.pem")
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(good, authority, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const why = "its certificate is not trusted on this machine"
+	for name, test := range map[string]struct{ file, system, why, hint string }{
+		"not set":         {"", "linux", why, "On Linux, set SSL_CERT_FILE to"},
+		"missing":         {missing, "linux", why + ": SSL_CERT_FILE names " + missing + ", which cannot be read: it does not exist", "Let SSL_CERT_FILE name a file"},
+		"a folder":        {dir, "linux", why + ": SSL_CERT_FILE names " + dir + ", which cannot be read: it is a folder", "Let SSL_CERT_FILE name a file"},
+		"empty":           {empty, "linux", why + ": SSL_CERT_FILE names " + empty + ", which has no certificate", "Let SSL_CERT_FILE name a file"},
+		"another's":       {good, "linux", why, "Add the server's authority to the file that SSL_CERT_FILE names, " + good + "."},
+		"not read there":  {missing, "darwin", why, "to those that this system trusts."},
+		"nor on Windows":  {missing, "windows", why, "to those that this system trusts."},
+		"not by a system": {"", "darwin", why, "to those that this system trusts."},
+	} {
+		got, hint := client.Untrusted(test.file, test.system)
+		if got != test.why {
+			t.Errorf("%s: %q, want %q", name, got, test.why)
+		}
+		if !strings.Contains(hint, test.hint) {
+			t.Errorf("%s: hint %q, want %q in it", name, hint, test.hint)
+		}
+	}
+}
+
+// The code of a Larder's answer tells apart what has one status.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		is     []error
+		not    []error
+		shown  string
+	}{
+		"withdrawn": {
+			409, `{"errors":["it was withdrawn"],"code":"withdrawn"}`,
+			[]error{registry.ErrExists, registry.ErrWithdrawn}, []error{registry.ErrConflict},
+			"cannot POST https://registry.example.com/x: the registry refused it: it was withdrawn (409)",
+		},
+		"withdrawn, read": {
+			404, `{"errors":["it was withdrawn"],"code":"withdrawn","hint":"Use 1.0.1."}`,
+			[]error{registry.ErrNotFound, registry.ErrWithdrawn}, nil,
+			"cannot POST https://registry.example.com/x: the registry answered: it was withdrawn (404)\nUse 1.0.1.",
+		},
+		"conflict": {
+			409, `{"errors":["a file is missing"],"code":"conflict"}`,
+			[]error{registry.ErrConflict}, []error{registry.ErrExists},
+			"cannot POST https://registry.example.com/x: the registry refused it: a file is missing (409)\nTry again.",
+		},
+		"exists": {
+			409, `{"errors":["other content"],"code":"exists"}`,
+			[]error{registry.ErrExists}, []error{registry.ErrConflict, registry.ErrWithdrawn},
+			"cannot POST https://registry.example.com/x: the registry refused it: other content (409)",
+		},
+		"corrupt": {
+			500, `{"errors":["a file is damaged"],"code":"corrupt"}`,
+			[]error{registry.ErrCorrupt}, []error{registry.ErrUnavailable},
+			"cannot POST https://registry.example.com/x: the registry answered: a file is damaged (500)",
+		},
+		"issuer": {
+			503, `{"errors":["its certificate has expired"],"code":"issuer","hint":"Renew it."}`,
+			[]error{registry.ErrIssuer, registry.ErrUnavailable}, nil,
+			"cannot POST https://registry.example.com/x: the registry answered: its certificate has expired (503)\nRenew it.",
+		},
+		"issuer, of another status": {
+			500, `{"errors":["x"],"code":"issuer"}`, []error{registry.ErrUnavailable}, []error{registry.ErrIssuer},
+			"cannot POST https://registry.example.com/x: the registry answered: x (500)\nTry again later.",
+		},
+		"corrupt, by the caller": {
+			400, `{"errors":["x"],"code":"corrupt"}`, []error{registry.ErrInvalid}, []error{registry.ErrCorrupt},
+			"cannot POST https://registry.example.com/x: the registry refused it: x (400)",
+		},
+		"hint": {
+			400, `{"errors":["it is not signed"],"code":"invalid","hint":"Sign it\u001b[31m with ` + secret + `."}`,
+			[]error{registry.ErrInvalid}, nil,
+			"cannot POST https://registry.example.com/x: the registry refused it: it is not signed (400)\n" +
+				"Sign it\ufffd[31m with (token).",
+		},
+		"no text": {
+			403, `{}`, []error{registry.ErrForbidden}, nil,
+			"cannot POST https://registry.example.com/x: the registry refused it: forbidden (403)\n" +
+				"The token does not allow this. Ask the registry's operator for one that does.",
+		},
+		"its own text": {
+			403, `{"errors":["forbidden"],"code":"forbidden"}`, []error{registry.ErrForbidden}, nil,
+			"cannot POST https://registry.example.com/x: the registry refused it: forbidden (403)\n" +
+				"The token does not allow this. Ask the registry's operator for one that does.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { answerJSON(rw, test.status, test.body) })
+			service, err := w.client(t, "TF_TOKEN_registry_example_com="+secret).ServiceAt("https://registry.example.com/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
+			for _, is := range test.is {
+				if !errors.Is(err, is) {
+					t.Errorf("%v is not %v", err, is)
+				}
+			}
+			for _, not := range test.not {
+				if errors.Is(err, not) {
+					t.Errorf("%v is %v", err, not)
+				}
+			}
+			if got := shown(err); got != test.shown {
+				t.Errorf("%q, want %q", got, test.shown)
+			}
+		})
+	}
 }

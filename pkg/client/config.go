@@ -22,6 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
@@ -184,7 +185,8 @@ func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, sour
 		return "", source{}, nil
 	}
 	if strings.ContainsFunc(string(token), func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", source{}, fmt.Errorf("%w token for %s: there is a line break or another control character in it", registry.ErrInvalid, display(host))
+		return "", source{}, registry.Errorf(registry.ErrInvalid,
+			"cannot use the token for %s: there is a line break or another control character in it", display(host))
 	}
 	return string(token), from, nil
 }
@@ -288,7 +290,7 @@ func (p place) usual() ([]file, error) {
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("configuration of the CLIs: %w", err)
+		return nil, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(folder, err))
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".tfrc") || strings.HasSuffix(name, ".tfrc.json") {
@@ -329,19 +331,20 @@ func (p place) read(from file) (settings, error) {
 		if from.variable != "" && errors.Is(err, fs.ErrNotExist) {
 			return settings{}, nil
 		}
-		return settings{}, fmt.Errorf("configuration of the CLIs: %w", err)
+		return settings{}, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(from.path, err))
 	}
 	defer opened.Close()
 	data, err := io.ReadAll(io.LimitReader(opened, maxConfig+1))
 	if err != nil {
-		return settings{}, fmt.Errorf("configuration of the CLIs: %w", err)
+		return settings{}, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(from.path, err))
 	}
 	if len(data) > maxConfig {
-		return settings{}, fmt.Errorf("%w configuration of the CLIs: %s has more than %d bytes", registry.ErrInvalid, from.path, maxConfig)
+		return settings{}, registry.Errorf(registry.ErrInvalid,
+			"cannot read the CLIs' configuration: %s has more than %d bytes", from.path, maxConfig)
 	}
 	read, err := parseSettings(data)
 	if err != nil {
-		return settings{}, fmt.Errorf("%w configuration of the CLIs: %s: %w", registry.ErrInvalid, from.path, err)
+		return settings{}, registry.Errorf(registry.ErrInvalid, "cannot read the CLIs' configuration: %s: %w", from.path, err)
 	}
 	return read, nil
 }

@@ -18,11 +18,11 @@ import (
 //
 // It is asked again as long as nothing has come; once something has, an error leaves it to the caller to start anew.
 // There is no limit to how long it takes, but one to how long it takes without a byte.
-func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int))) error {
+func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64))) error {
 	// An error would quote the URL.
 	target, err := url.Parse(address)
 	if err != nil || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "" || target.User != nil {
-		return fmt.Errorf("%w URL of a file: it must be one with https or http, without a user", registry.ErrInvalid)
+		return registry.Errorf(registry.ErrInvalid, "the URL of a file must be one with https or http, without a user")
 	}
 	what := asked{method: http.MethodGet, url: target, file: true}
 
@@ -41,13 +41,13 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return what.refused(response.StatusCode, "")
+		return what.refused(response.StatusCode, complaint{})
 	}
-	tooLarge := fmt.Errorf("%s: %w file: it has more than %d bytes", what, registry.ErrInvalid, limit)
+	tooLarge := registry.Errorf(registry.ErrInvalid, "cannot %s: the file has more than %d bytes", what, limit)
 	if response.ContentLength > limit {
 		return tooLarge
 	}
-	received := func(int) {}
+	received := func(int64) {}
 	if begin != nil {
 		received = begin(max(response.ContentLength, 0))
 	}
@@ -60,10 +60,10 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 			return tooLarge
 		}
 		if _, err := w.Write(buffer[:n]); err != nil {
-			return fmt.Errorf("%s: writing what came: %w", what, err)
+			return fmt.Errorf("cannot %s: writing what came: %w", what, err)
 		}
 		if n > 0 {
-			received(n)
+			received(int64(n))
 		}
 		// A server that notices the end of ctx may end the file as if it were whole.
 		if errors.Is(err, io.EOF) && ctx.Err() == nil {
@@ -73,7 +73,8 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 		}
 	}
 	if response.ContentLength >= 0 && size != response.ContentLength {
-		return fmt.Errorf("%s: %w: %d bytes came of %d; try again", what, registry.ErrUnavailable, size, response.ContentLength)
+		return registry.WithHint(registry.Errorf(registry.ErrUnavailable,
+			"cannot %s: %d bytes came of %d", what, size, response.ContentLength), "Try again.")
 	}
 	return nil
 }
@@ -82,7 +83,8 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time.Timer, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	idle = time.AfterFunc(c.idle, func() {
-		cancel(failed{fmt.Errorf("%w: no byte in %s; try again later", registry.ErrUnavailable, c.idle)})
+		err := registry.Errorf(registry.ErrUnavailable, "no byte in %s", c.idle)
+		cancel(failed{registry.WithHint(err, TryLater)})
 	})
 	return ctx, idle, func() {
 		idle.Stop()

@@ -57,14 +57,19 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 	case env[givenToken] != "":
 		i.token = strings.TrimSpace(env[givenToken])
 		if !isToken(i.token) {
-			return fmt.Errorf("%w identity of this job: what %s holds is no token of OpenID Connect", registry.ErrInvalid, givenToken)
+			return registry.Errorf(registry.ErrInvalid,
+				"cannot use this job's identity: %s holds no OpenID Connect token", givenToken)
 		}
 		i.offered = "that of " + givenToken
 		i.unfit = misdirected(i.token, i.audience)
+		if err := checkTime(i.token, time.Now()); err != nil && how.Only {
+			return err
+		}
 	case env[requestURL] != "" && env[requestBearer] != "":
 		// An error would quote the URL.
 		if i.url, err = url.Parse(env[requestURL]); err != nil || i.url.Scheme != "https" || i.url.Hostname() == "" || i.url.User != nil {
-			return fmt.Errorf("%w identity of this job: %s must be a URL with https, without a user", registry.ErrInvalid, requestURL)
+			return registry.Errorf(registry.ErrInvalid,
+				"cannot use this job's identity: %s must be a URL with https, without a user", requestURL)
 		}
 		query := i.url.Query()
 		query.Set("audience", i.audience)
@@ -83,16 +88,20 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 			i.advice = gitlab
 		}
 		if how.Only {
-			return fmt.Errorf("%w: this job has no identity to show: %s", registry.ErrUnauthenticated,
-				cmp.Or(i.advice, "in GitHub Actions "+github+"; in GitLab "+gitlab))
+			advice := "In GitHub Actions, " + github + ". In GitLab, " + gitlab + "."
+			if i.advice != "" {
+				advice = strings.ToUpper(i.advice[:1]) + i.advice[1:] + "."
+			}
+			err := registry.Errorf(registry.ErrUnauthenticated, "cannot use this job's identity: it has none")
+			return registry.WithHint(err, "%s", advice)
 		}
 	}
 	c.identity = i
 	return nil
 }
 
-// IdentitySent says what the identity that was sent says of this job, and what the registry needs to accept it; nothing
-// where none was sent.
+// IdentitySent returns a hint: what the identity that was sent says of this job,
+// and what the registry needs to accept it. It is empty if none was sent.
 func (c *Config) IdentitySent() string {
 	i := c.identity
 	if i == nil {
@@ -103,15 +112,21 @@ func (c *Config) IdentitySent() string {
 	if !i.sent {
 		return ""
 	}
-	return "this job's identity was sent, " + i.offered + described(i.token) + ": the registry must trust this issuer for this audience, and have a rule that lets such a job in"
+	sent := "This job's identity was sent, " + i.offered + described(i.token) + ". "
+	// One that was asked for was fresh, whatever this machine's clock shows.
+	if _, expiry := validity(i.token); i.url == nil && expired(expiry, time.Now()) {
+		return sent + "It expired at " + clockTime(expiry, time.Now()) + "."
+	}
+	return sent + "The registry must trust this issuer for this audience, and have a rule that lets such a job in."
 }
 
-// IdentityAdvice says how a CI job can have an identity to send; nothing where this is no such job, or it has one.
+// IdentityAdvice returns a hint: how a CI job can have an identity to send. It is
+// empty if this is no such job, or it has one.
 func (c *Config) IdentityAdvice() string {
 	if c.identity == nil || c.identity.advice == "" {
 		return ""
 	}
-	return "or publish by this job's identity: " + c.identity.advice
+	return "To publish with this job's identity, " + c.identity.advice + "."
 }
 
 // identity is that of the job which this is.
@@ -144,10 +159,15 @@ func (i *identity) forHost(ctx context.Context) (svcauth.HostCredentials, error)
 	if i.unfit != nil {
 		return nil, i.unfit
 	}
+	if i.url == nil {
+		if err := checkTime(i.token, time.Now()); err != nil {
+			return nil, err
+		}
+	}
 	if i.url != nil && !time.Now().Before(i.until) {
 		token, err := i.ask(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("identity of this job: %w", err)
+			return nil, fmt.Errorf("cannot get this job's identity: %w", err)
 		}
 		i.token, i.until = token, time.Now().Add(max(lifetime(token)-spare, spare/2))
 	}
@@ -173,12 +193,16 @@ func (i *identity) ask(ctx context.Context) (string, error) {
 	}
 	var answer struct{ Value string }
 	switch {
-	case response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests:
-		return "", fmt.Errorf("%s: %w: it answers %d %s; try again later", what, registry.ErrUnavailable, response.StatusCode, http.StatusText(response.StatusCode))
 	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("%s: %w: it answers %d %s; give the job `permissions: id-token: write`", what, registry.ErrUnauthenticated, response.StatusCode, http.StatusText(response.StatusCode))
+		kind, hint := registry.ErrUnauthenticated, "Give the job `permissions: id-token: write`."
+		if response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests {
+			kind, hint = registry.ErrUnavailable, TryLater
+		}
+		err := registry.Errorf(kind, "cannot %s: it answered: %s (%d)", what,
+			strings.ToLower(http.StatusText(response.StatusCode)), response.StatusCode)
+		return "", registry.WithHint(err, "%s", hint)
 	case json.Unmarshal(body, &answer) != nil || !isToken(answer.Value):
-		return "", fmt.Errorf("%s: %w answer: there is no token in it", what, registry.ErrInvalid)
+		return "", registry.Errorf(registry.ErrInvalid, "cannot %s: there is no token in the answer", what)
 	}
 	return answer.Value, nil
 }
@@ -197,6 +221,56 @@ func lifetime(token string) time.Duration {
 	return time.Duration(min(max(said.Exp-said.Iat, 0), 3600)) * time.Second
 }
 
+// maxSkew is how far this machine's clock may be from the registry's. Beyond that,
+// a token is not sent that does not hold by this machine's clock.
+const maxSkew = 5 * time.Minute
+
+// checkTime returns registry.ErrBadCredential for a given token that has expired, or
+// is not valid yet: no other can be had in its place.
+func checkTime(token string, now time.Time) error {
+	begin, expiry := validity(token)
+	switch {
+	case expired(expiry, now.Add(-maxSkew)):
+		return registry.WithHint(registry.Errorf(registry.ErrBadCredential,
+			"cannot use this job's identity: the token in %s expired at %s", givenToken, clockTime(expiry, now)), "A CI service makes it when the job starts. Publish earlier in the job, or in a job "+
+			"of its own. If it should be valid, check this machine's clock, which shows %s.", clockTime(now, now))
+	case begin.After(now.Add(maxSkew)):
+		return registry.WithHint(registry.Errorf(registry.ErrBadCredential,
+			"cannot use this job's identity: the token in %s is not valid before %s", givenToken, clockTime(begin, now)), "Check this machine's clock, which shows %s.", clockTime(now, now))
+	}
+	return nil
+}
+
+// validity returns when a token begins to be valid and when it expires, by its
+// claims; the zero time where they do not say.
+func validity(token string) (begin, expiry time.Time) {
+	var said struct{ Nbf, Exp float64 }
+	if !decodeClaims(token, &said) {
+		return begin, expiry
+	}
+	return moment(said.Nbf), moment(said.Exp)
+}
+
+// moment returns the time of a claim.
+func moment(seconds float64) time.Time {
+	const latest = 1 << 38 // some 8000 years
+	if seconds <= 0 || seconds > latest {
+		return time.Time{}
+	}
+	return time.Unix(int64(seconds), 0).UTC()
+}
+
+func expired(expiry, now time.Time) bool { return !expiry.IsZero() && !now.Before(expiry) }
+
+// clockTime returns a time for people, with the day if that is not today.
+func clockTime(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04 UTC")
+	}
+	return t.Format("2006-01-02 15:04 UTC")
+}
+
 // decodeClaims reads the claims of a token, and says whether it could. Verifying them is the registry's.
 func decodeClaims(token string, claims any) bool {
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
@@ -207,7 +281,8 @@ func decodeClaims(token string, claims any) bool {
 func misdirected(token, audience string) error {
 	var said struct{ Aud any }
 	if !decodeClaims(token, &said) {
-		return fmt.Errorf("%w identity of this job: the claims of the token in %s cannot be read", registry.ErrInvalid, givenToken)
+		return registry.Errorf(registry.ErrInvalid,
+			"cannot use this job's identity: the claims of the token in %s cannot be read", givenToken)
 	}
 	given, isList := said.Aud.([]any)
 	if !isList {
@@ -220,8 +295,10 @@ func misdirected(token, audience string) error {
 	if said.Aud != nil {
 		whom = "the audience " + shown(said.Aud)
 	}
-	return fmt.Errorf("%w identity of this job: the token in %s is for %s, and %s is asked for here: let its aud be that, or say by --audience whom the registry expects it to be for",
-		registry.ErrInvalid, givenToken, whom, printable.Mark(audience, 200))
+	asked := printable.Mark(audience, 200)
+	err := registry.Errorf(registry.ErrInvalid,
+		"cannot use this job's identity: the token in %s is for %s, and not for %s", givenToken, whom, asked)
+	return registry.WithHint(err, "Let its aud be %s, or name the audience that the registry expects by `--audience`.", asked)
 }
 
 // described is what a token says of its job, as far as that helps to write a rule for it.

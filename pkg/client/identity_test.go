@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/opentofu/svchost"
 
@@ -116,7 +117,8 @@ func TestIdentityIsSent(t *testing.T) {
 		t.Errorf("%v, sent %d times", err, seen.Load())
 	}
 	// Logging in is no way out for a job.
-	if !strings.Contains(err.Error(), "this job's identity") || strings.Contains(err.Error(), "login") || strings.Contains(err.Error(), "TF_TOKEN") {
+	if all := shown(err); !strings.Contains(all, "this job's identity") || strings.Contains(all, "login") ||
+		strings.Contains(all, "TF_TOKEN") || strings.Contains(all, token1) {
 		t.Errorf("%v", err)
 	}
 }
@@ -129,11 +131,11 @@ func TestIdentityThatIsRefused(t *testing.T) {
 		says   string
 	}{
 		"forbidden": {status(403), registry.ErrUnauthenticated, "id-token: write"},
-		"broken":    {status(500), registry.ErrUnavailable, "try again later"},
-		"no JSON":   {document("x"), registry.ErrInvalid, "no token in it"},
-		"no token":  {document(`{"value": ""}`), registry.ErrInvalid, "no token in it"},
-		"odd token": {document(`{"value": "a.b.c\nd"}`), registry.ErrInvalid, "no token in it"},
-		"too long":  {document(`{"value": "a.` + strings.Repeat("b", 20<<10) + `.c"}`), registry.ErrInvalid, "no token in it"},
+		"broken":    {status(500), registry.ErrUnavailable, "Try again later."},
+		"no JSON":   {document("x"), registry.ErrInvalid, "no token in the answer"},
+		"no token":  {document(`{"value": ""}`), registry.ErrInvalid, "no token in the answer"},
+		"odd token": {document(`{"value": "a.b.c\nd"}`), registry.ErrInvalid, "no token in the answer"},
+		"too long":  {document(`{"value": "a.` + strings.Repeat("b", 20<<10) + `.c"}`), registry.ErrInvalid, "no token in the answer"},
 		"redirecting": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://other.example.com/", http.StatusFound)
 		}, registry.ErrUnauthenticated, "302"},
@@ -151,7 +153,7 @@ func TestIdentityThatIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := config.ForHost(t.Context(), svchost.Hostname(host))
-			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), bearer) {
+			if !errors.Is(err, test.err) || !strings.Contains(shown(err), test.says) || strings.Contains(shown(err), secret) || strings.Contains(shown(err), bearer) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -196,9 +198,9 @@ func TestIdentityForAnother(t *testing.T) {
 		"for the host":        {`{"aud": "https://registry.example.com"}`, "", nil},
 		"for several":         {`{"aud": ["https://other.example.com", "https://registry.example.com"]}`, "", nil},
 		"for what is said":    {`{"aud": "larder"}`, "larder", nil},
-		"for another":         {`{"aud": "https://vault.example.com"}`, "", []string{"is for the audience https://vault.example.com, and https://registry.example.com is asked", "--audience"}},
+		"for another":         {`{"aud": "https://vault.example.com"}`, "", []string{"is for the audience https://vault.example.com, and not for https://registry.example.com", "name the audience"}},
 		"for several others":  {`{"aud": ["https://vault.example.com", "sts.amazonaws.com", 5, {}]}`, "", []string{"https://vault.example.com and sts.amazonaws.com and 5"}},
-		"for the host, alone": {`{"aud": "https://registry.example.com"}`, "larder", []string{"is for the audience https://registry.example.com, and larder is asked"}},
+		"for the host, alone": {`{"aud": "https://registry.example.com"}`, "larder", []string{"is for the audience https://registry.example.com, and not for larder"}},
 		"for a part of it":    {`{"aud": "https://registry.example.com.example.org"}`, "", []string{"example.org"}},
 		"for nobody":          {`{}`, "", []string{"no audience"}},
 		"for an odd one":      {`{"aud": "a\u001b[31m` + strings.Repeat("x", 300) + `"}`, "", []string{"a\ufffd[31mxxx", "x…"}},
@@ -216,13 +218,13 @@ func TestIdentityForAnother(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, registry.ErrInvalid) || found != nil || strings.Contains(err.Error(), given) || config.IdentitySent() != "" {
+		if !errors.Is(err, registry.ErrInvalid) || found != nil || strings.Contains(shown(err), given) || config.IdentitySent() != "" {
 			t.Errorf("%s: %v, %v", name, found, err)
 			continue
 		}
 		for _, want := range test.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
+			if !strings.Contains(shown(err), want) {
+				t.Errorf("%s: %v, want %q", name, shown(err), want)
 			}
 		}
 		config = load(t, "TF_TOKEN_registry_example_com=x")
@@ -236,8 +238,8 @@ func TestIdentityForAnother(t *testing.T) {
 func TestIdentitySent(t *testing.T) {
 	t.Parallel()
 	for claims, want := range map[string]string{
-		`{"iss": "https://gitlab.com", "aud": ["x", "https://registry.example.com"], "sub": "s", "project_path": "a/b", "ref": "v1", "environment": null, "jti": "` + secret + `"}`: ", which says iss https://gitlab.com, aud x and https://registry.example.com, sub s, project_path a/b, ref v1: ",
-		`{"aud": "https://registry.example.com", "repository": "a/b\n\u001b[31m` + strings.Repeat("x", 300) + `"}`:                                                                  ", repository a/b\ufffd\ufffd[31m" + strings.Repeat("x", 191) + "…: ",
+		`{"iss": "https://gitlab.com", "aud": ["x", "https://registry.example.com"], "sub": "s", "project_path": "a/b", "ref": "v1", "environment": null, "jti": "` + secret + `"}`: ", which says iss https://gitlab.com, aud x and https://registry.example.com, sub s, project_path a/b, ref v1. ",
+		`{"aud": "https://registry.example.com", "repository": "a/b\n\u001b[31m` + strings.Repeat("x", 300) + `"}`:                                                                  ", repository a/b\ufffd\ufffd[31m" + strings.Repeat("x", 191) + "…. ",
 	} {
 		config, given := load(t), jwt(claims)
 		if err := config.UseIdentity([]string{"LARDER_ID_TOKEN=" + given}, host, client.Identity{}); err != nil {
@@ -247,12 +249,76 @@ func TestIdentitySent(t *testing.T) {
 			t.Errorf("before it is sent: %s", sent)
 		}
 		_ = token(t, config, host)
-		if sent := config.IdentitySent(); !strings.HasPrefix(sent, "this job's identity was sent, that of LARDER_ID_TOKEN, which says ") || !strings.Contains(sent, want) || strings.Contains(sent, given) || strings.Contains(sent, secret) {
+		if sent := config.IdentitySent(); !strings.HasPrefix(sent, "This job's identity was sent, that of LARDER_ID_TOKEN, which says ") || !strings.Contains(sent, want) || strings.Contains(sent, given) || strings.Contains(sent, secret) {
 			t.Errorf("%s, want %q", sent, want)
 		}
 	}
 	if sent := new(client.Config).IdentitySent(); sent != "" {
 		t.Errorf("sent: %q", sent)
+	}
+}
+
+// A token that has expired is not sent, and neither is one that is not valid yet.
+func TestIdentityExpired(t *testing.T) {
+	t.Parallel()
+	clock := func(t time.Time) string { return t.UTC().Format("15:04 UTC") }
+	now := time.Now()
+	for name, test := range map[string]struct {
+		begin, expiry time.Time
+		refused       string
+		sent          string // behind what it says
+	}{
+		"valid":       {now.Add(-time.Hour), now.Add(time.Hour), "", ". The registry must trust this issuer"},
+		"forever":     {time.Time{}, time.Time{}, "", ". The registry must trust this issuer"},
+		"expired":     {now.Add(-2 * time.Hour), now.Add(-time.Hour), "expired at ", ""},
+		"long ago":    {now.Add(-99 * time.Hour), now.Add(-98 * time.Hour), "expired at " + now.Add(-98*time.Hour).UTC().Format("2006-01-02 "), ""},
+		"a while ago": {now.Add(-2 * time.Hour), now.Add(-2 * time.Minute), "", ". It expired at "},
+		"not yet":     {now.Add(time.Hour), now.Add(2 * time.Hour), "is not valid before ", ""},
+		"soon":        {now.Add(2 * time.Minute), now.Add(time.Hour), "", ". The registry must trust this issuer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			given := jwt(fmt.Sprintf(`{"aud": "https://registry.example.com", "nbf": %d, "exp": %d}`, max(test.begin.Unix(), 0), max(test.expiry.Unix(), 0)))
+			environ := []string{"LARDER_ID_TOKEN=" + given}
+			config := load(t)
+			if err := config.UseIdentity(environ, host, client.Identity{}); err != nil {
+				t.Fatal(err)
+			}
+			found, err := config.ForHost(t.Context(), svchost.Hostname(host))
+			early := load(t).UseIdentity(environ, host, client.Identity{Only: true})
+			if test.refused == "" {
+				if err != nil || found == nil || early != nil {
+					t.Fatalf("%v, %v, %v", found, err, early)
+				}
+				if sent := config.IdentitySent(); !strings.Contains(sent, test.sent) {
+					t.Errorf("sent: %q, want %q in it", sent, test.sent)
+				}
+				return
+			}
+			at := test.expiry
+			if strings.Contains(test.refused, "before") {
+				at = test.begin
+			}
+			for which, err := range map[string]error{"when it is needed": err, "at once": early} {
+				if !errors.Is(err, registry.ErrBadCredential) {
+					t.Fatalf("%s: %v is not registry.ErrBadCredential", which, err)
+				}
+				if !strings.Contains(err.Error(), "cannot use this job's identity: the token in LARDER_ID_TOKEN "+test.refused) || !strings.HasSuffix(err.Error(), clock(at)) {
+					t.Errorf("%s: %v, want %q and %s", which, err, test.refused, clock(at))
+				}
+				if hint := registry.Hint(err); !strings.Contains(hint, "clock, which shows ") {
+					t.Errorf("%s: hint %q", which, hint)
+				}
+			}
+			if sent := config.IdentitySent(); sent != "" {
+				t.Errorf("it was sent: %s", sent)
+			}
+			// Another credential is not held up by it.
+			config = load(t, "TF_TOKEN_registry_example_com=x")
+			if err := config.UseIdentity(environ, host, client.Identity{}); err != nil || token(t, config, host) != "x" {
+				t.Errorf("beside another credential: %v", err)
+			}
+		})
 	}
 }
 
@@ -278,7 +344,8 @@ func TestNoIdentity(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		err := config.UseIdentity(test.environ, host, client.Identity{Only: true})
-		if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), test.advice) || !strings.Contains(err.Error(), "give the job") {
+		if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(strings.ToLower(shown(err)), strings.ToLower(test.advice)) ||
+			!strings.Contains(strings.ToLower(shown(err)), "give the job") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

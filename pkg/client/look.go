@@ -110,7 +110,10 @@ func TokenVariable(host string) string {
 }
 
 // Reason says in words of its own why a request got no answer: an error of net/http may quote a URL's query.
-func Reason(err error) string { return reason(err) }
+func Reason(err error) string {
+	why, _ := reason(err)
+	return why
+}
 
 // CheckRedirect is for an http.Client whose requests may carry a credential: it keeps that to the host and port that it
 // is for.

@@ -119,7 +119,7 @@ func (c confinement) check(host string, ip netip.Addr) error {
 	if allowed {
 		return nil
 	}
-	return failed{fmt.Errorf("%w address: %s is %s, and %w", registry.ErrInvalid, ip, n, ErrRefusedAddress)}
+	return failed{registry.Errorf(registry.ErrInvalid, "%s is %s, and %w", ip, n, ErrRefusedAddress)}
 }
 
 // checkLiteral is check for a host that a proxy looks up: it can tell only what

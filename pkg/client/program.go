@@ -39,14 +39,16 @@ func (p program) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.Ho
 	command.Stdout = out
 	if err := command.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("asking %s for the token for %s: %w", p.path, display(host), ctx.Err())
+			return nil, fmt.Errorf("cannot get the token for %s from %s: %w", display(host), p.path, ctx.Err())
 		}
-		return nil, fmt.Errorf("token for %s: %w: the credentials program that the CLIs' configuration names failed; "+
-			"run it as `%s ARGUMENTS get %s` to see why", display(host), registry.ErrUnauthenticated, p.path, host)
+		err := registry.Errorf(registry.ErrUnauthenticated,
+			"cannot get the token for %s: the credentials program that the CLIs' configuration names failed", display(host))
+		return nil, registry.WithHint(err, "Run it as `%s ARGUMENTS get %s` to see why.", p.path, host)
 	}
 	var answer map[string]any
 	if json.Unmarshal(out.data, &answer) != nil {
-		return nil, fmt.Errorf("token for %s: %w answer of the credentials program %s: it is no JSON object", display(host), registry.ErrInvalid, p.path)
+		return nil, registry.Errorf(registry.ErrInvalid,
+			"cannot get the token for %s: the credentials program %s printed no JSON object", display(host), p.path)
 	}
 	token, ok := answer["token"].(string)
 	if !ok {

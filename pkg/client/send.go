@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -38,7 +37,7 @@ func newRequest(ctx context.Context, a asked, payload []byte) (*retryablehttp.Re
 	request, err := retryablehttp.NewRequestWithContext(ctx, a.method, a.url.String(), body)
 	if err != nil {
 		// The error would quote the URL.
-		return nil, fmt.Errorf("%s: %w request", a, registry.ErrInvalid)
+		return nil, registry.Errorf(registry.ErrInvalid, "cannot %s: the request is malformed", a)
 	}
 	return request, nil
 }
@@ -80,7 +79,7 @@ func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Res
 			return nil
 		}
 		if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err == nil && len(body) > maxAnswer {
-			return failed{fmt.Errorf("%w answer: it has more than %d bytes", registry.ErrInvalid, maxAnswer)}
+			return failed{registry.Errorf(registry.ErrInvalid, "the answer has more than %d bytes", maxAnswer)}
 		}
 		return err
 	}
@@ -120,10 +119,35 @@ func shouldRetry(ctx context.Context, response *http.Response, err error, again 
 		if op, ok := errors.AsType[*net.OpError](err); !again && (!ok || op.Op != "dial") {
 			return false, nil
 		}
+	} else if response.StatusCode == http.StatusServiceUnavailable && isAboutIssuer(response) {
+		return false, nil
 	} else if !again {
 		return response.StatusCode == http.StatusTooManyRequests, nil
 	}
 	return retryablehttp.DefaultRetryPolicy(ctx, response, err)
+}
+
+// isAboutIssuer reports whether a Larder answers registry.ErrIssuer, which trying
+// again does not mend. The body can be read all the same. A policy may be asked
+// again when it has been.
+func isAboutIssuer(response *http.Response) bool {
+	if seen, ok := response.Body.(*seenBody); ok {
+		return seen.isAboutIssuer
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	seen := &seenBody{
+		Reader: io.MultiReader(bytes.NewReader(text), response.Body), Closer: response.Body,
+		isAboutIssuer: parseErrorBody(response.Header, text).Code == registry.CodeIssuer,
+	}
+	response.Body = seen
+	return seen.isAboutIssuer
+}
+
+// seenBody is a body whose code is known.
+type seenBody struct {
+	io.Reader
+	io.Closer
+	isAboutIssuer bool
 }
 
 func backoff(least, most time.Duration, attempt int, response *http.Response) time.Duration {
@@ -138,14 +162,14 @@ func backoff(least, most time.Duration, attempt int, response *http.Response) ti
 // to names below it too.
 func redirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return failed{fmt.Errorf("%w answer: it redirects more than %d times", registry.ErrInvalid, maxRedirects)}
+		return failed{registry.Errorf(registry.ErrInvalid, "it redirects more than %d times", maxRedirects)}
 	}
 	target, before := request.URL, via[len(via)-1].URL
 	switch {
 	case target.Scheme == "https":
 	case target.Scheme == "http" && (before.Scheme == "http" || isLoopback(target) && isLoopback(via[0].URL)):
 	default:
-		return failed{fmt.Errorf("%w answer: it redirects from https to something else", registry.ErrInvalid)}
+		return failed{registry.Errorf(registry.ErrInvalid, "it redirects from https to something else")}
 	}
 	if !isPrivate(target) || target.Scheme != via[0].URL.Scheme || origin(target) != origin(via[0].URL) {
 		request.Header.Del("Authorization")
@@ -172,13 +196,14 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 type discovering struct{ client *Client }
 
 func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing}
+	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing,
+		config: d.client.config.named}
 	if r.Header.Get("Authorization") != "" {
 		_, a.from, _ = d.client.config.token(r.Context(), a.host) // it is kept from the first time
 	}
 	request, err := retryablehttp.FromRequest(r.Clone(r.Context()))
 	if err != nil {
-		return nil, failed{fmt.Errorf("%s: %w request", a, registry.ErrInvalid)}
+		return nil, failed{registry.Errorf(registry.ErrInvalid, "cannot %s: the request is malformed", a)}
 	}
 	response, body, err := d.client.exchange(request, true)
 	if err != nil {
@@ -186,7 +211,7 @@ func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	// A host without the document is one without services.
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotFound {
-		return nil, failed{a.refused(response.StatusCode, "")}
+		return nil, failed{a.refused(response.StatusCode, complaint{})}
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil

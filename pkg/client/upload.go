@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Upload is a file to send, by a URL that itself is the permission to do so.
@@ -27,7 +27,7 @@ type Upload struct {
 	Open func() (io.ReadCloser, error)
 	// Sent, if not nil, is told how many bytes went on their way each time some did, by a negative number when they have
 	// to go again.
-	Sent func(int)
+	Sent func(int64)
 }
 
 // Upload sends a file by a PUT request, to which no credential is added. It is sent again, from its beginning, where that
@@ -39,7 +39,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 	// An error would quote the URL.
 	target, err := url.Parse(u.URL)
 	if err != nil || target.Hostname() == "" || target.User != nil || !isPrivate(target) {
-		return fmt.Errorf("%w URL to upload to: it must be one with https, without a user", registry.ErrInvalid)
+		return registry.Errorf(registry.ErrInvalid, "the URL to upload to must be one with https, without a user")
 	}
 	what := asked{method: http.MethodPut, url: target, file: true}
 
@@ -54,7 +54,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 		switch name = http.CanonicalHeaderKey(name); {
 		case name == "Content-Length" && value == strconv.FormatInt(u.Size, 10), name == "Host" && strings.EqualFold(value, target.Host):
 		case name == "Content-Length", name == "Host", name == "Authorization":
-			return fmt.Errorf("%s: %w header %s of an upload", what, registry.ErrInvalid, name)
+			return registry.Errorf(registry.ErrInvalid, "cannot %s: an upload must not have the header %s", what, name)
 		default:
 			request.Header.Set(name, value)
 		}
@@ -80,14 +80,14 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 		return nil
 	case response.StatusCode == http.StatusPreconditionFailed:
 		body.stop(u.Size) // as good as sent
-		return what.refused(response.StatusCode, code)
+		return what.refused(response.StatusCode, complaint{text: code})
 	case code == "ExpiredToken":
 		// The signer's own credentials have ended before the URL.
 		body.stop(0)
-		return what.refused(http.StatusForbidden, code)
+		return what.refused(http.StatusForbidden, complaint{text: code})
 	default:
 		body.stop(0)
-		return what.refused(response.StatusCode, code)
+		return what.refused(response.StatusCode, complaint{text: code})
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *sending) count(at int64) {
 		return
 	}
 	if s.upload.Sent != nil {
-		s.upload.Sent(int(at - s.now.at))
+		s.upload.Sent(at - s.now.at)
 	}
 	s.now.at = at
 }
@@ -191,9 +191,9 @@ func (a *attempt) Read(p []byte) (int, error) {
 	a.of.count(a.at + int64(n))
 	switch {
 	case errors.Is(err, io.EOF) && a.at < a.of.upload.Size, a.at > a.of.upload.Size:
-		return n, failed{fmt.Errorf("%w file: it is not as long as it was: something has changed it meanwhile", registry.ErrInvalid)}
+		return n, failed{registry.Errorf(registry.ErrInvalid, "the size of the file has changed meanwhile")}
 	case err != nil && !errors.Is(err, io.EOF):
-		return n, failed{fmt.Errorf("reading what is to be sent: %w", err)}
+		return n, failed{registry.Errorf(err, "cannot read the file to send: %s", regularfile.Reason(err))}
 	}
 	return n, err
 }

@@ -145,10 +145,10 @@ func (e *examination) refused(a *answer, scope string) (seen, do string) {
 			return seen + ": without a credential this is not to be read", e.getCredential(a.credential.host) + "; see also what stands before the registry: a proxy, a firewall"
 		}
 		if !a.isRefusal() {
-			return fmt.Sprintf("%s, not as a registry answers it: the token %s does not reach this, or something before the registry refuses it", seen, a.credential.Place),
+			return fmt.Sprintf("%s, not as a registry answers it: the token %s does not allow this, or something before the registry refuses it", seen, a.credential.Place),
 				"see what stands before the registry: a proxy, a firewall; else ask its operator for a token with the scope read:" + scope
 		}
-		return fmt.Sprintf("%s: the token %s is taken, and its scope does not reach this", seen, a.credential.Place),
+		return fmt.Sprintf("%s: the token %s is taken, and its scope does not allow this", seen, a.credential.Place),
 			"ask the registry's operator for one with the scope read:" + scope
 	case http.StatusNotFound, http.StatusGone:
 		return seen + ": there is no such thing, or discovery names another path than it is served at", "check the address and its spelling, and that it has been published"

@@ -52,7 +52,7 @@ func (e *examination) configured() {
 	switch files := e.Config.Files(); {
 	case found:
 	case len(files) == 0:
-		e.ok(name, "", "clients have no file of configuration here")
+		e.ok(name, "", "clients have no configuration file here")
 	default:
 		e.ok(name, "", "it is read from "+e.several(files))
 	}

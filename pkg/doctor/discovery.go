@@ -146,7 +146,7 @@ func (e *examination) noAnswer(u *url.URL, err error) (seen, do string) {
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		issuer := cmp.Or(unknown.Cert.Issuer.CommonName, unknown.Cert.Issuer.String())
 		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority \"%s\"", e.quote(issuer)) + e.distrust()
-		return seen, "if that authority is yours, let this machine trust it: on Linux SSL_CERT_FILE names a file with it (of `larder serve` that is tls/ca.pem in its data), elsewhere it is added to those of the system. If it is a public one, the server leaves out the certificate between its own and the authority's"
+		return seen, "if that authority is yours, let this machine trust it: on Linux SSL_CERT_FILE names a file with it (of `larder serve` that is tls/ca.pem in its data), elsewhere it is added to those of the system. If it is a public authority, the server does not send its intermediate certificate"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return "the name " + e.quote(dns.Name) + " is in no DNS that this machine asks", "check the host name, and its record"
@@ -177,7 +177,7 @@ func (e *examination) distrust() string {
 	case !x509.NewCertPool().AppendCertsFromPEM(text):
 		return named + ", in which there is no certificate"
 	}
-	return named + ", in which that authority is not"
+	return named + ", which does not have that authority"
 }
 
 const (

@@ -115,7 +115,7 @@ func start(t *testing.T, s setUp) patient {
 	if s.asks != nil {
 		s.asks(t, &p.doctor, func(scope string) string {
 			token, digest := access.NewToken()
-			if err := data.Catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "test", Scopes: []string{scope}, CreatedAt: time.Now()}); err != nil {
+			if err := data.Catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "test-" + digest[:12], Scopes: []string{scope}, CreatedAt: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			return token
@@ -511,7 +511,7 @@ func TestBroken(t *testing.T) {
 			"credential", "there are tokens for other hosts: 127.0.0.1", "port included"},
 		"scope that does not reach": {setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom, d.Provider, d.Mirror = token("read:modules/other/*"), "in LARDER_TOKEN", nil, nil
-		}}, "module versions", "its scope does not reach", "read:modules/acme/vpc/aws"},
+		}}, "module versions", "its scope does not allow", "read:modules/acme/vpc/aws"},
 
 		"clock of this machine": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Now = func() time.Time { return time.Now().Add(time.Hour) }

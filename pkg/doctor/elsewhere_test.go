@@ -54,9 +54,9 @@ func TestCredentialForThirdHost(t *testing.T) {
 		outcome          doctor.Outcome // of the archive
 		seen             string
 	}{
-		{"an archive for everybody", false, false, doctor.OK, "to the last one"},
+		{"an archive for everybody", false, false, doctor.OK, "complete"},
 		{"an archive behind the token", true, false, doctor.Skipped, "401 Unauthorized without the registry's credential"},
-		{"no token", false, true, doctor.OK, "to the last one"},
+		{"no token", false, true, doctor.OK, "complete"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

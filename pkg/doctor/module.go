@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -243,7 +245,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	if !e.unpacks(ctx, name, got, kept, p) {
 		return
 	}
-	seen := fmt.Sprintf("%d bytes, to the last one", got.size)
+	seen := humanize.IBytes(uint64(got.size)) + ", complete"
 	switch {
 	case !compared:
 		e.warn(name, got.tried, seen+"; its checksum is not a SHA-256, and was not compared", "let the location have checksum=sha256:…")
@@ -252,7 +254,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	case want == "":
 		e.warn(name, got.tried, seen+"; its location has no checksum, so that clients do not notice a changed archive", "let the location have checksum=sha256:…")
 	default:
-		e.held(name, p.url, got, seen+", with the checksum that its location has")
+		e.held(name, p.url, got, seen+", with the checksum of its location")
 	}
 }
 

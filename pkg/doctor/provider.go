@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -191,7 +193,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+e.quote(o.Filename), "publish under a new version")
 		return false
 	}
-	seen := fmt.Sprintf("SHA256SUMS has a signature that holds, by key %s", signer.ID)
+	seen := fmt.Sprintf("SHA256SUMS has a valid signature by key %s", signer.ID)
 	if signer.Expired {
 		e.warn(name, signature.tried, seen+", which has expired: clients still take it, and OpenTofu does not under OPENTOFU_ENFORCE_GPG_EXPIRATION", "extend the key, and hand it in anew")
 		return true
@@ -260,7 +262,7 @@ func (e *examination) zip(ctx context.Context, name string, u *url.URL, provider
 	case others != nil:
 		e.warn(name, got.tried, fmt.Sprintf("it is the zip that was published, of whose files the hash is %s, and not %s, which is told too: clients install it, and whoever copies that to a lock file has a hash that does not hold", read.H1, e.several(others)), "publish under a new version")
 	default:
-		e.held(name, u, got, fmt.Sprintf("%d bytes, to the last one, with the hashes that are told", got.size))
+		e.held(name, u, got, humanize.IBytes(uint64(got.size))+", complete, with the hashes that the registry returns")
 		return true
 	}
 	return false

@@ -3,18 +3,21 @@
 // outermost handler.
 //
 // Every response has Content-Type and Cache-Control. The body of an error is
-// {"errors":["…"]} with a fixed text that gives nothing away. Only publishing
-// replaces the text, with [Explain], because its callers must learn what is
-// wrong with what they send.
+// {"errors":["…"],"code":"…"} with a fixed text that gives nothing away, and a
+// stable code that says no more than the text. Only publishing replaces the text,
+// with [Explain], because its callers must learn what is wrong with what they
+// send.
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
@@ -161,7 +164,14 @@ func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, core.ErrNotF
 
 var errMethod = errors.New("method not allowed")
 
-// statuses is the one place where errors become HTTP. The first match wins; anything else is a 500 that says nothing.
+// The codes that no error of package core has.
+const (
+	codeInternal = "internal"
+	codeMethod   = "method_not_allowed"
+)
+
+// statuses is the one place where errors become HTTP. The first match wins;
+// anything else is a 500 that says nothing.
 var statuses = []struct {
 	err     error
 	status  int
@@ -182,38 +192,63 @@ var statuses = []struct {
 // errorBody is the body of a response that is an error.
 type errorBody struct {
 	Errors []string `json:"errors"`
-	// Code says to programs which error it is, if it has a code.
-	Code string `json:"code,omitempty"`
+	// Code is the stable name of the error, for programs.
+	Code string `json:"code"`
+	// Hint says what to do about it. It is empty unless the error is explained.
+	Hint string `json:"hint,omitempty"`
 }
 
-// Error writes the status and the fixed message that stand for err, or the text
-// that [Explain] has put in its place. err itself goes only to the request's log.
+// Error writes the status, the fixed message and the code that stand for err. If
+// [Explain] has replaced the message, the code may be finer, and the hint of err
+// is written too. err itself goes only to the request's log.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
-	status, message := http.StatusInternalServerError, "internal error"
-	known := core.DiskFull(err)
-	for _, s := range statuses {
-		if errors.Is(known, s.err) {
-			status, message = s.status, s.message
-			break
-		}
-	}
-	code := ""
-	if e, ok := errors.AsType[*explained](err); ok && explains(err, status) {
-		message = e.text
-		if errors.Is(err, core.ErrCorrupt) {
-			code = core.CodeCorrupt
-		}
-	}
 	requestlog.From(r.Context()).Err = err
+	status, body := answerTo(err)
 	switch {
-	case status == http.StatusServiceUnavailable, status == http.StatusConflict && errors.Is(err, core.ErrConflict):
-		// Clients wait for as long as this says, without a limit of their own. It also tells a conflict that asking again
-		// may end from one that it will not.
+	case status == http.StatusServiceUnavailable && body.Code != core.CodeIssuer,
+		status == http.StatusConflict && errors.Is(err, core.ErrConflict):
+		// Clients wait for as long as this says, without a limit of their own. It
+		// also tells a conflict that asking again may end from one that it will not.
 		w.Header().Set("Retry-After", "1")
 	case status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", challenge(err))
 	}
-	WriteJSON(w, status, NoStore, errorBody{[]string{message}, code})
+	WriteJSON(w, status, NoStore, body)
+}
+
+// answerTo returns the status and the body that stand for an error.
+func answerTo(err error) (status int, body errorBody) {
+	status, body = http.StatusInternalServerError, errorBody{Errors: []string{"internal error"}, Code: codeInternal}
+	known := core.DiskFull(err)
+	for _, s := range statuses {
+		if errors.Is(known, s.err) {
+			// The code is that of the status, so that a withdrawn version reads like
+			// one that never was.
+			status, body.Errors[0], body.Code = s.status, s.message, cmp.Or(core.Code(s.err), codeMethod)
+			break
+		}
+	}
+	e, ok := errors.AsType[*explained](err)
+	if !ok || !explains(err, status) {
+		return status, body
+	}
+	body.Errors[0], body.Hint = e.text, printable.Line(core.Hint(err), maxExplanation)
+	switch {
+	case status == http.StatusInternalServerError:
+		body.Code = core.CodeCorrupt
+	case status == http.StatusServiceUnavailable:
+		body.Code = core.CodeIssuer
+	case errors.Is(err, core.ErrWithdrawn):
+		body.Code = core.Code(core.ErrWithdrawn)
+	}
+	return status, body
+}
+
+// StatusError writes an error body for a status that no error of this project
+// stands for, such as 416. Its text and its code are the status's own name.
+func StatusError(w http.ResponseWriter, status int) {
+	text := strings.ToLower(http.StatusText(status))
+	WriteJSON(w, status, NoStore, errorBody{Errors: []string{text}, Code: strings.ReplaceAll(text, " ", "_")})
 }
 
 // challenge tells a client what credential is wanted, and whether it sent one.

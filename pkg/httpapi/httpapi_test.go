@@ -49,16 +49,24 @@ func TestErrors(t *testing.T) {
 		body      string
 		challenge string
 	}{
-		{registry.ErrInvalid, 400, `{"errors":["malformed request"]}`, ""},
-		{registry.ErrUnauthenticated, 401, `{"errors":["authentication required"]}`, `Bearer realm="larder"`},
-		{registry.ErrBadCredential, 401, `{"errors":["invalid credential"]}`, `Bearer realm="larder", error="invalid_token"`},
-		{registry.ErrForbidden, 403, `{"errors":["forbidden"]}`, ""},
-		{registry.ErrNotFound, 404, `{"errors":["not found"]}`, ""},
-		{registry.ErrExists, 409, `{"errors":["already exists"]}`, ""},
-		{registry.ErrConflict, 409, `{"errors":["conflicting write, try again"]}`, ""},
-		{registry.ErrUnavailable, 503, `{"errors":["temporarily unavailable, try again"]}`, ""},
-		{registry.ErrDiskFull, 507, `{"errors":["the registry's disk is full"]}`, ""},
-		{errors.New("anything else"), 500, `{"errors":["internal error"]}`, ""},
+		{registry.ErrInvalid, 400, `{"errors":["malformed request"],"code":"invalid"}`, ""},
+		{registry.ErrUnauthenticated, 401, `{"errors":["authentication required"],"code":"unauthenticated"}`, `Bearer realm="larder"`},
+		{registry.ErrBadCredential, 401, `{"errors":["invalid credential"],"code":"bad_credential"}`, `Bearer realm="larder", error="invalid_token"`},
+		{registry.ErrForbidden, 403, `{"errors":["forbidden"],"code":"forbidden"}`, ""},
+		{registry.ErrNotFound, 404, `{"errors":["not found"],"code":"not_found"}`, ""},
+		{registry.ErrExists, 409, `{"errors":["already exists"],"code":"exists"}`, ""},
+		{registry.ErrConflict, 409, `{"errors":["conflicting write, try again"],"code":"conflict"}`, ""},
+		{registry.ErrUnavailable, 503, `{"errors":["temporarily unavailable, try again"],"code":"unavailable"}`, ""},
+		{
+			fmt.Errorf("%w: %w", registry.ErrUnavailable, registry.ErrIssuer),
+			503, `{"errors":["temporarily unavailable, try again"],"code":"unavailable"}`, "",
+		},
+		{registry.ErrDiskFull, 507, `{"errors":["the registry's disk is full"],"code":"disk_full"}`, ""},
+		{registry.WithHint(registry.ErrNotFound, "a hint"), 404, `{"errors":["not found"],"code":"not_found"}`, ""},
+		{fmt.Errorf("%w: %w", registry.ErrNotFound, registry.ErrWithdrawn), 404, `{"errors":["not found"],"code":"not_found"}`, ""},
+		{registry.ErrCorrupt, 500, `{"errors":["internal error"],"code":"internal"}`, ""},
+		{registry.ErrSchema, 500, `{"errors":["internal error"],"code":"internal"}`, ""},
+		{errors.New("anything else"), 500, `{"errors":["internal error"],"code":"internal"}`, ""},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error {
 			return fmt.Errorf("reading item 7: %w", test.err)
@@ -89,7 +97,7 @@ func TestPanic(t *testing.T) {
 		panic("at the disco")
 	}))
 	response, body, logged := serve(t, h, http.MethodGet, "/x")
-	if response.StatusCode != 500 || body != `{"errors":["internal error"]}`+"\n" || response.Header.Get("X-Terraform-Get") != "" {
+	if response.StatusCode != 500 || body != `{"errors":["internal error"],"code":"internal"}`+"\n" || response.Header.Get("X-Terraform-Get") != "" {
 		t.Errorf("%d %s %v", response.StatusCode, body, response.Header)
 	}
 	if !strings.Contains(logged, "at the disco") || !strings.Contains(logged, "level=ERROR") || !strings.Contains(logged, "httpapi_test.go") {
@@ -110,7 +118,7 @@ func TestMethods(t *testing.T) {
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
 		response, body, _ := serve(t, h, method, "/x/1")
-		if response.StatusCode != 405 || response.Header.Get("Allow") != "GET, HEAD" || body != `{"errors":["method not allowed"]}`+"\n" {
+		if response.StatusCode != 405 || response.Header.Get("Allow") != "GET, HEAD" || body != `{"errors":["method not allowed"],"code":"method_not_allowed"}`+"\n" {
 			t.Errorf("%s: %d %v %s", method, response.StatusCode, response.Header, body)
 		}
 		if response, _, _ := serve(t, h, method, "/other"); response.StatusCode != 404 {
@@ -174,29 +182,39 @@ func TestExplain(t *testing.T) {
 		err    error
 		status int
 		told   string
+		code   string
 	}{
-		"malformed":         {httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name"},
-		"what caused it":    {httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400, "it does not parse"},
-		"wrapped":           {fmt.Errorf("committing: %w", httpapi.Explain(registry.ErrExists, "1.0.0 has other content")), 409, "1.0.0 has other content"},
-		"joined":            {errors.Join(cause, httpapi.Explain(registry.ErrForbidden, "10 uploads are open")), 403, "10 uploads are open"},
-		"not finished yet":  {httpapi.Explain(registry.ErrConflict, "file 2 is not inspected yet"), 409, "file 2 is not inspected yet"},
-		"missing":           {httpapi.Explain(registry.ErrNotFound, "there is no such upload"), 404, "there is no such upload"},
-		"twice":             {httpapi.Explain(fmt.Errorf("%w", httpapi.Explain(registry.ErrInvalid, "inner")), "outer"), 400, "outer"},
-		"a credential's":    {httpapi.Explain(registry.ErrBadCredential, "it is of Eve's"), 401, "invalid credential"},
-		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required"},
-		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again"},
-		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error"},
-		"damaged":           {httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad"},
-		"damaged, unsaid":   {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error"},
-		"not printable":     {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde"},
-		"long":              {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…"},
+		"malformed":         {httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name", "invalid"},
+		"what caused it":    {httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400, "it does not parse", "invalid"},
+		"wrapped":           {fmt.Errorf("committing: %w", httpapi.Explain(registry.ErrExists, "1.0.0 has other content")), 409, "1.0.0 has other content", "exists"},
+		"joined":            {errors.Join(cause, httpapi.Explain(registry.ErrForbidden, "10 uploads are open")), 403, "10 uploads are open", "forbidden"},
+		"not finished yet":  {httpapi.Explain(registry.ErrConflict, "file 2 is not inspected yet"), 409, "file 2 is not inspected yet", "conflict"},
+		"missing":           {httpapi.Explain(registry.ErrNotFound, "there is no such upload"), 404, "there is no such upload", "not_found"},
+		"twice":             {httpapi.Explain(fmt.Errorf("%w", httpapi.Explain(registry.ErrInvalid, "inner")), "outer"), 400, "outer", "invalid"},
+		"a credential's":    {httpapi.Explain(registry.ErrBadCredential, "it is of Eve's"), 401, "invalid credential", "bad_credential"},
+		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required", "unauthenticated"},
+		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again", "unavailable"},
+		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error", "internal"},
+		"damaged":           {httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad", "corrupt"},
+		"damaged, unsaid":   {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error", "internal"},
+		"an issuer's fault": {
+			httpapi.Explain(fmt.Errorf("%w: %w: %w", registry.ErrUnavailable, registry.ErrIssuer, cause), "x is not trusted"),
+			503, "x is not trusted", "issuer",
+		},
+		"not printable": {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde", "invalid"},
+		"long":          {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…", "invalid"},
+		"withdrawn": {
+			httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrExists, registry.ErrWithdrawn), "it was withdrawn"),
+			409, "it was withdrawn", "withdrawn",
+		},
+		"damaged file of a caller's": {
+			httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrInvalid, registry.ErrCorrupt), "it is damaged"),
+			400, "it is damaged", "invalid",
+		},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error { return test.err }))
 		response, body, logged := serve(t, h, http.MethodGet, "/x")
-		want := map[string]any{"errors": []any{test.told}}
-		if name == "damaged" {
-			want["code"] = "corrupt"
-		}
+		want := map[string]any{"errors": []any{test.told}, "code": test.code}
 		var told map[string]any
 		err := json.Unmarshal([]byte(body), &told)
 		if err != nil || !reflect.DeepEqual(told, want) || response.StatusCode != test.status {
@@ -211,6 +229,40 @@ func TestExplain(t *testing.T) {
 		// The text is in the log as well, since a handler may have said nothing else.
 		if name == "malformed" && !strings.Contains(logged, "invalid: file 2 has no name") {
 			t.Errorf("%s: logged %s", name, logged)
+		}
+	}
+}
+
+// A hint comes with a text of its own, and with no other.
+func TestHint(t *testing.T) {
+	t.Parallel()
+	hinted := registry.WithHint(registry.ErrInvalid, "Sign it\x1b[31m\nagain.")
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"explained": {httpapi.Explain(hinted, "it is not signed"), "Sign it\ufffd[31m again."},
+		"hint around it": {
+			registry.WithHint(httpapi.Explain(registry.ErrConflict, "it is gone"), "Publish it again."), "Publish it again.",
+		},
+		"not explained": {hinted, ""},
+		"no hint":       {httpapi.Explain(registry.ErrInvalid, "it is not signed"), ""},
+		"the store's fault": {
+			httpapi.Explain(registry.WithHint(registry.ErrUnavailable, "Look at the bucket."), "x"), "",
+		},
+		"a credential's": {httpapi.Explain(registry.WithHint(registry.ErrBadCredential, "It is Eve's."), "x"), ""},
+	} {
+		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error { return test.err }))
+		_, body, _ := serve(t, h, http.MethodGet, "/x")
+		var got struct{ Hint string }
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got.Hint != test.want {
+			t.Errorf("%s: hint %q, want %q", name, got.Hint, test.want)
+		}
+		if test.want == "" && strings.Contains(body, "hint") {
+			t.Errorf("%s: %s", name, body)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func whyNot(err error) string {
 		return fmt.Sprintf("field %.100q of the body cannot be a JSON %.100s", mismatch.Field, mismatch.Value)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("the body is no JSON from byte %d on", syntax.Offset)
+		return fmt.Sprintf("the body is invalid JSON at byte %d", syntax.Offset)
 	}
 	switch {
 	case errors.Is(err, io.EOF):

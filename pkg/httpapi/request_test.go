@@ -62,8 +62,8 @@ func TestReadJSON(t *testing.T) {
 	for body, want := range map[string]string{
 		good: "", " " + good + " \r\n": "", "{}": "", good + strings.Repeat(" ", 100-len(good)): "",
 		good + strings.Repeat(" ", 101-len(good)): "the body has more than 100 bytes", strings.Repeat("[", 1<<20): "the body has more than 100 bytes",
-		"": "there is no body", " ": "there is no body", good[:20]: "ends within", good + "{}": "something behind", good + "x": "something behind", "{'name'}": "no JSON from byte 2 on", "name=a": "no JSON from byte",
-		"\xef\xbb\xbf{}": "no JSON from byte", "{\"name\":\"\xff\"}": "not in UTF-8", "\x1f\x8b": "not in UTF-8", "null x": "something behind",
+		"": "there is no body", " ": "there is no body", good[:20]: "ends within", good + "{}": "something behind", good + "x": "something behind", "{'name'}": "invalid JSON at byte 2", "name=a": "invalid JSON at byte",
+		"\xef\xbb\xbf{}": "invalid JSON at byte", "{\"name\":\"\xff\"}": "not in UTF-8", "\x1f\x8b": "not in UTF-8", "null x": "something behind",
 		`{"nam":"a"}`: `unknown: \"nam\"`, `{"name":1}`: `field \"name\" of the body cannot be a JSON number`, `{"sizes":["a"]}`: `field \"sizes\" of the body cannot be a JSON string`, `{"sizes":[1.5]}`: "number 1.5", `{"sizes":[1e99]}`: "number 1e99", `[1]`: "the body cannot be a JSON array", `"a"`: "cannot be a JSON string",
 		`{"word":"b!"}`: "a value in the body is not what belongs there",
 	} {

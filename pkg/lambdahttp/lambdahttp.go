@@ -90,7 +90,7 @@ const grace = 2 * time.Second
 var aborted = events.APIGatewayV2HTTPResponse{
 	StatusCode: http.StatusInternalServerError,
 	Headers:    map[string]string{"Content-Type": "application/json", "Cache-Control": httpapi.NoStore},
-	Body:       `{"errors":["internal error"]}` + "\n",
+	Body:       `{"errors":["internal error"],"code":"internal"}` + "\n",
 }
 
 type eventKey struct{}

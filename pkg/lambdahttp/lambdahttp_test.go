@@ -153,7 +153,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%+v", response)
 	}
 	e.IsBase64Encoded = true
-	if response, log := invoke(t, read, e); response.StatusCode != 400 || response.Body != `{"errors":["the body cannot be read"]}`+"\n" || !strings.Contains(log, "illegal base64") {
+	if response, log := invoke(t, read, e); response.StatusCode != 400 || response.Body != `{"errors":["the body cannot be read"],"code":"invalid"}`+"\n" || !strings.Contains(log, "illegal base64") {
 		t.Errorf("%+v %s", response, log)
 	}
 }
@@ -200,8 +200,8 @@ func TestResponse(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "\x1f\x8b\x00\xff")
 		}, 200, base64.StdEncoding.EncodeToString([]byte("\x1f\x8b\x00\xff")), true},
-		"an abort": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, `{"errors":["internal error"]}` + "\n", false},
-		"a panic":  {func(http.ResponseWriter, *http.Request) { panic("x") }, 500, `{"errors":["internal error"]}` + "\n", false},
+		"an abort": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, `{"errors":["internal error"],"code":"internal"}` + "\n", false},
+		"a panic":  {func(http.ResponseWriter, *http.Request) { panic("x") }, 500, `{"errors":["internal error"],"code":"internal"}` + "\n", false},
 	} {
 		response, _ := invoke(t, test.serve, event("GET", "/a"))
 		if response.StatusCode != test.status || response.Body != test.body || response.IsBase64Encoded != test.base64 {

@@ -257,9 +257,11 @@ func (d *Data) source(o Options, ip net.IP, log *slog.Logger) (source certificat
 		}
 		return &certificateFiles{cert: o.CertificateFile, key: o.KeyFile, host: name}, "", nil
 	case o.CertificateFile+o.KeyFile+o.Host != "":
-		return nil, "", fmt.Errorf("%w options: --cert, --key and the --host that they are for go together", registry.ErrInvalid)
+		return nil, "", registry.WithHint(fmt.Errorf("%w options: a certificate, its key and the host that they are for "+
+			"go together", registry.ErrInvalid), "Give `--cert`, `--key` and `--host`, or none of them.")
 	case !ip.IsLoopback():
-		return nil, "", fmt.Errorf("%w address %s: other machines need a name to reach it by and a certificate that they trust: give --host, --cert and --key", registry.ErrInvalid, o.Address)
+		return nil, "", registry.WithHint(&addressError{o.Address, "other machines need a name to reach it by " +
+			"and a certificate that they trust", registry.ErrInvalid}, "Give `--host`, `--cert` and `--key`.")
 	}
 	dir := filepath.Join(d.Dir, "tls")
 	return ownCertificate{dir, ip, log}, filepath.Join(dir, caCertificateFile), nil

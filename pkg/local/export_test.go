@@ -26,3 +26,23 @@ func LimitsOf(s *Server) (connections int, write time.Duration) {
 func (d *Data) Watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
 	d.watch(ctx, ticks, log)
 }
+
+// Listen and ListenError are how a server gets its port.
+var (
+	Listen      = listen
+	ListenError = listenError
+)
+
+// Remember stores a server as the newest of a folder.
+func (s *Server) Remember(ctx context.Context, dir string, named bool) ([]Running, error) {
+	return s.remember(ctx, dir, named)
+}
+
+// Forget removes a server from a folder's.
+func (s *Server) Forget(dir string) { s.forget(dir) }
+
+// WriteServers stores the servers of a folder.
+var WriteServers = writeServers
+
+// ListenerOf returns what a server listens by.
+func ListenerOf(s *Server) net.Listener { return s.listener }

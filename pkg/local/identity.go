@@ -65,6 +65,20 @@ const (
 		"it is made again if the database and the objects agree."
 )
 
+// IsMarked reports whether a folder has a marker, so that [Open] writes nothing to
+// it.
+func IsMarked(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, marker))
+	return err == nil
+}
+
+// Exists reports whether a folder has a registry, or the database of one. It
+// changes nothing.
+func Exists(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, database))
+	return err == nil || IsMarked(dir)
+}
+
 // Open opens the registry in a folder. It fails with [NoRegistryError] if there is
 // none, with [MismatchError] if its parts do not belong together, and with
 // registry.ErrSchema if this release does not read what is there. It changes nothing
@@ -196,7 +210,9 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Data{Dir: dir, Catalog: c, Objects: store, Adopted: adopted, table: table}, nil
+	return &Data{
+		Dir: dir, Catalog: c, Objects: store, Host: Host(dir), Adopted: adopted, table: table,
+	}, nil
 }
 
 // checkDatabase checks the database as far as that is possible without SQLite.
@@ -395,9 +411,11 @@ func foreign(dir string) (string, error) {
 		return "", err
 	}
 	// Another server may have made the registry a moment ago.
-	own := append(disk.Names(), database, marker, "tls", "lost+found", ".DS_Store")
+	own := append(disk.Names(), database, marker, hostFile, "tls", "lost+found", ".DS_Store")
 	// What killed processes have left, too.
-	begins := []string{database + "-", "tls-unfinished-", marker + "-unfinished-", ".larder-room-"}
+	begins := []string{
+		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",
+	}
 	for _, e := range entries {
 		if !slices.Contains(own, e.Name()) &&
 			!slices.ContainsFunc(begins, func(begin string) bool { return strings.HasPrefix(e.Name(), begin) }) {

@@ -39,6 +39,9 @@ type Data struct {
 	Dir     string
 	Catalog *catalog.Catalog
 	Objects *disk.Store
+	// Host is what module addresses begin with: the host of the server that runs, or
+	// of the last one that did. It is empty if the registry was never served.
+	Host string
 	// Inspector reads what is published through the registry. If nil, this
 	// process does, and an archive that ends its reader ends the registry.
 	Inspector publishapi.Inspector
@@ -56,9 +59,14 @@ func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Clo
 // comes if it is open, and otherwise to those whom the settings and the registry's tokens let in. Publishing takes a
 // credential in any case.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
+	return d.handler(baseURL, open, rules, access.New(rules, d.Catalog), log)
+}
+
+func (d *Data) handler(
+	baseURL string, open bool, rules access.Settings, control *access.Control, log *slog.Logger,
+) http.Handler {
 	store := *d.Objects
 	store.BaseURL = baseURL
-	control := access.New(rules, d.Catalog)
 	inspector := d.Inspector
 	if inspector == nil {
 		inspector = inspection.InThisProcess{}
@@ -88,11 +96,24 @@ type Server struct {
 	CAFile string
 	// Open says that whoever reaches it may read everything.
 	Open bool
+	// Others are the servers that served the folder already when this one began.
+	Others []Running
 
+	dir          string
 	listener     net.Listener
 	server       *http.Server
 	certificates *certificates
 	watch        func(context.Context)
+	control      *access.Control
+	log          *slog.Logger
+}
+
+// logIssuers logs why tokens of issuers cannot be verified.
+func (s *Server) logIssuers(ctx context.Context) {
+	for _, p := range s.control.CheckIssuers(ctx) {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "cannot verify the tokens of an issuer", slog.String("issuer", p.Issuer),
+			slog.Any("error", p.Err), slog.String("hint", registry.Hint(p.Err)))
+	}
 }
 
 // Options say where and for whom a registry serves.
@@ -111,21 +132,14 @@ type Options struct {
 	RequireToken bool
 }
 
-// address returns the IPv4 address and the port to listen on.
-func (o Options) address() (ip net.IP, port string, err error) {
-	host, port, err := net.SplitHostPort(o.Address)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w address %q: it is ADDRESS:PORT, such as 127.0.0.1:8443",
-			registry.ErrInvalid, o.Address)
+// CheckFlags returns registry.ErrInvalid for options that can be used nowhere, such
+// as a malformed address. It reads no files.
+func (o Options) CheckFlags() error {
+	ip, _, err := o.address()
+	if err == nil {
+		_, _, err = new(Data).source(o, ip, slog.New(slog.DiscardHandler))
 	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	if ip = net.ParseIP(host); ip.To4() == nil {
-		return nil, "", fmt.Errorf("%w address %q: it is an IPv4 address with a port, such as 127.0.0.1:8443: "+
-			"clients take no registry whose host has no dot", registry.ErrInvalid, o.Address)
-	}
-	return ip, port, nil
+	return err
 }
 
 // Check reports the errors of [Data.Listen] that are there without any data, such as
@@ -151,26 +165,25 @@ func (o Options) Check(ctx context.Context) error {
 	return listener.Close()
 }
 
-func listen(ctx context.Context, ip net.IP, port string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(ip.String(), port))
-	if err != nil {
-		return nil, fmt.Errorf("%w: if another registry runs there, choose another port, such as 127.0.0.1:8444", err)
-	}
-	return listener, nil
-}
-
-// Listen begins to listen.
-func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server, error) {
+// Listen begins to listen. If it cannot, it makes nothing.
+func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
 	ip, port, err := o.address()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
+	s := &Server{log: log, watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
 	source, caFile, err := d.source(o, ip, log)
 	if err != nil {
 		return nil, err
 	}
+	if s.listener, err = listen(ctx, ip, port); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.listener.Close()
+		}
+	}()
 	if s.certificates, err = newCertificates(source, time.Now, log); err != nil {
 		return nil, err
 	}
@@ -181,13 +194,15 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (*Server
 	if o.Access != nil {
 		rules = *o.Access
 	}
-	if s.listener, err = listen(ctx, ip, port); err != nil {
-		return nil, err
-	}
 	s.Address = s.listener.Addr().String()
 	s.Host = cmp.Or(o.Host, s.Address)
+	s.dir = d.Dir
+	if s.Others, err = s.remember(ctx, d.Dir, o.Host != ""); err != nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "cannot store the host, which other commands print", slog.Any("error", err))
+	}
+	s.control = access.New(rules, d.Catalog)
 	s.server = &http.Server{
-		Handler:                      d.Handler("https://"+s.Host, s.Open, rules, log),
+		Handler:                      d.handler("https://"+s.Host, s.Open, rules, s.control, log),
 		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
 		ReadHeaderTimeout:            10 * time.Second,
@@ -220,8 +235,10 @@ func (s *Server) ReloadCertificate() { s.certificates.update() }
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	defer s.forget(s.dir)
 	go s.certificates.watch(ctx)
 	go s.watch(ctx)
+	go s.logIssuers(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()
 	select {

@@ -210,8 +210,16 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s has a body: %s", name, body)
 		}
 		if test.want >= 400 {
-			var e struct{ Errors []string }
-			if err := json.Unmarshal([]byte(body), &e); err != nil || len(e.Errors) != 1 || len(body) > 60 {
+			var e struct {
+				Errors []string
+				Code   string
+			}
+			decoder := json.NewDecoder(strings.NewReader(body))
+			decoder.DisallowUnknownFields()
+			if err := decoder.Decode(&e); err != nil || len(e.Errors) != 1 || len(e.Errors[0]) > 45 {
+				t.Errorf("%s: body %s", name, body)
+			}
+			if len(e.Code) == 0 || len(e.Code) > 20 || len(body) > 80 {
 				t.Errorf("%s: body %s", name, body)
 			}
 		}

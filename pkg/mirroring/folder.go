@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -73,9 +74,8 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 	}
 	var packages []publish.MirrorPackage
 	for _, pkg := range p.packages {
-		m.step("checking %s", pkg.filename)
 		path := filepath.Join(p.dir, pkg.filename)
-		found, err := archive.ReadProviderFile(ctx, path, p.address.Type)
+		found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
 		if err == nil {
 			err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
 		}
@@ -129,17 +129,22 @@ func checkHashes(named []string, has ...string) error {
 	return nil
 }
 
+// mirrorFolder is the hint for a folder that is none.
+const mirrorFolder = "Name the folder that `tofu providers mirror` was given."
+
 // readFolder finds what a folder has by its documents, in the order of addresses and versions.
 func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
+	m.step("reading %s", dir)
 	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("%w folder: %w: it is the one that `tofu providers mirror` was given", registry.ErrInvalid, err)
+		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, err)), mirrorFolder)
 	}
 	indexes, err := fs.Glob(os.DirFS(dir), "*/*/*/"+indexFile)
 	if err != nil {
 		return nil, err
 	}
 	if len(indexes) == 0 {
-		return nil, fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s: it is the folder that `tofu providers mirror` was given", registry.ErrInvalid, indexFile, dir)
+		err := fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s", registry.ErrInvalid, indexFile, dir)
+		return nil, registry.WithHint(err, mirrorFolder)
 	}
 	var found []folderProvider
 	var skipped []string
@@ -277,7 +282,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	}
 	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Type)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
-		return nil, err
+		return nil, regularfile.Unwritable(dir, err)
 	}
 	index := protocol.MirrorIndex{Versions: make(map[string]struct{})}
 	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
@@ -345,7 +350,9 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
 	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
 	if f, err := regularfile.Open(path); err == nil {
-		err = objects.Copy(io.Discard, f, want)
+		checked, end := m.transfer("checking "+filepath.Base(path), pkg.Size)
+		err = objects.Copy(io.Discard, progress.Reader(f, checked), want)
+		end()
 		_ = f.Close()
 		if err == nil {
 			return Unchanged, nil
@@ -359,15 +366,8 @@ func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.Mi
 	written, end := m.transfer("writing "+filepath.Base(path), pkg.Size)
 	defer end()
 	return Added, writeFile(path, func(w io.Writer) error {
-		return objects.Copy(io.MultiWriter(w, counter(written)), stored, want)
+		return objects.Copy(io.MultiWriter(w, progress.Writer(written)), stored, want)
 	})
-}
-
-type counter func(int)
-
-func (c counter) Write(b []byte) (int, error) {
-	c(len(b))
-	return len(b), nil
 }
 
 func writeDocument(path string, v any) error {
@@ -385,7 +385,7 @@ func writeDocument(path string, v any) error {
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".larder-*")
 	if err != nil {
-		return err
+		return regularfile.Unwritable(path, err)
 	}
 	defer func() {
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirroring"
@@ -294,11 +295,11 @@ func TestImportRefuses(t *testing.T) {
 		{"no url", url(""), []string{"beside"}},
 		{"a url that would not be printed", url("\x1b[31m"), []string{"beside"}},
 		{"no such zip", url("missing.zip"), []string{"missing.zip"}},
-		{"a pipe for a zip", replace(name, pipe), []string{name, "no regular file"}},
-		{"a folder for a zip", replace(name, dir), []string{name, "no regular file"}},
-		{"a link to a folder", replace(name, link(".")), []string{name, "no regular file"}},
+		{"a pipe for a zip", replace(name, pipe), []string{name, "not a regular file"}},
+		{"a folder for a zip", replace(name, dir), []string{name, "not a regular file"}},
+		{"a link to a folder", replace(name, link(".")), []string{name, "not a regular file"}},
 		{"a link to nowhere", replace(name, link("nowhere")), []string{name}},
-		{"a link to a device", replace(name, link("/dev/zero")), []string{name, "no regular file"}},
+		{"a link to a device", replace(name, link("/dev/zero")), []string{name, "not a regular file"}},
 		{"a zip that is none", document(name, "<html>"), []string{name, "no zip"}},
 		{"an empty zip", document(name, ""), []string{name}},
 		{"another provider inside", func(t *testing.T, f folder) {
@@ -326,9 +327,9 @@ func TestImportRefuses(t *testing.T) {
 		{"a document with a list", document("1.0.0.json", `{"archives": []}`), []string{"must look like"}},
 		{"a document with a hash that is none", document("1.0.0.json", `{"archives": {"linux_amd64": {"url": "`+name+`", "hashes": [1]}}}`), []string{"must look like"}},
 		{"a document with a package of null", document("1.0.0.json", `{"archives": {"linux_amd64": null}}`), nil},
-		{"a pipe for an index", replace("index.json", pipe), []string{"no regular file"}},
-		{"a pipe for a document", replace("1.0.0.json", pipe), []string{"no regular file"}},
-		{"a folder for an index", replace("index.json", dir), []string{"no regular file"}},
+		{"a pipe for an index", replace("index.json", pipe), []string{"not a regular file"}},
+		{"a pipe for a document", replace("1.0.0.json", pipe), []string{"not a regular file"}},
+		{"a folder for an index", replace("index.json", dir), []string{"not a regular file"}},
 		{"only hosts with a port", func(t *testing.T, f folder) {
 			t.Helper()
 			for _, host := range []string{"registry.example.com:8443", "127.0.0.1:8443"} {
@@ -564,8 +565,10 @@ func TestExport(t *testing.T) {
 	}
 	// Each zip that is written is told of, to its end.
 	zip := zipName("1.0.0", "linux_amd64")
-	if p := m.Progress.(*progress); len(p.transfers) != 3 || p.transfers["writing "+zip] != len(got[in+zip]) {
-		t.Errorf("told of %v", p.transfers)
+	p := m.Progress.(*progresstest.Recorder)
+	p.CheckComplete(t)
+	if w := p.Transfers("writing " + zip); len(p.Transfers("writing ")) != 3 || int(w[0].Moved) != len(got[in+zip]) {
+		t.Errorf("reported %v", p.Transfers(""))
 	}
 
 	info, err := os.Stat(f.at(zipName("1.0.0", "linux_amd64")))
@@ -721,7 +724,7 @@ func TestExportRefuses(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(f.at(""), 0o755), mkfifo(f.at("index.json"))); err != nil {
 				t.Fatal(err)
 			}
-		}, registry.ErrInvalid, []string{"no regular file"}},
+		}, registry.ErrInvalid, []string{"not a regular file"}},
 	} {
 		s, f := filled(t), folder(t.TempDir())
 		test.wreck(t, s, f)

@@ -142,8 +142,10 @@ func foreseeable(locked []Locked, o offer) error {
 func satisfy(locked []Locked, platform registry.Platform, hashes ...string) error {
 	for _, l := range locked {
 		if len(l.Hashes) > 0 && !slices.ContainsFunc(hashes, func(h string) bool { return slices.Contains(l.Hashes, h) }) {
-			return fmt.Errorf("%w package: %s has none of its hashes, so that clients would refuse it for %s: if that platform was never locked, run `tofu providers lock -platform=%s` or Terraform's, and mirror then (the package has %s)",
-				registry.ErrInvalid, l.File, platform, platform, strings.Join(hashes, " and "))
+			err := fmt.Errorf("%w package: %s has none of its hashes, so that clients would refuse it for %s (the package has %s)",
+				registry.ErrInvalid, l.File, platform, strings.Join(hashes, " and "))
+			return registry.WithHint(err, "If that platform was never locked, run `tofu providers lock -platform=%s` "+
+				"or Terraform's, and mirror then.", platform)
 		}
 	}
 	return nil

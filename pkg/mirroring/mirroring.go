@@ -16,23 +16,13 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Objects is where packages are.
 type Objects interface{ objects.Reader }
-
-// Progress is told what goes on, by several at once.
-type Progress interface {
-	releases.Progress
-	// Transfer is called as a transfer begins, with what is done, such as
-	// "downloading x.zip", and with 0 if its size is not known. Of what it returns,
-	// moved is called with the number of bytes that were moved, and end when no more
-	// will be.
-	Transfer(what string, size int64) (moved func(int), end func())
-}
 
 // Mirror is a registry's mirror, as who fills it has it.
 type Mirror struct {
@@ -40,8 +30,9 @@ type Mirror struct {
 	Objects   Objects
 	Publisher *publish.Publisher
 	// Client reads from origin registries.
-	Client   *client.Client
-	Progress Progress
+	Client *client.Client
+	// Progress may be nil.
+	Progress progress.Reporter
 	// DryRun finds out what would be done, and stops before packages are downloaded or stored.
 	DryRun bool
 	// Skip is called by Import with the address of each provider that cannot be
@@ -140,15 +131,10 @@ func (m *Mirror) holds(ctx context.Context, pkg *registry.MirrorPackage) (bool, 
 }
 
 func (m *Mirror) step(format string, args ...any) {
-	if m.Progress != nil {
-		m.Progress.Step(fmt.Sprintf(format, args...))
-	}
+	progress.Or(m.Progress).Step(fmt.Sprintf(format, args...))
 }
 
 // transfer reports a transfer to Progress.
-func (m *Mirror) transfer(what string, size int64) (moved func(int), end func()) {
-	if m.Progress == nil {
-		return func(int) {}, func() {}
-	}
-	return m.Progress.Transfer(what, size)
+func (m *Mirror) transfer(what string, size int64) (moved func(int64), end func()) {
+	return progress.Or(m.Progress).Transfer(what, size)
 }

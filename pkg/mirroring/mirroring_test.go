@@ -27,6 +27,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -372,7 +373,7 @@ func (s *store) mirror(o *origin) *mirroring.Mirror {
 			Catalog: catalog.New(s.table), Objects: s.objects,
 			By: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
 		},
-		Progress: &progress{},
+		Progress: &progresstest.Recorder{},
 	}
 	if o != nil {
 		m.Client = o.client
@@ -492,39 +493,13 @@ func failed(t testing.TB, what string, err, kind error, words ...string) {
 		return
 	}
 	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
+		if !strings.Contains(err.Error(), word) && !strings.Contains(registry.Hint(err), word) {
 			t.Errorf("%s: %q does not tell %q", what, err, word)
 		}
 	}
 	if strings.ContainsAny(err.Error(), "\n\r\x1b") || strings.Contains(err.Error(), "a-token") {
 		t.Errorf("%s: %q is not one plain line", what, err)
 	}
-}
-
-// progress is told what goes on by several at once.
-type progress struct {
-	mu        sync.Mutex
-	steps     []string
-	transfers map[string]int
-}
-
-func (p *progress) Step(what string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.steps = append(p.steps, what)
-}
-
-func (p *progress) Upload(string, int64) func(int) { return func(int) {} }
-
-func (p *progress) Transfer(what string, _ int64) (moved func(int), end func()) {
-	return func(n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.transfers == nil {
-			p.transfers = make(map[string]int)
-		}
-		p.transfers[what] += n
-	}, func() {}
 }
 
 // limited is a store that ends after some uploads.

@@ -146,7 +146,7 @@ func TestAddStaysOutside(t *testing.T) {
 				if strings.Contains(fmt.Sprint(err), "a-secret") {
 					t.Errorf("upstream %q: %v quotes a query", upstream, err)
 				}
-				if hinted := strings.Contains(fmt.Sprint(err), "--upstream"); hinted != (upstream == "") {
+				if hinted := strings.Contains(registry.Hint(err), "--upstream"); hinted != (upstream == "") {
 					t.Errorf("upstream %q: %v", upstream, err)
 				}
 				if got := n.requests.Load(); got != 0 {

@@ -15,13 +15,16 @@ import (
 	"time"
 
 	"github.com/apparentlymart/go-versions/versions"
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -64,11 +67,11 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	confined.Client = m.Client.Confine(ctx, named)
 	results, err := confined.add(ctx, w)
 	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
-		err = fmt.Errorf("%w; if it is meant to be there, name its URL by --upstream, "+
-			"or in a host block of the CLIs' configuration", err)
+		err = registry.WithHint(err, "If it is meant to be there, name its URL by `--upstream`, "+
+			"or in a host block of the CLIs' configuration.")
 	}
 	if err != nil {
-		return results, fmt.Errorf("mirroring %s: %w", w.Address, err)
+		return results, fmt.Errorf("cannot mirror %s: %w", w.Address, err)
 	}
 	return results, nil
 }
@@ -77,6 +80,7 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	if _, err := parseConstraint(w.Constraint); err != nil {
 		return nil, err
 	}
+	m.step("choosing versions of %s", w.Address)
 	origin, err := m.origin(ctx, w)
 	if err != nil {
 		return nil, err
@@ -214,7 +218,7 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	slices.SortFunc(platforms, registry.ComparePlatforms)
 	platforms = slices.Compact(platforms)
 	if len(platforms) == 0 {
-		return nil, nil, fmt.Errorf("%w platforms: the origin does not tell which it has: name them", registry.ErrInvalid)
+		return nil, nil, registry.WithHint(fmt.Errorf("%w platforms: the origin does not list its platforms", registry.ErrInvalid), "Name them.")
 	}
 	if len(offered.Platforms) == 0 { // not every registry lists them
 		return platforms, nil, nil
@@ -271,7 +275,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	if len(platforms) == 0 {
 		return result, nil, nil
 	}
-	offers, err := ask(ctx, origin, w, v.Version, platforms)
+	offers, err := m.ask(ctx, origin, w, v.Version, platforms)
 	if err != nil {
 		return Result{}, nil, err
 	}
@@ -320,7 +324,10 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 }
 
 // ask has the origin describe the packages for some platforms.
-func ask(ctx context.Context, origin *client.Service, w Wanted, v registry.Version, platforms []registry.Platform) ([]offer, error) {
+func (m *Mirror) ask(ctx context.Context, origin *client.Service, w Wanted, v registry.Version, platforms []registry.Platform) ([]offer, error) {
+	_, end := m.transfer(fmt.Sprintf("looking up %s %s for %s",
+		w.Address, v, english.Plural(len(platforms), "platform", "")), 0)
+	defer end()
 	offers := make([]offer, len(platforms))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -394,6 +401,7 @@ func runnable(protocols []string) error {
 func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer, records []registry.MirrorVersion) (signing.Signer, error) {
 	// One that names keys, if any does.
 	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
+	m.step("verifying the signature of %s", w.Address)
 	var sums, signature bytes.Buffer
 	if err := m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil); err != nil {
 		return signing.Signer{}, fmt.Errorf("SHA256SUMS: %w", err)
@@ -410,9 +418,11 @@ func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer, records [
 			return signer, err
 		}
 	case len(before) > 0:
-		return signer, fmt.Errorf("%w release: %s names no keys for it, and what is mirrored of it is signed, by %s: find out who has taken the keys away", registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", "))
+		return signer, registry.WithHint(fmt.Errorf("%w release: %s names no keys for it, and what is mirrored of it is signed, by %s",
+			registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", ")), "Find out who has taken the keys away.")
 	case !w.AllowUnsigned:
-		return signer, fmt.Errorf("%w release: %s names no keys for it, so that its origin cannot be verified; --allow-unsigned takes it as it is", registry.ErrInvalid, w.Address.Hostname)
+		return signer, registry.WithHint(fmt.Errorf("%w release: %s names no keys for it, so that its origin cannot be verified",
+			registry.ErrInvalid, w.Address.Hostname), "`--allow-unsigned` mirrors it as it is.")
 	}
 	for _, o := range offers {
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
@@ -531,11 +541,11 @@ func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string
 func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType string) (found archive.Provider, err error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return found, err
+		return found, regularfile.Unwritable(path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	end := func() {}
-	err = m.Client.Download(ctx, o.DownloadURL, f, maxPackage, func(size int64) (received func(int)) {
+	err = m.Client.Download(ctx, o.DownloadURL, f, maxPackage, func(size int64) (received func(int64)) {
 		received, end = m.transfer("downloading "+o.stored, size)
 		return received
 	})
@@ -547,11 +557,13 @@ func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType st
 	if err != nil {
 		return found, err
 	}
-	if found, err = archive.ReadProvider(ctx, f, size, providerType); err != nil {
+	checked, checkEnd := m.transfer("checking "+o.stored, size)
+	defer checkEnd()
+	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, providerType); err != nil {
 		return found, fmt.Errorf("%s: %w", o.stored, err)
 	}
 	if found.SHA256 != o.SHA256 {
-		return found, fmt.Errorf("%w package: %s is not the file that SHA256SUMS speaks of: it has sha256:%s, and %s is signed", registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
+		return found, fmt.Errorf("%w package: %s is not the file that SHA256SUMS lists: it has sha256:%s, and %s is signed", registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
 	}
 	return found, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -83,7 +84,7 @@ func TestAddChooses(t *testing.T) {
 	o.edit("versions", []any{map[string]any{"version": "1.0.0"}}, versionsPage)
 	s := newStore(t)
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
-	failed(t, "platforms that are not told", err, registry.ErrInvalid, "name them")
+	failed(t, "platforms that are not told", err, registry.ErrInvalid, "Name them.")
 	if results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil || told(results) != "1.0.0 [linux_amd64 added]" {
 		t.Errorf("platforms that are named: %s, %v", told(results), err)
 	}
@@ -107,14 +108,15 @@ func TestAddAgain(t *testing.T) {
 			t.Errorf("%v: %s, %v, %d downloads", names, told(results), err, o.times(".zip"))
 		}
 		// Who fills the mirror sees each download, to its end.
-		p := m.Progress.(*progress)
-		if len(p.transfers) != downloads {
-			t.Errorf("%v: told of %v", names, p.transfers)
+		p := m.Progress.(*progresstest.Recorder)
+		p.CheckComplete(t, "looking up ")
+		downloaded := p.Transfers("downloading ")
+		if len(downloaded) != downloads || len(p.Transfers("checking ")) != downloads {
+			t.Errorf("%v: reported %v", names, p.Transfers(""))
 		}
-		for what, n := range p.transfers {
-			name, found := strings.CutPrefix(what, "downloading ")
-			if !found || n != len(o.pages[files+name].body) {
-				t.Errorf("%s: told of %d bytes", what, n)
+		for _, d := range downloaded {
+			if int(d.Moved) != len(o.pages[files+strings.TrimPrefix(d.What, "downloading ")].body) {
+				t.Errorf("reported %+v", d)
 			}
 		}
 		if downloads == 0 && results[0].Changed() {
@@ -169,7 +171,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 	without := func(s string) string { return s[strings.Index(s, "\n")+1:] } // linux comes first
 	faults := []fault{
-		{"a zip that is another than SHA256SUMS has", set(zips, page{body: zipOf(t, inventory.Type, "another")}), registry.ErrInvalid, []string{linux, "is not the file that SHA256SUMS speaks of"}},
+		{"a zip that is another than SHA256SUMS has", set(zips, page{body: zipOf(t, inventory.Type, "another")}), registry.ErrInvalid, []string{linux, "is not the file that SHA256SUMS lists"}},
 		{"a zip that is that of another platform", func(_ *testing.T, o *origin) { o.set(zips, o.pages[zipPage("1.0.0", darwin)]) }, registry.ErrInvalid, []string{"is not the file"}},
 		{"SHA256SUMS without the file", resum(without), registry.ErrInvalid, []string{"does not have " + zipName("1.0.0", linux)}},
 		{"SHA256SUMS with another sum", resum(func(s string) string { return strings.Repeat("0", 64) + s[64:] }), registry.ErrInvalid, []string{"does not have"}},
@@ -230,8 +232,8 @@ func TestAddRefuses(t *testing.T) {
 			o.set(sumsPage("1.0.0"), page{body: o.pages[sumsPage("1.0.0")].body, length: 1000})
 		}, registry.ErrUnavailable, []string{"SHA256SUMS"}},
 
-		{"no JSON", set(descriptions, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"no JSON"}},
-		{"no JSON of versions", set(versionsPage, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"no JSON"}},
+		{"no JSON", set(descriptions, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"not JSON"}},
+		{"no JSON of versions", set(versionsPage, page{body: []byte("<html>")}), registry.ErrInvalid, []string{"not JSON"}},
 		{"no discovery", set(discovery, page{body: []byte("<html>")}), registry.ErrInvalid, []string{inventory.Hostname}},
 		{"no such service", edit("providers.v1", nil, discovery), registry.ErrNotFound, []string{inventory.Hostname, "providers.v1"}},
 		{"a zip that leads nowhere", set(zips, page{to: zips}), registry.ErrInvalid, []string{"redirects"}},

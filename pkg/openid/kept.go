@@ -74,8 +74,23 @@ func (k *Kept[T]) look() (state[T], time.Time) {
 	return k.last, k.Clock()
 }
 
+// MissingError means that there is nothing that can still be used. It is
+// core.ErrUnavailable.
+type MissingError struct {
+	// What is missing, and Err why.
+	What string
+	Err  error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%v: %s: %v", core.ErrUnavailable, e.What, e.Err)
+}
+
+// Unwrap returns core.ErrUnavailable and the reason.
+func (e *MissingError) Unwrap() []error { return []error{core.ErrUnavailable, e.Err} }
+
 // Use has suits look at what is kept, and once more after a fetch where that is not fresh or does not suit. It returns
-// what suits said last. Errors are core.ErrUnavailable: there is nothing that can still be used.
+// what suits said last. Errors are a [MissingError].
 func (k *Kept[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	before, now := k.look()
 	found := within(stale, before.fetched, now) && suits(before.value)
@@ -95,7 +110,7 @@ func (k *Kept[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	after, now := k.look()
 	switch {
 	case !within(stale, after.fetched, now):
-		return false, fmt.Errorf("%w: %s: %w", core.ErrUnavailable, k.what, after.why(ctx))
+		return false, &MissingError{k.what, after.why(ctx)}
 	case after.fetched.Equal(before.fetched):
 		return found, nil
 	}

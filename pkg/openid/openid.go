@@ -18,6 +18,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Provider asks an issuer for what it publishes.
@@ -51,32 +53,46 @@ func NewProvider(issuer string) *Provider {
 	p.Client = &http.Client{
 		Timeout: fetchTimeout,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			err := checkURL("redirect", r.URL.Scheme+"://"+r.URL.Host, p.local)
 			if len(via) > 3 {
-				return errors.New("too many redirects")
+				err = errors.New("too many redirects")
 			}
-			return checkURL("redirect", r.URL.Scheme+"://"+r.URL.Host, p.local)
+			if err != nil {
+				return unusable{err}
+			}
+			return nil
 		},
 	}
 	return p
 }
 
-// Configuration fetches what the issuer says of itself.
+// Configuration fetches what the issuer says of itself. Errors are those of [Provider.Get].
 func (p *Provider) Configuration(ctx context.Context) (Configuration, error) {
 	var c Configuration
 	if err := p.Get(ctx, "issuer", strings.TrimSuffix(p.issuer, "/")+"/.well-known/openid-configuration", &c); err != nil {
 		return c, err
 	}
 	if c.Issuer != p.issuer {
-		return c, fmt.Errorf("its configuration is of the issuer %.200q", c.Issuer)
+		return c, permanent(fmt.Errorf("its configuration is of the issuer %.200q", c.Issuer),
+			"The access settings must have the issuer exactly as its configuration and its tokens have it, "+
+				"with or without a slash at the end.")
 	}
 	return c, nil
 }
 
 // Get reads a JSON document to which the issuer leads. what says which, for errors.
+// An error has a hint, and is core.ErrIssuer if trying again does not mend it.
 func (p *Provider) Get(ctx context.Context, what, url string, v any) error {
 	if err := checkURL(what, url, p.local); err != nil {
-		return err
+		return permanent(err, operator)
 	}
+	if err := p.get(ctx, url, v); err != nil {
+		return fmt.Errorf("GET %s: %w", url, err)
+	}
+	return nil
+}
+
+func (p *Provider) get(ctx context.Context, url string, v any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -84,21 +100,21 @@ func (p *Provider) Get(ctx context.Context, what, url string, v any) error {
 	request.Header.Set("Accept", "application/json")
 	response, err := p.Client.Do(request)
 	if err != nil {
-		return err
+		return failure(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, response.Status)
+		return refused(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxDocument+1))
 	if err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
+		return failure(err)
 	}
 	if len(body) > MaxDocument {
-		return fmt.Errorf("GET %s: more than %d bytes", url, MaxDocument)
+		return core.WithHint(fmt.Errorf("it has more than %d bytes", MaxDocument), operator)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
+		return core.WithHint(fmt.Errorf("it is not the JSON document of an issuer: %w", err), operator)
 	}
 	return nil
 }

@@ -28,8 +28,11 @@ const (
 // 409 says that other content is published, or, with Retry-After, that something is missing as yet: a file that is not
 // uploaded or not inspected. 404 says that there is no such upload of the caller's, 503 that asking again later is right,
 // 507 that the registry's disk is full, and 400 and 403 say why in the error's text.
-// 500 with registry.CodeCorrupt as "code" says that stored files were damaged or are
-// missing, so that asking again does not help.
+// The code "corrupt", with 500, means that stored files are damaged or missing.
+// "issuer", with 503, means that the registry cannot use the issuer of the
+// caller's identity. Asking again helps with neither. "withdrawn", with 409, means
+// that the version was removed permanently. A "hint" beside the text says what to
+// do.
 type (
 	// Announcement is what is to be published.
 	Announcement struct {

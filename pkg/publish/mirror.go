@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -26,7 +25,7 @@ func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider,
 		pkg.Object = address.FileKey(v, pkg.SHA256, pkg.Filename)
 		record.Packages = append(record.Packages, registry.MirrorPackage{
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
-			MirroredAt: p.now().UTC().Truncate(time.Second), MirroredBy: p.By,
+			MirroredAt: p.publishedAt(), MirroredBy: p.By,
 		})
 		files = append(files, file{File: releases.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -39,6 +41,7 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 			return registry.ProviderVersion{}, err
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, version))
+		r.Record.PublishedAt, r.Record.PublishedBy = p.publishedAt(), p.By
 		return r.Record, nil
 	}
 	stored, created, err := p.Catalog.Providers.Publish(ctx, m.Address, version, p.By.String(), prepare)
@@ -82,9 +85,6 @@ func providerResult(
 	r *releases.PreparedProvider, keys []registry.SigningKey, stored registry.ProviderVersion, unchanged bool,
 ) (releases.ProviderResult, error) {
 	err := releases.CheckSameProvider(r.Address, stored, r.Record.Sums.SHA256, r.Record.Protocols)
-	if e, ok := errors.AsType[*releases.ExistsError](err); ok && e.Stored != e.Offered {
-		err = fmt.Errorf("%w (stored SHA256SUMS sha256:%s, yours sha256:%s)", err, e.Stored, e.Offered)
-	}
 	if err == nil {
 		err = releases.CheckSigner(r.Address, stored, keys)
 	}
@@ -100,25 +100,15 @@ func providerResult(
 func (p *Publisher) inspectProvider(
 	ctx context.Context, m releases.Provider, unpack bool,
 ) (*releases.PreparedProvider, []registry.SigningKey, error) {
-	r, err := p.preparer().Find(m)
+	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
-	if err == nil {
-		err = releases.CheckKeys(m.Address.Namespace, keys)
-	}
-	if err == nil {
-		err = r.Read(ctx, unpack)
-	}
-	if err == nil {
-		err = r.Verify(keys)
-	}
+	r, err := p.preparer().ProviderFor(ctx, m, keys, unpack)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.Place(m.Address.FileKey)
-	r.Record.PublishedBy = p.By
 	return r, keys, nil
 }
 
@@ -142,27 +132,22 @@ func filesOf(r *releases.PreparedProvider, record registry.ProviderVersion, hash
 // uploadFiles puts files where their records say, several at once. One that is
 // stored already is not sent again. One that was damaged is registry.ErrCorrupt.
 func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, err error) {
-	var missing, unknown []file
+	missing, unknown, err := p.compare(ctx, files)
+	if err != nil {
+		return false, err
+	}
 	var size int64
-	for _, f := range files {
-		err := objects.CheckStored(ctx, p.Objects, f.StoredFile)
-		if err != nil && !errors.Is(err, registry.ErrNotFound) {
-			return false, fmt.Errorf("cannot publish %s: %w", f.Name, err)
-		}
-		switch {
-		case err != nil:
-			missing = append(missing, f)
-			size += f.Size
-		case f.h1 != nil:
-			unknown = append(unknown, f)
-		}
+	for _, f := range missing {
+		size += f.Size
 	}
 	if stored := len(files) - len(missing); stored > 0 && len(missing) > 0 {
 		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(files)))
 	}
-	total := func(int) {}
-	if p.Progress != nil && len(missing) > 1 {
-		total = p.Progress.Upload(fmt.Sprintf("%d files", len(missing)), size)
+	total := func(int64) {}
+	if len(missing) > 1 {
+		moved, end := progress.Or(p.Progress).Transfer(fmt.Sprintf("uploading %d files", len(missing)), size)
+		defer end()
+		total = moved
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -176,8 +161,7 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, e
 	}
 	for _, f := range unknown {
 		group.Go(func() error {
-			p.step("unpacking " + f.Name)
-			if err := hashZip(ctx, f); err != nil {
+			if err := p.hashZip(ctx, f); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 			return nil
@@ -186,7 +170,28 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, e
 	return len(missing) > 0, group.Wait()
 }
 
-func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int)) error {
+// compare returns the files that the store does not have, and those that it has
+// and of which the H1 is unknown.
+func (p *Publisher) compare(ctx context.Context, files []file) (missing, unknown []file, err error) {
+	what := fmt.Sprintf("comparing %s with the store", english.Plural(len(files), "file", ""))
+	_, end := progress.Or(p.Progress).Transfer(what, 0)
+	defer end()
+	for _, f := range files {
+		err := objects.CheckStored(ctx, p.Objects, f.StoredFile)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return nil, nil, fmt.Errorf("cannot publish %s: %w", f.Name, err)
+		}
+		switch {
+		case err != nil:
+			missing = append(missing, f)
+		case f.h1 != nil:
+			unknown = append(unknown, f)
+		}
+	}
+	return missing, unknown, nil
+}
+
+func (p *Publisher) uploadFile(ctx context.Context, f file, total func(int64)) error {
 	if f.h1 != nil {
 		return p.sendZip(ctx, f, total)
 	}

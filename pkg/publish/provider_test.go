@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -83,7 +84,7 @@ func TestProvider(t *testing.T) {
 		id := b.addKey(t, key)
 		r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64", "windows_amd64")
 		p := b.publisher()
-		progress := &progress{}
+		progress := &progresstest.Recorder{}
 		p.Progress = progress
 		result, err := p.Provider(t.Context(), r.provider())
 		if err != nil || result.Unchanged || len(result.Shared) != 0 {
@@ -100,8 +101,9 @@ func TestProvider(t *testing.T) {
 				t.Errorf("%+v, %v", pkg, err)
 			}
 		}
-		if len(progress.uploads) != 6 || progress.uploads[0] != "5 files" { // a total, and each
-			t.Errorf("uploads: %q", progress.uploads)
+		progress.CheckComplete(t, "checking "+r.Name+"_linux_amd64.zip", "comparing 5 files with the store")
+		if sent := progress.Transfers("uploading "); len(sent) != 6 || sent[0].What != "uploading 5 files" { // a total, and each
+			t.Errorf("uploads: %+v", sent)
 		}
 		if b.objects(t) != 5 || b.providerVersions(t) != "[1.0.0]" {
 			t.Errorf("%d objects, %s", b.objects(t), b.providerVersions(t))
@@ -142,11 +144,11 @@ func TestSignHere(t *testing.T) {
 	r.Zip(t, r.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
 	m := r.provider()
 	m.SignKey = key.Private
-	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "--protocol 6.0") {
+	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(explained(err), "--protocol 6.0") {
 		t.Error(err)
 	}
 	m.Protocols = []string{"6.0"}
-	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "larder key add acme") {
+	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(explained(err), "larder key add acme") {
 		t.Error(err)
 	}
 	id := b.addKey(t, key)
@@ -176,6 +178,19 @@ func TestSignHere(t *testing.T) {
 	if _, err := b.publisher().Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "is not the file that") {
 		t.Error(err)
 	}
+}
+
+// explained is what people read of an error: the problems, each with its hint.
+func explained(err error) string {
+	all, ok := errors.AsType[*registry.ProblemsError](err)
+	if !ok {
+		return fmt.Sprint(err)
+	}
+	text := all.Summary()
+	for _, problem := range all.Problems {
+		text += fmt.Sprintf("\n%v\n%s", problem, registry.Hint(problem))
+	}
+	return text
 }
 
 // What a client would refuse, or crash on, is refused before anything is stored, with a line that names it.
@@ -213,31 +228,32 @@ func TestReleaseRefused(t *testing.T) {
 		r.Sign(t)
 	}
 	for name, test := range map[string]struct {
-		change func(*testing.T, release)
-		want   string
+		change   func(*testing.T, release)
+		want     string
+		problems int
 	}{
 		"a zip that does not match its sum": {func(t *testing.T, r release) {
 			r.Zip(t, linux, map[string]string{"terraform-provider-inventory": "another program"})
-		}, linux + " is not the file that"},
-		"a zip missing": {func(t *testing.T, r release) { remove(t, r, linux) }, linux + " is listed in"},
-		"no zip":        {func(t *testing.T, r release) { remove(t, r, linux); remove(t, r, r.Name+"_darwin_arm64.zip") }, "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip"},
+		}, linux + " is not the file that", 1},
+		"a zip missing": {func(t *testing.T, r release) { remove(t, r, linux) }, linux + " is listed in", 1},
+		"no zip":        {func(t *testing.T, r release) { remove(t, r, linux); remove(t, r, r.Name+"_darwin_arm64.zip") }, "there is no terraform-provider-inventory_VERSION_OS_ARCH.zip", 3},
 		"a zip that is not listed": {func(t *testing.T, r release) {
 			edit(t, r, func(s string) string { return s[strings.Index(s, "\n")+1:] })
-		}, "is not in"},
+		}, "is not in", 1},
 		"a manifest that is another": {func(t *testing.T, r release) {
 			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`)
-		}, "_manifest.json is not the file"},
-		"a blank line": {func(t *testing.T, r release) { edit(t, r, func(s string) string { return s + "\n" }) }, "SHA256SUMS: "},
+		}, "_manifest.json is not the file", 1},
+		"a blank line": {func(t *testing.T, r release) { edit(t, r, func(s string) string { return s + "\n" }) }, "SHA256SUMS: ", 1},
 		"names as of sha256sum -b": {func(t *testing.T, r release) {
 			edit(t, r, func(s string) string { return strings.ReplaceAll(s, "  ", " *") })
-		}, "line 1"},
-		"a comment":       {func(t *testing.T, r release) { edit(t, r, func(s string) string { return "# sums\n" + s }) }, "line 1"},
-		"upper-case sums": {func(t *testing.T, r release) { edit(t, r, strings.ToUpper) }, "line 1"},
-		"no sums":         {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS") }, "--sign-key"},
-		"no signature":    {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS.sig") }, "gpg --detach-sign"},
+		}, "line 1", 1},
+		"a comment":       {func(t *testing.T, r release) { edit(t, r, func(s string) string { return "# sums\n" + s }) }, "line 1", 1},
+		"upper-case sums": {func(t *testing.T, r release) { edit(t, r, strings.ToUpper) }, "line 1", 1},
+		"no sums":         {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS") }, "--sign-key", 1},
+		"no signature":    {func(t *testing.T, r release) { remove(t, r, r.Name+"_SHA256SUMS.sig") }, "gpg --detach-sign", 1},
 		"an armored signature": {func(t *testing.T, r release) {
 			r.Write(t, r.Name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n\nwsBz\n-----END PGP SIGNATURE-----\n")
-		}, "--armor"},
+		}, "--armor", 1},
 		"a signature that names SHA-1": {func(t *testing.T, r release) {
 			signature, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig"))
 			if err != nil {
@@ -245,7 +261,7 @@ func TestReleaseRefused(t *testing.T) {
 			}
 			signature[5] = 2 // the hash, behind a header of two bytes
 			r.Write(t, r.Name+"_SHA256SUMS.sig", string(signature))
-		}, "it uses SHA-1"},
+		}, "it uses SHA-1", 1},
 		"a signature of something else": {func(t *testing.T, r release) {
 			signature, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig"))
 			if err != nil {
@@ -253,49 +269,53 @@ func TestReleaseRefused(t *testing.T) {
 			}
 			edit(t, r, func(s string) string { return s + strings.Repeat("0", 64) + "  extra.txt\n" })
 			r.Write(t, r.Name+"_SHA256SUMS.sig", string(signature))
-		}, "_SHA256SUMS.sig: "},
+		}, "_SHA256SUMS.sig: ", 1},
 		"a foreign key": {func(t *testing.T, r release) {
 			if err := stranger.SignRelease(r.Dir); err != nil {
 				t.Fatal(err)
 			}
-		}, "_SHA256SUMS.sig: "},
+		}, "_SHA256SUMS.sig: ", 1},
 		"two versions": {func(t *testing.T, r release) {
 			r.Zip(t, "terraform-provider-inventory_1.1.0_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
-		}, "several versions, 1.0.0, 1.1.0"},
-		"another type too":        {func(t *testing.T, r release) { r.Zip(t, "terraform-provider-other_1.0.0_linux_amd64.zip", nil) }, "is of another provider than inventory"},
-		"a platform that is none": {func(t *testing.T, r release) { r.Zip(t, r.Name+"_linux.zip", nil) }, "it is OS_ARCH"},
+		}, "several versions, 1.0.0, 1.1.0", 1},
+		"another type too":        {func(t *testing.T, r release) { r.Zip(t, "terraform-provider-other_1.0.0_linux_amd64.zip", nil) }, "is of another provider than inventory", 1},
+		"a platform that is none": {func(t *testing.T, r release) { r.Zip(t, r.Name+"_linux.zip", nil) }, "it is OS_ARCH", 1},
 		"directory entries": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": "p", "docs/": ""})
-		}, "docs/"},
+		}, "docs/", 1},
 		"a path that leads out": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": "p", "../x": "y"})
-		}, "../x"},
+		}, "../x", 1},
 		"a bomb": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": strings.Repeat("0", 80<<20)})
-		}, linux + ": "},
-		"another provider inside": {func(t *testing.T, r release) { rezip(t, r, map[string]string{"terraform-provider-other": "p"}) }, "terraform-provider-inventory"},
+		}, linux + ": ", 1},
+		"another provider inside": {func(t *testing.T, r release) { rezip(t, r, map[string]string{"terraform-provider-other": "p"}) }, "terraform-provider-inventory", 1},
 		"a program for another platform": {func(t *testing.T, r release) {
 			rezip(t, r, map[string]string{"terraform-provider-inventory": "MZ" + strings.Repeat("\x00", 0x100)})
-		}, "cannot run on linux_amd64"},
-		"no zip at all":          {func(t *testing.T, r release) { r.Write(t, linux, "not a zip"); r.Sign(t) }, linux + ": "},
-		"a manifest of nonsense": {func(t *testing.T, r release) { r.Write(t, r.Name+"_manifest.json", "{"); r.Sign(t) }, "protocol_versions"},
+		}, "cannot run on linux_amd64", 1},
+		"no zip at all":          {func(t *testing.T, r release) { r.Write(t, linux, "not a zip"); r.Sign(t) }, linux + ": ", 1},
+		"a manifest of nonsense": {func(t *testing.T, r release) { r.Write(t, r.Name+"_manifest.json", "{"); r.Sign(t) }, "protocol_versions", 1},
 		"a manifest of old plugins": {func(t *testing.T, r release) {
 			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["4.0"]}}`)
 			r.Sign(t)
-		}, "clients speak 5 and 6"},
+		}, "clients speak 5 and 6", 1},
 		"a major version twice": {func(t *testing.T, r release) {
 			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`)
 			r.Sign(t)
-		}, "no major version comes twice"},
+		}, "no major version comes twice", 1},
 		"a manifest with v": {func(t *testing.T, r release) {
 			r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["v6"]}}`)
 			r.Sign(t)
-		}, "MAJOR.MINOR"},
-		"no manifest": {func(t *testing.T, r release) { remove(t, r, r.Name+"_manifest.json") }, "there is no manifest"},
+		}, "MAJOR.MINOR", 1},
+		"no manifest": {func(t *testing.T, r release) { remove(t, r, r.Name+"_manifest.json") }, "there is no manifest", 1},
 	} {
 		r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 		test.change(t, r)
-		if _, err := b.publisher().Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+		_, err := b.publisher().Provider(t.Context(), r.provider())
+		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(explained(err), test.want) {
+			t.Errorf("%s: %v", name, explained(err))
+		}
+		if all, ok := errors.AsType[*registry.ProblemsError](err); !ok || len(all.Problems) != test.problems {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

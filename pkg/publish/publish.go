@@ -22,6 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -42,7 +43,7 @@ type Publisher struct {
 	// By is recorded as the publisher.
 	By registry.Publisher
 	// Progress may be nil.
-	Progress releases.Progress
+	Progress progress.Reporter
 	// Now tells the time; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -61,6 +62,7 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 			return registry.ModuleVersion{}, err
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
+		packed.Record.PublishedAt, packed.Record.PublishedBy = p.publishedAt(), p.By
 		return packed.Record, nil
 	}
 	stored, created, err := p.Catalog.Modules.Publish(ctx, m.Address, m.Version, p.By.String(), prepare)
@@ -99,7 +101,6 @@ func (p *Publisher) packModule(ctx context.Context, m releases.Module) (*release
 	packed, err := p.preparer().Module(ctx, m)
 	if err == nil {
 		packed.Place(m.Address.ArchiveKey(m.Version, packed.Record.SHA256))
-		packed.Record.PublishedBy = p.By
 	}
 	return packed, err
 }
@@ -111,8 +112,7 @@ func moduleResult(
 ) (releases.ModuleResult, error) {
 	content := m.Record.ContentSHA256
 	if err := releases.CheckSameModule(m.Address, stored, m.Record.SHA256, content); err != nil {
-		const sums = "%w (stored archive sha256:%s, stored content sha256:%s, your content sha256:%s)"
-		return releases.ModuleResult{}, fmt.Errorf(sums, err, stored.SHA256, stored.ContentSHA256, content)
+		return releases.ModuleResult{}, err
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged = stored, unchanged
@@ -148,16 +148,15 @@ func (p *Publisher) upload(ctx context.Context, m *releases.PreparedModule, to r
 		return fmt.Errorf("uploading: %w", err)
 	}
 	defer body.Close()
-	_, err = p.put(ctx, fmt.Sprintf("%s %s", m.Address, to.Version), body, to.Files()[0], func(int) {})
+	_, err = p.put(ctx, fmt.Sprintf("%s %s", m.Address, to.Version), body, to.Files()[0], func(int64) {})
 	return err
 }
 
 // put stores a file under its key, unless it is there, and tells how much of it, and of all, went on its way.
-func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int)) (there bool, err error) {
-	if p.Progress != nil {
-		sent := p.Progress.Upload(name, stored.Size)
-		body = &counted{ReadSeeker: body, sent: func(n int) { sent(n); total(n) }}
-	}
+func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int64)) (there bool, err error) {
+	sent, end := progress.Or(p.Progress).Transfer("uploading "+name, stored.Size)
+	defer end()
+	body = progress.ReadSeeker(body, func(n int64) { sent(n); total(n) })
 	err = p.Objects.PutOnce(ctx, stored.Object, body, objects.Digest{SHA256: stored.SHA256, Size: stored.Size})
 	if errors.Is(err, registry.ErrExists) {
 		return true, nil
@@ -176,32 +175,9 @@ func (p *Publisher) now() time.Time {
 	return time.Now()
 }
 
+// publishedAt returns the time that records have.
+func (p *Publisher) publishedAt() time.Time { return p.now().UTC().Truncate(time.Second) }
+
 func (p *Publisher) step(what string) {
-	if p.Progress != nil {
-		p.Progress.Step(what)
-	}
-}
-
-// counted tells how much was read of a file.
-type counted struct {
-	io.ReadSeeker
-	sent func(int)
-	at   int64
-}
-
-// Seek goes back when a request is repeated; what is sent again counts once.
-func (c *counted) Seek(offset int64, whence int) (int64, error) {
-	at, err := c.ReadSeeker.Seek(offset, whence)
-	if err == nil && at < c.at {
-		c.sent(int(at - c.at))
-		c.at = at
-	}
-	return at, err
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.ReadSeeker.Read(b)
-	c.at += int64(n)
-	c.sent(n)
-	return n, err
+	progress.Or(p.Progress).Step(what)
 }

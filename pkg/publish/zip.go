@@ -10,6 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -96,7 +97,7 @@ func (h *hashing) end(reason error) error {
 }
 
 // sendZip puts a zip where its record says, and finds out its h1.
-func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error {
+func (p *Publisher) sendZip(ctx context.Context, f file, total func(int64)) error {
 	opened, err := f.Open()
 	if err != nil {
 		return err
@@ -115,21 +116,23 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int)) error 
 	}
 	if there {
 		// Somebody has stored it meanwhile, and what was read here of it the store has not looked at.
-		return hashZip(ctx, f)
+		return p.hashZip(ctx, f)
 	}
 	*f.h1 = body.h1
 	return nil
 }
 
 // hashZip finds out the h1 of a zip that is not sent.
-func hashZip(ctx context.Context, f file) error {
+func (p *Publisher) hashZip(ctx context.Context, f file) error {
 	opened, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
 	hash := sha256.New()
-	*f.h1, err = f.Zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, opened), hash))
+	moved, end := progress.Or(p.Progress).Transfer("unpacking "+f.Name, f.Size)
+	defer end()
+	*f.h1, err = f.Zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, progress.Reader(opened, moved)), hash))
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.SHA256 {
 		err = errChanged
 	}

@@ -273,7 +273,11 @@ func (o objectsOf) Keep(ctx context.Context, key string) error {
 func (d *testAPI) token(t testing.TB, scopes string) string {
 	t.Helper()
 	token, digest := access.NewToken()
-	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "ci", Scopes: strings.Fields(scopes), CreatedAt: time.Now()}); err != nil {
+	name := "ci"
+	if len(d.tokens) > 0 {
+		name += "-" + digest[:12]
+	}
+	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: name, Scopes: strings.Fields(scopes), CreatedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	d.tokens = append(d.tokens, token)
@@ -312,12 +316,32 @@ func (a answer) into(t testing.TB, status int, v any) {
 	}
 }
 
-// refused checks that an answer has a status, and a text that has another in it.
+// shown returns the text of an error's body, and its hint on a line of its own.
+func (a answer) shown() string {
+	var body struct{ Hint string }
+	if json.Unmarshal(a.body, &body) != nil || body.Hint == "" {
+		return a.text()
+	}
+	return a.text() + "\n" + body.Hint
+}
+
+// refused checks that an answer has a status, and a text or a hint that has
+// another in it.
 func (a answer) refused(t testing.TB, status int, text string) {
 	t.Helper()
-	if a.status != status || !strings.Contains(a.text(), text) {
-		t.Errorf("%d %s, want %d with %q", a.status, a.text(), status, text)
+	if got := a.shown(); a.status != status || !strings.Contains(got, text) {
+		t.Errorf("%d %s, want %d with %q", a.status, got, status, text)
 	}
+}
+
+// code returns the code of an error's body.
+func (a answer) code(t testing.TB) string {
+	t.Helper()
+	var body struct{ Code string }
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		t.Errorf("%v: %s", err, a.body)
+	}
+	return body.Code
 }
 
 // send sends a request, whose body is JSON of what is given, or a string as it is.

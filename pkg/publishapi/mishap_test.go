@@ -125,7 +125,7 @@ func TestAbortInBetween(t *testing.T) {
 		u.abort(t).into(t, http.StatusNoContent, nil)
 		return nil
 	}
-	u.commit(t).refused(t, http.StatusNotFound, "publish it again")
+	u.commit(t).refused(t, http.StatusNotFound, "Publish it again.")
 	if visible := d.visible(t); strings.Contains(visible, " version/1.0.0 ") {
 		t.Errorf("it is published nonetheless:\n%s", visible)
 	}

@@ -78,11 +78,11 @@ func TestPublishProvider(t *testing.T) {
 	other := r.clone()
 	other[named(linux+".zip")] = program(t, "of another")
 	other.sign(t, signer)
-	const exists = "providers/acme/inventory 1.0.0 is published already with other content"
+	const exists = "cannot publish acme/inventory 1.0.0: it is published already with other content"
 	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(other)).refused(t, http.StatusConflict, exists)
 	a := announce(r)
 	a.Protocols = []string{"6.0"}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a).refused(t, http.StatusConflict, "acme/inventory 1.0.0 is published for protocols 5.0, 6.0, and versions do not change")
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a).refused(t, http.StatusConflict, "cannot publish acme/inventory 1.0.0: it is published already for protocols 5.0, 6.0")
 	// Without its key nobody can install it, and it is not said to be there.
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestRefusedReleases(t *testing.T) {
 				other = '1'
 			}
 			r[sums] = append([]byte{other}, r[sums][1:]...)
-		}, "inspect " + signature, "it is not of these bytes: sign exactly the file that is published"},
+		}, "inspect " + signature, "\nSign exactly the file that is published."},
 		{"a signature by another namespace's key", func(r release) { r.resign(t, stranger) }, "inspect " + signature, "this is none of the keys"},
 		{"an armored signature", func(r release) { r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n") }, "inspect " + signature, "it is armored"},
 		{"a signature that names SHA-1", func(r release) {
@@ -142,16 +142,16 @@ func TestRefusedReleases(t *testing.T) {
 		}, "inspect " + signature, "it uses SHA-1"},
 		{"no signature", func(r release) { r[signature] = []byte("x") }, "inspect " + signature, "invalid signature"},
 		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "inspect " + signature, "more than 16384"},
-		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip + " is not the file that SHA256SUMS speaks of: it has sha256:"},
+		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip + " is not the file that SHA256SUMS lists: it has sha256:"},
 		{"sums of a zip that is not there", replaced(zip, named("linux_arm64.zip")), "commit", zip + " is not in SHA256SUMS"},
 		{"sums of one zip more", func(r release) {
 			r[sums] = fmt.Appendf(r[sums], "%064d  %s\n", 0, named("linux_arm64.zip"))
 			r.resign(t, signer)
 		}, "commit", named("linux_arm64.zip") + " is listed in SHA256SUMS, and is not there"},
-		{"sums of another manifest", replaced(sum(good[named("manifest.json")]), strings.Repeat("0", 64)), "commit", named("manifest.json") + " is not the file that SHA256SUMS speaks of"},
+		{"sums of another manifest", replaced(sum(good[named("manifest.json")]), strings.Repeat("0", 64)), "commit", named("manifest.json") + " is not the file that SHA256SUMS lists"},
 		{"a zip that is not in the sums", func(r release) { r[named("linux_arm64.zip")] = program(t, "for arm64") }, "commit", named("linux_arm64.zip") + " is not in SHA256SUMS"},
 		{"sums that clients cannot read", replaced("\n", "\n\n"), "inspect " + sums, "line 2: it is blank"},
-		{"sums with a zip twice", func(r release) { r[sums] = append(r[sums], r[sums]...); r.resign(t, signer) }, "inspect " + sums, "already: list each file once"},
+		{"sums with a zip twice", func(r release) { r[sums] = append(r[sums], r[sums]...); r.resign(t, signer) }, "inspect " + sums, "already\nList each file once, and sign the file again."},
 		{"another manifest", func(r release) {
 			r[named("manifest.json")] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
 			r.sign(t, signer)
@@ -174,8 +174,8 @@ func TestRefusedReleases(t *testing.T) {
 		test.change(r)
 		a := announce(r)
 		step, last := d.publish(t, token, provider1, a, r)
-		if step != test.step || last.status != http.StatusBadRequest || !strings.Contains(last.text(), test.text) {
-			t.Errorf("%s: %s: %d %s, want %s: %q", test.name, step, last.status, last.text(), test.step, test.text)
+		if step != test.step || last.status != http.StatusBadRequest || !strings.Contains(last.shown(), test.text) {
+			t.Errorf("%s: %s: %d %s, want %s: %q", test.name, step, last.status, last.shown(), test.step, test.text)
 		}
 		if d.visible(t) != before {
 			t.Fatalf("%s: something is visible of it", test.name)

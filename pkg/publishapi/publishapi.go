@@ -255,7 +255,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
 	if errors.Is(err, catalog.ErrTooManyUploads) {
-		return httpapi.Explain(err, fmt.Sprintf("you have %d uploads under way, and may have no more: finish them, or wait until they end by themselves, after %.0f hours", h.limits.Uploads, lifetime.Hours()))
+		return httpapi.Explain(registry.WithHint(err, "Finish them, or wait: they end by themselves after %.0f hours.", lifetime.Hours()),
+			fmt.Sprintf("you have %d uploads under way, and may have no more", h.limits.Uploads))
 	}
 	if err != nil {
 		return err
@@ -324,7 +325,9 @@ func (h *handler) mayBegin(ctx context.Context, s subject, caller access.Caller)
 		return err
 	}
 	kind, _, _ := strings.Cut(s.path, "/")
-	return httpapi.Explain(registry.ErrForbidden, fmt.Sprintf("namespace %s has nothing yet, and its first publish needs a scope that names it, such as publish:%s/%s/**", s.namespace, kind, s.namespace))
+	err = registry.WithHint(registry.ErrForbidden, "Ask the registry's operator for the scope publish:%s/%s/**.", kind, s.namespace)
+	return httpapi.Explain(err, fmt.Sprintf("namespace %s has nothing yet, and its first publish needs a scope "+
+		"that names it, such as publish:%s/%s/**", s.namespace, kind, s.namespace))
 }
 
 // each calls do with each number below n, several at once, until one fails.
@@ -403,7 +406,8 @@ func (h *handler) own(s subject, caller access.Caller) func(registry.Upload) err
 	}
 }
 
-var errNoUpload = httpapi.Explain(registry.ErrNotFound, "you have no such upload of this version: it has ended, or was never begun: publish it again")
+var errNoUpload = httpapi.Explain(registry.WithHint(registry.ErrNotFound, "Publish it again."),
+	"you have no such upload of this version: it has ended, or was never begun")
 
 // live is own for an upload that was not aborted.
 func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) error {
@@ -514,10 +518,14 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 	case err == nil:
 		found.State = registry.InspectionPassed
 	case isAsYet(err):
-		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error()}
+		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error(), Hint: registry.Hint(err)}
 		return refused, h.catalog.RecordInspection(ctx, claim, givenUp, h.now())
 	case errors.Is(err, registry.ErrInvalid):
-		found = registry.Inspection{State: registry.InspectionRefused, Problem: printable.Line(err.Error(), maxProblem)}
+		found = registry.Inspection{
+			State:   registry.InspectionRefused,
+			Problem: printable.Line(err.Error(), maxProblem),
+			Hint:    printable.Line(registry.Hint(err), maxProblem),
+		}
 	case errors.Is(err, inspection.ErrDied):
 		// The claim ends now, and the attempt counts.
 		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}
@@ -551,7 +559,11 @@ func isAsYet(err error) bool {
 }
 
 func errRefused(f registry.UploadFile, found registry.Inspection) error {
-	return httpapi.Explain(fmt.Errorf("%w file %s", registry.ErrInvalid, f.Name), f.Name+": "+found.Problem)
+	err := fmt.Errorf("%w file %s", registry.ErrInvalid, f.Name)
+	if found.Hint != "" {
+		err = registry.WithHint(err, "%s", found.Hint)
+	}
+	return httpapi.Explain(err, f.Name+": "+found.Problem)
 }
 
 const maxProblem = 2 << 10 // bytes
@@ -705,7 +717,9 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 		info, err = h.objects.Stat(ctx, f.Object)
 	}
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
-		return httpapi.Explain(fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object), path.Base(f.Object)+" is not there any more as it was inspected: publish it again")
+		err := fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object)
+		return httpapi.Explain(registry.WithHint(err, "Publish it again."),
+			path.Base(f.Object)+" is not there any more as it was inspected")
 	}
 	return err
 }

@@ -126,7 +126,7 @@ func TestPublishModule(t *testing.T) {
 	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", packed).into(t, http.StatusOK, nil)
 	packed.ContentSHA256 = ""
 	other := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", packed)
-	other.refused(t, http.StatusConflict, "modules/acme/vpc/aws 1.0.0 is published already with other content, and versions do not change: publish yours under a new version")
+	other.refused(t, http.StatusConflict, "cannot publish acme/vpc/aws 1.0.0: it is published already with other content")
 	golden(t, "refused", other.body)
 	if other.header.Get("Retry-After") != "" {
 		t.Error("the refusal says that it is worth trying again")
@@ -179,7 +179,7 @@ func TestGoOnFromWhatIsStored(t *testing.T) {
 	first.abort(t).into(t, http.StatusNoContent, nil)
 	first.abort(t).into(t, http.StatusNoContent, nil)
 	for name, a := range map[string]answer{"inspect": first.inspect(t, 0), "commit": first.commit(t)} {
-		if a.refused(t, http.StatusNotFound, "publish it again"); d.visible(t) != "" {
+		if a.refused(t, http.StatusNotFound, "Publish it again."); d.visible(t) != "" {
 			t.Errorf("%s of what was aborted published something", name)
 		}
 	}
@@ -284,13 +284,13 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 	for path, text := range map[string]string{
 		"modules/acme/vpc/aws/v1.0.0":                             "a path has it without the v of a tag, as 1.0.0",
 		"modules/acme/vpc/aws/1.0":                                "write it in full, as 1.0.0",
-		"modules/acme/vpc/aws/latest":                             "it is no semantic version",
+		"modules/acme/vpc/aws/latest":                             "it is not a semantic version",
 		"modules/acme/vpc/aws/01.0.0":                             "write it in full, as 1.0.0",
 		"modules/acme/vpc/aws/99999999999999999999.0.0":           "larger than clients can hold",
-		"modules/acme/vpc/aws-/1.0.0":                             "invalid module address",
-		"modules/-acme/vpc/aws/1.0.0":                             "invalid module address",
-		"modules/acme/vpc%2Faws/1.0.0/x":                          "invalid module address",
-		"modules/acme/" + strings.Repeat("x", 65) + "/aws/1.0.0":  "invalid module address",
+		"modules/acme/vpc/aws-/1.0.0":                             `invalid address "acme/vpc/aws-": its system "aws-" must be`,
+		"modules/-acme/vpc/aws/1.0.0":                             `invalid address "-acme/vpc/aws": its namespace "-acme" must be`,
+		"modules/acme/vpc%2Faws/1.0.0/x":                          `invalid address "acme/vpc/aws/1.0.0": a module is NAMESPACE/NAME/SYSTEM`,
+		"modules/acme/" + strings.Repeat("x", 65) + "/aws/1.0.0":  `/aws": its name "xxx`,
 		"providers/acme/Inventory/1.0.0":                          "written in small letters",
 		"providers/ACME/inventory/1.0.0":                          "written in small letters",
 		"modules/acme/vpc/aws/1.0.0-" + strings.Repeat("x", 128):  "more than 128",
@@ -389,7 +389,7 @@ func TestStoreThatLies(t *testing.T) {
 		d := open(t)
 		u := d.begin(t, d.token(t, both), module1, good).putAll(t).inspectAll(t)
 		d.overwrite(t, "vpc.tar.gz", other[1:])
-		u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz is not there any more as it was inspected: publish it again")
+		u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz is not there any more as it was inspected\nPublish it again.")
 		if _, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); err == nil {
 			t.Error("it is published nonetheless")
 		}
@@ -398,7 +398,7 @@ func TestStoreThatLies(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		u.commit(t).refused(t, http.StatusConflict, "publish it again")
+		u.commit(t).refused(t, http.StatusConflict, "Publish it again.")
 		if d.visible(t) != "" {
 			t.Error(d.visible(t))
 		}
@@ -485,7 +485,7 @@ func TestUploadsUnderWay(t *testing.T) {
 	}
 	full := func() {
 		t.Helper()
-		d.send(t, token, http.MethodPost, protocol.PublishPath+paths(8)+"/uploads", announce(vpc(t, 8))).refused(t, http.StatusForbidden, "you have 4 uploads under way, and may have no more: finish them, or wait until they end by themselves, after 12 hours")
+		d.send(t, token, http.MethodPost, protocol.PublishPath+paths(8)+"/uploads", announce(vpc(t, 8))).refused(t, http.StatusForbidden, "you have 4 uploads under way, and may have no more\nFinish them, or wait: they end by themselves after 12 hours.")
 	}
 	full()
 	d.begin(t, other, paths(9), vpc(t, 9))
@@ -519,7 +519,7 @@ func TestExpiredUpload(t *testing.T) {
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
 	d.at(publishapi.Lifetime)
 	for step, a := range map[string]answer{"inspect": u.inspect(t, 0), "commit": u.commit(t), "abort": u.abort(t)} {
-		if a.status != http.StatusNotFound || !strings.Contains(a.text(), "publish it again") {
+		if a.status != http.StatusNotFound || !strings.Contains(a.shown(), "Publish it again.") {
 			t.Errorf("%s: %d %s", step, a.status, a.text())
 		}
 	}
@@ -599,7 +599,7 @@ func TestBuildMetadata(t *testing.T) {
 	token := d.token(t, both)
 	d.publishes(t, token, "modules/acme/vpc/aws/1.0.0+a", vpc(t, 1))
 	before := d.visible(t)
-	const text = "in build metadata alone, and clients take either for the other: choose another version"
+	const text = "in build metadata alone, and clients take either for the other"
 	step, a := d.publish(t, token, "modules/acme/vpc/aws/1.0.0+b", announce(vpc(t, 2)), vpc(t, 2))
 	if a.refused(t, http.StatusConflict, text); step != "begin" || d.visible(t) != before {
 		t.Error(step)

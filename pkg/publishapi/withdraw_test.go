@@ -40,7 +40,11 @@ func TestWithdrawn(t *testing.T) {
 	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
 	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"+a/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
 	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, text)
-	begun.commit(t).refused(t, http.StatusConflict, text)
+	refused := begun.commit(t)
+	refused.refused(t, http.StatusConflict, text)
+	if got := refused.code(t); got != "withdrawn" {
+		t.Errorf("code %q of a withdrawn version", got)
+	}
 	for _, path := range []string{module1, provider1} {
 		d.send(t, token, http.MethodPut, protocol.PublishPath+path+"/deprecation", protocol.Deprecation{Message: "x"}).refused(t, http.StatusNotFound, "there is nothing published by that name and version")
 	}

@@ -25,11 +25,11 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
 	case len(s) > maxMirrorAddress:
-		return MirrorProvider{}, fmt.Errorf("%w provider address: it has %d characters, more than %d", ErrInvalid, len(s), maxMirrorAddress)
+		return MirrorProvider{}, fmt.Errorf("%w address: it has %d characters, more than %d", ErrInvalid, len(s), maxMirrorAddress)
 	case strings.Count(s, "/") != 2:
-		return MirrorProvider{}, fmt.Errorf("%w provider address %q: it is HOSTNAME/NAMESPACE/TYPE, such as registry.opentofu.org/hashicorp/random", ErrInvalid, s)
+		return MirrorProvider{}, invalidAddress(s, mirrorForm)
 	case strings.Contains(hostname, ":"):
-		return MirrorProvider{}, fmt.Errorf("%w provider address %q: no client can use a mirror for a hostname with a port", ErrInvalid, s)
+		return MirrorProvider{}, invalidAddress(s, "no client can use a mirror for a hostname with a port")
 	}
 	// Only what is in punycode: ForDisplay writes some letters as others, which clients do not.
 	if IsPlain(hostname) {
@@ -37,19 +37,19 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	}
 	source, err := regaddr.ParseProviderSource(hostname + "/" + rest)
 	if err != nil {
-		return MirrorProvider{}, fmt.Errorf("%w provider address %q: %w", ErrInvalid, s, err)
+		return MirrorProvider{}, invalidAddress(s, mirrorForm, mirrorParts(hostname, rest)...)
 	}
 	if source.IsBuiltIn() || source.Namespace == regaddr.LegacyProviderNamespace {
-		return MirrorProvider{}, fmt.Errorf("%w provider address %q: clients look for such a provider in no registry", ErrInvalid, s)
+		return MirrorProvider{}, invalidAddress(s, "clients look for such a provider in no registry")
 	}
 	p := MirrorProvider{Hostname: string(source.Hostname), Provider: Provider{Namespace: source.Namespace, Type: source.Type}}
 	if !IsPlain(p.String()) {
-		return MirrorProvider{}, fmt.Errorf("%w provider address %q: its parts are letters, digits and hyphens", ErrInvalid, s)
+		return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 	}
 	// The clients' parser checks the parts before it maps their letters: dots and nothing at all can come of that.
 	if p.String() != s {
 		if again, err := ParseMirrorProvider(p.String()); err != nil || again != p {
-			return MirrorProvider{}, fmt.Errorf("%w provider address %q: its parts are letters, digits and hyphens", ErrInvalid, s)
+			return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 		}
 	}
 	return p, nil

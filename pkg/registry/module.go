@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,11 +18,15 @@ type Module struct {
 // hostname or a //subdirectory is an error, since neither is part of what a registry stores. Errors are ErrInvalid.
 func ParseModule(s string) (Module, error) {
 	if strings.Count(s, "/") != 2 {
-		return Module{}, fmt.Errorf("%w module address %q: it is NAMESPACE/NAME/SYSTEM, without a hostname or a subdirectory", ErrInvalid, s)
+		form := moduleForm
+		if strings.Count(s, "/") > 2 {
+			form += ", without a hostname or a subdirectory"
+		}
+		return Module{}, invalidAddress(s, form)
 	}
 	source, err := regaddr.ParseModuleSource(s)
 	if err != nil {
-		return Module{}, fmt.Errorf("%w module address %q: %w", ErrInvalid, s, err)
+		return Module{}, invalidAddress(s, moduleForm, moduleParts(s)...)
 	}
 	p := source.Package
 	return Module{Namespace: p.Namespace, Name: p.Name, System: p.TargetSystem}, nil

@@ -22,19 +22,24 @@ const maxProviderAddress = 256
 // a hostname is an error. Errors are ErrInvalid.
 func ParseProvider(s string) (Provider, error) {
 	if len(s) > maxProviderAddress {
-		return Provider{}, fmt.Errorf("%w provider address: it has %d characters, more than %d", ErrInvalid, len(s), maxProviderAddress)
+		return Provider{}, fmt.Errorf("%w address: it has %d characters, more than %d", ErrInvalid, len(s), maxProviderAddress)
 	}
 	if strings.Count(s, "/") != 1 {
-		return Provider{}, fmt.Errorf("%w provider address %q: it is NAMESPACE/TYPE, without a hostname", ErrInvalid, s)
+		form := providerForm
+		if strings.Count(s, "/") > 1 {
+			form += ", without a hostname"
+		}
+		return Provider{}, invalidAddress(s, form)
 	}
 	source, err := regaddr.ParseProviderSource(s)
 	if err != nil {
-		return Provider{}, fmt.Errorf("%w provider address %q: %w", ErrInvalid, s, err)
+		namespace, kind, _ := strings.Cut(s, "/")
+		return Provider{}, invalidAddress(s, providerForm, providerParts(namespace, kind)...)
 	}
 	p := Provider{Namespace: source.Namespace, Type: source.Type}
 	// Clients ask for the address as their parser writes it, which is never another one than was meant.
 	if p.String() != s || p.Namespace == "-" || !IsPlain(s) {
-		return Provider{}, fmt.Errorf("%w provider address %q: it is written in small letters, digits and hyphens, as clients send it", ErrInvalid, s)
+		return Provider{}, invalidAddress(s, "it must be written in small letters, digits and hyphens, as clients send it")
 	}
 	return p, nil
 }

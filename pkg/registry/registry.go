@@ -20,11 +20,40 @@ var (
 	ErrCorrupt         = core.ErrCorrupt
 	ErrSchema          = core.ErrSchema
 	ErrUnavailable     = core.ErrUnavailable
+	ErrIssuer          = core.ErrIssuer
 	ErrDiskFull        = core.ErrDiskFull
 )
 
 // CodeCorrupt is package core's.
 const CodeCorrupt = core.CodeCorrupt
+
+// CodeIssuer is package core's.
+const CodeIssuer = core.CodeIssuer
+
+// Code is [core.Code].
+func Code(err error) string { return core.Code(err) }
+
+// ProblemsError is [core.ProblemsError].
+type ProblemsError = core.ProblemsError
+
+// ShownProblems is [core.ShownProblems].
+const ShownProblems = core.ShownProblems
+
+// Problems is [core.Problems].
+type Problems = core.Problems
+
+// Errorf is [core.Errorf].
+func Errorf(kind error, format string, args ...any) error {
+	return core.Errorf(kind, format, args...)
+}
+
+// WithHint is [core.WithHint].
+func WithHint(err error, format string, args ...any) error {
+	return core.WithHint(err, format, args...)
+}
+
+// Hint is [core.Hint].
+func Hint(err error) string { return core.Hint(err) }
 
 // DiskFull is [core.DiskFull].
 func DiskFull(err error) error { return core.DiskFull(err) }

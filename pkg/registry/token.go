@@ -18,3 +18,8 @@ type Token struct {
 	// ExpiresAt is the zero time if it never expires.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
+
+// IsExpired reports whether the token is no longer valid at a time.
+func (t Token) IsExpired(now time.Time) bool {
+	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
+}

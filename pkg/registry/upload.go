@@ -41,8 +41,10 @@ type Inspection struct {
 	// Attempts is how many inspections have started without leaving a result.
 	// Those that were given up do not count.
 	Attempts int `json:"attempts,omitempty"`
-	// Problem says why a file is refused.
+	// Problem is why the file is refused, and Hint what to do about it. Hint can be
+	// empty.
 	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 
 	// ContentSHA256 is a module's, H1 a provider package's.
 	ContentSHA256 string `json:"content_sha256,omitempty"`

@@ -26,7 +26,7 @@ func ParseVersion(s string) (Version, error) {
 	}
 	v, err := versions.ParseVersion(s)
 	if err != nil {
-		return Version{}, fmt.Errorf("%w version %q: it is no semantic version, such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
+		return Version{}, fmt.Errorf("%w version %q: it is not a semantic version such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
 	}
 	// The module installers of both clients hold each number in 64 bits with a sign.
 	if max(v.Major, v.Minor, v.Patch) > math.MaxInt64 {
@@ -34,7 +34,7 @@ func ParseVersion(s string) (Version, error) {
 	}
 	// What is normalised here must mean the same once more when it comes back from a client.
 	if len(v.String()) > maxVersionLength || !semver.IsValid("v"+v.String()) {
-		return Version{}, fmt.Errorf("%w version %q: it is no semantic version, such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
+		return Version{}, fmt.Errorf("%w version %q: it is not a semantic version such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
 	}
 	return v, nil
 }

@@ -18,7 +18,9 @@ func (w Withdrawal) Gone(v Version) error { return &withdrawnError{w, v, ErrNotF
 
 // Taken is what who publishes a withdrawn version again is told, or one that differs from it in build metadata alone: ErrExists
 // and ErrWithdrawn.
-func (w Withdrawal) Taken(v Version) error { return &withdrawnError{w, v, ErrExists} }
+func (w Withdrawal) Taken(v Version) error {
+	return WithHint(&withdrawnError{w, v, ErrExists}, "Choose another version.")
+}
 
 type withdrawnError struct {
 	Withdrawal
@@ -29,7 +31,7 @@ type withdrawnError struct {
 func (e *withdrawnError) Error() string {
 	text := fmt.Sprintf("version %s was withdrawn on %s: %s", e.version, e.At.Format("2006-01-02 15:04 MST"), e.Reason)
 	if e.as == ErrExists { //nolint:errorlint // it is one of two
-		text += "; its number is not used again: take another version"
+		text += "; its number is not used again"
 	}
 	return text
 }
@@ -51,6 +53,8 @@ type Address interface {
 func ParseAddress(s string) (a Address, err error) {
 	first, rest, _ := strings.Cut(s, "/")
 	switch slashes := strings.Count(s, "/"); {
+	case isPath(s):
+		err = invalidAddress(s, anyForm)
 	case slashes == 3 && first == "mirror":
 		a, err = ParseMirrorProvider(rest)
 	case slashes == 2 && strings.Contains(first, "."):
@@ -60,7 +64,7 @@ func ParseAddress(s string) (a Address, err error) {
 	case slashes == 1:
 		a, err = ParseProvider(s)
 	default:
-		err = fmt.Errorf("%w address %.200q: it is NAMESPACE/NAME/SYSTEM of a module, NAMESPACE/TYPE of a provider, or HOSTNAME/NAMESPACE/TYPE of a mirrored provider, whose path mirror/HOSTNAME/NAMESPACE/TYPE is needed if the hostname has no dot", ErrInvalid, s)
+		err = invalidAddress(s, anyForm)
 	}
 	if err != nil {
 		return nil, err

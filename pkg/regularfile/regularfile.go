@@ -3,30 +3,31 @@
 package regularfile
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Open opens a file to read. A file that is missing or is not regular is
-// core.ErrInvalid, and fs.ErrNotExist is in the error of a missing one.
+// core.ErrInvalid, and fs.ErrNotExist is in the error of a missing one. An error
+// is in plain words and names the file without its folder.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err // the rest repeats the path
-	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
+		return nil, core.Errorf(core.ErrInvalid, "cannot read %s: it is not a regular file", filepath.Base(path))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w file %s: %w", core.ErrInvalid, filepath.Base(path), err)
+		return nil, core.Errorf(core.ErrInvalid, "%w", Unreadable(filepath.Base(path), err))
 	}
-	return os.Open(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, Unreadable(filepath.Base(path), err)
+	}
+	return f, nil
 }
 
 // Read returns what a file holds, as [Open] opens it. A file of more than limit
@@ -38,8 +39,54 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w file %s: it has more than %d bytes", core.ErrInvalid, filepath.Base(path), limit)
+	if err != nil {
+		return nil, Unreadable(filepath.Base(path), err)
 	}
-	return data, err
+	if int64(len(data)) > limit {
+		return nil, core.Errorf(core.ErrInvalid, "cannot read %s: it has more than %d bytes", filepath.Base(path), limit)
+	}
+	return data, nil
+}
+
+// Unreadable returns the error for a file or folder that cannot be read, in plain
+// words. It is err too. It returns nil if err is nil.
+func Unreadable(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return core.Errorf(err, "cannot read %s: %s", path, Reason(err))
+}
+
+// Unwritable is [Unreadable] for a file or folder that cannot be written.
+func Unwritable(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return core.Errorf(err, "cannot write %s: %s", path, Reason(err))
+}
+
+// Reason returns in plain words why something with a file failed, without the
+// system call and the path that errors of package os have. An error that wraps one
+// of these has a text of its own, which Reason returns.
+func Reason(err error) string {
+	switch e := err.(type) { //nolint:errorlint // the error itself, not what it wraps
+	case *fs.PathError:
+		return Reason(e.Err)
+	case *os.LinkError:
+		return Reason(e.Err)
+	case *os.SyscallError:
+		return Reason(e.Err)
+	case syscall.Errno:
+		switch {
+		case e.Is(fs.ErrNotExist):
+			return "it does not exist"
+		case e.Is(fs.ErrPermission):
+			return "permission denied"
+		case e.Is(fs.ErrExist):
+			return "it exists already"
+		case e == syscall.EISDIR:
+			return "it is a folder"
+		}
+	}
+	return err.Error()
 }

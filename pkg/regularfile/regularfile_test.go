@@ -2,10 +2,11 @@ package regularfile_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
@@ -26,7 +27,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	_, err := regularfile.Read(file, 4)
-	if !errors.Is(err, core.ErrInvalid) || err.Error() != "invalid file file: it has more than 4 bytes" {
+	if !errors.Is(err, core.ErrInvalid) || err.Error() != "cannot read file: it has more than 4 bytes" {
 		t.Errorf("a file that is too long: %v", err)
 	}
 }
@@ -48,8 +49,45 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if text := err.Error(); strings.Contains(text, "stat") || !strings.Contains(text, filepath.Base(path)) {
-			t.Errorf("%s: the error is %q", path, text)
+		why := "it is not a regular file"
+		if isMissing {
+			why = "it does not exist"
+		}
+		if got, want := err.Error(), "cannot read "+filepath.Base(path)+": "+why; got != want {
+			t.Errorf("%s: the error is %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestReason(t *testing.T) {
+	t.Parallel()
+	other := errors.New("input/output error")
+	for want, err := range map[string]error{
+		"it does not exist":     &fs.PathError{Op: "lstat", Path: "/secret", Err: syscall.ENOENT},
+		"permission denied":     &os.LinkError{Op: "rename", Old: "/a", New: "/b", Err: syscall.EACCES},
+		"input/output error":    &fs.PathError{Op: "read", Path: "/secret", Err: os.NewSyscallError("read", other)},
+		"it is too long":        errors.New("it is too long"),
+		"it is a folder":        &fs.PathError{Op: "read", Path: "/secret", Err: syscall.EISDIR},
+		"no source: it is gone": fmt.Errorf("no source: %w", core.Errorf(fs.ErrNotExist, "it is gone")),
+	} {
+		if got := regularfile.Reason(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	err := regularfile.Unreadable("keys/a.asc", &fs.PathError{Op: "open", Path: "keys/a.asc", Err: syscall.ENOENT})
+	if got, want := err.Error(), "cannot read keys/a.asc: it does not exist"; got != want {
+		t.Errorf("the error is %q, want %q", got, want)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error("it is not fs.ErrNotExist")
+	}
+	err = regularfile.Unwritable("mirror", &fs.PathError{Op: "mkdir", Path: "mirror", Err: syscall.EACCES})
+	if got, want := err.Error(), "cannot write mirror: permission denied"; got != want {
+		t.Errorf("the error is %q, want %q", got, want)
+	}
+	for _, err := range []error{regularfile.Unreadable("x", nil), regularfile.Unwritable("x", nil)} {
+		if err != nil {
+			t.Errorf("%v for no error", err)
 		}
 	}
 }

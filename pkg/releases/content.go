@@ -9,7 +9,7 @@ import (
 )
 
 // ExistsError reports that a version is published, and not as it was to be. It
-// is a registry.ErrExists.
+// is a registry.ErrExists, and has a hint.
 type ExistsError struct {
 	Address registry.Address
 	Version registry.Version
@@ -22,13 +22,18 @@ type ExistsError struct {
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("%s %s is published %s", e.Address.Path(), e.Version, e.how)
+	return fmt.Sprintf("cannot publish %s %s: it is published already %s", e.Address, e.Version, e.how)
 }
 
 // Unwrap returns registry.ErrExists.
 func (e *ExistsError) Unwrap() error { return registry.ErrExists }
 
-const otherContent = "already with other content, and versions do not change: publish yours under a new version"
+// exists returns e with the hint that is the same for all.
+func exists(e *ExistsError) error {
+	return registry.WithHint(e, "Versions do not change. Publish it under a new version.")
+}
+
+const otherContent = "with other content"
 
 // CheckSameModule returns an [ExistsError] unless a stored version has an archive
 // of a SHA256 sum, or the same content.
@@ -36,10 +41,10 @@ func CheckSameModule(m registry.Module, stored registry.ModuleVersion, archive, 
 	if stored.SHA256 == archive || stored.ContentSHA256 == content {
 		return nil
 	}
-	return &ExistsError{
+	return exists(&ExistsError{
 		Address: m, Version: stored.Version, how: otherContent,
 		Stored: stored.ContentSHA256, Offered: content,
-	}
+	})
 }
 
 // CheckSameProvider returns an [ExistsError] unless a stored version has a
@@ -47,14 +52,14 @@ func CheckSameModule(m registry.Module, stored registry.ModuleVersion, archive, 
 // time, and is no other content.
 func CheckSameProvider(p registry.Provider, stored registry.ProviderVersion, sums string, protocols []string) error {
 	if stored.Sums.SHA256 != sums {
-		return &ExistsError{
+		return exists(&ExistsError{
 			Address: p, Version: stored.Version, how: otherContent,
 			Stored: stored.Sums.SHA256, Offered: sums,
-		}
+		})
 	}
 	if !slices.Equal(stored.Protocols, protocols) {
-		how := fmt.Sprintf("for protocols %s, and versions do not change", strings.Join(stored.Protocols, ", "))
-		return &ExistsError{Address: p, Version: stored.Version, how: how}
+		how := "for protocols " + strings.Join(stored.Protocols, ", ")
+		return exists(&ExistsError{Address: p, Version: stored.Version, how: how})
 	}
 	return nil
 }
@@ -66,18 +71,18 @@ func CheckSigner(p registry.Provider, stored registry.ProviderVersion, keys []re
 		return nil
 	}
 	how := fmt.Sprintf(
-		"with a signature by key %s, which the namespace does not have any more, so that nobody can install it: "+
-			"have that key added again, or publish under a new version", stored.SigningKey)
-	return &ExistsError{Address: p, Version: stored.Version, how: how}
+		"with a signature by key %s, which the namespace does not have any more, so that nobody can install it",
+		stored.SigningKey)
+	return registry.WithHint(&ExistsError{Address: p, Version: stored.Version, how: how},
+		"Have that key added again, or publish under a new version.")
 }
 
 // CheckKeys checks that a namespace has keys to sign with. Errors are
 // registry.ErrInvalid.
 func CheckKeys(namespace string, keys []registry.SigningKey) error {
 	if len(keys) == 0 {
-		return invalidRelease(
-			"namespace %s has no key yet: the registry's owner adds the public key that signs its providers, by "+
-				"`larder key add %s FILE`", namespace, namespace)
+		return registry.WithHint(invalidRelease("namespace %s has no key yet", namespace),
+			"The registry's owner adds the public key that signs its providers with `larder key add %s FILE`.", namespace)
 	}
 	return nil
 }

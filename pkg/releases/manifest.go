@@ -47,8 +47,9 @@ func CheckProtocols(protocols []string) error {
 		majors[major] = true
 	}
 	if !majors["5"] && !majors["6"] {
-		return fmt.Errorf("%w protocols %q: clients speak 5 and 6: say so in the manifest, or by --protocol",
-			registry.ErrInvalid, protocols)
+		return registry.WithHint(
+			fmt.Errorf("%w protocols %q: clients speak 5 and 6", registry.ErrInvalid, protocols),
+			"Name one of these in the manifest or, if there is none, with `--protocol`.")
 	}
 	return nil
 }

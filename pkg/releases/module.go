@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -42,8 +42,8 @@ type ModuleResult struct {
 // PreparedModule is a module that is ready to be published.
 type PreparedModule struct {
 	Address registry.Module
-	// ModuleResult has a record without a publisher, with the object key that the
-	// publish API would choose.
+	// ModuleResult has a record without a publisher and a time, with the object key
+	// that the publish API would choose.
 	ModuleResult
 	// Archive is the one file to store.
 	Archive File
@@ -55,12 +55,11 @@ type PreparedModule struct {
 // through the publish API.
 func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
-// Module checks a module and packs it. What is wrong with the module is
-// registry.ErrInvalid. The caller closes the result.
+// Module checks a module and packs it. It returns what is wrong with the module
+// as a registry.ProblemsError. The caller closes the result.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
-	if err := CheckDescription(m.Description); err != nil {
-		return nil, err
-	}
+	var problems registry.Problems
+	_ = problems.Add(CheckDescription(m.Description)) // it is ErrInvalid
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
 	if err != nil {
 		return nil, fmt.Errorf("packing %s: %w", m.Dir, err)
@@ -69,8 +68,11 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	// when it is closed.
 	_ = os.Remove(packed.Name())
 	prepared := &PreparedModule{Address: m.Address, packed: packed}
-	p.step("packing " + filepath.Clean(m.Dir))
-	if err := prepared.pack(ctx, m, p.now()); err != nil {
+	err = problems.Add(prepared.pack(ctx, m, p))
+	if err == nil {
+		err = problems.Err(fmt.Sprintf("publish %s %s", m.Address, m.Version))
+	}
+	if err != nil {
 		prepared.Close()
 		return nil, err
 	}
@@ -79,21 +81,28 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 
 // pack packs a module, and inspects the archive by reading it, as its receivers
 // will.
-func (m *PreparedModule) pack(ctx context.Context, from Module, now time.Time) (err error) {
+func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
+	from.Pack.Progress = p.Progress
 	if m.LeftOut, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
 		return err
 	}
-	if _, err := m.packed.Seek(0, io.SeekStart); err != nil {
+	size, err := m.packed.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = m.packed.Seek(0, io.SeekStart)
+	}
+	if err != nil {
 		return fmt.Errorf("packing %s: %w", from.Dir, err)
 	}
-	found, err := archive.ReadModule(ctx, m.packed)
+	moved, end := progress.Or(p.Progress).Transfer("checking "+filepath.Clean(from.Dir), size)
+	defer end()
+	found, err := archive.ReadModule(ctx, progress.Reader(m.packed, moved))
 	if err != nil {
 		return err
 	}
 	m.Files = found.Files
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
-		PublishedAt: now.UTC().Truncate(time.Second), Description: from.Description,
+		Description: from.Description,
 	}
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

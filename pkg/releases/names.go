@@ -2,6 +2,7 @@ package releases
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,26 +40,33 @@ func (n Names) Has(name string) bool {
 const maxPlatforms = 200
 
 // ParseNames finds the files of a release by their names, which must all be of
-// one version. It ignores names that belong to no release. Errors are
-// registry.ErrInvalid.
+// one version. It ignores names that belong to no release. It returns all
+// problems, as a registry.ProblemsError. Names.Sums is empty then if the names do
+// not tell which release it is.
 func ParseNames(providerType string, names []string) (Names, error) {
 	prefix := "terraform-provider-" + providerType + "_"
 	found := Names{Zips: make(map[string]registry.Platform)}
-	var versions []string
+	var problems []error
+	add := func(err error) { problems = append(problems, err) }
+	var versions, others []string
+	var misnamed bool
 	for _, name := range names {
 		if !strings.HasPrefix(name, "terraform-provider-") {
 			continue // goreleaser leaves more than a release
 		}
 		rest, ours := strings.CutPrefix(name, prefix)
 		version, what, _ := strings.Cut(rest, "_")
-		if !ours {
+		isPackage := strings.HasSuffix(strings.ToLower(name), ".zip")
+		switch {
+		case !ours && isPackage && misspelt.MatchString(strings.TrimPrefix(name, prefix[:len(prefix)-1])):
+			add(errMisnamed(name, prefix))
+			misnamed = true
+			continue
+		case !ours:
 			if strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, "_SHA256SUMS") {
-				return found, invalidRelease("%s is of another provider than %s: name the type as its files do",
-					name, providerType)
+				others = append(others, name)
 			}
 			continue
-		}
-		switch {
 		case what == "SHA256SUMS":
 			found.HasSums = true
 		case what == "SHA256SUMS.sig":
@@ -66,12 +74,17 @@ func ParseNames(providerType string, names []string) (Names, error) {
 		case what == "manifest.json":
 			found.Manifest = name
 		case isZip(what):
-			var err error
-			if found.Zips[name], err = registry.ParsePlatform(strings.TrimSuffix(what, ".zip")); err != nil {
-				return found, fmt.Errorf("%s: %w", name, err)
+			platform, err := registry.ParsePlatform(strings.TrimSuffix(what, ".zip"))
+			if err != nil {
+				add(fmt.Errorf("%s: %w", name, err))
+				misnamed = true
+			} else {
+				found.Zips[name] = platform
 			}
-		case strings.HasSuffix(strings.ToLower(name), ".zip"):
-			return found, invalidRelease("%s is not named as clients know it: %sVERSION_OS_ARCH.zip", name, prefix)
+		case isPackage:
+			add(errMisnamed(name, prefix))
+			misnamed = true
+			continue
 		default:
 			continue
 		}
@@ -79,26 +92,63 @@ func ParseNames(providerType string, names []string) (Names, error) {
 			versions = append(versions, version)
 		}
 	}
+	if len(others) > 0 {
+		add(errOtherProvider(providerType, others))
+	}
+	if len(found.Zips) == 0 && len(problems) == 0 {
+		add(registry.WithHint(invalidRelease("there is no %sVERSION_OS_ARCH.zip", prefix),
+			"Name the folder that holds the zips, and the provider by the type that their names have."))
+	}
 	switch {
-	case len(found.Zips) == 0:
-		return found, invalidRelease("there is no %sVERSION_OS_ARCH.zip", prefix)
+	case len(versions) == 1:
+		found.Sums = prefix + versions[0] + "_SHA256SUMS"
+		var err error
+		if found.Version, err = parseFileVersion(versions[0]); err != nil {
+			add(err)
+		}
 	case len(versions) > 1:
-		return found, invalidRelease("there are files of several versions, %s: publish one at a time",
-			strings.Join(versions, ", "))
-	case strings.HasPrefix(versions[0], "v"):
-		return found, invalidRelease("file names have the version without a v, and these have %s", versions[0])
-	case len(found.Zips) > maxPlatforms:
-		return found, invalidRelease("it has %d platforms, more than %d", len(found.Zips), maxPlatforms)
+		add(registry.WithHint(invalidRelease("there are files of several versions, %s", strings.Join(versions, ", ")),
+			"Publish one version at a time, from a folder that holds no other."))
+	case misnamed:
+		found.Sums = prefix + "VERSION_SHA256SUMS"
 	}
-	var err error
-	if found.Version, err = registry.ParseTag(versions[0]); err != nil {
-		return found, err
+	if len(found.Zips) > maxPlatforms {
+		add(invalidRelease("it has %d platforms, more than %d", len(found.Zips), maxPlatforms))
 	}
-	if found.Version == (registry.Version{}) {
-		return found, invalidRelease("clients cannot use a version 0.0.0")
+	if len(problems) > 0 {
+		return found, &registry.ProblemsError{Problems: problems}
 	}
-	found.Sums = prefix + versions[0] + "_SHA256SUMS"
 	return found, nil
+}
+
+// misspelt is how a name goes on after the provider's type if no rest of another
+// type follows it.
+var misspelt = regexp.MustCompile(`^([-.]v?[0-9]|\.zip$)`)
+
+func errMisnamed(name, prefix string) error {
+	return registry.WithHint(invalidRelease("%s is not named as clients know it", name),
+		"Name it %sVERSION_OS_ARCH.zip, such as %s1.0.0_linux_amd64.zip.", prefix, prefix)
+}
+
+func errOtherProvider(providerType string, names []string) error {
+	which := names[0] + " is"
+	if more := len(names) - 1; more > 0 {
+		which = fmt.Sprintf("%s and %d more are", names[0], more)
+	}
+	return registry.WithHint(invalidRelease("%s of another provider than %s", which, providerType),
+		"Name the provider by the type that its files have, and publish it from a folder that holds no other.")
+}
+
+// parseFileVersion returns the version in the names of files.
+func parseFileVersion(text string) (registry.Version, error) {
+	if strings.HasPrefix(text, "v") {
+		return registry.Version{}, invalidRelease("file names have the version without a v, and these have %s", text)
+	}
+	v, err := registry.ParseTag(text)
+	if err == nil && v == (registry.Version{}) {
+		err = invalidRelease("clients cannot use a version 0.0.0")
+	}
+	return v, err
 }
 
 // invalidRelease returns a registry.ErrInvalid with what is wrong with a release.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/builds"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -36,11 +37,6 @@ func read(t *testing.T, f releases.File) []byte {
 	return data
 }
 
-type progress struct{ steps []string }
-
-func (p *progress) Step(what string)               { p.steps = append(p.steps, what) }
-func (p *progress) Upload(string, int64) func(int) { return func(int) {} }
-
 func TestPrepareModule(t *testing.T) {
 	t.Parallel()
 	m := releases.Module{
@@ -52,7 +48,7 @@ func TestPrepareModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	progress := &progress{}
+	progress := &progresstest.Recorder{}
 	prepared, err := releases.Preparer{Progress: progress}.Module(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +57,10 @@ func TestPrepareModule(t *testing.T) {
 	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != (registry.Publisher{}) {
 		t.Errorf("%+v, %+v", f, r)
 	}
-	if len(prepared.Files) != 1 || len(prepared.LeftOut) != 1 || len(progress.steps) != 1 {
-		t.Errorf("%+v, %+v, %q", prepared.Files, prepared.LeftOut, progress.steps)
+	if len(prepared.Files) != 1 || len(prepared.LeftOut) != 1 || len(progress.Steps()) != 1 {
+		t.Errorf("%+v, %+v, %q", prepared.Files, prepared.LeftOut, progress.Steps())
 	}
+	progress.CheckComplete(t, "packing "+m.Dir, "checking "+m.Dir)
 	// Several read it at once, each from its beginning.
 	var group sync.WaitGroup
 	for range 4 {
@@ -104,10 +101,12 @@ func TestPrepareProvider(t *testing.T) {
 	}
 	id := key.ID
 	r := builds.NewRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
-	prepared, err := new(releases.Preparer).Provider(t.Context(), provider(r))
+	progress := &progresstest.Recorder{}
+	prepared, err := releases.Preparer{Progress: progress}.Provider(t.Context(), provider(r))
 	if err != nil {
 		t.Fatal(err)
 	}
+	progress.CheckComplete(t, "checking "+r.Name+"_linux_amd64.zip", "checking "+r.Name+"_darwin_arm64.zip")
 	var names []string
 	for _, f := range prepared.Files {
 		names = append(names, strings.TrimPrefix(f.Name, r.Name+"_"))

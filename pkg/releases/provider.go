@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
@@ -57,9 +59,10 @@ type ProviderResult struct {
 // PreparedProvider is a provider's release that is ready to be published.
 type PreparedProvider struct {
 	Address registry.Provider
-	// ProviderResult has a record without a publisher, with the object keys
-	// that the publish API would choose. Its signing key is the one that the
-	// signature names, which may be a part of another, until Verify.
+	// ProviderResult has a record without a publisher and a time, with the object
+	// keys that the publish API would choose. Unless the keys of the namespace were
+	// given, its signing key is the one that the signature names, which may be a part
+	// of another.
 	ProviderResult
 	// Files are the zips, in the order of the record's packages, SHA256SUMS, its
 	// signature and, if there is one, the manifest.
@@ -69,29 +72,100 @@ type PreparedProvider struct {
 	from            Provider
 	names           Names
 	manifest        []byte // nil if there is none
-	sums, signature []byte
+	sums, signature []byte // nil if there are none, or none that can be read
+	problems        registry.Problems
+	// refused are the names of the zips with problems.
+	refused map[string]bool
+	// noManifest reports that a manifest which is missing or cannot be read is among
+	// the problems, and noKey that the namespace lacks the key.
+	noManifest, noKey bool
 }
 
-// Provider checks a release in full and, if it is to be signed here, signs it.
-// What is wrong with the release is registry.ErrInvalid. It does not know whether
-// the signature is by a key of the namespace.
+// Provider checks a release in full and, if it is to be signed here, signs it. It
+// returns all that is wrong with the release, as a registry.ProblemsError. It does
+// not know whether the signature is by a key of the namespace.
 func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, error) {
-	r, err := p.Find(m)
-	if err != nil {
+	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
+	if err := r.read(ctx, true); err != nil {
 		return nil, err
 	}
-	return r, r.Read(ctx, true)
+	return r.finish(true)
 }
 
-// Find finds the files of a release by their names, which must all be of one
-// version, and reads the manifest. Errors are registry.ErrInvalid. The result is
-// ready after Read.
-func (p Preparer) Find(m Provider) (*PreparedProvider, error) {
-	p.step("reading " + filepath.Clean(m.Dir))
+// ProviderFor is like [Preparer.Provider], and verifies the signature with the
+// keys of the namespace, as clients will. Unless unpack is set, it leaves the
+// unpacking of zips to the caller: these have no H1 yet, and File.Zip.
+func (p Preparer) ProviderFor(
+	ctx context.Context, m Provider, keys []registry.SigningKey, unpack bool,
+) (*PreparedProvider, error) {
 	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
-	entries, err := os.ReadDir(m.Dir)
+	// It comes first: nobody is asked for the passphrase of a key that is of no use.
+	if err := r.checkKeys(keys); err != nil {
+		r.noKey = true
+		if err := r.problems.Add(err); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.read(ctx, unpack); err != nil {
+		return nil, err
+	}
+	if err := r.problems.Add(r.verify(keys)); err != nil {
+		return nil, err
+	}
+	return r.finish(unpack)
+}
+
+// read reads and checks the files, and collects the problems. Errors are others.
+func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
+	if err := r.problems.Add(r.find()); err != nil {
+		return err
+	}
+	if r.names.Sums == "" {
+		return nil // it is unknown which release this is
+	}
+	err := r.problems.Add(r.readManifest())
+	if err == nil {
+		err = r.readZips(ctx, unpack)
+	}
+	if err == nil && r.from.SignKey != nil {
+		err = r.sign()
+	} else if err == nil {
+		err = r.readSigned()
+	}
+	return err
+}
+
+// finish returns the release, or its problems.
+func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
+	what := "publish " + r.Address.String()
+	if v := r.names.Version; v != (registry.Version{}) {
+		what += " " + v.String()
+	}
+	if err := r.problems.Err(what); err != nil {
+		return nil, err
+	}
+	r.Files = append(r.Files, fileOf(r.names.Sums, r.sums), fileOf(r.names.Signature(), r.signature))
+	if r.manifest != nil {
+		r.Files = append(r.Files, fileOf(r.names.ManifestName(), r.manifest))
+	}
+	r.Place(func(v registry.Version, sha256, filename string) string {
+		return registry.UploadKey(r.Address.Path(), v, sha256, filename)
+	})
+	if unpacked {
+		r.Shared = protocol.SharedHashes(r.Record.Packages)
+	}
+	return r, nil
+}
+
+// find finds the files of the release by their names.
+func (r *PreparedProvider) find() error {
+	r.preparer.step("reading " + filepath.Clean(r.from.Dir))
+	entries, err := os.ReadDir(r.from.Dir)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err // the rest is a system call, and the path again
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w folder: %w", registry.ErrInvalid, err)
+		return fmt.Errorf("%w folder %s: %w", registry.ErrInvalid, r.from.Dir, err)
 	}
 	var files []string
 	for _, entry := range entries {
@@ -99,12 +173,9 @@ func (p Preparer) Find(m Provider) (*PreparedProvider, error) {
 			files = append(files, entry.Name())
 		}
 	}
-	if r.names, err = ParseNames(m.Address.Type, files); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.Dir, err)
-	}
-	r.Record.Version, r.Record.PublishedAt = r.names.Version, p.now().UTC().Truncate(time.Second)
-	r.Record.Protocols, err = r.protocols()
-	return r, err
+	r.names, err = ParseNames(r.Address.Type, files)
+	r.Record.Version = r.names.Version
+	return err
 }
 
 func (r *PreparedProvider) path(name string) string { return filepath.Join(r.from.Dir, name) }
@@ -122,60 +193,34 @@ func sourceManifest(dir string) string {
 	return ""
 }
 
-// protocols returns those that the manifest names or, if there is none, those
-// that were given.
-func (r *PreparedProvider) protocols() (named []string, err error) {
+// readManifest finds the protocols: those that the manifest names or, if there is
+// none, those that were given.
+func (r *PreparedProvider) readManifest() (err error) {
 	given := r.from.Protocols
 	path := sourceManifest(r.from.Dir)
 	if r.names.Manifest != "" {
 		path = r.path(r.names.Manifest)
 	}
 	if path == "" {
-		if len(given) == 0 {
-			return nil, invalidRelease(
-				"there is no manifest that says which protocol of plugins the provider speaks: add %s, or say "+
-					"it, such as --protocol 6.0", r.names.ManifestName())
+		r.Record.Protocols = given
+		if len(given) > 0 {
+			return CheckProtocols(given)
 		}
-		return given, CheckProtocols(given)
+		r.noManifest = true
+		return registry.WithHint(
+			invalidRelease("there is no manifest that says which protocol of plugins the provider speaks"),
+			"Add %s, or give the protocol with `--protocol 6.0`.", r.names.ManifestName())
 	}
 	if r.manifest, err = regularfile.Read(path, MaxManifest); err != nil {
-		return nil, err
+		r.noManifest = true
+		return err
 	}
-	if named, err = ParseManifest(r.manifest); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	if r.Record.Protocols, err = ParseManifest(r.manifest); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	if len(given) > 0 {
-		if err := CheckManifest(named, given); err != nil {
-			return nil, fmt.Errorf("%w: leave out --protocol", err)
-		}
-	}
-	return named, nil
-}
-
-// Read reads the files and checks them. Unless unpack is set, it leaves the
-// unpacking of zips to the caller: these have no H1 yet, and File.Zip.
-func (r *PreparedProvider) Read(ctx context.Context, unpack bool) error {
-	if err := r.readZips(ctx, unpack); err != nil {
-		return err
-	}
-	var err error
-	if r.from.SignKey != nil {
-		err = r.sign()
-	} else {
-		err = r.readSigned()
-	}
-	if err != nil {
-		return err
-	}
-	r.Files = append(r.Files, fileOf(r.names.Sums, r.sums), fileOf(r.names.Signature(), r.signature))
-	if r.manifest != nil {
-		r.Files = append(r.Files, fileOf(r.names.ManifestName(), r.manifest))
-	}
-	r.Place(func(v registry.Version, sha256, filename string) string {
-		return registry.UploadKey(r.Address.Path(), v, sha256, filename)
-	})
-	if unpack {
-		r.Shared = protocol.SharedHashes(r.Record.Packages)
+		return registry.WithHint(CheckManifest(r.Record.Protocols, given),
+			"Leave out `--protocol`: the manifest names the protocols.")
 	}
 	return nil
 }
@@ -196,13 +241,28 @@ func (r *PreparedProvider) Place(key func(v registry.Version, sha256, filename s
 	}
 }
 
-// Verify verifies the signature with the keys of a namespace, as clients will,
+// checkKeys checks that a namespace has a key, and the one that is to sign here.
+// Errors are registry.ErrInvalid.
+func (r *PreparedProvider) checkKeys(keys []registry.SigningKey) error {
+	namespace := r.Address.Namespace
+	if err := CheckKeys(namespace, keys); err != nil || r.from.SignKey == nil {
+		return err
+	}
+	id, err := signing.PrivateKeyID(r.from.SignKey)
+	if err != nil || hasKey(keys, id) {
+		return nil //nolint:nilerr // sign returns what is wrong with the private key
+	}
+	return registry.WithHint(
+		fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it",
+			registry.ErrInvalid, namespace, id),
+		"Add its public half with `larder key add %s FILE`.", namespace)
+}
+
+// verify verifies the signature with the keys of a namespace, as clients will,
 // and records the key. Errors are registry.ErrInvalid.
-func (r *PreparedProvider) Verify(keys []registry.SigningKey) error {
-	if namespace, id := r.Address.Namespace, r.Record.SigningKey; r.from.SignKey != nil && !hasKey(keys, id) {
-		return fmt.Errorf(
-			"%w key: namespace %s does not have key %s, so that no client would trust it: add its public half by "+
-				"`larder key add %s FILE`", registry.ErrInvalid, namespace, id, namespace)
+func (r *PreparedProvider) verify(keys []registry.SigningKey) error {
+	if r.noKey || r.sums == nil || r.signature == nil {
+		return nil // that is among the problems
 	}
 	signer, err := signing.Verify(keys, r.sums, r.signature, r.preparer.now())
 	if err != nil {
@@ -215,12 +275,8 @@ func (r *PreparedProvider) Verify(keys []registry.SigningKey) error {
 // parallel is how many zips are read at once.
 const parallel = 4
 
-// readZips reads the zips, several at once.
+// readZips reads the zips, several at once, and collects their problems.
 func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
-	read := archive.InspectProviderFile
-	if unpack {
-		read = archive.ReadProviderFile
-	}
 	packages := make([]registry.ProviderPackage, 0, len(r.names.Zips))
 	for name, platform := range r.names.Zips {
 		packages = append(packages, registry.ProviderPackage{Platform: platform, Filename: name})
@@ -229,75 +285,121 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	files := make([]File, len(packages))
+	failed := make([]error, len(packages))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range packages {
 		group.Go(func() error {
-			pkg := &packages[i]
-			r.preparer.step("checking " + pkg.Filename)
-			path := r.path(pkg.Filename)
-			zip, err := read(ctx, path, r.Address.Type)
-			if err == nil {
-				err = zip.RunsOn(pkg.Platform)
+			files[i], failed[i] = r.readZip(ctx, &packages[i], unpack)
+			if errors.Is(failed[i], registry.ErrInvalid) {
+				return nil
 			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", pkg.Filename, err)
-			}
-			pkg.H1 = zip.H1
-			files[i] = FileAt(path, pkg.Filename, registry.StoredFile{SHA256: zip.SHA256, Size: zip.Size})
-			if !unpack {
-				files[i].Zip = &zip.ProviderZip
-			}
-			return nil
+			return failed[i]
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.Record.Packages, r.Files = packages, files
+	r.refused = make(map[string]bool)
+	for i, err := range failed {
+		if err != nil {
+			r.refused[packages[i].Filename] = true
+			_ = r.problems.Add(err) // it is ErrInvalid
+			continue
+		}
+		r.Record.Packages, r.Files = append(r.Record.Packages, packages[i]), append(r.Files, files[i])
+	}
 	return nil
+}
+
+// readZip reads the zip of a package, and sets the package's H1 if it unpacks it.
+func (r *PreparedProvider) readZip(ctx context.Context, pkg *registry.ProviderPackage, unpack bool) (File, error) {
+	read := archive.InspectProviderFile
+	if unpack {
+		read = archive.ReadProviderFile
+	}
+	path := r.path(pkg.Filename)
+	zip, err := read(ctx, path, r.Address.Type, r.preparer.Progress)
+	if err == nil {
+		err = zip.RunsOn(pkg.Platform)
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", pkg.Filename, err)
+	}
+	pkg.H1 = zip.H1
+	f := FileAt(path, pkg.Filename, registry.StoredFile{SHA256: zip.SHA256, Size: zip.Size})
+	if !unpack {
+		f.Zip = &zip.ProviderZip
+	}
+	return f, nil
+}
+
+// readFile reads a file of the release. If it is missing, that is a problem, with
+// a hint.
+func (r *PreparedProvider) readFile(name string, limit int64, hint string) ([]byte, error) {
+	data, err := regularfile.Read(r.path(name), limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = invalidRelease("%s is missing", name)
+	}
+	if err != nil {
+		return nil, r.problems.Add(registry.WithHint(err, "%s", hint))
+	}
+	return data, nil
 }
 
 // readSigned reads the folder's SHA256SUMS and its signature, which must be
-// what clients accept, and speak of these zips.
+// what clients accept, and speak of these zips. It collects the problems.
 func (r *PreparedProvider) readSigned() (err error) {
-	if r.sums, err = regularfile.Read(r.path(r.names.Sums), signing.MaxSums); err != nil {
-		return fmt.Errorf(
-			"%w: without it there is nothing to verify: build the release with it, or sign here with --sign-key", err)
-	}
-	if r.signature, err = regularfile.Read(r.path(r.names.Signature()), signing.MaxSignature); err != nil {
-		return fmt.Errorf("%w: sign SHA256SUMS by `gpg --detach-sign`, or here with --sign-key", err)
-	}
-	if err := r.checkSums(); err != nil {
+	if r.sums, err = r.readFile(r.names.Sums, signing.MaxSums,
+		"Build the release with it, as goreleaser does, or have it made and signed with `--sign-key`."); err != nil {
 		return err
 	}
+	if r.signature, err = r.readFile(r.names.Signature(), signing.MaxSignature,
+		"Sign SHA256SUMS with `gpg --detach-sign`, or have it signed with `--sign-key`."); err != nil {
+		return err
+	}
+	if r.sums != nil {
+		if err := r.problems.Add(r.checkSums()); err != nil {
+			return err
+		}
+	}
+	if r.signature == nil {
+		return nil
+	}
 	if r.Record.SigningKey, err = signing.Issuer(r.signature, r.preparer.now()); err != nil {
-		return fmt.Errorf("%s: %w", r.names.Signature(), err)
+		r.signature = nil
+		return r.problems.Add(fmt.Errorf("%s: %w", r.names.Signature(), err))
 	}
 	return nil
 }
 
-// sign signs SHA256SUMS: the folder's own, if it has one and it holds, or one
-// that is made of the zips and the manifest.
+// sign signs SHA256SUMS: the folder's own, if it has one, or one that is made of
+// the zips and the manifest. It collects the problems.
 func (r *PreparedProvider) sign() (err error) {
 	if r.names.HasSignature {
-		return invalidRelease("%s is signed already: publish it without --sign-key, or take %s away",
-			r.from.Dir, r.names.Signature())
+		_ = r.problems.Add(registry.WithHint(invalidRelease("%s is signed already", r.from.Dir),
+			"Publish it without `--sign-key`, or take %s away.", r.names.Signature()))
 	}
-	if r.names.HasSums {
-		if r.sums, err = regularfile.Read(r.path(r.names.Sums), signing.MaxSums); err == nil {
-			err = r.checkSums()
-		}
-	} else {
+	if !r.names.HasSums {
 		r.sums = r.makeSums()
+	} else if r.sums, err = r.readFile(r.names.Sums, signing.MaxSums, ""); err == nil && r.sums != nil {
+		err = r.problems.Add(r.checkSums())
 	}
 	if err != nil {
 		return err
 	}
-	var key signing.Key
-	r.signature, key, err = signing.Sign(r.from.SignKey, r.from.Passphrase, r.sums, r.preparer.now())
-	r.Record.SigningKey = key.ID
-	return err
+	signature, key, err := signing.Sign(r.from.SignKey, r.from.Passphrase, r.sums, r.preparer.now())
+	if errors.Is(err, signing.ErrPassphrase) {
+		if r.problems.Any() {
+			return nil // nobody is asked for it in vain
+		}
+		return err
+	}
+	if err != nil {
+		return r.problems.Add(err)
+	}
+	r.signature, r.Record.SigningKey = signature, key.ID
+	return nil
 }
 
 func (r *PreparedProvider) makeSums() []byte {
@@ -322,16 +424,22 @@ func (r *PreparedProvider) checkSums() error {
 	for _, zip := range r.Files {
 		files[zip.Name] = zip.SHA256
 	}
+	for name := range r.refused {
+		files[name] = listed[name] // what is wrong with it is among the problems
+	}
 	for name := range listed {
 		if isZip(name) || IsManifest(name) {
 			continue // those of the release alone count
 		}
-		files[name], err = sha256At(r.path(name))
+		files[name], err = r.preparer.sha256At(r.path(name))
 		if errors.Is(err, os.ErrNotExist) {
 			delete(files, name)
 		} else if err != nil {
 			return err
 		}
+	}
+	if r.noManifest {
+		maps.DeleteFunc(listed, func(name, _ string) bool { return IsManifest(name) })
 	}
 	manifest := ""
 	if r.manifest != nil {
@@ -341,13 +449,19 @@ func (r *PreparedProvider) checkSums() error {
 }
 
 // sha256At returns the SHA256 sum of the file at a path.
-func sha256At(path string) (string, error) {
+func (p Preparer) sha256At(path string) (string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	moved, end := progress.Or(p.Progress).Transfer("checking "+filepath.Base(path), info.Size())
+	defer end()
 	hash := sha256.New()
-	_, err = io.Copy(hash, f)
+	_, err = io.Copy(hash, progress.Reader(f, moved))
 	return hex.EncodeToString(hash.Sum(nil)), err
 }

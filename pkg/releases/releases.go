@@ -15,32 +15,22 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
-
-// Progress reports how a publish goes. Its methods are called concurrently.
-type Progress interface {
-	// Step is called as a step begins, with what it does, such as "packing ./vpc".
-	Step(what string)
-	// Upload is called as an upload begins. It returns a function that is called
-	// with the number of bytes that were sent.
-	Upload(name string, size int64) (sent func(int))
-}
 
 // Preparer makes modules and providers ready to be published. Its zero value can
 // be used.
 type Preparer struct {
 	// Progress receives the steps. If nil, they are dropped.
-	Progress Progress
+	Progress progress.Reporter
 	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 }
 
 func (p Preparer) step(what string) {
-	if p.Progress != nil {
-		p.Progress.Step(what)
-	}
+	progress.Or(p.Progress).Step(what)
 }
 
 func (p Preparer) now() time.Time {

@@ -64,10 +64,10 @@ func TestCheckSame(t *testing.T) {
 	}{
 		"the same archive":         {releases.CheckSameModule(vpc, stored, "archive", ""), ""},
 		"the same content":         {releases.CheckSameModule(vpc, stored, "another", "content"), ""},
-		"another module":           {releases.CheckSameModule(vpc, stored, "another", "other"), "modules/acme/vpc/aws 1.0.0 is published already with other content"},
+		"another module":           {releases.CheckSameModule(vpc, stored, "another", "other"), "cannot publish acme/vpc/aws 1.0.0: it is published already with other content"},
 		"the same release":         {releases.CheckSameProvider(inventory, release, "sums", release.Protocols), ""},
-		"other sums":               {releases.CheckSameProvider(inventory, release, "other", release.Protocols), "providers/acme/inventory 1.0.0 is published already with other content"},
-		"other protocols":          {releases.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), "is published for protocols 5.0, 6.0"},
+		"other sums":               {releases.CheckSameProvider(inventory, release, "other", release.Protocols), "cannot publish acme/inventory 1.0.0: it is published already with other content"},
+		"other protocols":          {releases.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), "it is published already for protocols 5.0, 6.0"},
 		"its key":                  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}, {ID: "KEY"}}), ""},
 		"a key that is not there":  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}}), "with a signature by key KEY"},
 		"a namespace without keys": {releases.CheckSigner(inventory, release, nil), "with a signature by key KEY"},
@@ -80,6 +80,9 @@ func TestCheckSame(t *testing.T) {
 		}
 		if !errors.Is(test.err, registry.ErrExists) || !strings.Contains(test.err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, test.err, test.want)
+		}
+		if hint := registry.Hint(test.err); !strings.Contains(hint, " under a new version.") {
+			t.Errorf("%s: the hint is %q", name, hint)
 		}
 	}
 	// A publisher may not be a reader.

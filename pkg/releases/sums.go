@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -30,11 +31,16 @@ func IsManifest(name string) bool { return strings.HasSuffix(name, "_manifest.js
 // sums. It must list all zips that are there and no other, with their sums. A
 // listed manifest must be there too, because it says for which protocols the
 // release is signed; its sum is empty if there is none. Other listed files may be
-// missing, because no client reads them. Errors are registry.ErrInvalid.
+// missing, because no client reads them. It returns all problems, as a
+// registry.ProblemsError.
 func CheckSums(files map[string]string, manifest string, listed map[string]string) error {
+	var problems []error
+	add := func(hint, format string, args ...any) {
+		problems = append(problems, registry.WithHint(invalidRelease(format, args...), "%s", hint))
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if _, there := listed[name]; !there && isZip(name) {
-			return invalidRelease("%s is not in SHA256SUMS: make the sums anew, or take the zip away", name)
+			add("Make the sums anew, or take the zip away.", "%s is not in SHA256SUMS", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
@@ -44,16 +50,18 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 		}
 		switch {
 		case there && sum != listed[name]:
-			return invalidRelease("%s is not the file that SHA256SUMS speaks of: it has sha256:%s, and %s is listed",
-				name, sum, listed[name])
+			add("Publish the files as one build has made them, or make the sums anew.",
+				"%s is not the file that SHA256SUMS lists: it has sha256:%s, and %s is listed", name, sum, listed[name])
 		case !there && IsManifest(name):
-			return invalidRelease("%s is listed in SHA256SUMS, and is not there: put it back", name)
+			add("Put it back.", "%s is listed in SHA256SUMS, and is not there", name)
 		case !there && isZip(name):
-			return invalidRelease("%s is listed in SHA256SUMS, and is not there: put it back, or make the sums anew",
-				name)
+			add("Put it back, or make the sums anew.", "%s is listed in SHA256SUMS, and is not there", name)
 		}
 	}
-	return nil
+	if len(problems) == 0 {
+		return nil
+	}
+	return &registry.ProblemsError{Problems: problems}
 }
 
 func isZip(name string) bool { return strings.HasSuffix(name, ".zip") }

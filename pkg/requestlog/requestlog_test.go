@@ -168,9 +168,9 @@ func TestLine(t *testing.T) {
 		{"GET", module, modules, 204, 0, ofModule + `,"caller":"token ci"`},
 		{"GET", document, mirror, 204, 0, ofVersion + `,"download":"mirror","caller":"token ci"`},
 		{"HEAD", document, mirror, 204, 0, ofVersion + `,"caller":"token ci"`},
-		{"PUT", module, modules, 405, 34, ofModule + `,"error":"method not allowed: PUT"`},
-		{"GET", nowhere, "", 404, 25, `,"error":"not found"`},
-		{"GET", notPlain, "", 400, 33, `,"error":"invalid path"`},
+		{"PUT", module, modules, 405, 62, ofModule + `,"error":"method not allowed: PUT"`},
+		{"GET", nowhere, "", 404, 44, `,"error":"not found"`},
+		{"GET", notPlain, "", 400, 50, `,"error":"invalid path"`},
 	} {
 		var log bytes.Buffer
 		var served []*requestlog.Entry
@@ -221,7 +221,7 @@ func TestWrappedResponse(t *testing.T) {
 		calls int
 	}{
 		"/x/vpc": {`status=204 bytes=0 route=/x/{name} address=vpc download=module caller="token ci"`, 1},
-		"/fault": {`status=503 bytes=50 route=/fault error=unavailable`, 0},
+		"/fault": {`status=503 bytes=71 route=/fault error=unavailable`, 0},
 	} {
 		var log bytes.Buffer
 		var served *requestlog.Entry

@@ -77,7 +77,7 @@ func (e *Error) Error() string {
 	if e.Line == 0 {
 		return e.Name + ": " + e.Problem
 	}
-	return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Problem)
+	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Column, e.Problem)
 }
 
 // Parse parses a file in HCL's native syntax. It returns an [*Error], or the

@@ -42,66 +42,75 @@ func ParseKey(armored []byte, now time.Time) (Key, error) {
 
 // readPublic reads one armored public key, trimmed. What it may still do at present is not asked.
 func readPublic(armored []byte) (*openpgp.Entity, error) {
-	const export = "export the public key with `gpg --armor --export --output FILE KEYID`"
+	const export = "Export one public key with `gpg --armor --export --output FILE KEYID`."
+	refuse := func(hint, format string, args ...any) (*openpgp.Entity, error) {
+		err := fmt.Errorf("%w signing key: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+		return nil, registry.WithHint(err, "%s", hint)
+	}
 	if len(armored) > maxKey {
-		return nil, fmt.Errorf("%w signing key: it has more than %d bytes: export it with `gpg --armor --export --export-options export-minimal`", registry.ErrInvalid, maxKey)
+		return refuse("Export it with `gpg --armor --export --export-options export-minimal`.",
+			"it has more than %d bytes", maxKey)
 	}
 	if !bytes.HasPrefix(trimText(armored), []byte(armorBegin)) {
-		return nil, fmt.Errorf("%w signing key: it is not an armored OpenPGP key: %s", registry.ErrInvalid, export)
+		return refuse(export, "it is not an armored OpenPGP key")
 	}
 	kind, packets, err := unarmor(armored)
 	if err != nil {
-		return nil, fmt.Errorf("%w signing key: %w: %s", registry.ErrInvalid, err, export)
+		return refuse(export, "%w", err)
 	}
-	errPrivate := fmt.Errorf("%w signing key: it is a private key, which must not leave its owner: export the public one with `gpg --armor --export`", registry.ErrInvalid)
+	const private, exportPublic = "it is a private key, which must not leave its owner", "Export the public one with `gpg --armor --export`."
 	if kind == openpgp.PrivateKeyType {
-		return nil, errPrivate
+		return refuse(exportPublic, private)
 	}
 	if kind != openpgp.PublicKeyType {
-		return nil, fmt.Errorf("%w signing key: it is a %.40q: %s", registry.ErrInvalid, kind, export)
+		return refuse(export, "it is a %.40q", kind)
 	}
 	n, err := count(packets)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w signing key: it cannot be read: %s (%w)", registry.ErrInvalid, export, err)
+		return refuse(export, "it cannot be read (%w)", err)
 	case n[tagPrivateKey]+n[tagPrivateSubkey] > 0:
-		return nil, errPrivate
+		return refuse(exportPublic, private)
 	case n[tagPublicKey] > 1:
-		return nil, fmt.Errorf("%w signing key: there are %d keys in one block: export them one by one, with `gpg --armor --export KEYID`, and hand in each", registry.ErrInvalid, n[tagPublicKey])
+		return refuse("Export them one by one, with `gpg --armor --export KEYID`, and hand in each.",
+			"there are %d keys in one block", n[tagPublicKey])
 	}
 	e, err := read(packets)
 	if err != nil {
-		return nil, fmt.Errorf("%w signing key: it cannot be read: %s (%w)", registry.ErrInvalid, export, err)
+		return refuse(export, "it cannot be read (%w)", err)
 	}
 	return e, nil
 }
 
 // readPrivate reads one private key, armored or not, trimmed. It tells nothing of why it fails: that comes of the bytes.
 func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
-	const export = "export it with `gpg --armor --export-secret-keys KEYID`"
+	refuse := func(format string, args ...any) (*openpgp.Entity, error) {
+		err := fmt.Errorf("%w private key: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+		return nil, registry.WithHint(err, "Export the one to sign with by `gpg --armor --export-secret-keys KEYID`.")
+	}
 	if len(privateKey) > maxKey {
-		return nil, fmt.Errorf("%w private key: it has more than %d bytes: %s", registry.ErrInvalid, maxKey, export)
+		return refuse("it has more than %d bytes", maxKey)
 	}
 	packets := privateKey
 	if bytes.HasPrefix(trimText(privateKey), []byte(armorBegin)) {
 		var kind string
 		var err error
 		if kind, packets, err = unarmor(privateKey); err != nil || kind != openpgp.PrivateKeyType && kind != openpgp.PublicKeyType {
-			return nil, fmt.Errorf("%w private key: it is not one armored private key: %s", registry.ErrInvalid, export)
+			return refuse("it is not one armored private key")
 		}
 	}
 	n, err := count(packets)
 	switch {
 	case err != nil || len(packets) == 0:
-		return nil, fmt.Errorf("%w private key: it cannot be read: %s", registry.ErrInvalid, export)
+		return refuse("it cannot be read")
 	case n[tagPrivateKey] == 0:
-		return nil, fmt.Errorf("%w private key: it is a public one: %s", registry.ErrInvalid, export)
+		return refuse("it is a public one")
 	case n[tagPrivateKey]+n[tagPublicKey] > 1:
-		return nil, fmt.Errorf("%w private key: there are several keys: export the one to sign with by `gpg --armor --export-secret-keys KEYID`", registry.ErrInvalid)
+		return refuse("there are several keys")
 	}
 	e, err := read(packets)
 	if err != nil {
-		return nil, fmt.Errorf("%w private key: it cannot be read: %s", registry.ErrInvalid, export)
+		return refuse("it cannot be read")
 	}
 	return e, nil
 }
@@ -115,7 +124,7 @@ func trimText(text []byte) []byte {
 func unarmor(text []byte) (kind string, packets []byte, err error) {
 	text = trimText(text)
 	if bytes.Count(text, []byte(armorBegin)) > 1 {
-		return "", nil, errors.New("there are several armored blocks, of which clients read the first alone; hand in each by itself")
+		return "", nil, errors.New("there are several armored blocks, of which clients read the first alone")
 	}
 	block, err := armor.Decode(bytes.NewReader(text))
 	if err != nil {
@@ -178,7 +187,7 @@ func read(packets []byte) (*openpgp.Entity, error) {
 		return nil, errors.New("there is something behind the key")
 	}
 	if e.PrimaryKey.Version != 4 {
-		return nil, fmt.Errorf("it is of version %d, which not every client reads: make one of version 4, as GnuPG does", e.PrimaryKey.Version)
+		return nil, fmt.Errorf("it is of version %d, which not every client reads, and not of version 4", e.PrimaryKey.Version)
 	}
 	var ids []*openpgp.Identity
 	for _, name := range slices.Sorted(maps.Keys(e.Identities)) {
@@ -218,24 +227,25 @@ func marked(id *openpgp.Identity) int {
 // tried: the newest subkey first, as GnuPG does, the primary key last.
 func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	id := keyID(e.PrimaryKey.KeyId)
-	refuse := func(format string, args ...any) (Key, []openpgp.Key, error) {
-		return Key{}, nil, fmt.Errorf("%w signing key %s: %w", registry.ErrInvalid, id, fmt.Errorf(format, args...))
+	refuse := func(hint, format string, args ...any) (Key, []openpgp.Key, error) {
+		err := fmt.Errorf("%w signing key %s: %w", registry.ErrInvalid, id, fmt.Errorf(format, args...))
+		return Key{}, nil, registry.WithHint(err, "%s", hint)
 	}
 	name, err := algorithm(e.PrimaryKey)
 	if err != nil {
-		return refuse("%w", err)
+		return refuse(replace, "%w", err)
 	}
 	self, user := e.PrimarySelfSignature()
 	end := ends(e.PrimaryKey, self)
 	switch {
 	case e.Revoked(now):
-		return refuse("it is revoked: sign with another one")
+		return refuse("Sign with another one.", "it is revoked")
 	case user.Revoked(now):
-		return refuse("its user ids are revoked: add one with `gpg --quick-add-uid`, and export it again")
+		return refuse("Add one with `gpg --quick-add-uid`, and export the key again.", "its user ids are revoked")
 	case e.PrimaryKey.CreationTime.After(now) || self.CreationTime.After(now):
-		return refuse("it is dated %s, which is in the future: set the clock of where it was made", date(self.CreationTime))
+		return refuse("Set the clock of where it was made.", "it is dated %s, which is in the future", date(self.CreationTime))
 	case e.PrimaryKey.KeyExpired(self, now) || self.SigExpired(now):
-		return refuse("it has expired, at %s: extend it with `gpg --quick-set-expire`, and export it again", date(end))
+		return refuse("Extend it with `gpg --quick-set-expire`, and export it again.", "it has expired, at %s", date(end))
 	}
 	var able []openpgp.Key
 	var last time.Time
@@ -244,7 +254,7 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 		fit := !s.Revoked(now) && !s.PublicKey.KeyExpired(s.Sig, now) && !s.Sig.SigExpired(now) && !s.Sig.EmbeddedSignature.SigExpired(now)
 		if _, err := algorithm(s.PublicKey); err != nil {
 			if fit {
-				return refuse("its signing subkey %s: %w", keyID(s.PublicKey.KeyId), err)
+				return refuse(replace, "its signing subkey %s: %w", keyID(s.PublicKey.KeyId), err)
 			}
 			continue
 		}
@@ -264,11 +274,12 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 		able = append(able, openpgp.Key{Entity: e, PublicKey: e.PrimaryKey, PrivateKey: e.PrivateKey, SelfSignature: self, Revocations: e.Revocations})
 	}
 	if len(able) == 0 {
-		return refuse("nothing in it may sign at present: add a signing subkey with `gpg --quick-add-key FINGERPRINT ed25519 sign`, and export it again")
+		return refuse("Add a signing subkey with `gpg --quick-add-key FINGERPRINT ed25519 sign`, and export the key again.",
+			"nothing in it may sign at present")
 	}
 	text, err := write(e)
 	if err != nil {
-		return refuse("it cannot be written anew: make another one (%w)", err)
+		return refuse("Make another one.", "it cannot be written anew (%w)", err)
 	}
 	return Key{
 		ID:         id,
@@ -280,6 +291,9 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	}, able, nil
 }
 
+// replace is the hint for a key that not every client reads.
+const replace = "Make one of Ed25519 or RSA 4096 (`gpg --quick-generate-key`)."
+
 // algorithm names the algorithm of a key that signs. Those that it names were tried with each release of the library that
 // clients have; others are an error.
 func algorithm(k *packet.PublicKey) (string, error) {
@@ -287,9 +301,8 @@ func algorithm(k *packet.PublicKey) (string, error) {
 		packet.CurveNistP256: "P-256", packet.CurveNistP384: "P-384", packet.CurveNistP521: "P-521", packet.CurveSecP256k1: "secp256k1",
 		packet.CurveBrainpoolP256: "brainpoolP256r1", packet.CurveBrainpoolP384: "brainpoolP384r1", packet.CurveBrainpoolP512: "brainpoolP512r1",
 	}
-	const replace = "make one of Ed25519 or RSA 4096 (`gpg --quick-generate-key`)"
 	if k.Version != 4 {
-		return "", fmt.Errorf("it is of version %d, which not every client reads: %s", k.Version, replace)
+		return "", fmt.Errorf("it is of version %d, which not every client reads", k.Version)
 	}
 	switch k.PubKeyAlgo {
 	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly:
@@ -297,12 +310,12 @@ func algorithm(k *packet.PublicKey) (string, error) {
 		if public, ok := k.PublicKey.(*rsa.PublicKey); ok {
 			name := fmt.Sprintf("RSA %d", public.N.BitLen())
 			if public.N.BitLen() < minRSA {
-				return "", fmt.Errorf("it is %s, and fewer than %d bits are too weak: %s", name, minRSA, replace)
+				return "", fmt.Errorf("it is %s, and fewer than %d bits are too weak", name, minRSA)
 			}
 			return name, nil
 		}
 	case packet.PubKeyAlgoDSA:
-		return "", fmt.Errorf("it is DSA, which is too weak: %s", replace)
+		return "", errors.New("it is DSA, which is too weak")
 	case packet.PubKeyAlgoEdDSA:
 		if curve, err := k.Curve(); err == nil && curve == packet.Curve25519 {
 			return "Ed25519", nil
@@ -312,7 +325,7 @@ func algorithm(k *packet.PublicKey) (string, error) {
 			return "ECDSA " + curves[curve], nil
 		}
 	}
-	return "", fmt.Errorf("it is of algorithm %d of OpenPGP, or of a curve, that not every client reads: %s", k.PubKeyAlgo, replace)
+	return "", fmt.Errorf("it is of algorithm %d of OpenPGP, or of a curve, that not every client reads", k.PubKeyAlgo)
 }
 
 // FitsOldClients reports whether Terraform 1.5 and older can read a key. Their

@@ -47,6 +47,13 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 		return Key{}, err
 	}
 	issuer := keyID(*sig.IssuerKeyId)
+	refuse := func(hint, format string, args ...any) (Key, error) {
+		err := fmt.Errorf("%w signature by key %s: %w", registry.ErrInvalid, issuer, fmt.Errorf(format, args...))
+		if hint != "" {
+			err = registry.WithHint(err, "%s", hint)
+		}
+		return Key{}, err
+	}
 	config := &packet.Config{Time: func() time.Time { return now }}
 	known := make([]string, len(keys))
 	for i, key := range keys {
@@ -57,31 +64,35 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 		ring := openpgp.EntityList{e}
 		_, err = openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
 		var mismatch pgperrors.SignatureError
+		hint := ""
 		switch {
 		case err == nil:
 			return key, nil
 		case errors.Is(err, pgperrors.ErrUnknownIssuer):
 			if len(ring.KeysById(*sig.IssuerKeyId)) > 0 {
-				return Key{}, fmt.Errorf("%w signature by key %s: this key is there, and is not for signing: sign with one that is", registry.ErrInvalid, issuer)
+				return refuse("Sign with a key that is for signing.", "this key is there, and is not for signing")
 			}
 			known[i] = key.ID
 			continue
 		case errors.Is(err, pgperrors.ErrKeyRevoked):
-			err = errors.New("this key is revoked: sign with another one")
+			err, hint = errors.New("this key is revoked"), "Sign with another one."
 		case errors.Is(err, pgperrors.ErrKeyExpired):
-			err = errors.New("this key has expired: extend it with `gpg --quick-set-expire` and hand in the key anew, or sign with another one")
+			err = errors.New("this key has expired")
+			hint = "Extend it with `gpg --quick-set-expire` and hand in the key anew, or sign with another one."
 		case errors.Is(err, pgperrors.ErrSignatureExpired):
 			// Of the key's own signatures, too: those that tie a subkey to it.
-			err = errors.New("it has expired, or one that the key itself rests on has: sign again, without --default-sig-expire")
+			err = errors.New("it has expired, or one that the key itself rests on has")
+			hint = "Sign again, without `--default-sig-expire`."
 		case errors.As(err, &mismatch):
-			err = fmt.Errorf("it is not of these bytes: sign exactly the file that is published (%w)", err)
+			err = fmt.Errorf("it is not of these bytes (%w)", err)
+			hint = "Sign exactly the file that is published."
 		}
-		return Key{}, fmt.Errorf("%w signature by key %s: %w", registry.ErrInvalid, issuer, err)
+		return refuse(hint, "%w", err)
 	}
 	if len(keys) == 0 {
-		return Key{}, fmt.Errorf("%w signature by key %s: there is no key to verify it by: add the public key first", registry.ErrInvalid, issuer)
+		return refuse("Add the public key first.", "there is no key to verify it by")
 	}
-	return Key{}, fmt.Errorf("%w signature by key %s: this is none of the keys %s: add its public key, or sign with one of these", registry.ErrInvalid, issuer, strings.Join(known, ", "))
+	return refuse("Add its public key, or sign with one of these.", "this is none of the keys %s", strings.Join(known, ", "))
 }
 
 // Issuer returns the id of the key that a binary detached signature names, which may be a subkey's. It says nothing of
@@ -96,41 +107,48 @@ func Issuer(signature []byte, now time.Time) (string, error) {
 
 // parseSignature reads a signature of which clients can say who made it.
 func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) {
+	refuse := func(hint, format string, args ...any) (*packet.Signature, error) {
+		err := fmt.Errorf("%w signature: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+		return nil, registry.WithHint(err, "%s", hint)
+	}
+	const sign = "Make it with `gpg --detach-sign`."
 	if len(signature) > MaxSignature {
-		return nil, fmt.Errorf("%w signature: it has more than %d bytes: hand in the one that `gpg --detach-sign` writes", registry.ErrInvalid, MaxSignature)
+		return refuse("Hand in the one that `gpg --detach-sign` writes.", "it has more than %d bytes", MaxSignature)
 	}
 	if bytes.HasPrefix(trimText(signature), []byte(armorBegin)) {
-		return nil, fmt.Errorf("%w signature: it is armored, which clients do not read: make it with `gpg --detach-sign`, without --armor", registry.ErrInvalid)
+		return refuse("Make it with `gpg --detach-sign`, without `--armor`.", "it is armored, which clients do not read")
 	}
 	if hash := weakHash(signature); hash != "" {
-		return nil, fmt.Errorf("%w signature: it uses %s, by which signatures can be forged: "+
-			"sign again with `gpg --digest-algo SHA512 --detach-sign`", registry.ErrInvalid, hash)
+		return refuse("Sign again with `gpg --digest-algo SHA512 --detach-sign`.",
+			"it uses %s, by which signatures can be forged", hash)
 	}
 	// One packet, read to its last byte: the library leaves what is behind the fields it knows.
 	in := bytes.NewReader(signature)
 	p, err := packet.Read(in)
 	if err != nil {
-		return nil, fmt.Errorf("%w signature: it cannot be read: make it with `gpg --detach-sign`, without --armor (%w)", registry.ErrInvalid, err)
+		return refuse("Make it with `gpg --detach-sign`, without `--armor`.", "it cannot be read (%w)", err)
 	}
 	sig, ok := p.(*packet.Signature)
 	if !ok {
-		return nil, fmt.Errorf("%w signature: it is something else of OpenPGP: make it with `gpg --detach-sign`, not with --sign", registry.ErrInvalid)
+		return refuse("Make it with `gpg --detach-sign`, not with `--sign`.", "it is something else of OpenPGP")
 	}
 	if in.Len() > 0 {
-		return nil, fmt.Errorf("%w signature: there is something behind it: hand in one signature, by one key, alone", registry.ErrInvalid)
+		return refuse("Hand in one signature, by one key, alone.", "there is something behind it")
 	}
 	if sig.Version != 4 || sig.SigType != packet.SigTypeBinary && sig.SigType != packet.SigTypeText {
-		return nil, fmt.Errorf("%w signature: it is of version %d and type %#02x, which clients do not take: make it with `gpg --detach-sign`", registry.ErrInvalid, sig.Version, byte(sig.SigType))
+		return refuse(sign, "it is of version %d and type %#02x, which clients do not take", sig.Version, byte(sig.SigType))
 	}
 	if sig.IssuerKeyId == nil || *sig.IssuerKeyId == 0 {
-		return nil, fmt.Errorf("%w signature: it does not name its key, and clients look for that: make it with `gpg --detach-sign`", registry.ErrInvalid)
+		return refuse(sign, "it does not name its key, and clients look for that")
 	}
 	// Terraform refuses one that has expired, and a published version cannot be signed again.
 	if sig.SigLifetimeSecs != nil && *sig.SigLifetimeSecs != 0 {
-		return nil, fmt.Errorf("%w signature: it expires, and the version could not be installed from then on: make it without --default-sig-expire", registry.ErrInvalid)
+		return refuse("Make it without `--default-sig-expire`.",
+			"it expires, and the version could not be installed from then on")
 	}
 	if sig.CreationTime.After(now) {
-		return nil, fmt.Errorf("%w signature by key %s: it is dated %s, which is in the future: set the clock of where it was made, and sign again", registry.ErrInvalid, keyID(*sig.IssuerKeyId), date(sig.CreationTime))
+		return refuse("Set the clock of where it was made, and sign again.",
+			"it is by key %s and dated %s, which is in the future", keyID(*sig.IssuerKeyId), date(sig.CreationTime))
 	}
 	return sig, nil
 }
@@ -161,6 +179,13 @@ func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []by
 	if err != nil {
 		return nil, Key{}, err
 	}
+	refuse := func(hint string, err error) ([]byte, Key, error) {
+		err = fmt.Errorf("%w private key %s: %w", registry.ErrInvalid, key.ID, err)
+		if hint != "" {
+			err = registry.WithHint(err, "%s", hint)
+		}
+		return nil, Key{}, err
+	}
 	// An export of subkeys alone has a stub for the primary key; a smart card leaves stubs everywhere.
 	var with *packet.PrivateKey
 	for _, k := range able {
@@ -170,23 +195,34 @@ func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []by
 		}
 	}
 	if with == nil {
-		return nil, Key{}, fmt.Errorf("%w private key %s: the part that signs is not in it: export it with `gpg --armor --export-secret-keys`, or, where a smart card holds it, sign with `gpg --detach-sign`", registry.ErrInvalid, key.ID)
+		return refuse("Export it with `gpg --armor --export-secret-keys`. If a smart card holds it, sign with `gpg --detach-sign`.",
+			errors.New("the part that signs is not in it"))
 	}
 	if err := open(with, passphrase); err != nil {
-		return nil, Key{}, fmt.Errorf("%w private key %s: %w", registry.ErrInvalid, key.ID, err)
+		return refuse(registry.Hint(err), err)
 	}
 	// SHA-512, because GnuPG wants a hash of no fewer bits than a curve has.
 	config := &packet.Config{Time: func() time.Time { return now }, DefaultHash: crypto.SHA512, SigningKeyId: with.KeyId}
 	var out bytes.Buffer
 	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message), config); err != nil {
 		// Not wrapped, as nothing that has seen the private key is.
-		return nil, Key{}, fmt.Errorf("%w private key %s: signing with it fails: try `gpg --detach-sign` with it", registry.ErrInvalid, key.ID)
+		return refuse("Try `gpg --detach-sign` with it.", errors.New("signing with it fails"))
 	}
 	// A private key that does not belong to its public one, and a fault in computing, make signatures that give it away.
 	if _, err := Verify([]Key{key}, message, out.Bytes(), now); err != nil {
-		return nil, Key{}, fmt.Errorf("%w private key %s: what it signs does not verify: it is damaged, export it again", registry.ErrInvalid, key.ID)
+		return refuse("It is damaged. Export it again.", errors.New("what it signs does not verify"))
 	}
 	return out.Bytes(), key, nil
+}
+
+// PrivateKeyID returns the id of a private key, which need not be opened for that.
+// Errors are registry.ErrInvalid.
+func PrivateKeyID(privateKey []byte) (string, error) {
+	e, err := readPrivate(privateKey)
+	if err != nil {
+		return "", err
+	}
+	return keyID(e.PrimaryKey.KeyId), nil
 }
 
 // open decrypts a private key.
@@ -198,7 +234,8 @@ func open(k *packet.PrivateKey, passphrase []byte) error {
 		return fmt.Errorf("%w missing: the key is encrypted", ErrPassphrase)
 	}
 	if n, err := stretch(k); err != nil || n > maxStretch {
-		return fmt.Errorf("its passphrase takes more than %d MiB of memory: set it anew with `gpg --change-passphrase`", 1<<maxStretch>>10)
+		err := fmt.Errorf("its passphrase takes more than %d MiB of memory", 1<<maxStretch>>10)
+		return registry.WithHint(err, "Set it anew with `gpg --change-passphrase`.")
 	}
 	if k.Decrypt(passphrase) != nil {
 		return fmt.Errorf("%w wrong: the key does not open", ErrPassphrase)

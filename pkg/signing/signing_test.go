@@ -155,20 +155,27 @@ func asOldClients(key signing.Key, signature []byte) error {
 	return err
 }
 
-// refused says whether an error is ErrInvalid, is one line, and has each of some words.
+// refused checks that an error is ErrInvalid, that it and its hint are a line each,
+// and that one of the two has each of some words.
 func refused(t testing.TB, what string, err error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("%s: %v is not ErrInvalid", what, err)
 		return
 	}
+	hint := registry.Hint(err)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%s: %q does not tell %q", what, err, w)
+		if !strings.Contains(err.Error(), w) && !strings.Contains(hint, w) {
+			t.Errorf("%s: %q with the hint %q does not tell %q", what, err, hint, w)
 		}
 	}
-	if strings.ContainsAny(err.Error(), "\n\r\x1b") || len(err.Error()) > 500 {
-		t.Errorf("%s: %q is not one short line", what, err)
+	for _, line := range []string{err.Error(), hint} {
+		if strings.ContainsAny(line, "\n\r\x1b") || len(line) > 500 {
+			t.Errorf("%s: %q is not one short line", what, line)
+		}
+	}
+	if strings.Contains(err.Error(), "gpg") {
+		t.Errorf("%s: the command of %q belongs in the hint", what, err)
 	}
 }
 
@@ -575,7 +582,7 @@ func TestVerifyRefuses(t *testing.T) {
 	}{
 		{"nothing", []signing.Key{key}, nil, []string{"gpg --detach-sign"}},
 		{"garbage", []signing.Key{key}, []byte("hello"), []string{"gpg --detach-sign"}},
-		{"armored", []signing.Key{key}, enclose(t, openpgp.SignatureType, good), []string{"armored", "`gpg --detach-sign`, without --armor"}},
+		{"armored", []signing.Key{key}, enclose(t, openpgp.SignatureType, good), []string{"armored", "`gpg --detach-sign`, without `--armor`"}},
 		{"too much", []signing.Key{key}, make([]byte, 16<<10+1), []string{"16384"}},
 		{"twice", []signing.Key{key}, append(slices.Clone(good), good...), []string{"behind it"}},
 		{"something behind", []signing.Key{key}, append(slices.Clone(good), 0), []string{"behind it"}},
@@ -583,7 +590,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a key", []signing.Key{key}, packetsOf(t, e.PrimaryKey.Serialize), []string{"something else"}},
 		{"altered", []signing.Key{key}, flipped, []string{key.ID, "exactly the file"}},
 		{"another's", []signing.Key{key}, detached(t, other(), at(p256, now, 0)), []string{other().PrimaryKey.KeyIdString(), "none of the keys " + key.ID}},
-		{"no keys", nil, good, []string{key.ID, "add the public key"}},
+		{"no keys", nil, good, []string{key.ID, "Add the public key"}},
 		{"a damaged key before it", []signing.Key{{ID: "0123456789ABCDEF"}, key}, good, []string{"0123456789ABCDEF"}},
 		{"an expired signature", []signing.Key{key}, detached(t, e, expired), []string{"expires", "--default-sig-expire"}},
 		{"a signature that will expire", []signing.Key{key}, detached(t, e, expiring), []string{"expires", "--default-sig-expire"}},

@@ -26,14 +26,17 @@ const (
 	maxFilename = 255 // bytes, which is what file systems take
 )
 
+// oneVersion is the hint for a file that is too long.
+const oneVersion = "List the packages of one version alone."
+
 // ParseSums reads a SHA256SUMS. It is strict, because clients are not: a blank line makes them panic, for a comment they
 // drop the checksums of all other platforms without a word, and of `sha256sum -b` they find no file. Errors are ErrInvalid.
 func ParseSums(text []byte) ([]Sum, error) {
 	if len(text) > MaxSums {
-		return nil, fmt.Errorf("%w SHA256SUMS: it has more than %d bytes: list the packages of one version alone", registry.ErrInvalid, MaxSums)
+		return nil, registry.WithHint(fmt.Errorf("%w SHA256SUMS: it has more than %d bytes", registry.ErrInvalid, MaxSums), oneVersion)
 	}
 	if len(text) == 0 {
-		return nil, fmt.Errorf("%w SHA256SUMS: it is empty: make it with `sha256sum *.zip`", registry.ErrInvalid)
+		return nil, registry.WithHint(fmt.Errorf("%w SHA256SUMS: it is empty", registry.ErrInvalid), "Make it with `sha256sum *.zip`.")
 	}
 	crlf := bytes.Contains(text, []byte("\r\n"))
 	var sums []Sum
@@ -41,14 +44,15 @@ func ParseSums(text []byte) ([]Sum, error) {
 	for line := range strings.Lines(string(text)) {
 		n := len(sums) + 1
 		if n > maxLines {
-			return nil, fmt.Errorf("%w SHA256SUMS: it has more than %d lines: list the packages of one version alone", registry.ErrInvalid, maxLines)
+			return nil, registry.WithHint(fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxLines), oneVersion)
 		}
 		sum, err := parseSum(line, crlf)
 		if err != nil {
 			return nil, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, err)
 		}
 		if before := lines[sum.Filename]; before > 0 {
-			return nil, fmt.Errorf("%w SHA256SUMS, line %d: %s is in line %d already: list each file once", registry.ErrInvalid, n, sum.Filename, before)
+			return nil, registry.WithHint(fmt.Errorf("%w SHA256SUMS, line %d: %s is in line %d already",
+				registry.ErrInvalid, n, sum.Filename, before), "List each file once, and sign the file again.")
 		}
 		lines[sum.Filename] = n
 		sums = append(sums, sum)
@@ -63,27 +67,41 @@ func parseSum(line string, crlf bool) (Sum, error) {
 	if ended {
 		var cr bool
 		if line, cr = strings.CutSuffix(line, "\r"); cr != crlf {
-			return Sum{}, errors.New("some lines end in LF and others in CR LF: write the file with one of them, and sign it again")
+			return Sum{}, registry.WithHint(
+				errors.New("some lines end in LF and others in CR LF"),
+				"Write the file with one of them, and sign it again.")
 		}
 	}
 	if line == "" {
-		return Sum{}, errors.New("it is blank, over which clients crash: take it out, and sign the file again")
+		return Sum{}, registry.WithHint(
+			errors.New("it is blank, over which clients crash"),
+			"Take it out, and sign the file again.")
 	}
 	if len(line) < digits+2 || strings.Trim(line[:digits], "0123456789abcdefABCDEF") != "" || line[digits] != ' ' {
-		return Sum{}, fmt.Errorf("%.80q is not 64 hexadecimal digits, two spaces and a file name: take out comments and headings, and sign the file again", line)
+		return Sum{}, registry.WithHint(
+			fmt.Errorf("%.80q is not 64 hexadecimal digits, two spaces and a file name", line),
+			"Take out comments and headings, and sign the file again.")
 	}
 	sum, mode, name := line[:digits], line[digits+1], line[digits+2:]
 	if strings.ToLower(sum) != sum {
-		return Sum{}, errors.New("the digits are in upper case, which does not fit the hashes that clients are given: write them in lower case, and sign the file again")
+		return Sum{}, registry.WithHint(
+			errors.New("the digits are in upper case, which does not fit the hashes that clients are given"),
+			"Write them in lower case, and sign the file again.")
 	}
 	if mode == '*' {
-		return Sum{}, errors.New("there is a * before the name, and clients do not find the file: use sha256sum without -b, and sign the file again")
+		return Sum{}, registry.WithHint(
+			errors.New("there is a * before the name, and clients do not find the file"),
+			"Use `sha256sum` without `-b`, and sign the file again.")
 	}
 	if mode != ' ' {
-		return Sum{}, fmt.Errorf("%.80q has one space, not two, before the name: write it as sha256sum does, and sign the file again", line)
+		return Sum{}, registry.WithHint(
+			fmt.Errorf("%.80q has one space, not two, before the name", line),
+			"Write it as `sha256sum` does, and sign the file again.")
 	}
 	if name == "" || name == "." || name == ".." || len(name) > maxFilename || strings.Contains(name, "/") || !registry.IsPlain(name) {
-		return Sum{}, fmt.Errorf("%.80q is not a plain file name, of letters, digits and . _ ~ + -, without a folder: run sha256sum within the folder, and sign the file again", name)
+		return Sum{}, registry.WithHint(
+			fmt.Errorf("%.80q is not a plain file name, of letters, digits and . _ ~ + -, without a folder", name),
+			"Run sha256sum within the folder, and sign the file again.")
 	}
 	return Sum{SHA256: sum, Filename: name}, nil
 }

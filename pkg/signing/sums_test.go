@@ -57,7 +57,7 @@ func TestParseSumsRefuses(t *testing.T) {
 		{"spaces", first + "  \n", []string{"line 2"}},
 		{"a comment", "# made by hand\n" + first, []string{"line 1", "comments"}},
 		{"a byte order mark", "\ufeff" + first, []string{"line 1"}},
-		{"sha256sum -b", first + b + " *b.zip\n", []string{"line 2", "without -b"}},
+		{"sha256sum -b", first + b + " *b.zip\n", []string{"line 2", "without `-b`"}},
 		{"upper case", first + strings.ToUpper(b) + "  b.zip\n", []string{"line 2", "lower case"}},
 		{"one space", first + b + " b.zip\n", []string{"line 2", "one space"}},
 		{"a tab", first + b + "\tb.zip\n", []string{"line 2"}},

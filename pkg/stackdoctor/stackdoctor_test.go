@@ -597,7 +597,7 @@ func TestFaults(t *testing.T) {
 			a.output(settings.OutputAccess, "")
 			variable("LARDER_ACCESS", `{"public":["**"]}`)(a)
 		}, []string{`wrong function modules: its rule of access is {"public":["**"]}, and that of most functions is {"issuers":[{"issuer":"https://id.example.com","audiences":[…`}},
-		"invalid access":    {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{`wrong function modules: invalid access settings: json: unknown field "isuers"`}},
+		"invalid access":    {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{`wrong function modules: cannot read the access settings: line 1, column 2: unknown field "isuers" (did you mean "issuers"?)`}},
 		"another namespace": {variable("LARDER_METRICS", "Other"), []string{"wrong function modules: its namespace of metrics is Other, and that of most functions is Larder/larder"}},
 		"another login": {func(a *account) {
 			delete(a.functions["larder-discovery-1"].Environment.Variables, "LARDER_LOGIN")

@@ -128,7 +128,7 @@ func (l *Log) Count(ctx context.Context, q Query) (Report, error) {
 	}
 	rows, err := l.run(ctx, q.Text(), report.From, report.To)
 	if err != nil {
-		return Report{}, fmt.Errorf("counting downloads in %s: %w", strings.Join(l.Groups, ", "), err)
+		return Report{}, fmt.Errorf("cannot count downloads in %s: %w", strings.Join(l.Groups, ", "), err)
 	}
 	report.Cut = len(rows) >= maxRows
 	report.Downloads = collect(rows)
@@ -140,7 +140,9 @@ func (l *Log) Count(ctx context.Context, q Query) (Report, error) {
 
 // run returns the rows of a query, each by the names of its fields.
 func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []map[string]string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w: the query takes longer than %s: ask for less by --since", registry.ErrUnavailable, patience))
+	slow := registry.WithHint(registry.Errorf(registry.ErrUnavailable, "the query takes longer than %s", patience),
+		"Ask for less by `--since`.")
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, slow)
 	defer cancel()
 	started, err := l.client.StartQuery(ctx, &cloudwatchlogs.StartQueryInput{
 		LogGroupNames: l.Groups, QueryString: &text, StartTime: aws.Int64(from.Unix()), EndTime: aws.Int64(to.Unix()), Limit: aws.Int32(maxRows),
@@ -173,7 +175,7 @@ func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []
 			return fields(got.Results), nil
 		default:
 			ended = true
-			return nil, fmt.Errorf("the query has ended as %s: try again", got.Status)
+			return nil, registry.WithHint(fmt.Errorf("the query has ended as %s", got.Status), "Try again.")
 		}
 	}
 }
@@ -196,11 +198,12 @@ func explain(ctx context.Context, permission string, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "AccessDeniedException", "AccessDenied":
-		return fmt.Errorf("%w: it needs the permission %s, which the operator's policy of this release has: %w", registry.ErrForbidden, permission, err)
+		err = registry.Errorf(registry.ErrForbidden, "the permission %s is missing: %w", permission, err)
+		return registry.WithHint(err, "The operator's policy of this release has it.")
 	case "ResourceNotFoundException":
-		return fmt.Errorf("%w: the log is gone: %w", registry.ErrNotFound, err)
+		return registry.Errorf(registry.ErrNotFound, "the log is gone: %w", err)
 	case "LimitExceededException", "ThrottlingException", "ServiceUnavailableException":
-		return fmt.Errorf("%w: try again later: %w", registry.ErrUnavailable, err)
+		return registry.WithHint(fmt.Errorf("%w: %w", registry.ErrUnavailable, err), "Try again later.")
 	}
 	return err
 }

@@ -226,7 +226,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{what: "no permission to ask", action: "StartQuery", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:StartQuery"},
 		{what: "no permission to read", action: "GetQueryResults", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:GetQueryResults", stopped: 1},
-		{what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable, words: "try again"},
+		{what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable, words: "Try again later."},
 		{what: "a group that is gone", action: "StartQuery", code: "ResourceNotFoundException", want: registry.ErrNotFound, words: "gone"},
 		{what: "a query that fails", statuses: []string{"Running", "Failed"}, words: "Failed"},
 		{what: "a query that somebody cancels", statuses: []string{"Cancelled"}, words: "Cancelled"},
@@ -241,7 +241,7 @@ func TestFailures(t *testing.T) {
 				return ""
 			}}
 			_, err := insights(t, in).Count(t.Context(), q)
-			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.words) {
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error()+"\n"+registry.Hint(err), test.words) {
 				t.Errorf("%v", err)
 			}
 			if in.Stopped() != test.stopped {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -23,7 +24,7 @@ func (r *run) module(m registry.Module) subject[registry.Module, registry.Module
 	return subject[registry.Module, registry.ModuleVersion]{
 		address: m, versions: r.Catalog.Modules, count: func(r *Report) *int { return &r.Modules },
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
-			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int)) ([]Finding, error) {
+			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
 				return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
 			}}
 		},
@@ -34,11 +35,11 @@ func (r *run) provider(p registry.Provider) subject[registry.Provider, registry.
 	return subject[registry.Provider, registry.ProviderVersion]{
 		address: p, versions: r.Catalog.Providers, count: func(r *Report) *int { return &r.Providers },
 		checks: func(v registry.ProviderVersion) []check[registry.ProviderVersion] {
-			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
 				return r.signed(ctx, p, v, read)
 			}}
 			for _, pkg := range v.Packages {
-				checks = append(checks, func(ctx context.Context, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+				checks = append(checks, func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
 					return r.packages(ctx, p, v.Packages, pkg.Platform, read)
 				})
 			}
@@ -60,7 +61,7 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
 			for _, pkg := range v.Packages {
-				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int)) ([]Finding, error) {
+				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
 					return r.packages(ctx, p.Provider, packages(v), pkg.Platform, read)
 				})
 			}
@@ -99,7 +100,7 @@ func otherBytes(f registry.StoredFile, sum string) []Finding {
 }
 
 // archive verifies a module's archive.
-func (r *run) archive(ctx context.Context, f registry.StoredFile, content string, read func(int)) ([]Finding, error) {
+func (r *run) archive(ctx context.Context, f registry.StoredFile, content string, read func(int64)) ([]Finding, error) {
 	found, err := r.stands(ctx, f)
 	if err != nil || len(found) > 0 || r.Quick {
 		return found, err
@@ -131,7 +132,7 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 }
 
 // packages verifies the package for a platform.
-func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage, platform registry.Platform, read func(int)) ([]Finding, error) {
+func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage, platform registry.Platform, read func(int64)) ([]Finding, error) {
 	at := slices.IndexFunc(packages, func(pkg registry.ProviderPackage) bool { return pkg.Platform == platform })
 	if at < 0 {
 		return nil, nil
@@ -143,7 +144,9 @@ func (r *run) packages(ctx context.Context, p registry.Provider, packages []regi
 	}
 	object := objects.NewReaderAt(ctx, r.Objects, pkg.Object, pkg.Size)
 	defer func() { _ = object.Close() }() // it was only read
-	zip, bad := archive.ReadProvider(ctx, object, pkg.Size, p.Type)
+	unread := pkg.Size
+	counted := func(n int64) { read(n); unread -= n }
+	zip, bad := archive.ReadProvider(ctx, progress.ReaderAt(object, counted), pkg.Size, p.Type)
 	if bad != nil && !errors.Is(bad, registry.ErrInvalid) {
 		return nil, bad
 	}
@@ -154,7 +157,7 @@ func (r *run) packages(ctx context.Context, p registry.Provider, packages []regi
 			return nil, err
 		}
 	}
-	read(int(pkg.Size))
+	read(unread) // what a zip that is refused has left
 	switch {
 	case sum != pkg.SHA256:
 		return otherBytes(pkg.StoredFile, sum), nil
@@ -167,7 +170,7 @@ func (r *run) packages(ctx context.Context, p registry.Provider, packages []regi
 }
 
 // signed verifies SHA256SUMS and its signature, as clients do.
-func (r *run) signed(ctx context.Context, p registry.Provider, v registry.ProviderVersion, read func(int)) ([]Finding, error) {
+func (r *run) signed(ctx context.Context, p registry.Provider, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
 	sums, found, err := r.small(ctx, v.Sums, signing.MaxSums, read)
 	if err != nil {
 		return nil, err
@@ -226,7 +229,7 @@ func (r *run) signer(ctx context.Context, p registry.Provider, v registry.Provid
 }
 
 // small reads an object of a bounded size, and verifies it.
-func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64, read func(int)) ([]byte, []Finding, error) {
+func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64, read func(int64)) ([]byte, []Finding, error) {
 	found, err := r.stands(ctx, f)
 	if err != nil || len(found) > 0 {
 		return nil, found, err
@@ -248,7 +251,7 @@ func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64, rea
 }
 
 func (r *run) sum(ctx context.Context, f registry.StoredFile) (string, error) {
-	in, err := r.open(ctx, f, func(int) {})
+	in, err := r.open(ctx, f, func(int64) {})
 	if err != nil {
 		return "", err
 	}
@@ -261,18 +264,18 @@ func (r *run) sum(ctx context.Context, f registry.StoredFile) (string, error) {
 // body is an object as it is read. It remembers what failed, which the object has no part in.
 type body struct {
 	io.ReadCloser
-	read   func(int)
+	read   func(int64)
 	failed error
 }
 
-func (r *run) open(ctx context.Context, f registry.StoredFile, read func(int)) (*body, error) {
+func (r *run) open(ctx context.Context, f registry.StoredFile, read func(int64)) (*body, error) {
 	in, err := r.Objects.Open(ctx, f.Object, 0, -1)
 	return &body{ReadCloser: in, read: read}, err
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.read(n)
+	b.read(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.failed = err
 	}

@@ -53,7 +53,7 @@ func (k Kind) remedy() string {
 	case Record:
 		return "restore the item from a backup of the table"
 	case Audit:
-		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none, as docs/verify-and-restore.md has it"
+		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none (see docs/verify-and-restore.md)"
 	case AuditMissing:
 		return "restore the items audit/YYYY-MM that are missing from a backup of the table. --repair does not make " +
 			"them up, because nothing else says who made a change. If nobody has restored or edited the table, " +

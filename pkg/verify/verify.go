@@ -33,6 +33,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -43,13 +44,6 @@ type Objects interface {
 	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 	Stat(ctx context.Context, key string) (objects.Info, error)
 	Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error
-}
-
-// Progress is told what goes on, by several at once.
-type Progress interface {
-	// Verify is called as a part begins, with how many bytes its objects have. What it returns is called with how many of them
-	// have been read.
-	Verify(what string, size int64) (read func(int))
 }
 
 // Verifier verifies one registry.
@@ -66,7 +60,7 @@ type Verifier struct {
 	// AtRest says that nothing is being published, so that an object without a version is a fault however young it is.
 	AtRest bool
 	// Progress may be nil.
-	Progress Progress
+	Progress progress.Reporter
 	// Now tells the time; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -84,7 +78,7 @@ const (
 // run is one verification.
 type run struct {
 	Verifier
-	read  func(int)
+	read  func(int64)
 	trail *trail
 	// missing are claims that the trail did not have when it was read first, by
 	// subject.
@@ -97,13 +91,18 @@ type run struct {
 // Run verifies the registry. Errors are those of reading it; what it finds is in the report.
 func (v Verifier) Run(ctx context.Context) (Report, error) {
 	r := &run{Verifier: v, report: Report{Findings: []Finding{}}}
+	r.Progress = progress.Or(v.Progress)
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	if err := r.readTrail(ctx); err != nil {
+	if err := r.wait("reading the audit trail", func() error { return r.readTrail(ctx) }); err != nil {
 		return Report{}, err
 	}
-	names, err := r.namespaces(ctx)
+	var names []string
+	err := r.wait("listing what is stored", func() (err error) {
+		names, err = r.namespaces(ctx)
+		return err
+	})
 	if err != nil {
 		return Report{}, err
 	}
@@ -126,11 +125,18 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	for _, u := range unreadable {
 		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
 	}
-	if err := r.settleTrail(ctx); err != nil {
+	if err := r.wait("comparing with the audit trail", func() error { return r.settleTrail(ctx) }); err != nil {
 		return Report{}, err
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil
+}
+
+// wait does something of an unknown length, and reports that.
+func (r *run) wait(what string, do func() error) error {
+	_, end := r.Progress.Transfer(what, 0)
+	defer end()
+	return do()
 }
 
 func (r *run) add(findings ...Finding) {
@@ -216,15 +222,20 @@ func (p part) has(path string) bool {
 func (r *run) part(ctx context.Context, p part) error {
 	stored := make(map[string][]objects.Info) // by path
 	var size int64
-	for _, prefix := range p.prefixes {
-		if err := r.Objects.Walk(ctx, prefix, func(info objects.Info) error {
-			path := pathOf(info.Key)
-			stored[path] = append(stored[path], info)
-			size += info.Size
-			return nil
-		}); err != nil {
-			return err
+	if err := r.wait("listing "+p.what, func() error {
+		for _, prefix := range p.prefixes {
+			if err := r.Objects.Walk(ctx, prefix, func(info objects.Info) error {
+				path := pathOf(info.Key)
+				stored[path] = append(stored[path], info)
+				size += info.Size
+				return nil
+			}); err != nil {
+				return err
+			}
 		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	// A publish puts objects first: an address that comes in between has an entry and none of these objects, which is asked again.
 	entries, err := p.entries(ctx)
@@ -234,7 +245,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	for _, path := range entries {
 		if !p.has(path) {
 			r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", and not of that",
-				Do: "remove the item from the table, as docs/verify-and-restore.md has it, of that catalog alone: no release has written it there, and `larder list` shows it"})
+				Do: "remove the item from the table (see docs/verify-and-restore.md), of that catalog alone: no release has written it there, and `larder list` shows it"})
 			continue
 		}
 		if _, there := stored[path]; !there {
@@ -246,13 +257,15 @@ func (r *run) part(ctx context.Context, p part) error {
 			stored[path] = nil
 		}
 	}
-	r.read = func(int) {}
-	if r.Progress != nil && len(stored) > 0 {
+	r.read = func(int64) {}
+	if len(stored) > 0 {
 		if r.Quick {
 			size = 0
 		}
 		addresses := english.Plural(len(stored), "module or provider", "modules and providers")
-		r.read = r.Progress.Verify(p.what+": "+addresses, size)
+		read, end := r.Progress.Transfer("verifying "+p.what+": "+addresses, size)
+		defer end()
+		r.read = read
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -307,7 +320,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table, as docs/verify-and-restore.md has it: nothing can be published there"})
+		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table (see docs/verify-and-restore.md): nothing can be published there"})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
@@ -327,7 +340,7 @@ type subject[A registry.Address, R registry.Record] struct {
 }
 
 // check verifies one thing of a version. What it finds has neither path nor version yet.
-type check[R registry.Record] func(ctx context.Context, record R, read func(int)) ([]Finding, error)
+type check[R registry.Record] func(ctx context.Context, record R, read func(int64)) ([]Finding, error)
 
 func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r *run, group *errgroup.Group, s subject[A, R], infos []objects.Info) error {
 	stored, err := s.versions.Stored(ctx, s.address)
@@ -410,9 +423,9 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 // twice looks at a version again where something is found, with its record as it is then: it may have been taken out of the
 // registry since, or a key have been added.
 func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], record R, look check[R]) ([]Finding, error) {
-	found, err := look(ctx, record, func(n int) {
+	found, err := look(ctx, record, func(n int64) {
 		r.read(n)
-		r.count(func(r *Report) { r.Bytes += int64(n) })
+		r.count(func(r *Report) { r.Bytes += n })
 	})
 	// An object may also go while it is read.
 	gone := errors.Is(err, registry.ErrNotFound)
@@ -426,7 +439,7 @@ func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s
 	if err != nil {
 		return nil, err
 	}
-	return look(ctx, record, func(int) {})
+	return look(ctx, record, func(int64) {})
 }
 
 // derived reports what is not as the versions make it, and mends it if that is wanted.

@@ -24,6 +24,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -359,6 +360,20 @@ func (d data) put(t *testing.T, key string) {
 	sum := sha256.Sum256([]byte(content))
 	if err := d.store.PutOnce(t.Context(), key, strings.NewReader(content), objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// All that can take long is reported, to its end.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var progress progresstest.Recorder
+	restored(t).verified(t, func(v *verify.Verifier) { v.Progress = &progress })
+	progress.CheckComplete(t, "reading the audit trail", "listing what is stored", "listing namespace acme",
+		"verifying namespace acme: ", "listing the mirror", "verifying the mirror: ", "comparing with the audit trail")
+	for _, part := range progress.Transfers("verifying ") {
+		if part.Size == 0 {
+			t.Errorf("reported %+v", part)
+		}
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,7 +139,7 @@ func TestServeWarnsOfAccess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"access.json": `{
-  "issuers": [{"issuer": "https://token.actions.githubusercontent.com", "audiences": ["https://registry.example.com"], "rules": [
+  "issuers": [{"issuer": "http://127.0.0.1:1", "audiences": ["https://registry.example.com"], "rules": [
     {"claims": {"repository": "acme/terraform-aws-vpc", "repository_owner_id": "1234567"}, "scopes": ["publish:modules/acme/vpc/aws"]},
     {"claims": {"repository": "acme/terraform-aws-vpc"}, "scopes": ["publish:modules/acme/vpc/aws"]}
   ]}]
@@ -144,8 +147,8 @@ func TestServeWarnsOfAccess(t *testing.T) {
 	file := filepath.Join(dir, "access.json")
 	s := serve(t, t.TempDir(), "--access", file)
 	s.stop(t)
-	want := "warning: " + file + ": issuer https://token.actions.githubusercontent.com, rule 2: "
-	if log := s.log.String(); strings.Count(log, "warning: ") != 1 || !strings.Contains(log, want) {
+	want := "warning: " + file + ": issuer http://127.0.0.1:1, rule 2: "
+	if log := s.log.String(); strings.Count(log, "warning: "+file) != 1 || !strings.Contains(log, want) {
 		t.Errorf("want one line with %q:\n%s", want, log)
 	}
 }
@@ -190,5 +193,47 @@ func TestServeOthers(t *testing.T) {
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", path, response.Status)
 		}
+	}
+}
+
+// An issuer that cannot be used is found at start, and the server starts.
+func TestServeWarnsOfIssuers(t *testing.T) {
+	t.Parallel()
+	idp := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(idp.Close)
+	idp.Config.ErrorLog = log.New(io.Discard, "", 0)
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"access.json": fmt.Sprintf(`{
+  "issuers": [{"issuer": %q, "audiences": ["x"], "rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}]
+}`, idp.URL)})
+	s := serve(t, t.TempDir(), "--access", filepath.Join(dir, "access.json"))
+	const said = `level=WARN msg="cannot verify the tokens of an issuer" issuer=`
+	s.log.waitFor(t, said)
+	s.stop(t)
+	want := said + idp.URL + ` error="GET ` + idp.URL + `/.well-known/openid-configuration: its certificate is not trusted here" hint="`
+	if log := s.log.String(); !strings.Contains(log, want) || strings.Count(log, "not trusted here") != 1 {
+		t.Errorf("it does not log %q, once:\n%s", want, log)
+	}
+}
+
+// A server answers while it still waits for an issuer, and blames none if it is
+// stopped before.
+func TestServeWaitsForNoIssuer(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 10)
+	idp := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(idp.Close)
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"access.json": fmt.Sprintf(`{
+  "issuers": [{"issuer": %q, "audiences": ["x"], "rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}]
+}`, idp.URL)})
+	s := serve(t, t.TempDir(), "--access", filepath.Join(dir, "access.json"))
+	<-asked
+	s.stop(t)
+	if log := s.log.String(); strings.Contains(log, idp.URL) {
+		t.Errorf("an issuer is blamed:\n%s", log)
 	}
 }

@@ -69,13 +69,13 @@ func TestCertificateReload(t *testing.T) {
 	if serial := servedSerial(t, s); serial != 1 {
 		t.Fatalf("at first: certificate %d", serial)
 	}
-	s.log.waitFor(t, "the certificate expires soon", 1)
+	s.log.waitFor(t, "the certificate expires soon")
 	hangUp := func(logged string) {
 		t.Helper()
 		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		s.log.waitFor(t, logged, 1)
+		s.log.waitFor(t, logged)
 	}
 	writeCertificate(t, cert, key, 2, time.Now().AddDate(0, 0, 60))
 	hangUp("uses a new certificate")
@@ -125,7 +125,7 @@ func TestExpiredCertificate(t *testing.T) {
 	writeCertificate(t, cert, key, 1, time.Now().AddDate(0, 0, -1))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "larder", "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--host", certifiedHost, "--cert", cert, "--key", key)
+	cmd := exec.CommandContext(ctx, "larder", "serve", "--store", t.TempDir(), "--listen", "127.0.0.1:0", "--host", certifiedHost, "--cert", cert, "--key", key)
 	out, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
 		t.Fatal(err)

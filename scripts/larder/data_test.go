@@ -132,9 +132,17 @@ func refuseAll(t *testing.T, data, why, hint string, files *strings.Replacer) {
 	for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
 		args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
 		out := failsHere(t, exitFailed, args...)
-		want := "larder: cannot open the registry in " + data + ": " + why
-		if !strings.HasPrefix(out, want) {
-			t.Errorf("larder %s prints %q, and must begin with %q", command, out, want)
+		// All but those that make a registry say first which one they use.
+		registry, message, _ := strings.Cut(out, "larder: ")
+		named := "Registry " + data + " (--store)\n"
+		if makes := strings.HasPrefix(command, "serve ") || command == "init"; makes {
+			named = ""
+		}
+		if registry != named {
+			t.Errorf("larder %s prints %q before the error, and must print %q", command, registry, named)
+		}
+		if want := "cannot open the registry in " + data + ": " + why; !strings.HasPrefix(message, want) {
+			t.Errorf("larder %s prints %q, and must begin with %q", command, message, want)
 		}
 		if !strings.Contains(out, hint) || !strings.Contains(out, "docs/verify-and-restore.md") {
 			t.Errorf("larder %s does not say how to restore it: %s", command, out)
@@ -246,7 +254,8 @@ func TestWrongFolder(t *testing.T) {
 			}
 			for _, want := range []string{
 				"there is no registry in " + filepath.Join(where, "larder-data") + "\n",
-				"larder init --store dir:", "larder serve", "--store", "LARDER_STORE",
+				"Registry ./larder-data (default)\n",
+				"larder init --store " + quoted(filepath.Join(where, "larder-data")), "larder serve", "--store", "LARDER_STORE",
 			} {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("it does not print %q:\n%s", want, out)
@@ -296,10 +305,10 @@ func TestServeLeavesNothing(t *testing.T) {
 		code int
 		why  string
 	}{
-		"--listen 0.0.0.0:0":                   {exitRefused, "invalid address 0.0.0.0:0"},
-		"--listen 127.0.0.1":                   {exitRefused, "invalid address"},
-		"--listen " + listener.Addr().String(): {exitFailed, "choose another port"},
-		"--host registry.example.com":          {exitRefused, "go together"},
+		"--listen 0.0.0.0:0":                   {exitUsage, "cannot listen on 0.0.0.0:0: other machines need"},
+		"--listen 127.0.0.1":                   {exitUsage, "cannot listen on 127.0.0.1: the port is missing"},
+		"--listen " + listener.Addr().String(): {exitFailed, "picks a free one"},
+		"--host registry.example.com":          {exitUsage, "go together"},
 		"--host registry.example.com --cert " + missing + " --key " + missing: {exitRefused, "certificate"},
 	} {
 		data := filepath.Join(t.TempDir(), "data")

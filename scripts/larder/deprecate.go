@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,21 +13,107 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// deprecation is what a user says of something that should not be used any more.
+// deprecation is the deprecation of a module, a provider or a version, or its end.
 type deprecation struct {
+	address registry.Address
+	version *registry.Version // nil: all versions
+
 	message string
 	undo    bool
 	hide    bool
 }
 
-func (d deprecation) check() error {
+func (c *cli) deprecateCommand() *cobra.Command {
+	var d deprecation
+	cmd := &cobra.Command{
+		Use:   "deprecate ADDRESS [VERSION]",
+		Short: "Deprecate a module or provider",
+		Long: `Deprecate a module or provider, or one version of it. ADDRESS is one of
+
+  NAMESPACE/NAME/SYSTEM  a module
+  NAMESPACE/TYPE         a provider
+
+Both clients print the message of a provider as a warning at each init that uses
+the provider. The protocol has nothing of the kind for modules: ` + "`larder list`" + `
+shows it, and clients do not.
+
+With --hide a version of a module is taken out of the listing too: no client
+finds it, neither by a range nor by its exact version, and configurations that
+need it fail to init. It stays stored, and --undo puts it back.` + throughRegistry,
+		Example: `  larder deprecate acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
+  larder deprecate acme/vpc/aws --message 'use acme/network/aws'
+  larder deprecate acme/vpc/aws 1.0.0 --message 'opens port 22' --hide
+  larder deprecate acme/vpc/aws 1.0.0 --message x --registry https://HOST
+  larder deprecate acme/vpc/aws 1.0.0 --undo`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			// Another word may be a version, without which this would be of all.
+			_, isKind := suggest.Nearest(strings.Join(args[:min(1, len(args))], ""), kinds)
+			if isKind && !slices.Contains(kinds, args[0]) && len(args) > 1 && strings.Contains(args[1], "/") {
+				return registry.WithHint(usagef("unknown kind %q", args[0]),
+					"No kind is needed: `%s`.", completed(cmd, "", args[1:]))
+			}
+			return namedArguments(cmd, args)
+		},
+	}
+	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
+		if err := d.parse(args); err != nil {
+			return nil, err
+		}
+		to, err := c.publishPlace()
+		if err != nil {
+			return nil, err
+		}
+		if to.host != "" {
+			return c.deprecateThrough(ctx, to, d)
+		}
+		return c.onStore(ctx, func(s *store) (view, error) { return c.deprecate(ctx, s, d) })
+	})
+	c.registryFlags(cmd)
+	cmd.Flags().StringVar(&d.message, "message", "", "`TEXT` that says why, and what to use instead: one line")
+	cmd.Flags().BoolVar(&d.undo, "undo", false, "end a deprecation")
+	cmd.Flags().BoolVar(&d.hide, "hide", false, "take the version of a module out of the listing too")
+	return cmd
+}
+
+// parse reads the arguments, and checks them and the flags.
+func (d *deprecation) parse(args []string) (err error) {
+	if d.address, err = registry.ParseAddress(args[0]); err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		v, err := registry.ParseTag(args[1])
+		if err != nil {
+			return err
+		}
+		d.version = &v
+	}
+	if _, mirrored := d.address.(registry.MirrorProvider); mirrored {
+		return registry.WithHint(
+			fmt.Errorf("cannot deprecate %s: %w address: it is that of a mirrored provider", d.address, registry.ErrInvalid),
+			"To take a version of it out of the registry for good, use `larder withdraw %s VERSION --reason WHY`.", d.address)
+	}
+	return d.check()
+}
+
+// check checks the flags.
+func (d *deprecation) check() error {
+	_, isModule := d.address.(registry.Module)
 	switch {
 	case d.undo && (d.message != "" || d.hide):
-		return usageError{errors.New("--undo takes a deprecation back, and goes with nothing else")}
+		return usagef("--undo ends a deprecation, and goes with neither --message nor --hide")
 	case !d.undo && d.message == "":
-		return usageError{errors.New("say why with --message, such as --message 'use 2.0.0', or take it back with --undo")}
+		return registry.WithHint(usagef("--message is missing"),
+			"Say why, such as with --message 'use 2.0.0'. To end a deprecation, use --undo.")
+	case d.hide && !isModule:
+		return registry.WithHint(usagef("--hide is for modules, and %s is a provider", d.address),
+			"Leave out --hide: clients print the message of a provider at each init.")
+	case d.hide && d.version == nil:
+		return registry.WithHint(usagef("--hide is for one version, and VERSION is missing"),
+			"Name the version to hide behind the address.")
 	}
 	if err := releases.CheckDeprecation(d.message); err != nil {
 		return usageError{err}
@@ -35,169 +121,112 @@ func (d deprecation) check() error {
 	return nil
 }
 
-func (c *cli) deprecateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "deprecate",
-		Short: "Say that something should not be used any more",
-		Args:  usage(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+// what returns the address, with the version if there is one.
+func (d *deprecation) what() string {
+	if d.version == nil {
+		return d.address.String()
 	}
-	cmd.AddCommand(c.deprecateProviderCommand(), c.deprecateModuleCommand())
-	return cmd
+	return d.address.String() + " " + d.version.String()
 }
 
-func (c *cli) deprecationFlags(cmd *cobra.Command, d *deprecation) {
-	c.targetFlags(cmd)
-	cmd.Flags().StringVar(&d.message, "message", "", "why, and what to use instead: one line")
-	cmd.Flags().BoolVar(&d.undo, "undo", false, "take a deprecation back")
-}
-
-// parseDeprecated reads the optional version behind an address.
-func parseDeprecated(args []string) (*registry.Version, error) {
-	if len(args) < 2 {
-		return nil, nil
+// warnOfHiding says what hiding a version does.
+func (c *cli) warnOfHiding(d deprecation) {
+	if d.hide {
+		out := terminal.New(c.stderr)
+		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that asks for exactly this version, "+
+			"or for a range with no other version in it. Others get another version.", d.what())))
 	}
-	v, err := registry.ParseTag(args[1])
-	return &v, err
 }
 
-func (c *cli) deprecateProviderCommand() *cobra.Command {
-	var d deprecation
-	cmd := &cobra.Command{
-		Use:   "provider NAMESPACE/TYPE [VERSION]",
-		Short: "Deprecate a provider, or one version of it",
-		Long:  `Deprecate a provider, or one version of it. Both clients print the message as a warning at each init that uses the provider.` + throughRegistry,
-		Example: `  larder deprecate provider acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
-  larder deprecate provider acme/inventory --message 'use acme/stock' --registry https://registry.example.com
-  larder deprecate provider acme/inventory 1.0.0 --undo`,
-		Args: usage(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := registry.ParseProvider(args[0])
-			if err != nil {
-				return err
-			}
-			v, err := parseDeprecated(args)
-			if err != nil {
-				return err
-			}
-			return c.deprecate(cmd, args, subject{p.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
-				_, err := data.catalog.Providers.Deprecate(ctx, p, v, catalog.Deprecation{Message: d.message, By: by})
-				return err
-			})
-		},
-	}
-	c.deprecationFlags(cmd, &d)
-	return cmd
-}
-
-func (c *cli) deprecateModuleCommand() *cobra.Command {
-	var d deprecation
-	cmd := &cobra.Command{
-		Use:   "module NAMESPACE/NAME/SYSTEM [VERSION]",
-		Short: "Deprecate a module, or one version of it",
-		Long: `Deprecate a module, or one version of it. The protocol has no word for that, so that larder list shows it, and clients do not.
-
-With --hide a version is taken out of the listing too: no client finds it any more, neither by a range nor by its exact version,
-and configurations that have it fail to init. It stays stored, and --undo puts it back.` + throughRegistry,
-		Example: `  larder deprecate module acme/vpc/aws --message 'use acme/network/aws'
-  larder deprecate module acme/vpc/aws 1.0.0 --message 'opens port 22 to the world' --hide
-  larder deprecate module acme/vpc/aws 1.0.0 --message 'use 1.0.1' --registry https://registry.example.com
-  larder deprecate module acme/vpc/aws 1.0.0 --undo`,
-		Args: usage(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := registry.ParseModule(args[0])
-			if err != nil {
-				return err
-			}
-			v, err := parseDeprecated(args)
-			if err != nil {
-				return err
-			}
-			if d.hide && v == nil {
-				return usageError{errors.New("--hide takes one version out of the listing: name it")}
-			}
-			return c.deprecate(cmd, args, subject{m.Path(), v}, d, func(ctx context.Context, data *store, by string) error {
-				latest, err := data.catalog.Modules.Deprecate(ctx, m, v, catalog.Deprecation{Message: d.message, Hide: d.hide, By: by})
-				if err == nil && d.hide && !c.json {
-					c.printf("The latest version that is listed is %s now\n", latest)
-				}
-				return err
-			})
-		},
-	}
-	c.deprecationFlags(cmd, &d)
-	cmd.Flags().BoolVar(&d.hide, "hide", false, "take the version out of the listing too")
-	return cmd
-}
-
-// subject is what is deprecated: all of it where there is no version.
-type subject struct {
-	path    string
-	version *registry.Version
-}
-
-func (c *cli) deprecate(cmd *cobra.Command, args []string, what subject, d deprecation, onStore func(ctx context.Context, data *store, by string) error) error {
-	if err := d.check(); err != nil {
-		return err
-	}
-	host, err := c.target(cmd)
+// deprecate changes a store.
+func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, error) {
+	c.warnOfHiding(d)
+	by, err := s.by(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	warn := func() {
-		if d.hide {
-			fmt.Fprintf(c.stderr, "Hiding %s breaks each configuration that asks for exactly it, or for a range with nothing else in it; others get another version\n", strings.Join(args, " "))
-		}
-	}
-	if host != "" {
-		err = c.throughEndpoint(cmd.Context(), host, func(p *publishclient.Publisher) error {
-			warn()
-			return p.Deprecate(cmd.Context(), what.path, what.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
-		})
-	} else {
-		err = c.onStore(cmd.Context(), func(data *store) error {
-			warn()
-			by, err := data.by(cmd.Context())
-			if err != nil {
-				return err
-			}
-			err = onStore(cmd.Context(), data, by.String())
-			if errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrWithdrawn) {
-				// What the catalogue misses are items of its table.
-				return fmt.Errorf("%s: %w: no version of that is published", strings.Join(args, " "), registry.ErrNotFound)
-			}
-			return err
-		})
+	change := catalog.Deprecation{Message: d.message, Hide: d.hide, By: by.String()}
+	var result catalog.Deprecated
+	if m, ok := d.address.(registry.Module); ok {
+		result, err = s.catalog.Modules.Deprecate(ctx, m, d.version, change)
+	} else if p, ok := d.address.(registry.Provider); ok {
+		result, err = s.catalog.Providers.Deprecate(ctx, p, d.version, change)
 	}
 	if err != nil {
-		return err
+		return nil, s.notFound(ctx, "deprecate", d.address, d.version, err)
 	}
-	return c.reportDeprecation(args, d)
+	v := d.view()
+	if result.Unchanged {
+		v.Status = "unchanged"
+	}
+	v.Relisted = result.Relisted
+	if d.hide {
+		v.Latest = &result.Latest
+	}
+	return v, nil
 }
 
-// onStore does something with a store that is there.
-func (c *cli) onStore(ctx context.Context, do func(*store) error) (err error) {
-	data, err := c.openStore(ctx)
+// deprecateThrough goes through a registry's own endpoint.
+func (c *cli) deprecateThrough(ctx context.Context, to place, d deprecation) (view, error) {
+	c.sayAbout()
+	err := c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) error {
+		c.warnOfHiding(d)
+		return p.Deprecate(ctx, d.address.Path(), d.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, data.close()) }()
-	return do(data)
+	return d.view(), nil
 }
 
-func (c *cli) reportDeprecation(args []string, d deprecation) error {
-	what := strings.Join(args, " ")
+// deprecationView is what became of a deprecation.
+type deprecationView struct {
+	// Status is deprecated, undeprecated or, if it was so before, unchanged. Through
+	// a registry's own endpoint nobody knows how it was before.
+	Status  string            `json:"status"`
+	Address string            `json:"address"`
+	Version *registry.Version `json:"version,omitempty"`
+	// Deprecated is the message; empty if the deprecation has ended.
+	Deprecated string `json:"deprecated"`
+	// Hidden says that the version is not listed any more.
+	Hidden bool `json:"hidden"`
+	// Relisted says that the version was hidden, and is listed again.
+	Relisted bool `json:"relisted,omitempty"`
+	// Latest is the latest version that is still listed. It is there if a version was
+	// hidden in a store.
+	Latest *registry.Version `json:"latest,omitempty"`
+
+	what string
+}
+
+func (d *deprecation) view() deprecationView {
+	v := deprecationView{
+		Status: "deprecated", Address: d.address.String(), Version: d.version,
+		Deprecated: d.message, Hidden: d.hide, what: d.what(),
+	}
+	if d.undo {
+		v.Status = "undeprecated"
+	}
+	return v
+}
+
+func (v deprecationView) text(p page) {
 	switch {
-	case c.json:
-		return c.printJSON(struct {
-			What       string `json:"what"`
-			Deprecated string `json:"deprecated"`
-			Hidden     bool   `json:"hidden"`
-		}{what, d.message, d.hide})
-	case d.undo:
-		c.printf("%s is deprecated no longer\n", what)
+	case v.Status == "unchanged" && v.Deprecated == "":
+		p.println("Unchanged: %s is not deprecated", v.what)
+		return
+	case v.Relisted:
+		p.println("%s is no longer deprecated, and is listed again", v.what)
+		return
+	case v.Deprecated == "":
+		p.println("%s is no longer deprecated", v.what)
+		return
+	case v.Status == "unchanged":
+		p.println("Unchanged: %s is deprecated already: %s", v.what, v.Deprecated)
 	default:
-		c.printf("%s is deprecated: %s\n", what, d.message)
+		p.println("%s is deprecated: %s", v.what, v.Deprecated)
 	}
-	return nil
+	if v.Latest != nil {
+		p.println("It is hidden. The latest version that is listed is %s", v.Latest)
+	}
 }

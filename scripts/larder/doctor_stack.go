@@ -13,61 +13,55 @@ import (
 // uncheckedError means that nothing is wrong as far as it was possible to look.
 type uncheckedError struct{ error }
 
-// examineStack examines a deployed stack, and prints what it finds.
-func (c *cli) examineStack(ctx context.Context, name string) error {
+// examineStack examines a deployed stack, and prints each step as it is found.
+func (c *cli) examineStack(ctx context.Context, name string) (view, error) {
 	configuration, pathStyle, err := awsConfiguration(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	c.about = place{name: "stack:" + name, stack: name}
 	d := stackdoctor.Doctor{
 		Stack:    name,
 		Region:   configuration.Region,
 		Services: stackdoctor.NewServices(configuration, pathStyle),
 		Release:  version(),
-	}
-	if !c.json {
-		c.printf("Examining stack %s in %s.\n\n", name, configuration.Region)
-		d.Found = c.printStep
+		Found:    c.examining("stack " + name + " in " + configuration.Region).found,
 	}
 	report, err := d.Examine(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.printStackReport(report)
+	return examinedStack(report)
 }
 
-// printStackReport prints what was found, but for the steps if they are printed
-// already. It fails if something is wrong or unknown.
-func (c *cli) printStackReport(report stackdoctor.Report) error {
+// examinedStackView is what was found about a deployed stack.
+type examinedStackView struct {
+	stackdoctor.Report
+	// OK says that nothing is wrong and nothing is unknown.
+	OK bool `json:"ok"`
+}
+
+// examinedStack returns what was found, with an error if something is wrong or
+// unknown.
+func examinedStack(report stackdoctor.Report) (view, error) {
 	wrong, unknown := report.Count(doctor.Wrong), report.Count(doctor.Unknown)
-	var failure error
 	switch {
 	case wrong > 0:
-		failure = fmt.Errorf("stack %s: %s wrong", report.Stack, english.Plural(wrong, "thing is", "things are"))
+		return examinedStackView{report, false},
+			fmt.Errorf("stack %s: %s wrong", report.Stack, english.Plural(wrong, "thing is", "things are"))
 	case unknown > 0:
-		failure = uncheckedError{
-			fmt.Errorf(
-				"stack %s: nothing is wrong, but %s not be checked",
-				report.Stack,
-				english.Plural(unknown, "thing could", "things could"),
-			),
+		return examinedStackView{report, false}, uncheckedError{
+			fmt.Errorf("stack %s: nothing is wrong, but %s not be checked",
+				report.Stack, english.Plural(unknown, "thing could", "things could")),
 		}
 	}
-	if c.json {
-		if err := c.printJSON(struct {
-			stackdoctor.Report
-			OK bool `json:"ok"`
-		}{report, failure == nil}); err != nil || failure == nil {
-			return err
-		}
-		return printedError{failure}
+	return examinedStackView{report, true}, nil
+}
+
+// text prints what follows the steps, which are printed already.
+func (v examinedStackView) text(p page) {
+	if v.OK {
+		p.printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with stack %s; %s.",
+			v.Stack, english.Plural(v.Count(doctor.Warning), "warning", ""))))
 	}
-	if failure == nil {
-		c.printf(
-			"\nNothing is wrong with stack %s; %s.\n",
-			report.Stack,
-			english.Plural(report.Count(doctor.Warning), "warning", ""),
-		)
-	}
-	return failure
 }

@@ -17,10 +17,16 @@ func TestDoctorStackUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "name the registry's URL, or a stack with --stack"},
-		{[]string{"--stack", "larder", "https://registry.example.com"}, "--stack examines a stack, and https://registry.example.com is a URL"},
-		{[]string{"--stack", "larder", "--module", "acme/vpc/aws"}, "--module is for a registry's URL, and not for --stack"},
-		{[]string{"--stack", "larder", "--token-stdin"}, "--token-stdin is for a registry's URL, and not for --stack"},
+		{nil, "URL is missing\nGive the URL of the registry, such as https://registry.example.com, or the name of a stack with --stack."},
+		{
+			[]string{"--stack", "larder", "https://registry.example.com"},
+			"--stack and https://registry.example.com both name what to examine",
+		},
+		{
+			[]string{"--stack", "larder", "--module", "acme/vpc/aws", "--quiet"},
+			"--module is for the URL of a registry, and not for --stack",
+		},
+		{[]string{"--stack", "larder", "--token-stdin"}, "--token-stdin is for the URL of a registry, and not for --stack"},
 		{[]string{"--stack", ""}, "--stack needs the name of a stack"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -69,10 +75,15 @@ func TestDoctorStackReport(t *testing.T) {
 		for _, machine := range []bool{false, true} {
 			var out bytes.Buffer
 			c := &cli{stdout: &out, json: machine}
-			err := c.printStackReport(report)
+			found, err := examinedStack(report)
 			code := 0
+			var failed *failure
 			if err != nil {
-				code = exitCode(err)
+				_, code = classify(err)
+				failed = &failure{Error: err.Error()}
+			}
+			if err := c.show(found, failed); err != nil {
+				t.Fatal(err)
 			}
 			if code != test.code {
 				t.Errorf("%+v: exit code %d", test, code)
@@ -96,9 +107,23 @@ func TestDoctorStackReport(t *testing.T) {
 			}
 		}
 	}
-	var out bytes.Buffer
-	(&cli{stdout: &out}).printStep(unknown)
-	if want := "unknown  alarms: cannot check alarms: not allowed to cloudwatch:DescribeAlarms\n         tried: cloudwatch:DescribeAlarms of a\n         to do: attach the policy\n"; out.String() != want {
-		t.Errorf("it prints\n%s", &out)
+	for width, want := range map[int]string{
+		0: "unknown  alarms: cannot check alarms: not allowed to cloudwatch:DescribeAlarms\n" +
+			"         tried: cloudwatch:DescribeAlarms of a\n         to do: attach the policy\n",
+		50: "unknown  alarms: cannot check alarms: not allowed\n         to cloudwatch:DescribeAlarms\n" +
+			"         tried: cloudwatch:DescribeAlarms of a\n         to do: attach the policy\n",
+	} {
+		for _, quiet := range []bool{false, true} {
+			got := printed(func(p page) {
+				steps := examinedSteps{page: p, problems: quiet}
+				steps.found(unknown)
+				if quiet {
+					steps.found(fine)
+				}
+			}, width)
+			if got != want {
+				t.Errorf("at %d columns it prints\n%s", width, got)
+			}
+		}
 	}
 }

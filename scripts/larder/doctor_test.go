@@ -13,12 +13,6 @@ import (
 	"github.com/larder-registry/larder/pkg/doctor"
 )
 
-// examined is what `larder doctor` of a registry prints.
-type examined struct {
-	doctor.Report
-	OK bool `json:"ok"`
-}
-
 func (s *server) doctor(t *testing.T, code int, home, stdin string, environ []string, args ...string) (printed string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -70,13 +64,13 @@ func TestDoctor(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte("credentials \""+s.Host+"\" {\n  token = \""+made.Token+"\"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var found examined
+	var found examinedView
 	if err := json.Unmarshal([]byte(s.doctor(t, 0, home, "", nil, "--json")), &found); err != nil || !found.OK || found.Host != s.Host {
 		t.Errorf("%v: %+v", err, found)
 	}
 
 	// One JSON value, and the exit code says it too.
-	found = examined{}
+	found = examinedView{}
 	if err := json.Unmarshal([]byte(s.doctor(t, 1, t.TempDir(), "", nil, "--json")), &found); err != nil || found.OK || found.Count(doctor.Wrong) != 1 {
 		t.Errorf("%v: %+v", err, found)
 	}
@@ -107,7 +101,7 @@ func TestDoctorOutput(t *testing.T) {
 		stdout, stderr string
 	}{
 		{[]string{"https://larder-doctor.invalid", "--json"}, 1, `"ok": false`, ""},
-		{[]string{"http://registry.example.com"}, 2, "", "clients do not speak http"},
+		{[]string{"http://registry.example.com"}, 2, "", "clients use https only"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"doctor"}, test.args...), &stdout, &stderr)

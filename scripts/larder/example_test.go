@@ -64,7 +64,9 @@ func TestExamples(t *testing.T) {
 				if cmd.Name() != "module" && cmd.Name() != "provider" {
 					continue
 				}
-				host, err := c.target(cmd)
+				c.flags = cmd.Flags()
+				p, err := c.place()
+				host := p.host
 				if err != nil || !c.remote.ciIdentity || !slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
 					t.Errorf("larder %s goes to %s: %v", found[1], host, err)
 				}

@@ -37,7 +37,7 @@ func TestLost(t *testing.T) {
 		items(t, data, catalog.Change{Key: lost, Revision: 1, Delete: true})
 	}
 	for address, version := range map[string]string{"acme/vpc/aws": "1.1.0", "acme/solo/aws": "1.0.0", "acme/note": "1.0.0", mirrored: "1.0.0"} {
-		if out := run("list", address); !regexp.MustCompile(`(?m)^` + version + ` +(- +){3,5}its record is lost: see larder verify$`).MatchString(out) {
+		if out := run("list", address); !regexp.MustCompile(`(?m)^` + version + ` +lost +(- +){3,5}its record is missing: see ` + "`larder verify`$").MatchString(out) {
 			t.Errorf("%s: %s", address, out)
 		}
 		if out := run("list", address, "--json"); !strings.Contains(out, `"lost": [`+"\n    "+`"`+version+`"`) {
@@ -53,7 +53,7 @@ func TestLost(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	for _, args := range [][]string{{"key", "remove", "acme", id}, {"deprecate", "provider", "acme/note", "1.0.0", "--message", "x"}} {
+	for _, args := range [][]string{{"key", "remove", "acme", id}, {"deprecate", "acme/note", "1.0.0", "--message", "x"}} {
 		if out := fails(t, exitFailed, append(args, store...)...); !strings.Contains(out, "the record of version 1.0.0 is lost") || !strings.Contains(out, "larder verify") {
 			t.Error(out)
 		}

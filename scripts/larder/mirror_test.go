@@ -448,7 +448,7 @@ func TestMirrorAdd(t *testing.T) {
 	add := func(args ...string) []string { return append([]string{"mirror", "add", address}, args...) }
 
 	// What to do about it is said with the name of the host, by which clients know its credentials.
-	f.run(t, exitFailed, []string{"ask the registry's operator for a token, and set TF_TOKEN_origin_example_com"}, add("--platform", here)...)
+	f.run(t, exitFailed, []string{"Ask the registry's operator for a token, and set TF_TOKEN_origin_example_com"}, add("--platform", here)...)
 	f.run(t, exitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--platform", here, "--upstream", o.upstream())...)
 	with := func(token string) filler {
 		return filler{f.data, append([]string{"TF_TOKEN_origin_example_com=" + token}, f.env...)}

@@ -174,7 +174,7 @@ func TestKeyRotation(t *testing.T) {
 		})
 	})
 	listed := larder(t, "key", "list", "acme", "--store", "dir:"+s.data)
-	ids := regexp.MustCompile(`(?m)^([0-9A-F]{16})  (Ed25519|ECDSA P-256) .* 1 version `).FindAllStringSubmatch(listed, -1)
+	ids := regexp.MustCompile(`(?m)^([0-9A-F]{16})  valid  (Ed25519|ECDSA P-256) .* 1 version `).FindAllStringSubmatch(listed, -1)
 	if len(ids) != 2 {
 		t.Fatalf("%s", listed)
 	}
@@ -221,16 +221,16 @@ func TestDeprecate(t *testing.T) {
 			})
 		})
 	}
-	larder(t, "deprecate", "provider", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0", "--store", store)
+	larder(t, "deprecate", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0", "--store", store)
 	inits(t, func(out string, err error) bool {
 		return err == nil && strings.Contains(out, "Provider acme/note 1.0.0 is deprecated: it forgets: use 2.0.0")
 	})
-	larder(t, "deprecate", "provider", "acme/note", "1.0.0", "--undo", "--store", store)
-	larder(t, "deprecate", "provider", "acme/note", "--message", "use acme/pad", "--store", store)
+	larder(t, "deprecate", "acme/note", "1.0.0", "--undo", "--store", store)
+	larder(t, "deprecate", "acme/note", "--message", "use acme/pad", "--store", store)
 	inits(t, func(out string, err error) bool {
 		return err == nil && strings.Contains(out, "Provider acme/note is deprecated: use acme/pad") && !strings.Contains(out, "forgets")
 	})
-	larder(t, "deprecate", "provider", "acme/note", "--undo", "--store", store)
+	larder(t, "deprecate", "acme/note", "--undo", "--store", store)
 	inits(t, func(out string, err error) bool { return err == nil && !strings.Contains(out, "deprecated") })
 
 	use := func(version, want string) {
@@ -247,16 +247,16 @@ func TestDeprecate(t *testing.T) {
 			})
 		})
 	}
-	larder(t, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide", "--store", store)
-	if out := larder(t, "list", "acme/vpc/aws", "--store", store); !strings.Contains(out, "hidden: opens a port") {
+	larder(t, "deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide", "--store", store)
+	if out := larder(t, "list", "acme/vpc/aws", "--store", store); !strings.Contains(out, "1.1.0    hidden  ") || !strings.Contains(out, "  opens a port\n") {
 		t.Error(out)
 	}
 	use(">= 1.0.0", "1.0.0 for it")
 	use("1.1.0", "")
-	larder(t, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--undo", "--store", store)
+	larder(t, "deprecate", "acme/vpc/aws", "1.1.0", "--undo", "--store", store)
 	use("1.1.0", "1.1.0 for it")
-	larder(t, "deprecate", "module", "acme/vpc/aws", "--message", "use acme/network/aws", "--store", store)
-	if out := larder(t, "list", "--store", store); !strings.Contains(out, "deprecated: use acme/network/aws") {
+	larder(t, "deprecate", "acme/vpc/aws", "--message", "use acme/network/aws", "--store", store)
+	if out := larder(t, "list", "--store", store); !strings.Contains(out, "1.1.0   deprecated  use acme/network/aws") {
 		t.Error(out)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/printable"
@@ -19,20 +20,80 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/terminal"
 )
 
 func (c *cli) publishCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish",
-		Short: "Publish to a registry",
+		Short: "Publish a module or provider",
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish provider ./dist acme/inventory
-  larder publish provider ./dist acme/inventory --registry https://registry.example.com`,
-		Args: usage(cobra.NoArgs),
+  larder publish provider ./dist acme/inventory --registry https://HOST`,
+		DisableFlagsInUseLine: true,
+
+		Args: missingKind,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(c.publishModuleCommand(), c.publishProviderCommand())
+	// If the kind is missing, these are no mistake, and the hint repeats them.
+	for _, sub := range cmd.Commands() {
+		sub.Flags().VisitAll(func(f *pflag.Flag) {
+			if cmd.Flags().Lookup(f.Name) == nil {
+				hidden := *f
+				hidden.Hidden = true
+				cmd.Flags().AddFlag(&hidden)
+			}
+		})
+	}
 	return cmd
+}
+
+// missingKind suggests the command that says what is published, module or provider.
+func missingKind(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return registry.WithHint(usagef("unknown kind %q", args[0]),
+			"Did you mean `%s`?", completed(cmd, near[0], args[1:]))
+	}
+	if len(args) > 1 {
+		kind := ""
+		if _, err := registry.ParseModule(args[1]); err == nil {
+			kind = "module"
+		} else if _, err := registry.ParseProvider(args[1]); err == nil {
+			kind = "provider"
+		}
+		if kind != "" {
+			return registry.WithHint(usagef("the kind is missing, module or provider"),
+				"Did you mean `%s`?", completed(cmd, kind, args))
+		}
+	}
+	return unknownCommand(cmd, args)
+}
+
+// completed returns the command line with a word put before its arguments, and
+// with the flags that were given. The word may be empty.
+func completed(cmd *cobra.Command, word string, args []string) string {
+	words := strings.Fields(cmd.CommandPath() + " " + word)
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			words = append(words, "--"+f.Name)
+			if f.Value.Type() != "bool" {
+				words = append(words, quoted(v))
+			}
+		}
+	})
+	return strings.Join(words, " ")
 }
 
 func (c *cli) publishModuleCommand() *cobra.Command {
@@ -41,102 +102,134 @@ func (c *cli) publishModuleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module DIR NAMESPACE/NAME/SYSTEM VERSION",
 		Short: "Publish the module in a folder",
-		Long: `Publish the module in a folder, as one version that does not change any more.
+		Long: `Publish the module in a folder, as one version that never changes.
 
-The folder is packed as it is, without what .terraformignore names, without .git and .terraform, and without what may hold
-secrets: state, saved plans, *.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash logs, private
-keys and registries' data. Templates such as .env.example and .env.tpl are packed. --include takes in what is left out.
+The folder is packed as it is, except for what .terraformignore names, for
+.terraform and .git, and for files that may hold secrets: state, saved plans,
+*.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash
+logs, private keys and data of registries. Templates such as .env.example and
+.env.tpl are packed. --include packs files that are left out.
 
-There must be configuration at the folder's root or below modules/, and all of it must parse; what depends on
-values is not checked. A leading v of the version is taken off.
+There must be configuration at the folder's root or below modules/, and all of
+it must parse. Nothing that depends on values is checked. A leading v of the
+version is dropped. A description belongs to its version, and does not change
+either. ` + "`larder list`" + ` shows that of the latest version.
 
-Publishing the same content again changes nothing and succeeds. Other content under the same version is refused with exit
-code 4. A publish that was interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
+Publishing the same content again changes nothing and succeeds. Other content
+under the same version is refused with exit code 4. A publish that was
+interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
   larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
-  larder publish module ./vpc acme/vpc/aws 1.0.0 --registry https://registry.example.com
-  larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars' --json`,
-		Args: usage(cobra.ExactArgs(3)),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+  larder publish module ./vpc acme/vpc/aws 1.0.0 --registry https://HOST
+  larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars'`,
+		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
 			m.Dir = args[0]
 			if m.Address, err = registry.ParseModule(args[1]); err != nil {
-				return err
+				return nil, err
 			}
 			if m.Version, err = registry.ParseTag(args[2]); err != nil {
-				return err
+				return nil, err
 			}
-			host, err := c.target(cmd)
+			to, err := c.publishPlace()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if host != "" {
-				return c.publishModuleThrough(cmd.Context(), host, m, dryRun)
+			if err := releases.CheckDescription(m.Description); err != nil {
+				return nil, usagef("--description: %w", err)
 			}
-			return c.publishModule(cmd.Context(), m, dryRun)
-		},
+			v := publishedModuleView{Address: m.Address.String(), dryRun: dryRun, wanted: m}
+			if to.host != "" {
+				return c.publishModuleThrough(ctx, to, m, v)
+			}
+			return c.onStore(ctx, func(s *store) (view, error) { return c.publishModule(ctx, s, m, v) })
+		}),
 	}
-	c.targetFlags(cmd)
+	c.registryFlags(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check, show what would be published, and end")
-	cmd.Flags().StringVar(&m.Description, "description", "", "one line that larder list shows")
-	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil, "pattern, as in .terraformignore, of files to pack although they are left out by default; can be repeated")
+	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line that larder list shows")
+	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil,
+		"`PATTERN`, as in .terraformignore, of files to pack that are left out by default; can be repeated")
 	return cmd
 }
 
 // publishModule publishes to a store.
-func (c *cli) publishModule(ctx context.Context, m releases.Module, dryRun bool) (err error) {
-	if m.Pack.Skip, _, err = parseStore(c.store); err != nil {
-		return err
-	}
-	data, err := c.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, data.close()) }()
-	publisher := publish.Publisher{Catalog: data.catalog, Objects: data.objects}
-	if publisher.By, err = data.by(ctx); err != nil {
-		return err
+func (c *cli) publishModule(
+	ctx context.Context, s *store, m releases.Module, v publishedModuleView,
+) (view, error) {
+	m.Pack.Skip = c.about.dir
+	publisher := publish.Publisher{Catalog: s.catalog, Objects: s.objects}
+	var err error
+	if publisher.By, err = s.by(ctx); err != nil {
+		return nil, err
 	}
 	progress := newProgress(c)
 	publisher.Progress = progress
 	do := publisher.Module
-	if dryRun {
+	if v.dryRun {
 		do = publisher.CheckModule
 	}
 	result, err := do(ctx, m)
 	progress.stop()
 	if err != nil {
-		return err
+		return nil, hintAtNext(ctx, s.catalog.Modules.All, m.Address, err)
 	}
-	return c.reportModule(m, dryRun, result, c.placeOf(data))
+	v.to, v.host = c.about.name, c.addressingOf(s)
+	return c.moduleResult(v, result), nil
 }
 
-// publishModuleThrough publishes through a registry's own endpoint. A dry run does not ask it.
-func (c *cli) publishModuleThrough(ctx context.Context, host string, m releases.Module, dryRun bool) error {
+// publishModuleThrough publishes through a registry's own endpoint. A dry run does
+// not ask the registry.
+func (c *cli) publishModuleThrough(
+	ctx context.Context, to place, m releases.Module, v publishedModuleView,
+) (view, error) {
+	c.sayAbout()
 	progress := newProgress(c)
-	result, err := func() (result releases.ModuleResult, err error) {
-		defer progress.stop()
-		prepared, err := releases.Preparer{Progress: progress}.Module(ctx, m)
-		if err != nil {
-			return result, err
-		}
-		defer prepared.Close()
-		if dryRun {
-			return prepared.ModuleResult, nil
-		}
-		return result, c.throughEndpoint(ctx, host, func(p *publishclient.Publisher) error {
+	defer progress.stop()
+	prepared, err := releases.Preparer{Progress: progress}.Module(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer prepared.Close()
+	result := prepared.ModuleResult
+	if v.dryRun {
+		v.NotAsked = to.host
+	} else {
+		err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
 			p.Progress = progress
 			result, err = p.Module(ctx, prepared)
 			return err
 		})
-	}()
-	if err != nil {
-		return err
 	}
-	return c.reportModule(m, dryRun, result, through(host, dryRun))
+	if err != nil {
+		return nil, err
+	}
+	v.to, v.host = to.host, addressing{host: to.host}
+	return c.moduleResult(v, result), nil
 }
 
-// publishStatus says what became of a publish.
+// hintAtNext adds the next free version to the error for one that is taken. all
+// lists the versions of an address.
+func hintAtNext[A registry.Address, R registry.Record](
+	ctx context.Context, all func(context.Context, A) ([]R, error), address A, err error,
+) error {
+	exists, isPublished := errors.AsType[*releases.ExistsError](err)
+	differs := isPublished && exists.Stored != ""
+	if !differs && (!errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn)) {
+		return err
+	}
+	records, problem := all(ctx, address)
+	if problem != nil || len(records) == 0 {
+		return err
+	}
+	numbers := make([]registry.Version, len(records))
+	for i, r := range records {
+		numbers[i] = r.Number()
+	}
+	return registry.WithHint(err, "Publish it as %s or higher.", nextVersion(slices.MaxFunc(numbers, registry.CompareVersions)))
+}
+
+// publishStatus returns the status of a publish.
 func publishStatus(dryRun, unchanged, restored bool) string {
 	switch {
 	case restored:
@@ -144,71 +237,149 @@ func publishStatus(dryRun, unchanged, restored bool) string {
 	case unchanged:
 		return "unchanged"
 	case dryRun:
-		return "dry run"
+		return "dry_run"
 	}
 	return "published"
 }
 
-func (c *cli) reportModule(m releases.Module, dryRun bool, result releases.ModuleResult, to place) error {
-	status := publishStatus(dryRun, result.Unchanged, result.Restored)
-	if c.json {
-		return c.printJSON(struct {
-			Status  string `json:"status"`
-			Address string `json:"address"`
-			registry.ModuleVersion
-			Files   []archive.File    `json:"files"`
-			LeftOut []archive.LeftOut `json:"left_out"`
-			// NotAsked is the registry that a dry run did not ask.
-			NotAsked string `json:"not_asked,omitempty"`
-			// NotCompared says that the registry cannot read the stored archive.
-			NotCompared bool `json:"not_compared,omitempty"`
-		}{
-			status, m.Address.String(), result.Record, result.Files, append([]archive.LeftOut{}, result.LeftOut...),
-			to.notAsked, result.NotCompared,
-		})
-	}
-	if dryRun {
-		for _, f := range result.Files {
-			c.printf("%12s  %s\n", humanize.IBytes(uint64(f.Size)), f.Path)
-		}
-		for _, f := range result.LeftOut {
-			c.printf("    left out  %s\n", printable.Escape(f.String()))
-		}
-	}
-	files := english.Plural(len(result.Files), "file", "files")
-	size := humanize.IBytes(uint64(result.Record.Size))
-	switch status {
-	case "dry run":
-		c.printf("Would publish %s %s: %s, %s packed\n", m.Address, m.Version, files, size)
-	case "restored":
-		c.printf("Restored %s %s to %s: its archive was missing from the store, and is there again, %s\n", m.Address, m.Version, to.name, size)
-	case "unchanged":
-		c.printf("Unchanged: %s %s is published already with this content, since %s\n", m.Address, m.Version, result.Record.PublishedAt.Format("2006-01-02 15:04 MST"))
-	default:
-		c.printf("Published %s %s to %s: %s, %s packed\n", m.Address, m.Version, to.name, files, size)
-	}
-	c.printf("  archive sha256:%s\n  content sha256:%s\n", result.Record.SHA256, result.Record.ContentSHA256)
-	c.printNotCompared(result.NotCompared)
-	c.printLeftOut(result.LeftOut)
-	c.printNotAsked(to)
-	if to.host != "" && !dryRun {
-		c.useModule(to.host, m.Address, m.Version, archive.Folders(result.Files))
-	}
-	return nil
+// publishedModuleView is what became of the publish of a module.
+type publishedModuleView struct {
+	// Status is published, unchanged, restored or, if it was a dry run that found
+	// nothing published, dry_run.
+	Status  string `json:"status"`
+	Address string `json:"address"`
+	registry.ModuleVersion
+	Files   []archive.File    `json:"files"`
+	LeftOut []archive.LeftOut `json:"left_out"`
+	// NotAsked is the registry that a dry run did not ask.
+	NotAsked string `json:"not_asked,omitempty"`
+	// NotCompared says that the registry cannot read the stored archive.
+	NotCompared bool `json:"not_compared,omitempty"`
+	// Source is that of a module block; empty if the registry's host is not known.
+	Source string `json:"source,omitempty"`
+
+	to     string
+	dryRun bool
+	host   addressing
+	// wanted is what was to be published.
+	wanted releases.Module
 }
 
-// printNotCompared says of an unchanged version that nobody has compared what is
-// stored of it.
-func (c *cli) printNotCompared(notCompared bool) {
-	if notCompared {
-		c.printf("  not compared with what is stored, since it was published with AWS credentials; " +
-			"`larder verify` compares it\n")
+// moduleResult adds the result of a publish to a view.
+func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
+	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
+	v.ModuleVersion, v.Files = result.Record, result.Files
+	v.LeftOut = append([]archive.LeftOut{}, result.LeftOut...)
+	v.NotCompared = result.NotCompared
+	if v.host.guessed == "" {
+		v.Source = v.source()
 	}
+	c.warnQuietly(v.warnings())
+	return v
+}
+
+// source returns the source of a module block: of the root, or else of the first
+// folder with configuration.
+func (v publishedModuleView) source() string {
+	source := v.host.host + "/" + v.Address
+	if folders := archive.Folders(v.Files); len(folders) > 0 && !slices.Contains(folders, ".") {
+		source += "//" + folders[0]
+	}
+	return source
+}
+
+func (v publishedModuleView) text(p page) {
+	if v.dryRun {
+		v.printFiles(p)
+	}
+	what := v.Address + " " + v.Version.String()
+	files := english.Plural(len(v.Files), "file", "files")
+	size := humanize.IBytes(uint64(v.Size))
+	switch v.Status {
+	case "dry_run":
+		p.println("Would publish %s: %s, %s packed", what, files, size)
+	case "restored":
+		p.println("Restored %s to %s: its archive was missing from the store, and is there again, %s", what, v.to, size)
+	case "unchanged":
+		p.println("Unchanged: %s is published already with this content, since %s", what, minute(v.PublishedAt))
+	default:
+		p.println("Published %s to %s: %s, %s packed", what, v.to, files, size)
+	}
+	p.printf("  archive %s\n  content %s\n", p.digest("sha256:"+v.SHA256), p.digest("sha256:"+v.ContentSHA256))
+	p.notCompared(v.NotCompared)
+	v.printLeftOut(p)
+	p.notAsked(v.NotAsked)
+	if !v.dryRun {
+		p.use(moduleBlock(strings.Split(v.Address, "/")[1], v.source(), v.Version.String()), v.host)
+	}
+}
+
+// println prints one line of prose, wrapped to the terminal.
+func (p page) println(format string, args ...any) {
+	p.printf("%s\n", p.Wrap(fmt.Sprintf(format, args...)))
+}
+
+// digest returns a digest in full, or what a terminal shows of it.
+func (p page) digest(sum string) string {
+	if p.Width <= 0 {
+		return sum
+	}
+	return terminal.CutEnd(sum, len("sha256:0123456789ab…"))
+}
+
+// notCompared prints that nobody has compared what is stored of an unchanged
+// version.
+func (p page) notCompared(notCompared bool) {
+	if notCompared {
+		p.println("  not compared with what is stored, since it was published with AWS credentials; " +
+			"`larder verify` compares it")
+	}
+}
+
+// notAsked prints what a dry run does not know.
+func (p page) notAsked(host string) {
+	if host != "" {
+		p.println("%s was not asked: whether it accepts your credential and this content, and whether it has "+
+			"this version already, is not known", host)
+	}
+}
+
+// secrets returns what is left out because it may hold secrets.
+func (v publishedModuleView) secrets() []archive.LeftOut {
+	return slices.DeleteFunc(slices.Clone(v.LeftOut), func(l archive.LeftOut) bool { return l.Ignored })
+}
+
+// printFiles lists the files of a dry run: each that is packed or may hold secrets,
+// and how many each pattern of .terraformignore leaves out.
+func (v publishedModuleView) printFiles(p page) {
+	var rows [][]string
+	for _, f := range v.Files {
+		rows = append(rows, []string{humanize.IBytes(uint64(f.Size)), "", printable.Escape(f.Path), ""})
+	}
+	for _, f := range v.secrets() {
+		rows = append(rows, []string{"", "left out", printable.Escape(f.Path), printable.Escape(f.Reason)})
+	}
+	numbers := make(map[string]int)
+	for _, f := range v.LeftOut {
+		if f.Ignored {
+			numbers[f.Pattern]++
+		}
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(numbers)) {
+		what := english.Plural(numbers[pattern], "file or folder", "files and folders")
+		rows = append(rows, []string{"", "left out", what, printable.Escape(pattern) + " in .terraformignore"})
+	}
+	p.Table([]terminal.Column{
+		{Title: "SIZE", Right: true}, stateColumn, {Title: "FILE", Min: 20, Shorten: terminal.CutStart}, reasonColumn,
+	}, rows)
+	p.printf("\n")
 }
 
 // printLeftOut prints how many files are not in the archive and by which patterns,
 // and warns of each that the module's configuration names.
-func (c *cli) printLeftOut(left []archive.LeftOut) {
+func (v publishedModuleView) printLeftOut(p page) {
+	defer func() { p.warnings(v.warnings()) }()
+	left := v.secrets()
 	if len(left) == 0 {
 		return
 	}
@@ -231,13 +402,40 @@ func (c *cli) printLeftOut(left []archive.LeftOut) {
 	if len(left) > len(first) {
 		such = ", such as "
 	}
-	c.printf("  left out %s that may hold secrets (%s)%s%s\n",
+	p.println("  left out %s that may hold secrets (%s)%s%s",
 		english.Plural(len(left), "file", "files"), strings.Join(reasons, ", "), such, strings.Join(first, ", "))
-	c.printf("  --dry-run lists what is left out, and --include PATTERN packs it\n")
-	for _, l := range left {
+	p.println("  --dry-run lists what is left out, and --include PATTERN packs it")
+}
+
+// warnings returns what may be a mistake: the module's configuration names files
+// that are left out, a pattern matches nothing, or a description is not stored.
+func (v publishedModuleView) warnings() (all []string) {
+	for _, pattern := range archive.Unmatched(v.wanted.Pack.Include, v.Files) {
+		all = append(all, fmt.Sprintf("--include %s matches no file", quoted(printable.Escape(pattern))))
+	}
+	if wanted := v.wanted.Description; v.Status == "unchanged" && wanted != "" && wanted != v.Description {
+		all = append(all, "the description is not changed: it belongs to the version, and versions do not change")
+	}
+	for _, l := range v.secrets() {
 		if l.NamedBy != "" {
 			path := printable.Escape(l.Path)
-			c.printf("  warning: %s names %s, which is left out; --include '/%s' packs it\n", l.NamedBy, path, path)
+			all = append(all, fmt.Sprintf("%s names %s, which is left out; `--include '/%s'` packs it", l.NamedBy, path, path))
 		}
+	}
+	return all
+}
+
+// warnings prints warnings below what they are about.
+func (p page) warnings(all []string) {
+	for _, w := range all {
+		p.println("  %s: %s", p.Paint("warning", terminal.Yellow), w)
+	}
+}
+
+// warnQuietly prints warnings on standard error, where --quiet leaves out the view
+// that has them.
+func (c *cli) warnQuietly(all []string) {
+	if c.quiet && !c.json {
+		page{terminal.New(c.stderr)}.warnings(all)
 	}
 }

@@ -146,7 +146,7 @@ func TestThroughRegistry(t *testing.T) {
 	says(t, run(t, nil, exitFailed, append(module, "--registry", server.URL)...), "add a credentials block for "+host, "publish:modules/acme/vpc/aws")
 	says(t, run(t, []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, exitFailed, append(module, "--registry", server.URL)...), "TF_CLI_CONFIG_FILE names /nowhere/tofurc, which is not there")
 	says(t, run(t, []string{"GITHUB_ACTIONS=true"}, exitFailed, append(module, "--registry", server.URL)...), "permissions: id-token: write")
-	says(t, run(t, []string{config("narrow")}, exitFailed, append(module, "--registry", server.URL)...), "with the scope publish:modules/acme/vpc/aws")
+	says(t, run(t, []string{config("narrow")}, exitFailed, append(module, "--registry", server.URL)...), "Publishing needs the scope publish:modules/acme/vpc/aws")
 	says(t, run(t, nil, exitNotFound, append(module, "--registry", other.URL)...), "has no endpoint for publishing")
 	if _, tokens := e.seen(); tokens != nil {
 		t.Errorf("it was sent %q", tokens)
@@ -155,7 +155,7 @@ func TestThroughRegistry(t *testing.T) {
 	good := config("good")
 	use := "Use it:\n\n  module \"vpc\" {\n    source  = \"" + host + "/acme/vpc/aws\"\n    version = \"1.0.0\"\n  }\n"
 	says(t, run(t, []string{good}, 0, append(module, "--registry", host)...),
-		"packing ", "1 of 1 files are stored already", "inspecting vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to "+host+": 1 file, ", use)
+		"packing ", "1 of 1 files are stored already", "to inspect vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to "+host+": 1 file, ", use)
 	says(t, run(t, []string{good, "LARDER_REGISTRY=" + server.URL + "/"}, 0, module...),
 		"Unchanged: acme/vpc/aws 1.0.0", "\n  not compared with what is stored, ", use)
 	var printed struct {
@@ -178,20 +178,20 @@ func TestThroughRegistry(t *testing.T) {
 	writeFiles(t, dir, map[string]string{"more.tf": ""})
 	says(t, run(t, []string{good}, exitExists, append(module, "--registry", host)...), "larder: "+host+": it is published already with other content")
 
-	says(t, run(t, []string{good}, 0, "deprecate", "module", "acme/vpc/aws", "v1.0.0", "--message", "use 2.0.0", "--hide", "--registry", host), "Hiding acme/vpc/aws v1.0.0 breaks", "is deprecated: use 2.0.0")
+	says(t, run(t, []string{good}, 0, "deprecate", "acme/vpc/aws", "v1.0.0", "--message", "use 2.0.0", "--hide", "--registry", host), "Hiding acme/vpc/aws 1.0.0 breaks", "is deprecated: use 2.0.0")
 	if deprecated, _ := e.seen(); deprecated != "modules/acme/vpc/aws/1.0.0/deprecation {Message:use 2.0.0 Hide:true}" {
 		t.Errorf("deprecated: %s", deprecated)
 	}
-	says(t, run(t, []string{good}, 0, "deprecate", "provider", "acme/inventory", "--undo", "--registry", host), "deprecated no longer")
+	says(t, run(t, []string{good}, 0, "deprecate", "acme/inventory", "--undo", "--registry", host), "no longer deprecated")
 	if deprecated, _ := e.seen(); deprecated != "providers/acme/inventory/deprecation {Message: Hide:false}" {
 		t.Errorf("deprecated: %s", deprecated)
 	}
-	says(t, run(t, []string{good}, exitNotFound, "deprecate", "provider", "acme/unknown", "--message", "x", "--registry", host), "nothing published by that name")
+	says(t, run(t, []string{good}, exitNotFound, "deprecate", "acme/unknown", "--message", "x", "--registry", host), "nothing published by that name")
 
 	// A CI job goes by its identity where there is nothing else, or where it is told to.
 	job := []string{"GITHUB_ACTIONS=true", "ACTIONS_ID_TOKEN_REQUEST_URL=" + server.URL + "/identity?x=y", "ACTIONS_ID_TOKEN_REQUEST_TOKEN=r3quest"}
 	given := "id." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud": "larder"}`)) + ".x"
-	says(t, run(t, []string{"LARDER_ID_TOKEN=" + given}, exitRefused, append(module, "--registry", host)...), "for the audience larder, and https://"+host+" is asked for")
+	says(t, run(t, []string{"LARDER_ID_TOKEN=" + given}, exitRefused, append(module, "--registry", host)...), "for the audience larder, and not for https://"+host)
 	for _, test := range []struct {
 		env   []string
 		args  []string
@@ -204,7 +204,7 @@ func TestThroughRegistry(t *testing.T) {
 		{append(job, "LARDER_ID_TOKEN="+given), []string{"--audience", "larder"}, given},
 	} {
 		e.seen()
-		out := run(t, test.env, 0, append([]string{"deprecate", "provider", "acme/inventory", "--undo", "--registry", host}, test.args...)...)
+		out := run(t, test.env, 0, append([]string{"deprecate", "acme/inventory", "--undo", "--registry", host}, test.args...)...)
 		if _, tokens := e.seen(); len(tokens) != 1 || tokens[0] != test.token || strings.Contains(out, "id.") || strings.Contains(out, "r3quest") {
 			t.Errorf("%q was sent, want %q\n%s", tokens, test.token, out)
 		}

@@ -32,8 +32,15 @@ const newer = "has schema version 2, and this release of Larder reads version 1:
 // noSchema are the commands that another release's registry does not concern, with
 // the reason.
 var noSchema = map[string]string{
-	"doctor": "it examines a registry from outside, and opens no table",
-	"usage":  "a registry on this machine has no log to count; TestSchemaOnStack has it of a stack",
+	"doctor":         "it examines a registry from outside, and opens no table",
+	"context add":    "it names a registry, and does not open it",
+	"context use":    "it names a registry, and does not open it",
+	"context list":   "it names registries, and opens none",
+	"context remove": "it names a registry, and does not open it",
+	"completion":     "it prints a script. What that completes is nothing for such a registry",
+	"help":           "it reads no registry",
+	"version":        "it reads no registry",
+	"usage":          "a registry on this machine has no log to count; TestSchemaOnStack has it of a stack",
 }
 
 // schemaRow is a command on a registry of another release.
@@ -112,7 +119,7 @@ func TestSchemaOfEachCommand(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
-		if cmd.HasSubCommands() {
+		if cmd.HasSubCommands() || cmd.IsAdditionalHelpTopicCommand() {
 			return
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "larder ")
@@ -279,7 +286,9 @@ func (o otherRelease) refused(t *testing.T, row schemaRow, why string) {
 		t.Errorf("%s --json: exit code %d", row.args, code)
 	}
 	printed := struct {
+		Registry string `json:"registry"`
 		Error    string `json:"error"`
+		Code     string `json:"code"`
 		ExitCode int    `json:"exit_code"`
 	}{}
 	decoder := json.NewDecoder(strings.NewReader(stdout))
@@ -289,6 +298,9 @@ func (o otherRelease) refused(t *testing.T, row schemaRow, why string) {
 	}
 	if !strings.HasSuffix(printed.Error, why) {
 		t.Errorf("%s --json: error %q", row.args, printed.Error)
+	}
+	if printed.Code != "incompatible_release" {
+		t.Errorf("%s --json: code %q", row.args, printed.Code)
 	}
 	if printed.ExitCode != exitFailed {
 		t.Errorf("%s --json: exit_code %d", row.args, printed.ExitCode)
@@ -406,7 +418,7 @@ func TestSchemaOnStack(t *testing.T) {
 			{"audit", "--since", "1h"},
 			{"verify", "--repair"},
 		} {
-			want := "larder: cannot open stack larder: " + stage.why + "\n"
+			want := "Registry stack:larder (LARDER_STORE)\nlarder: cannot open stack larder: " + stage.why + "\n"
 			if out := run(exitFailed, args...); out != want {
 				t.Errorf("%s: larder %s prints %s, and must print %s", stage.name, strings.Join(args, " "), out, want)
 			}

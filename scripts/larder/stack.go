@@ -23,8 +23,9 @@ import (
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
-// openStack opens the table and the bucket of a deployed registry, which it finds by the outputs of its stack, with the
-// AWS credentials and the region that the AWS command line would use.
+// openStack opens the table and the bucket of a deployed registry, which it finds
+// by the outputs of its stack. It uses the AWS credentials and the region that the
+// AWS command line would use.
 func openStack(ctx context.Context, name string) (*store, error) {
 	configuration, pathStyle, err := awsConfiguration(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		by: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
-				return registry.Publisher{}, fmt.Errorf("asking AWS who publishes: %w", err)
+				return registry.Publisher{}, fmt.Errorf("cannot find out from AWS who publishes: %w", err)
 			}
 			return registry.Publisher{Kind: registry.PublisherAWS, Name: aws.ToString(caller.Arn)}, nil
 		},
@@ -64,18 +65,15 @@ func openStack(ctx context.Context, name string) (*store, error) {
 // is in the path of S3's URLs.
 func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle bool, err error) {
 	if configuration, err = config.LoadDefaultConfig(ctx); err != nil {
-		return aws.Config{}, false, fmt.Errorf("AWS configuration: %w", err)
+		return aws.Config{}, false, fmt.Errorf("cannot read the AWS configuration: %w", err)
 	}
 	if configuration.Region == "" {
-		return aws.Config{}, false, usageError{
-			errors.New("there is no AWS region: set AWS_REGION to the one of the stack"),
-		}
+		return aws.Config{}, false, registry.WithHint(usagef("there is no AWS region"),
+			"Set AWS_REGION to the region of the stack.")
 	}
 	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
-		return aws.Config{}, false, fmt.Errorf(
-			"there are no AWS credentials: sign in as for the AWS command line, such as by AWS_PROFILE: %w",
-			err,
-		)
+		return aws.Config{}, false, registry.WithHint(fmt.Errorf("cannot use AWS credentials: %w", err),
+			"Sign in as for the AWS command line, for example with AWS_PROFILE.")
 	}
 	if pathStyle, err = settings.PathStyle(os.Getenv); err != nil {
 		return aws.Config{}, false, usageError{err}
@@ -83,24 +81,29 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 	return configuration, pathStyle, nil
 }
 
-// requestLog finds where a stack logs requests, or says why that is not known.
+// requestLog returns where a stack logs requests, or why that is not known.
 func requestLog(configuration aws.Config, name string, outputs map[string]string) (log *downloads.Log, why string) {
 	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
 	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
 	if err != nil || groups[0] == "" {
-		return nil, fmt.Sprintf("stack %s does not say where it logs requests: deploy it anew with this release", name)
+		return nil, fmt.Sprintf("stack %s does not name its logs of requests: deploy it again with this release", name)
 	}
 	return downloads.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), ""
 }
 
 func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {
-	found, err := cloudformation.NewFromConfig(configuration).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	found, err := cloudformation.NewFromConfig(configuration).DescribeStacks(ctx,
+		&cloudformation.DescribeStacksInput{StackName: &name})
 	var failed smithy.APIError
-	if errors.As(err, &failed) && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist") || err == nil && len(found.Stacks) != 1 {
-		return nil, fmt.Errorf("stack %s in region %s: %w: is it another region or account?", name, configuration.Region, registry.ErrNotFound)
+	missing := errors.As(err, &failed) && failed.ErrorCode() == "ValidationError" &&
+		strings.Contains(failed.ErrorMessage(), "does not exist")
+	if missing || err == nil && len(found.Stacks) != 1 {
+		return nil, registry.WithHint(
+			fmt.Errorf("cannot open stack %s in region %s: %w", name, configuration.Region, registry.ErrNotFound),
+			"Check the name, the region and the account. AWS_REGION and AWS_PROFILE choose others.")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for stack %s: %w", name, err)
+		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
 	outputs := make(map[string]string)
 	for _, o := range found.Stacks[0].Outputs {
@@ -108,7 +111,8 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	}
 	for _, wanted := range []string{settings.OutputTable, settings.OutputBucket} {
 		if outputs[wanted] == "" {
-			return nil, fmt.Errorf("stack %s has no output %s: is it a registry, and deployed to its end?", name, wanted)
+			return nil, registry.WithHint(fmt.Errorf("cannot open stack %s: it has no output %s", name, wanted),
+				"Check that the stack is a registry, and that its deploy has finished.")
 		}
 	}
 	return outputs, nil

@@ -87,10 +87,10 @@ func TestStack(t *testing.T) {
 		want string
 		code int
 	}{
-		"another stack":  {env, []string{"list", "--store", "stack:other"}, "is it another region or account?", exitNotFound},
+		"another stack":  {env, []string{"list", "--store", "stack:other"}, "eu-central-1: not found\nCheck the name, the region and the account.", exitNotFound},
 		"no registry":    {append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+account(t, nil)), []string{"list", "--store", "stack:larder"}, "has no output TableName", exitFailed},
-		"no region":      {append(credentials, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good), []string{"list", "--store", "stack:larder"}, "set AWS_REGION", exitUsage},
-		"no credentials": {[]string{"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_CLOUDFORMATION=" + good}, []string{"list", "--store", "stack:larder"}, "no AWS credentials", exitFailed},
+		"no region":      {append(credentials, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good), []string{"list", "--store", "stack:larder"}, "Set AWS_REGION", exitUsage},
+		"no credentials": {[]string{"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_CLOUDFORMATION=" + good}, []string{"list", "--store", "stack:larder"}, "cannot use AWS credentials", exitFailed},
 		"no name":        {env, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
 		"serving it":     {append(env, "LARDER_STORE=stack:larder"), []string{"serve"}, "serves itself", exitUsage},
 	} {

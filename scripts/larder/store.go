@@ -1,27 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"os/user"
-	"path/filepath"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/suggest"
 	downloads "github.com/larder-registry/larder/pkg/usage"
-)
-
-const (
-	defaultData  = "./larder-data"
-	storeFromEnv = "LARDER_STORE"
 )
 
 // store is a registry's data, wherever it is.
@@ -29,70 +21,51 @@ type store struct {
 	catalog *catalog.Catalog
 	objects objects.Store
 	remover publish.Remover
-	// host is what addresses begin with, where the store knows that.
+	// host is what addresses begin with; empty if the store does not know it.
 	host string
 	// by returns the operator, as whom a change is recorded.
 	by    func(context.Context) (registry.Publisher, error)
 	close func() error
-	// requests is where requests are logged, and nil where they are not, or that is not known, as noRequests says.
+	// requests is where requests are logged. It is nil if they are not, or if that is
+	// not known, as noRequests says.
 	requests   *downloads.Log
 	noRequests string
-	// withdrawPolicy is the ARN of the policy by which one may withdraw, where there is one.
+	// withdrawPolicy is the ARN of the policy that permits withdrawing; empty if there
+	// is none.
 	withdrawPolicy string
 }
 
-// localLog is why it is not known who downloads what from a registry on this machine.
-const localLog = "a registry on this machine keeps no log of its requests, and writes them to larder serve's standard error"
-
-// storeFlag gives a command the flag that says where the registry's data is.
-func (c *cli) storeFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.store, "store", cmp.Or(os.Getenv(storeFromEnv), "dir:"+defaultData),
-		"where the registry keeps its data: dir:FOLDER, or stack:NAME for a deployed one; the environment's "+storeFromEnv+" does the same")
-}
-
-// parseStore returns what a store names: a folder or a stack, the other being empty.
-func parseStore(s string) (dir, stack string, err error) {
-	kind, where, _ := strings.Cut(s, ":")
-	switch {
-	case where == "":
-	case kind == "dir":
-		dir, err := expandHome(where)
-		return dir, "", err
-	case kind == "stack":
-		return "", where, nil
-	}
-	return "", "", usageError{fmt.Errorf("store %q: it is dir:FOLDER, such as dir:%s, or stack:NAME", s, defaultData)}
-}
-
-// expandHome replaces ~ at the beginning of a path, which shells leave as it is
-// after dir:.
-func expandHome(path string) (string, error) {
-	rest, ok := strings.CutPrefix(path, "~")
-	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
-		return path, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", usageError{fmt.Errorf("cannot use the folder %s: %w", path, err)}
-	}
-	return filepath.Join(home, rest), nil
-}
+// localLog is why it is not known who downloads what from a registry on this
+// machine.
+const localLog = "a registry on this machine writes its log of requests to the standard error of larder serve, " +
+	"and stores none"
 
 // openStore opens the store. It makes nothing: a folder without a registry is
 // [local.NoRegistryError], and a stack that is not there registry.ErrNotFound.
 func (c *cli) openStore(ctx context.Context) (*store, error) {
-	dir, stack, err := parseStore(c.store)
+	p, err := c.storePlace()
 	if err != nil {
 		return nil, err
 	}
-	if stack != "" {
-		return openStack(ctx, stack)
+	c.sayAbout()
+	if p.stack != "" {
+		defer c.waiting("opening stack " + p.stack)()
+		return openStack(ctx, p.stack)
 	}
+	return openFolder(ctx, p.dir)
+}
+
+// openFolder opens the registry in a folder of this machine.
+func openFolder(ctx context.Context, dir string) (*store, error) {
 	data, err := local.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	return &store{catalog: data.Catalog, objects: data.Objects, remover: data.Objects, noRequests: localLog, by: whoami, close: data.Close}, nil
+	return &store{
+		catalog: data.Catalog, objects: data.Objects, remover: data.Objects, host: data.Host,
+		noRequests: localLog,
+		by:         whoami, close: data.Close,
+	}, nil
 }
 
 // whoami returns the user of this machine.
@@ -103,4 +76,34 @@ func whoami(context.Context) (registry.Publisher, error) {
 		by.Name = u.Username
 	}
 	return by, nil
+}
+
+// notFound returns the error of doing something with an address, or a version of
+// it, that does not exist, with a hint at the nearest that does. Other errors it
+// returns as they are.
+func (s *store) notFound(
+	ctx context.Context, do string, a registry.Address, v *registry.Version, failed error,
+) error {
+	if !errors.Is(failed, registry.ErrNotFound) || errors.Is(failed, registry.ErrWithdrawn) {
+		return failed
+	}
+	what := a.String()
+	if v != nil {
+		what += " " + v.String()
+	}
+	err := fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound)
+	versions := (&lookup{ctx, s}).versions(a.String())
+	if v == nil || len(versions) == 0 {
+		if near := nearAddress(ctx, s.catalog, a.String()); near != "" && near != a.String() {
+			return registry.WithHint(err, "Did you mean %s?", near)
+		}
+		return registry.WithHint(err, "`larder list` lists what there is.")
+	}
+	for i := range versions {
+		versions[i], _, _ = strings.Cut(versions[i], "\t")
+	}
+	if near, ok := suggest.Nearest(v.String(), versions); ok {
+		return registry.WithHint(err, "Did you mean %s? `larder list %s` lists the versions.", near, a)
+	}
+	return registry.WithHint(err, "`larder list %s` lists the versions.", a)
 }

@@ -3,19 +3,28 @@ package main
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
 )
 
 // On a terminal a publish shows what it does, and ends whether it succeeds at once, fails at once, or has to upload.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	data, dir := newData(t), t.TempDir()
-	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
+	noise := make([]byte, 3<<20) // which does not become smaller when packed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": string(noise)})
 	publish := func(dir, version string) (shown string, err error) {
 		terminal, slave, err := pty.Open()
 		if err != nil {
@@ -47,4 +56,101 @@ func TestTerminal(t *testing.T) {
 			t.Fatalf("the same again: %v\n%s", err, out)
 		}
 	}
+}
+
+// fits checks that no line is wider than a terminal.
+func fits(t *testing.T, what string, width int, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > width {
+			t.Errorf("%s: a line has %d columns, more than %d: %s", what, n, width, line)
+		}
+	}
+}
+
+// What is printed of a publish, a deprecation, a withdrawal and a server fits a
+// terminal, and its commands are not broken. A pipe gets digests in full.
+func TestViewsFit(t *testing.T) {
+	t.Parallel()
+	const host = "registry.example.com"
+	sum := strings.Repeat("0123456789abcdef", 4)
+	version, err := registry.ParseTag("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linux := registry.Platform{OS: "linux", Arch: "amd64"}
+	platforms := []registry.Platform{linux, linux, linux, linux, linux, linux}
+	module := publishedModuleView{
+		Status: "unchanged", Address: "platform-engineering/kubernetes/aws", to: "https://" + host,
+		ModuleVersion: registry.ModuleVersion{Version: version, SHA256: sum, ContentSHA256: sum},
+		Files:         []archive.File{{Path: strings.Repeat("folder/", 20) + "main.tf"}},
+		LeftOut: []archive.LeftOut{
+			{Path: strings.Repeat("long/", 6) + "a.tfvars", Reason: "may hold secrets", Pattern: "*.tfvars"},
+			{Path: strings.Repeat("long/", 6) + "b.tfvars", Reason: "may hold secrets", Pattern: "*.tfvars"},
+			{Path: ".env", Reason: "may hold secrets", Pattern: ".env", NamedBy: "modules/nodes/main.tf:12"},
+		},
+		NotCompared: true,
+	}
+	provider := publishedProviderView{
+		Status: "published", Address: "platform-engineering/inventory", to: "https://" + host,
+		ProviderVersion: registry.ProviderVersion{
+			Version: version, Protocols: []string{"5.0", "6.0"}, SigningKey: "0123456789ABCDEF",
+			Packages: []registry.ProviderPackage{{Platform: linux, H1: "h1:" + sum[:44]}},
+		},
+		Shared: platforms, Dropped: &protocol.DroppedPlatforms{Since: version, Platforms: platforms},
+		host: addressing{host: host},
+	}
+	dry := module
+	dry.dryRun, dry.NotAsked, dry.Status = true, host, "dry_run"
+	module.host = addressing{host: host, guessed: "The host is the one where `larder serve` listens by default. Use yours."}
+	served := servedView{
+		URL: "https://" + host, Host: host, CAFile: "/srv/platform/larder-data/tls/ca.pem",
+		Created: true, Process: 123456,
+		Store: "/srv/platform/larder-data", dir: "/srv/platform/larder-data", context: "local", isNew: true,
+	}
+	for name, v := range map[string]view{
+		"module": module, "dry run": dry, "provider": provider, "server": served,
+		"deprecation": deprecationView{
+			what: module.Address + " 1.0.0", Deprecated: strings.Repeat("too old ", 20), Latest: &version,
+		},
+		"withdrawal": withdrawnView{
+			Status: "unchanged", Address: module.Address, Version: version, from: "stack:larder", counted: true,
+			Withdrawal: registry.Withdrawal{By: "arn:aws:iam::000000000000:user/operator", Reason: "it has a key"},
+		},
+	} {
+		var shown, piped bytes.Buffer
+		v.text(page{terminal.Output{Writer: &shown, Width: 80}})
+		v.text(page{terminal.Output{Writer: &piped}})
+		fits(t, name, 80, shown.String())
+		if full := strings.Contains(piped.String(), sum); (name == "module" || name == "dry run") != full {
+			t.Errorf("%s: a pipe gets the digest in full: %t\n%s", name, full, &piped)
+		}
+		if name == "server" {
+			for _, command := range []string{
+				"\n  export SSL_CERT_FILE=/srv/platform/larder-data/tls/ca.pem\n",
+				"\n  larder context add local /srv/platform/larder-data\n",
+				"\n  larder token create --name NAME --scope 'read:**' --context local\n",
+				"\n  larder publish module DIR acme/vpc/aws 1.0.0 --context local\n",
+				"\n    source  = \"" + host + "/acme/vpc/aws\"\n",
+			} {
+				if !strings.Contains(shown.String(), command) {
+					t.Errorf("the server does not print %q:\n%s", command, &shown)
+				}
+			}
+		}
+	}
+}
+
+// The question before a withdrawal fits the terminal.
+func TestQuestionFits(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	const address = "platform-engineering/kubernetes-cluster/aws"
+	publishModule(t, data, address, "1.0.0", output("x"))
+	cmd := exec.CommandContext(t.Context(), "larder", "withdraw", address, "1.0.0", "--reason", "it has a key", "--store", data)
+	out, code := onTerminal(t, cmd, 80, "n\n")
+	if code != exitFailed || !strings.Contains(out, "used again. [y/N] n") || !strings.Contains(out, "nothing was done") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	fits(t, "withdraw", 80, out)
 }

@@ -89,19 +89,26 @@ func TestPublishModuleThroughServer(t *testing.T) {
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--description", "A network"}
 
 	s.publisher(t, "").run(t, exitFailed, []string{"add a credentials block for " + s.Host, "publish:modules/acme/vpc/aws"}, module...)
-	s.publisher(t, credentials(s.Host, secret+"0")).run(t, exitFailed, []string{"401", "the token of the credentials block in ", "may have expired or been revoked"}, module...)
-	s.publisher(t, credentials(s.Host, reader)).run(t, exitFailed, []string{"403", "with the scope publish:modules/acme/vpc/aws"}, module...)
+	s.publisher(t, credentials(s.Host, secret+"0")).run(t, exitFailed, []string{"401", "The token of the credentials block in ", "may have expired or been revoked"}, module...)
+	s.publisher(t, credentials(s.Host, reader)).run(t, exitFailed, []string{"403", "Publishing needs the scope publish:modules/acme/vpc/aws"}, module...)
 	// Nobody makes a namespace by a mistake in typing.
 	s.publisher(t, credentials(s.Host, all)).run(t, exitFailed, []string{s.Host + ": namespace acme has nothing yet", "publish:modules/acme/**"}, module...)
 	untrusting := s.publisher(t, credentials(s.Host, secret))
 	untrusting.env = append(untrusting.env, "SSL_CERT_FILE=", "SSL_CERT_DIR="+t.TempDir())
-	untrusting.run(t, exitFailed, []string{"certificate is not trusted here", "SSL_CERT_FILE"}, module...)
+	untrusting.run(t, exitFailed, []string{"certificate is not trusted on this machine", "SSL_CERT_FILE"}, module...)
+	config := t.TempDir()
+	writeFiles(t, filepath.Join(config, "larder"), map[string]string{"config.json": `{"contexts": {"local": {"store": "` + s.data + `"}}}`})
+	untrusting.env = append(untrusting.env, "XDG_CONFIG_HOME="+config)
+	untrusting.run(t, exitFailed, []string{"Trust its authority with `export SSL_CERT_FILE=" + filepath.Join(s.data, "tls/ca.pem") + "`."}, module...)
+	doctors := s.publisher(t, "")
+	doctors.env = append(doctors.env, "LARDER_TOKEN="+secret)
+	doctors.run(t, exitFailed, []string{"add a credentials block for " + s.Host, "LARDER_TOKEN is for `larder doctor` alone."}, module...)
 
-	p.run(t, 0, []string{"uploading acme/vpc/aws 1.0.0", "inspecting vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to " + s.Host, `source  = "` + s.Host + `/acme/vpc/aws"`}, module...)
+	p.run(t, 0, []string{"uploading acme/vpc/aws 1.0.0", "to inspect vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to " + s.Host, `source  = "` + s.Host + `/acme/vpc/aws"`}, module...)
 	p.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0"}, module...)
 	p.run(t, exitExists, []string{"is published already with other content"}, "publish", "module", other, "acme/vpc/aws", "1.0.0")
 	p.run(t, exitFailed, []string{"403", "publish:modules/other/vpc/aws"}, "publish", "module", dir, "other/vpc/aws", "1.0.0")
-	p.run(t, exitFailed, []string{"403", "publish:providers/acme/note"}, "deprecate", "provider", "acme/note", "--message", "x")
+	p.run(t, exitFailed, []string{"403", "publish:providers/acme/note"}, "deprecate", "acme/note", "--message", "x")
 	// The operator's own way finds the same.
 	if out := larder(t, "publish", "module", dir, "acme/vpc/aws", "1.0.0", "--store", "dir:"+s.data); !strings.HasPrefix(out, "Unchanged") {
 		t.Error(out)
@@ -122,10 +129,10 @@ func TestPublishModuleThroughServer(t *testing.T) {
 		t.Error(out)
 	}
 
-	p.run(t, exitNotFound, []string{"nothing published by that name"}, "deprecate", "module", "acme/vpc/aws", "3.0.0", "--message", "x")
-	p.run(t, 0, []string{"acme/vpc/aws 1.1.0 is deprecated: opens a port"}, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide")
-	p.run(t, exitRefused, []string{s.Host + ": ", "the only version"}, "deprecate", "module", "acme/vpc/aws", "1.0.0", "--message", "x", "--hide")
-	if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+s.data); !strings.Contains(out, "hidden: opens a port") {
+	p.run(t, exitNotFound, []string{"nothing published by that name"}, "deprecate", "acme/vpc/aws", "3.0.0", "--message", "x")
+	p.run(t, 0, []string{"acme/vpc/aws 1.1.0 is deprecated: opens a port"}, "deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide")
+	p.run(t, exitRefused, []string{s.Host + ": ", "the only version"}, "deprecate", "acme/vpc/aws", "1.0.0", "--message", "x", "--hide")
+	if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+s.data); !strings.Contains(out, "1.1.0    hidden  ") || !strings.Contains(out, "  opens a port\n") {
 		t.Error(out)
 	}
 	t.Run("clients", func(t *testing.T) {
@@ -140,7 +147,7 @@ func TestPublishModuleThroughServer(t *testing.T) {
 			}
 		})
 	})
-	p.run(t, 0, []string{"deprecated no longer"}, "deprecate", "module", "acme/vpc/aws", "1.1.0", "--undo")
+	p.run(t, 0, []string{"no longer deprecated"}, "deprecate", "acme/vpc/aws", "1.1.0", "--undo")
 	s.stop(t)
 	if log := s.log.String(); strings.Contains(log, "larder_") || strings.Contains(log, "signature=") || !strings.Contains(log, `caller="token ci"`) {
 		t.Errorf("the log names no caller, or has a secret:\n%s", log)
@@ -160,10 +167,10 @@ func TestPublishProviderThroughServer(t *testing.T) {
 
 	p.run(t, exitRefused, []string{s.Host + ": ", "namespace acme has no key yet", "larder key add acme"}, provider...)
 	addKey(t, s.data, "acme", key)
-	s.publisher(t, credentials(s.Host, modules)).run(t, exitFailed, []string{"403", "with the scope publish:providers/acme/note"}, provider...)
+	s.publisher(t, credentials(s.Host, modules)).run(t, exitFailed, []string{"403", "Publishing needs the scope publish:providers/acme/note"}, provider...)
 	p.run(t, exitRefused, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "}, "publish", "provider", releaseOf(t, stranger), "acme/note")
 
-	p.run(t, 0, []string{"2 of 5 files are stored already", "inspecting terraform-provider-note_1.0.0_SHA256SUMS.sig", "Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by "}, provider...)
+	p.run(t, 0, []string{"2 of 5 files are stored already", "to inspect terraform-provider-note_1.0.0_SHA256SUMS.sig", "Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by "}, provider...)
 	p.run(t, 0, []string{"Unchanged: acme/note 1.0.0"}, provider...)
 
 	// With zips alone, which are signed here, SHA256SUMS is the same; with fewer of them it is another.
@@ -183,7 +190,7 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	}
 	p.run(t, exitExists, []string{"is published already with other content"}, "publish", "provider", zips, "acme/note", "--sign-key", private)
 
-	p.run(t, 0, nil, "deprecate", "provider", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0")
+	p.run(t, 0, nil, "deprecate", "acme/note", "1.0.0", "--message", "it forgets: use 2.0.0")
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		written := filepath.Join(t.TempDir(), "note.txt")
 		dir, session := note(t, s.Host+"/acme/note", "1.0.0", written), session(t, c, s)
@@ -342,9 +349,9 @@ func TestExampleRules(t *testing.T) {
 			if !strings.Contains(list, "acme/terraform-aws-vpc refs/tags/v1.0.0 0123456 ("+j.url+")") {
 				t.Errorf("listed:\n%s", list)
 			}
-			const advice = "larder: this job's identity was sent, that of LARDER_ID_TOKEN, which says iss "
+			const advice = "\nThis job's identity was sent, that of LARDER_ID_TOKEN, which says iss "
 			good.run(t, exitFailed, []string{"403", advice}, "publish", "module", dir, "acme/other/aws", "1.0.0", "--ci-identity", "--audience", "https://registry.example.com")
-			good.run(t, exitFailed, []string{"403", advice, "does not reach this"}, "deprecate", "provider", "acme/inventory", "--message", "x", "--ci-identity", "--audience", "https://registry.example.com")
+			good.run(t, exitFailed, []string{"403", advice, "does not allow this"}, "deprecate", "acme/inventory", "--message", "x", "--ci-identity", "--audience", "https://registry.example.com")
 			job(test.another, "https://registry.example.com").run(t, exitFailed, []string{advice, "aud https://registry.example.com, sub "}, append(module, "1.1.0")...)
 			// Somebody else's, who has taken the name.
 			job(test.taken, "https://registry.example.com").run(t, exitFailed, []string{"403"}, append(module, "1.1.0")...)
@@ -352,7 +359,7 @@ func TestExampleRules(t *testing.T) {
 				t.Errorf("the example's rules: %q", warnings)
 			}
 			elsewhere := job(test.module, "https://other.example.com")
-			elsewhere.run(t, exitRefused, []string{"for the audience https://other.example.com, and https://registry.example.com is asked for"}, append(module, "1.1.0")...)
+			elsewhere.run(t, exitRefused, []string{"for the audience https://other.example.com, and not for https://registry.example.com"}, append(module, "1.1.0")...)
 			elsewhere.run(t, exitFailed, []string{"401", advice, "aud https://other.example.com, sub "}, append(module, "1.1.0", "--audience", "https://other.example.com")...)
 			s.stop(t)
 			if log := s.log.String(); strings.Contains(log, "eyJ") {

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,76 +15,99 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/terminal"
 )
 
 func (c *cli) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke tokens",
-		Long: `Make, list and revoke tokens, by which clients may read from the registry, and publishers publish through it.
+		Short: "Create, list and revoke tokens",
+		Long: `Create, list and revoke tokens. Clients read from the registry with them, and
+publishers publish through it.
 
-A token is shown once, when it is made; the registry keeps its SHA-256 alone. A revoked one is refused within a minute.`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+A token is shown once, when it is created. The registry stores only its SHA-256.
+A revoked token is refused within a minute.`,
+		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
+  larder token list
+  larder token revoke ci`,
 	}
 	cmd.AddCommand(c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
 	return cmd
 }
 
-// tokenName is what a token may be called: one word, so that it can be told from others in a log.
+// tokenName is what a token may be called: one word, which stands out in a log.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@/+-]{0,63}$`)
 
 func (c *cli) tokenCreateCommand() *cobra.Command {
-	var name, expires string
+	var name, expires, host string
 	var scopes []string
 	cmd := &cobra.Command{
-		Use:   "create --name NAME --scope SCOPE...",
-		Short: "Make a token",
-		Long: `Make a token, and print it once, with what to paste into a client's configuration.
+		Use:   "create --name NAME --scope SCOPE",
+		Short: "Create a token",
+		Long: `Create a token. It is printed once, with what to put into the configuration of
+OpenTofu and Terraform. With --quiet only the token is printed.
 
-A scope is read:PATTERN over modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE and mirror/HOST/NAMESPACE/TYPE. A * stands
-for one segment and ** for any number; a pattern covers all that is below it too, so that read:modules/acme covers the
-modules of a namespace, and read:** everything.
+A scope is read:PATTERN. Patterns match modules/NAMESPACE/NAME/SYSTEM,
+providers/NAMESPACE/TYPE and mirror/HOSTNAME/NAMESPACE/TYPE. A * stands for one
+segment, and ** for any number of them. A pattern covers everything below it:
+read:modules/acme covers all modules of a namespace, and read:** everything.
 
-With publish:PATTERN a token publishes modules and providers by --registry, and deprecates them; it does not read them thereby. A
-namespace's first publish needs a pattern that names it, such as publish:modules/acme/**.`,
+With publish:PATTERN a token publishes and deprecates modules and providers
+through the registry. It does not read them. The first publish in a namespace
+needs a pattern that names it, such as publish:modules/acme/**.`,
 		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
-  larder token create --name vpc-team --scope 'publish:modules/acme/**' --scope 'read:modules/acme/**'
-  larder token create --name ada --scope 'read:**' --expires 365d --store stack:larder`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !tokenName.MatchString(name) {
-				return usageError{fmt.Errorf("name %q: it is a word of letters, digits and . _ @ / + -, and says whose the token is", name)}
-			}
-			if len(scopes) == 0 {
-				return usageError{errors.New("say with --scope what the token allows, such as --scope 'read:modules/acme/*'")}
+  larder token create --name team --scope 'publish:modules/acme/**' \
+    --scope 'read:modules/acme/**'
+  larder token create --name ada --scope 'read:**' --expires 365d
+  export TF_TOKEN_registry_example_com=$(larder token create --quiet \
+    --name ci --scope 'read:**')`,
+		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
+			switch {
+			case name == "":
+				return nil, registry.WithHint(usagef("the token's name is missing"),
+					"Say whose the token is, or what it is for, such as --name ci.")
+			case !tokenName.MatchString(name):
+				return nil, usagef("invalid token name %q: it is one word of letters, digits and . _ @ / + -", name)
+			case len(scopes) == 0:
+				return nil, registry.WithHint(usagef("the token's scope is missing"),
+					"Say what the token allows, such as --scope 'read:modules/acme/*'.")
 			}
 			if _, err := access.ParseScopes(scopes); err != nil {
-				return usageError{err}
+				return nil, usagef("--scope: %w", err)
 			}
 			lifetime, err := parseLifetime(expires)
 			if err != nil {
-				return usageError{err}
+				return nil, usagef("--expires: %w", err)
 			}
-			return c.createToken(cmd.Context(), registry.Token{Name: name, Scopes: scopes}, lifetime)
-		},
+			return c.onStore(ctx, func(s *store) (view, error) {
+				to := c.addressingOf(s)
+				if host != "" {
+					to = addressing{host: host}
+				}
+				return shown(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
+			})
+		}),
 	}
-	c.storeFlag(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "whose the token is, or what for")
-	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "what it allows, such as 'read:modules/acme/*'; may be given several times")
-	cmd.Flags().StringVar(&c.tokenHost, "host", "", "what to print as the registry's host (default that of the stack, or "+defaultAddress+")")
-	cmd.Flags().StringVar(&expires, "expires", "90d", "how long it holds: days such as 90d, hours such as 12h, or never")
+	c.storeFlags(cmd)
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the token: its owner or its purpose")
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil,
+		"`SCOPE` that the token allows, such as 'read:modules/acme/*'; may be repeated")
+	cmd.Flags().StringVar(&host, "host", "", "the registry's `HOST` in what is printed (default the one it has)")
+	cmd.Flags().StringVar(&expires, "expires", "90d",
+		"how long it is valid: a `DURATION` of days such as 90d, or hours such as 12h, or never")
 	return cmd
 }
 
 const day = 24 * time.Hour
 
-// parseLifetime reads how long a token holds; 0 is for ever.
+// parseLifetime reads how long a token is valid; 0 means that it never expires.
 func parseLifetime(s string) (time.Duration, error) {
 	if s == "never" {
 		return 0, nil
 	}
-	wrong := fmt.Errorf("%w lifetime %q: it is days such as 90d or hours such as 12h, up to 3650d, or never", registry.ErrInvalid, s)
+	wrong := fmt.Errorf("%w lifetime %q: it is days such as 90d or hours such as 12h, up to 3650d, or never",
+		registry.ErrInvalid, s)
 	unit := time.Hour
 	number, isHours := strings.CutSuffix(s, "h")
 	if !isHours {
@@ -102,15 +124,23 @@ func parseLifetime(s string) (time.Duration, error) {
 	return time.Duration(n) * unit, nil
 }
 
-func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime time.Duration) (err error) {
-	data, err := c.openStore(ctx)
+// createdTokenView is a new token.
+type createdTokenView struct {
+	// Token is the token itself, which is shown only here.
+	Token string `json:"token"`
+	// Host is the registry's, as clients write it. It is empty if nothing knows it.
+	Host   string         `json:"host,omitempty"`
+	Record registry.Token `json:"record"`
+
+	to addressing
+}
+
+func createToken(
+	ctx context.Context, s *store, record registry.Token, lifetime time.Duration, to addressing,
+) (v createdTokenView, err error) {
+	by, err := s.by(ctx)
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, data.close()) }()
-	by, err := data.by(ctx)
-	if err != nil {
-		return err
+		return v, err
 	}
 	record.CreatedBy = by.String()
 	record.CreatedAt = time.Now().UTC().Truncate(time.Second)
@@ -119,110 +149,178 @@ func (c *cli) createToken(ctx context.Context, record registry.Token, lifetime t
 	}
 	token, digest := access.NewToken()
 	record.ID = registry.TokenID(digest)
-	if err := data.catalog.AddToken(ctx, digest, record); err != nil {
-		return err
+	if err := s.catalog.AddToken(ctx, digest, record); err != nil {
+		return v, err
 	}
-	host := cmp.Or(c.tokenHost, data.host, defaultAddress)
-	if c.json {
-		return c.printJSON(struct {
-			Token  string         `json:"token"`
-			Host   string         `json:"host"`
-			Record registry.Token `json:"record"`
-		}{token, host, record})
+	v = createdTokenView{Token: token, Record: record, to: to}
+	if to.guessed == "" {
+		v.Host = to.host
 	}
-	c.printf("Token %s (%s) %s, %s:\n\n  %s\n\nIt is not shown again. ", record.Name, record.ID, strings.Join(record.Scopes, " "), holds(record), token)
-	c.printf("For the configuration of a client, ~/.tofurc or ~/.terraformrc, with the host that clients call the registry by:\n\n  credentials %q {\n    token = %q\n  }\n\n", host, token)
-	if variable := client.TokenVariable(host); variable != "" {
-		c.printf("or in its environment:\n\n  export %s=%s\n\n", variable, token)
-	} else {
-		c.printf("A host with a port cannot be named by a variable TF_TOKEN_....\n\n")
-	}
-	return nil
+	return v, nil
 }
 
-// holds says how long a token does.
-func holds(t registry.Token) string {
-	if t.ExpiresAt.IsZero() {
-		return "without an end"
+func (v createdTokenView) text(p page) {
+	expires := "never expires"
+	if !v.Record.ExpiresAt.IsZero() {
+		expires = "expires " + minute(v.Record.ExpiresAt)
 	}
-	return "until " + t.ExpiresAt.Format("2006-01-02 15:04 MST")
+	created := fmt.Sprintf("Created token %s (%s), which %s:", v.Record.Name, v.Record.ID, expires)
+	p.printf("%s\n\n  %s\n\n", p.Wrap(created), v.Token)
+	p.printf("%s\n", p.Wrap("It is not shown again. It allows "+strings.Join(v.Record.Scopes, " ")+"."))
+	p.printf("Put it into ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", v.to.host, v.Token)
+	variable := client.TokenVariable(v.to.host)
+	export := "export " + variable + "=" + v.Token
+	switch {
+	case v.to.guessed != "":
+		p.printf("%s\n", p.Wrap(v.to.guessed))
+	case variable == "":
+		p.printf("%s\n", p.Wrap("No environment variable TF_TOKEN_… can name a host with a port."))
+	case p.Width > 0 && len(export)+2 > p.Width:
+		p.printf("Or set this environment variable to it:\n\n  %s\n", variable)
+	default:
+		p.printf("Or set it in the environment:\n\n  %s\n", export)
+	}
+}
+
+func (v createdTokenView) quiet(p page) { p.printf("%s\n", v.Token) }
+
+// tokensView lists tokens, the oldest first.
+type tokensView struct {
+	Tokens []listedToken `json:"tokens"`
+	// Damaged are the ids of tokens whose records cannot be read. Nobody can use
+	// them.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+type listedToken struct {
+	registry.Token
+	// State is valid or expires soon (within 14 days).
+	State string `json:"state"`
+}
+
+func listTokens(ctx context.Context, s *store) (v tokensView, err error) {
+	tokens, unreadable, err := s.catalog.Tokens(ctx)
+	if err != nil {
+		return v, err
+	}
+	now := time.Now()
+	v.Tokens = make([]listedToken, len(tokens))
+	for i, t := range tokens {
+		v.Tokens[i] = listedToken{t, expiryState(t.ExpiresAt, now)}
+	}
+	for _, u := range unreadable {
+		v.Damaged = append(v.Damaged, u.Name)
+	}
+	return v, nil
+}
+
+func (v tokensView) text(p page) {
+	if len(v.Tokens)+len(v.Damaged) == 0 {
+		p.printf("There are no tokens.\n")
+		return
+	}
+	var rows [][]string
+	for _, t := range v.Tokens {
+		expires := "never"
+		if !t.ExpiresAt.IsZero() {
+			expires = minute(t.ExpiresAt)
+		}
+		rows = append(rows, []string{
+			t.ID, t.Name, t.State, expires, strings.Join(t.Scopes, " "), t.CreatedAt.Format(time.DateOnly), t.CreatedBy,
+		})
+	}
+	for _, id := range v.Damaged {
+		rows = append(rows, []string{id, "-", "damaged", "-", "-", "-", "-"})
+	}
+	by := byColumn
+	by.Optional = true
+	p.Table([]terminal.Column{
+		{Title: "ID"}, {Title: "NAME", Min: 10}, stateColumn,
+		{Title: "EXPIRES", Min: len(time.DateOnly), Shorten: shortTime}, {Title: "SCOPES", Min: 24, Shorten: shortList},
+		{Title: "CREATED", Optional: true}, by,
+	}, rows)
+	if len(v.Damaged) > 0 {
+		p.printf("\n%s\n", p.Wrap("Nobody can use a damaged token. Revoke it by its id."))
+	}
+}
+
+func (v tokensView) quiet(p page) {
+	for _, t := range v.Tokens {
+		p.printf("%s\n", t.ID)
+	}
+	for _, id := range v.Damaged {
+		p.printf("%s\n", id)
+	}
 }
 
 func (c *cli) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that hold",
+		Short: "List tokens",
+		Long: `List tokens, the oldest first. Expired and revoked tokens are not listed.
+
+The state of a token is valid, expires soon (within 14 days), or damaged if its
+record cannot be read. With --quiet it prints only ids.`,
 		Example: `  larder token list
   larder token list --store stack:larder --json`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			data, err := c.openStore(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, data.close()) }()
-			found, unreadable, err := data.catalog.Tokens(cmd.Context())
-			if err != nil {
-				return err
-			}
-			damaged := make([]string, len(unreadable))
-			for i, u := range unreadable {
-				damaged[i] = u.Name
-			}
-			switch {
-			case c.json:
-				return c.printJSON(struct {
-					Tokens  []registry.Token `json:"tokens"`
-					Damaged []string         `json:"damaged,omitempty"`
-				}{append([]registry.Token{}, found...), damaged})
-			case len(found)+len(damaged) == 0:
-				c.printf("There are no tokens.\n")
-				return nil
-			}
-			table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "ID\tNAME\tHOLDS\tSCOPES\tMADE\tBY")
-			for _, t := range found {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, holds(t), strings.Join(t.Scopes, " "), t.CreatedAt.Format("2006-01-02"), t.CreatedBy)
-			}
-			for _, id := range damaged {
-				fmt.Fprintf(table, "%s\tdamaged: it lets nobody in; revoke it by its id\n", id)
-			}
-			return table.Flush()
-		},
+		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
+			return c.onStore(ctx, func(s *store) (view, error) { return shown(listTokens(ctx, s)) })
+		}),
 	}
-	c.storeFlag(cmd)
+	c.storeFlags(cmd)
 	return cmd
+}
+
+// revokedTokenView is the record of a token that was revoked. If the record was
+// damaged, it has only the id.
+type revokedTokenView struct {
+	// Status is revoked.
+	Status string `json:"status"`
+	registry.Token
+}
+
+func (v revokedTokenView) text(p page) {
+	p.printf("%s\n", p.Wrap(fmt.Sprintf("Revoked token %s (%s). It is refused within a minute.",
+		cmp.Or(v.Name, "with a damaged record"), v.ID)))
 }
 
 func (c *cli) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "revoke NAME | ID",
+		Use:   "revoke NAME|ID",
 		Short: "Revoke a token",
-		Long:  `Revoke a token by its name or, where several have that, by its id. It is refused within a minute.`,
+		Long: `Revoke a token by its name, or by its id if several tokens have the name. The
+registry refuses the token within a minute.`,
 		Example: `  larder token revoke ci
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
-		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			data, err := c.openStore(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, data.close()) }()
-			by, err := data.by(cmd.Context())
-			if err != nil {
-				return err
-			}
-			revoked, err := data.catalog.RevokeToken(cmd.Context(), args[0], by.String())
-			switch {
-			case err != nil:
-				return err
-			case c.json:
-				return c.printJSON(revoked)
-			}
-			c.printf("Token %s (%s) is revoked; it is refused within a minute.\n", cmp.Or(revoked.Name, "with a damaged record"), revoked.ID)
-			return nil
-		},
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			return c.onStore(ctx, func(s *store) (view, error) {
+				by, err := s.by(ctx)
+				if err != nil {
+					return nil, err
+				}
+				revoked, err := s.catalog.RevokeToken(ctx, args[0], by.String())
+				if errors.Is(err, registry.ErrNotFound) {
+					return nil, s.noToken(ctx, args[0])
+				}
+				return shown(revokedTokenView{"revoked", revoked}, err)
+			})
+		}),
 	}
-	c.storeFlag(cmd)
+	c.storeFlags(cmd)
 	return cmd
+}
+
+// noToken is the error for revoking a token that does not exist.
+func (s *store) noToken(ctx context.Context, name string) error {
+	err := fmt.Errorf("cannot revoke token %s: %w", name, registry.ErrNotFound)
+	var known []string
+	if tokens, _, err := s.catalog.Tokens(ctx); err == nil {
+		for _, t := range tokens {
+			known = append(known, t.Name, t.ID)
+		}
+	}
+	if near, ok := suggest.Nearest(name, known); ok {
+		return registry.WithHint(err, "Did you mean %s?", near)
+	}
+	return registry.WithHint(err, "`larder token list` lists the tokens.")
 }

@@ -3,8 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -12,57 +11,80 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
 func (c *cli) usageCommand() *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
-		Use:   "usage [NAMESPACE/NAME/SYSTEM|NAMESPACE/TYPE|HOSTNAME/NAMESPACE/TYPE [VERSION]]",
+		Use:   "usage [ADDRESS [VERSION]]",
 		Short: "Count who downloads what",
-		Long: `Count how often each version is downloaded from a deployed registry, and, of one module, provider or mirrored provider, by whom: the names
-of tokens and identities. This is counted from the log of the functions' requests, by a query of CloudWatch Logs Insights, which AWS
-bills by what it reads. It goes no further back than the log does, and ends with the 10,000 most frequent rows.
+		Long: `Count how often each version is downloaded from a deployed registry. For one
+address, also count by whom: the names of tokens and identities. ADDRESS is one
+of
 
-Each answer that leads a client to a package counts, of a mirrored provider each that leads to the packages of a version. Clients keep
-what they have: who has installed a version once may use it without another download.`,
+  NAMESPACE/NAME/SYSTEM    a module
+  NAMESPACE/TYPE           a provider
+  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+
+The counts come from the functions' request log, by a query of CloudWatch Logs
+Insights. AWS bills the query by the bytes that it scans. The counts go no
+further back than the log does, and end with the 10,000 most frequent rows.
+
+Each answer that leads a client to a package counts. For a mirrored provider,
+each answer that leads to the packages of a version counts. Clients cache what
+they download, so a version can be in use without new downloads.`,
 		Example: `  larder usage --store stack:larder
   larder usage acme/vpc/aws --since 90d --store stack:larder
   larder usage acme/vpc/aws 1.2.0 --json --store stack:larder`,
-		Args: usage(cobra.MaximumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
 			age, err := parseAge(since)
 			if err != nil {
-				return usageError{err}
+				return nil, usagef("--since: %w", err)
 			}
 			var q downloads.Query
 			if len(args) > 0 {
 				if q.Address, err = registry.ParseAddress(args[0]); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			if len(args) > 1 {
 				v, err := registry.ParseTag(args[1])
 				if err != nil {
-					return err
+					return nil, err
 				}
 				q.Version = &v
 			}
-			if dir, _, err := parseStore(c.store); err != nil || dir != "" {
-				if err == nil {
-					err = usageError{fmt.Errorf("%s keeps no log: larder serve writes a line for each request to its standard error: keep these, and count those with download=%s address=%s version=%s", c.store, kindOf(q.Address), orAny(q.Address), orAny(q.Version))}
-				}
-				return err
+			p, err := c.storePlace()
+			if err != nil {
+				return nil, err
 			}
-			return c.onStore(cmd.Context(), func(data *store) error { return c.countDownloads(cmd.Context(), data, q, age) })
-		},
+			if p.dir != "" {
+				return nil, noLocalLog(p, q)
+			}
+			return c.onStore(ctx, func(s *store) (view, error) {
+				defer c.waiting("counting downloads in CloudWatch Logs")()
+				return shown(countDownloads(ctx, s, q, age))
+			})
+		}),
 	}
-	c.storeFlag(cmd)
-	cmd.Flags().StringVar(&since, "since", "30d", "how far back: days such as 30d or hours such as 12h")
+	c.storeFlags(cmd)
+	cmd.Flags().StringVar(&since, "since", "30d", "how far back: a `DURATION` of days such as 30d, or hours such as 12h")
 	return cmd
 }
 
-// orAny is what is asked for, or a placeholder for what is not.
+// noLocalLog is the error for counting downloads from a folder, with what to count
+// instead.
+func noLocalLog(p place, q downloads.Query) error {
+	err := usagef("cannot count downloads from %s: a registry on this machine keeps no log of requests", p)
+	return registry.WithHint(err,
+		"`larder serve` writes one line for each request to its standard error. "+
+			"Save these lines, and count those with download=%s address=%s version=%s.",
+		kindOf(q.Address), orAny(q.Address), orAny(q.Version))
+}
+
+// orAny returns an address or a version, or an ellipsis for none.
 func orAny(v any) string {
 	switch v := v.(type) {
 	case registry.Address:
@@ -75,7 +97,8 @@ func orAny(v any) string {
 	return "…"
 }
 
-// kindOf is how the log calls downloads of an address, or of any.
+// kindOf returns the kind of download that the log has for an address, or an
+// ellipsis for none.
 func kindOf(a registry.Address) string {
 	if a == nil {
 		return "…"
@@ -93,79 +116,100 @@ func checkKnown(ctx context.Context, data *store, address registry.Address, v *r
 	return err
 }
 
-func (c *cli) countDownloads(ctx context.Context, data *store, q downloads.Query, age time.Duration) error {
-	if data.requests == nil {
-		return errors.New(data.noRequests)
+// usageView counts downloads.
+type usageView struct {
+	// From and To are the period that was counted.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// LogKeepsDays is how far back the log goes.
+	LogKeepsDays int `json:"log_keeps_days"`
+	// Cut says that there are more rows than the most frequent ones here.
+	Cut       bool             `json:"cut"`
+	Downloads []listedDownload `json:"downloads"`
+
+	shortened bool // the log does not go back as far as was asked for
+	byCaller  bool
+}
+
+// listedDownload is how often a version was downloaded.
+type listedDownload struct {
+	// Path is the address with its kind before it, such as modules/acme/vpc/aws.
+	Path    string           `json:"path"`
+	Address string           `json:"address"`
+	Version registry.Version `json:"version"`
+	// Caller is the name of a token or an identity. It is empty if the caller had no
+	// credential, and if no address was given.
+	Caller string `json:"caller,omitempty"`
+	Count  int64  `json:"count"`
+	// Last is the time of the last download.
+	Last time.Time `json:"last,omitzero"`
+}
+
+func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.Duration) (v usageView, err error) {
+	if s.requests == nil {
+		return v, errors.New("cannot count downloads: " + s.noRequests)
 	}
 	q.To = time.Now()
 	q.From = q.To.Add(-age)
-	report, err := data.requests.Count(ctx, q)
+	report, err := s.requests.Count(ctx, q)
 	if err != nil {
-		return err
+		return v, err
 	}
-	// What is not there any more may have been downloaded; what was not need not be there.
+	// A version that was removed may have downloads. An address that never was may
+	// have none, and is an error.
 	if len(report.Downloads) == 0 && q.Address != nil {
-		if err := checkKnown(ctx, data, q.Address, q.Version); err != nil {
-			return err
+		if err := checkKnown(ctx, s, q.Address, q.Version); err != nil {
+			return v, s.notFound(ctx, "count downloads of", q.Address, q.Version, err)
 		}
 	}
-	if c.json {
-		type download struct {
-			Path    string           `json:"path"`
-			Address string           `json:"address"`
-			Version registry.Version `json:"version"`
-			Caller  string           `json:"caller,omitempty"`
-			Count   int64            `json:"count"`
-			Last    time.Time        `json:"last,omitzero"`
-		}
-		all := []download{}
-		for _, d := range report.Downloads {
-			all = append(all, download{d.Address.Path(), d.Address.String(), d.Version, d.Caller, d.Count, d.Last})
-		}
-		return c.printJSON(struct {
-			From time.Time `json:"from"`
-			To   time.Time `json:"to"`
-			// LogKeepsDays is how far back the log goes.
-			LogKeepsDays int        `json:"log_keeps_days"`
-			Cut          bool       `json:"cut"`
-			Downloads    []download `json:"downloads"`
-		}{report.From.UTC().Truncate(time.Second), report.To.UTC().Truncate(time.Second), keepsDays(data.requests), report.Cut, all})
-	}
-	if len(report.Downloads) > 0 {
-		c.printDownloads(report, q.Address != nil)
-	} else {
-		c.printf("There is no download.\n")
-	}
-	c.printf("\nCounted from %s to %s. The log keeps %s.\n",
-		minute(report.From), minute(report.To), english.Plural(keepsDays(data.requests), "day", ""))
-	if report.From.After(q.From) {
-		c.printf("What was before that is not known any more.\n")
-	}
-	if report.Cut {
-		c.printf("There are more rows than the %s most frequent: name one address, or ask for less by --since.\n", humanize.Comma(int64(len(report.Downloads))))
-	}
-	return nil
-}
-
-func keepsDays(log *downloads.Log) int { return int(log.Keeps.Hours() / 24) }
-
-func (c *cli) printDownloads(report downloads.Report, byCaller bool) {
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	if byCaller {
-		fmt.Fprintln(table, "VERSION\tCALLER\tDOWNLOADS\tLAST")
-	} else {
-		fmt.Fprintln(table, "ADDRESS\tVERSION\tDOWNLOADS\tLAST")
+	v = usageView{
+		From: report.From.UTC().Truncate(time.Second), To: report.To.UTC().Truncate(time.Second),
+		LogKeepsDays: int(s.requests.Keeps.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
+		shortened: report.From.After(q.From), byCaller: q.Address != nil,
 	}
 	for _, d := range report.Downloads {
+		v.Downloads = append(v.Downloads, listedDownload{
+			d.Address.Path(), d.Address.String(), d.Version, d.Caller, d.Count, d.Last,
+		})
+	}
+	return v, nil
+}
+
+func (v usageView) text(p page) {
+	if len(v.Downloads) == 0 {
+		p.printf("There is no download.\n")
+	} else {
+		v.table(p)
+	}
+	p.printf("\n%s\n", p.Wrap("Counted from "+minute(v.From)+" to "+minute(v.To)+
+		". The log keeps "+english.Plural(v.LogKeepsDays, "day", "")+"."))
+	if v.shortened {
+		p.printf("Earlier downloads are not known any more.\n")
+	}
+	if v.Cut {
+		p.printf("%s\n", p.Wrap("There are more rows than the "+humanize.Comma(int64(len(v.Downloads)))+
+			" most frequent: name one address, or a shorter time with --since."))
+	}
+}
+
+func (v usageView) table(p page) {
+	columns := []terminal.Column{
+		{Title: "ADDRESS", Min: 20}, versionColumn, {Title: "DOWNLOADS", Right: true},
+		{Title: "LAST", Min: len(time.DateOnly), Shorten: shortTime},
+	}
+	if v.byCaller {
+		columns[0], columns[1] = versionColumn, terminal.Column{Title: "CALLER", Min: 20, Shorten: shortIdentity}
+	}
+	rows := make([][]string, len(v.Downloads))
+	for i, d := range v.Downloads {
 		last := "-"
 		if !d.Last.IsZero() {
 			last = minute(d.Last)
 		}
-		if byCaller {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", d.Version, caller(d.Caller), d.Count, last)
-		} else {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", d.Address, d.Version, d.Count, last)
+		rows[i] = []string{d.Address, d.Version.String(), strconv.FormatInt(d.Count, 10), last}
+		if v.byCaller {
+			rows[i][0], rows[i][1] = d.Version.String(), caller(d.Caller)
 		}
 	}
-	_ = table.Flush() // whoever reads it has gone
+	p.Table(columns, rows)
 }

@@ -12,9 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/verify"
 )
 
 // verifies runs `larder verify`, and returns its report and what it printed.
@@ -110,6 +113,44 @@ func TestVerify(t *testing.T) {
 	verifies(t, filepath.Join(data, "none"), 5)
 }
 
+// Findings are a list with a state first, and fit the terminal. With --quiet there
+// are faults alone.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0123456789abcdef", 4)
+	v := verifyView{Report: verify.Report{Findings: []verify.Finding{
+		{
+			Kind: verify.Size, Path: "modules/acme/vpc/aws", Version: "1.0.0", Object: "modules/acme/vpc/aws/1.0.0/" + sum + ".tar.gz",
+			Detail: "it has 121 bytes, and 119 are recorded", Do: "restore the object from a backup, or publish the same again",
+		},
+		{Kind: verify.Listing, Path: "modules/acme/dns/aws", Detail: "it lists no version", Repaired: true},
+		{Kind: verify.ObjectWithoutVersion, Path: "modules/acme/x/aws", Detail: "no version has it", Note: true},
+	}}}
+	const fault = `fault    size: modules/acme/vpc/aws 1.0.0:
+         modules/acme/vpc/aws/1.0.0/01234567….tar.gz: it has 121 bytes, and 119
+         are recorded
+`
+	const want = fault + `repaired listing: modules/acme/dns/aws: it lists no version
+note     object-without-version: modules/acme/x/aws: no version has it
+
+Verified 0 modules, 0 providers, 0 mirrored providers: 0 versions, 0 objects, 0
+B read.
+1 fault, 1 repaired, 1 note.
+
+What to do:
+  size: restore the object from a backup, or publish the same again
+`
+	if diff := cmp.Diff(want, printed(v.text, 80)); diff != "" {
+		t.Errorf("at 80 columns: %s", diff)
+	}
+	if diff := cmp.Diff(fault, printed(v.quiet, 80)); diff != "" {
+		t.Errorf("with --quiet: %s", diff)
+	}
+	if full := printed(v.text, 0); !strings.Contains(full, v.Findings[0].Object+": it has 121 bytes, and 119 are recorded\n") {
+		t.Errorf("in full:\n%s", full)
+	}
+}
+
 // items opens the table of a folder, to write there what no command does.
 func items(t *testing.T, data string, changes ...catalog.Change) {
 	t.Helper()
@@ -153,7 +194,7 @@ func TestPrintable(t *testing.T) {
 			t.Errorf("%s: %q", what, out)
 		}
 	}
-	if !strings.Contains(audited, "NOT AS IT WAS WRITTEN") || strings.Count(audited, "\n") != 3 {
+	if !strings.Contains(audited, "  damaged  ") || strings.Count(audited, "\n") != 3 {
 		t.Error(audited)
 	}
 }
@@ -273,7 +314,7 @@ func TestAcceptedLoss(t *testing.T) {
 	if _, out := verifies(t, data, 1); !strings.Contains(out, "larder verify --accept-loss") {
 		t.Errorf("what to do: %s", out)
 	}
-	const noted = "note: audit-missing: modules/acme/vpc/aws: "
+	const noted = "note     audit-missing: modules/acme/vpc/aws: "
 	if _, out := verifies(t, data, 0, "--accept-loss"); !strings.Contains(out, noted) {
 		t.Errorf("accepting the loss: %s", out)
 	}

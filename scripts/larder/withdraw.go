@@ -15,141 +15,182 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/terminal"
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
 func (c *cli) withdrawCommand() *cobra.Command {
-	var reason string
-	var yes, missing bool
+	var w withdrawal
 	cmd := &cobra.Command{
-		Use:   "withdraw NAMESPACE/NAME/SYSTEM|NAMESPACE/TYPE|HOSTNAME/NAMESPACE/TYPE VERSION --reason WHY",
-		Short: "Take a version out of the registry for good, and remove its bytes",
-		Long: `Take a version of a module, a provider or a mirrored provider out of the registry for good, as when a secret has leaked in it.
+		Use:   "withdraw ADDRESS VERSION --reason WHY",
+		Short: "Remove a version from the registry for good",
+		Long: `Remove a version of a module, a provider or a mirrored provider from the
+registry for good, for example after a secret has leaked in it. ADDRESS is one
+of
 
-Clients find it no more and cannot download it, and no publish, import or sync takes its number again, nor one that differs from it
-in build metadata alone. Then its bytes are removed, in a bucket with versions all of these. Until they are, presigned URLs that were handed out still
-lead to them. Configurations that have the version fail to init. There is no way back.
+  NAMESPACE/NAME/SYSTEM    a module
+  NAMESPACE/TYPE           a provider
+  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
 
-LARDER_REGISTRY does not count here: --store, or LARDER_STORE, says which registry it is.
+Clients no longer find the version and cannot download it. No publish, import or
+sync takes its number again, or one that differs from it in build metadata
+alone. Then its bytes are removed, in a bucket with versions all of these. Until
+they are, presigned URLs that were handed out still work. Configurations that
+have the version fail to init. There is no way back.
 
-On a deployed registry this needs the stack's policy for withdrawing, beside the operator's: attach it for as long as it is needed.
-Where the removal fails the version is withdrawn all the same: run the same again, and it goes on. It asks first, and says before
-that who has downloaded the version; --yes answers, and has nothing counted.
+On a deployed registry this needs the stack's policy for withdrawing, beside the
+operator's: attach it for as long as it is needed. If the removal fails, the
+version is withdrawn nonetheless: run the same command again to finish.
 
-A version that the registry does not know is not found. If larder verify reports that the record of a version is lost, --missing
-withdraws it nonetheless.`,
-		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it has a key of the build account' --store stack:larder
-  larder withdraw acme/inventory 1.0.0 --reason 'built on a machine that was broken into' --yes
-  larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'withdrawn by its author'`,
-		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			address, err := registry.ParseAddress(args[0])
-			if err != nil {
-				return err
+The command first counts who has downloaded the version, and asks. With --yes it
+does neither.
+
+A version that the registry does not know is not found. If ` + "`larder verify`" + `
+reports that the record of a version is lost, --missing withdraws it
+nonetheless.`,
+		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it has a key of CI'
+  larder withdraw acme/inventory 1.0.0 --reason 'signed with a stolen key' --yes
+  larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'leak'`,
+		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
+			if w.address, err = registry.ParseAddress(args[0]); err != nil {
+				return nil, err
 			}
-			v, err := registry.ParseTag(args[1])
-			if err != nil {
-				return err
+			if w.version, err = registry.ParseTag(args[1]); err != nil {
+				return nil, err
 			}
-			if reason == "" {
-				return usageError{errors.New("say why with --reason, such as --reason 'it has a key'")}
+			if w.reason == "" {
+				return nil, registry.WithHint(usagef("--reason is missing"), "Say why, such as with --reason 'it has a key'.")
 			}
-			if err := releases.CheckReason(reason); err != nil {
-				return usageError{err}
+			if err := releases.CheckReason(w.reason); err != nil {
+				return nil, usageError{err}
 			}
-			if os.Getenv(registryFromEnv) != "" && !cmd.Flags().Changed("store") && os.Getenv(storeFromEnv) == "" {
-				return usageError{fmt.Errorf("the environment has %s, and this does not go through a registry: say with --store where it keeps its data", registryFromEnv)}
+			if _, err := c.storePlace(); err != nil {
+				return nil, err
 			}
-			if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-				return usageError{errors.New("this asks before it goes on, and there is no terminal to ask on: answer with --yes")}
+			if !w.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
+				return nil, registry.WithHint(
+					usagef("cannot ask before %s %s is withdrawn: there is no terminal", w.address, w.version),
+					"Answer with --yes.")
 			}
-			return c.onStore(cmd.Context(), func(data *store) error {
-				return c.withdraw(cmd.Context(), data, address, v, reason, yes, missing)
-			})
-		},
+			return c.onStore(ctx, func(s *store) (view, error) { return c.withdraw(ctx, s, w) })
+		}),
 	}
-	c.storeFlag(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why: one line, which whoever publishes the version again is shown")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&missing, "missing", false, "withdraw a version that the registry has no record of, so that its number is never used again")
+	c.storeFlags(cmd)
+	cmd.Flags().StringVar(&w.reason, "reason", "",
+		"`TEXT` that says why: one line, which anyone who publishes the version again sees")
+	cmd.Flags().BoolVar(&w.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&w.missing, "missing", false, "withdraw a version of which the registry has no record")
 	return cmd
 }
 
-func (c *cli) withdraw(ctx context.Context, data *store, address registry.Address, v registry.Version, reason string, yes, missing bool) error {
-	before, err := data.catalog.Of(address).Withdrawal(ctx, v)
-	unknown := missing && errors.Is(err, registry.ErrNotFound)
-	if unknown {
-		err = nil
+// withdrawal is what to withdraw.
+type withdrawal struct {
+	address registry.Address
+	version registry.Version
+	reason  string
+	// yes answers the question, and missing says that the version may have no record.
+	yes, missing bool
+}
+
+func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, error) {
+	before, err := s.catalog.Of(what.address).Withdrawal(ctx, what.version)
+	unknown := errors.Is(err, registry.ErrNotFound)
+	if err != nil && (!unknown || !what.missing) {
+		return nil, s.notFound(ctx, "withdraw", what.address, &what.version, err)
 	}
+	// Nobody downloads what remains of a version that is withdrawn.
+	if !what.yes && before == nil {
+		if err := c.confirmWithdrawal(ctx, s, what, unknown); err != nil {
+			return nil, err
+		}
+	}
+	by, err := s.by(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// What remains of one that is withdrawn nobody downloads.
-	if before == nil && !yes {
-		c.sayUsers(ctx, data, address, v)
-		question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, and its number is never used again.", address, v, c.store)
-		if unknown {
-			question = fmt.Sprintf("%s has neither a record of %s %s nor lists it. Withdraw it for good, so that its number is never used?", c.store, address, v)
-		}
-		confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, question)
-		if err != nil {
-			return err
-		}
-		if !confirmed {
-			return errors.New("nothing was done")
-		}
-	}
-	by, err := data.by(ctx)
-	if err != nil {
-		return err
-	}
-	w := publish.Withdrawer{Catalog: data.catalog, Objects: data.remover, By: by.String(), Missing: missing}
+	w := publish.Withdrawer{Catalog: s.catalog, Objects: s.remover, By: by.String(), Missing: what.missing}
 	progress := newProgress(c)
 	w.Progress = progress
-	result, err := w.Withdraw(ctx, address, v, reason)
+	result, err := w.Withdraw(ctx, what.address, what.version, what.reason)
 	progress.stop()
-	if _, remains := errors.AsType[*publish.RemainsError](err); remains && errors.Is(err, registry.ErrForbidden) && data.withdrawPolicy != "" {
-		return fmt.Errorf("%w; the policy %s has it: attach it first", err, data.withdrawPolicy)
+	_, remains := errors.AsType[*publish.RemainsError](err)
+	switch {
+	case remains && errors.Is(err, registry.ErrForbidden) && s.withdrawPolicy != "":
+		return nil, registry.WithHint(err, "Attach the policy %s, and run the same command again.", s.withdrawPolicy)
+	case remains:
+		return nil, registry.WithHint(err, "Run the same command again to remove the rest.")
+	case err != nil:
+		return nil, err
 	}
-	if err != nil {
-		return err
+	v := withdrawnView{
+		Status: "withdrawn", Address: what.address.String(), Version: what.version, Withdrawal: result.Withdrawal,
+		Removed: result.Removed, from: c.about.name, counted: s.requests != nil,
 	}
-	return c.reportWithdrawn(data, address, v, result)
+	if result.Before {
+		v.Status = "unchanged"
+	}
+	return v, nil
+}
+
+// confirmWithdrawal asks whether to withdraw a version, of which the registry may
+// have no record.
+func (c *cli) confirmWithdrawal(ctx context.Context, s *store, what withdrawal, unknown bool) error {
+	out := terminal.New(c.stderr)
+	c.sayUsers(ctx, s, out, what)
+	question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, "+
+		"and its number is never used again.", what.address, what.version, c.about.name)
+	if unknown {
+		question = fmt.Sprintf("%s has neither a record of %s %s nor lists it. Withdraw it for good, "+
+			"so that its number is never used?", c.about.name, what.address, what.version)
+	}
+	if out.Width > 0 {
+		out.Width = max(out.Width-len(" [y/N] "), 20)
+	}
+	confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, out.Wrap(question))
+	if err == nil && !confirmed {
+		err = errors.New("nothing was done")
+	}
+	return err
 }
 
 // mostUsers bounds the callers that a question names.
 const mostUsers = 20
 
-// sayUsers says who downloads a version, as far as that is known, which must not keep anyone from withdrawing it.
-func (c *cli) sayUsers(ctx context.Context, data *store, address registry.Address, v registry.Version) {
-	if data.requests == nil {
-		fmt.Fprintf(c.stderr, "Who still downloads it is not known: %s.\n", data.noRequests)
+// sayUsers prints who downloads a version, as far as that is known. An error keeps
+// nobody from withdrawing it.
+func (c *cli) sayUsers(ctx context.Context, s *store, out terminal.Output, what withdrawal) {
+	say := func(format string, args ...any) { fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...))) }
+	if s.requests == nil {
+		say("Who still downloads it is not known: %s.", s.noRequests)
 		return
 	}
 	now := time.Now()
-	report, err := data.requests.Count(ctx, downloads.Query{Address: address, Version: &v, From: now.Add(-30 * 24 * time.Hour), To: now})
+	end := c.waiting("counting downloads in CloudWatch Logs")
+	report, err := s.requests.Count(ctx, downloads.Query{
+		Address: what.address, Version: &what.version, From: now.Add(-30 * 24 * time.Hour), To: now,
+	})
+	end()
 	switch {
 	case err != nil:
-		fmt.Fprintf(c.stderr, "Who still downloads it could not be found out: %v\n", err)
+		say("Who still downloads it could not be found out: %v", err)
 		return
 	case len(report.Downloads) == 0:
-		fmt.Fprintf(c.stderr, "Nobody has downloaded it from %s to %s, which is what was looked at.\n", minute(report.From), minute(report.To))
+		say("Nobody downloaded it from %s to %s. Earlier requests were not counted.", minute(report.From), minute(report.To))
 		return
 	}
-	fmt.Fprintf(c.stderr, "It was downloaded from %s to %s by:\n", minute(report.From), minute(report.To))
+	say("It was downloaded from %s to %s by:", minute(report.From), minute(report.To))
 	for _, d := range report.Downloads[:min(mostUsers, len(report.Downloads))] {
-		fmt.Fprintf(c.stderr, "  %s, %s, the last time on %s\n",
-			caller(d.Caller), english.Plural(int(d.Count), "time", ""), minute(d.Last))
+		say("  %s, %s, the last time on %s", caller(d.Caller), english.Plural(int(d.Count), "time", ""), minute(d.Last))
 	}
 	if more := len(report.Downloads) - mostUsers; more > 0 {
-		fmt.Fprintf(c.stderr, "  and %d more, whom larder usage names\n", more)
+		say("  and %d more, which `larder usage` lists", more)
 	}
 }
 
-// minute is a time as it is told.
+// minute returns what people see of a time.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
-// caller is one as it is told.
+// caller returns what people see of who sent a request.
 func caller(name string) string {
 	if name == "" {
 		return "somebody without a name"
@@ -157,30 +198,30 @@ func caller(name string) string {
 	return name
 }
 
-func (c *cli) reportWithdrawn(data *store, address registry.Address, v registry.Version, result publish.Withdrawn) error {
-	status := "withdrawn"
-	if result.Before {
-		status = "unchanged"
+// withdrawnView is what became of a withdrawal.
+type withdrawnView struct {
+	// Status is withdrawn or, if the version was withdrawn before, unchanged.
+	Status  string           `json:"status"`
+	Address string           `json:"address"`
+	Version registry.Version `json:"version"`
+	registry.Withdrawal
+	// Removed is how many stored objects were removed.
+	Removed int `json:"removed"`
+
+	from    string
+	counted bool // downloads are
+}
+
+func (v withdrawnView) text(p page) {
+	removed := english.Plural(v.Removed, "stored object", "") + " removed"
+	if v.Status == "unchanged" {
+		p.println("%s %s was withdrawn from %s on %s by %s: %s; %s",
+			v.Address, v.Version, v.from, minute(v.At), v.By, v.Reason, removed)
+		return
 	}
-	if c.json {
-		return c.printJSON(struct {
-			Status  string           `json:"status"`
-			Address string           `json:"address"`
-			Version registry.Version `json:"version"`
-			registry.Withdrawal
-			// Removed is how many stored objects were removed.
-			Removed int `json:"removed"`
-		}{status, address.String(), v, result.Withdrawal, result.Removed})
+	p.println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, removed)
+	p.println("Whoever has downloaded it still has it: replace any secret in it")
+	if v.counted {
+		p.println("`larder usage %s %s --store %s` lists who has", v.Address, v.Version, quoted(v.from))
 	}
-	removed := english.Plural(result.Removed, "stored object", "") + " removed"
-	if result.Before {
-		c.printf("%s %s was withdrawn from %s on %s by %s: %s; %s\n", address, v, c.store, minute(result.At), result.By, result.Reason, removed)
-		return nil
-	}
-	c.printf("Withdrew %s %s from %s: %s\nWhoever has downloaded it still has it: make what leaked worthless", address, v, c.store, removed)
-	if data.requests != nil {
-		c.printf(", and see with `larder usage %s %s --store %s` who that is", address, v, c.store)
-	}
-	c.printf("\n")
-	return nil
 }

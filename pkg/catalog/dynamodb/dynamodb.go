@@ -178,8 +178,17 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 }
 
 // decode reads an item. It returns registry.ErrSchema for an item that another
-// release has written, and registry.ErrCorrupt for one that none has.
+// release has written, and registry.ErrCorrupt, with a hint, for one that none has.
 func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
+	item, err := decodeItem(attributes)
+	if errors.Is(err, registry.ErrCorrupt) {
+		err = registry.WithHint(err, "Restore this item from a backup of the table, or delete it there. "+
+			"After that, `larder verify` lists what is damaged or missing.")
+	}
+	return item, err
+}
+
+func decodeItem(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	var item catalog.Item
 	pk, okPK := attributes[attrPartition].(*types.AttributeValueMemberS)
 	sk, okSK := attributes[attrSort].(*types.AttributeValueMemberS)

@@ -149,6 +149,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// An item that cannot be decoded is named, also where it keeps something else from
+// being done, with what to do.
+func TestDamagedItem(t *testing.T) {
+	t.Parallel()
+	table, c := open(t)
+	digest := strings.Repeat("0123456789abcdef", 4)
+	in := &awsdynamodb.PutItemInput{TableName: aws.String("larder"), Item: map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: "tokens"}, "sk": &types.AttributeValueMemberS{Value: digest},
+		"revision": &types.AttributeValueMemberN{Value: "1"}, "schema": &types.AttributeValueMemberN{Value: "1"},
+	}}
+	if _, err := awsdynamodb.NewFromConfig(c).PutItem(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Repeat("f", 64)
+	err := catalog.New(table).AddToken(t.Context(), other, registry.Token{ID: registry.TokenID(other), Name: "ci"})
+	if !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "cannot decode item tokens "+digest[:12]+": ") {
+		t.Errorf("%v", err)
+	}
+	if hint := registry.Hint(err); !strings.Contains(hint, "from a backup") || !strings.Contains(hint, "`larder verify`") {
+		t.Errorf("hint %q", hint)
+	}
+	if err != nil && strings.Contains(err.Error()+registry.Hint(err), digest[:13]) {
+		t.Errorf("it names all of a token's digest: %v", err)
+	}
+}
+
 // A throttled transaction is repeated, as the SDK does with single reads, and one
 // that was refused is not.
 func TestThrottledTransactions(t *testing.T) {

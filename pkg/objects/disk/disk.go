@@ -33,6 +33,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Where things are in the store's folder.
@@ -80,15 +81,15 @@ var (
 // Open opens the store in a folder, which it makes if there is none.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("opening the object store: %w", err)
+		return nil, fmt.Errorf("cannot open the object store: %w", regularfile.Unwritable(dir, err))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening the object store: %w", err)
+		return nil, fmt.Errorf("cannot open the object store: %w", regularfile.Unreadable(dir, err))
 	}
 	s := &Store{root: root, swept: new(atomic.Int64)}
 	if err := s.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the object store %s: %w", dir, registry.DiskFull(err)), root.Close())
+		return nil, errors.Join(fmt.Errorf("cannot open the object store %s: %w", dir, registry.DiskFull(err)), root.Close())
 	}
 	return s, nil
 }
@@ -233,15 +234,15 @@ func (s *Store) write(body io.Reader, digest objects.Digest, name string, link f
 	temporary := path.Join(unfinished, rand.Text())
 	f, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
+		return regularfile.Unwritable(name, err)
 	}
 	defer func() {
 		if e := s.root.Remove(temporary); e != nil && err == nil {
-			err = fmt.Errorf("writing %s: %w", name, e)
+			err = regularfile.Unwritable(name, e)
 		}
 	}()
 	if err := errors.Join(objects.Copy(f, body, digest), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
+		return regularfile.Unwritable(name, err)
 	}
 	return link(temporary)
 }
@@ -254,7 +255,7 @@ func (s *Store) link(temporary, name string) error {
 		}
 		return errors.Join(fmt.Errorf("%s: %w", name, registry.ErrExists), s.syncDirs(name))
 	} else if err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
+		return regularfile.Unwritable(name, err)
 	}
 	return s.syncDirs(name)
 }
@@ -263,7 +264,7 @@ func (s *Store) link(temporary, name string) error {
 func (s *Store) syncDirs(name string) error {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		if err := s.syncDir(dir); err != nil {
-			return fmt.Errorf("writing %s: %w", name, err)
+			return regularfile.Unwritable(name, err)
 		}
 		if dir == "." {
 			return nil
@@ -452,7 +453,7 @@ func (j *jsonErrors) WriteHeader(status int) {
 		return
 	}
 	j.failed = true
-	httpapi.WriteJSON(j.ResponseWriter, status, httpapi.NoStore, map[string][]string{"errors": {strings.ToLower(http.StatusText(status))}})
+	httpapi.StatusError(j.ResponseWriter, status)
 }
 
 func (j *jsonErrors) Write(b []byte) (int, error) {

@@ -173,7 +173,7 @@ func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case errors.Is(err, registry.ErrExists):
 		requestlog.From(r.Context()).Err = err
-		httpapi.WriteJSON(w, http.StatusPreconditionFailed, httpapi.NoStore, map[string][]string{"errors": {"precondition failed"}})
+		httpapi.StatusError(w, http.StatusPreconditionFailed)
 	case err != nil:
 		return err
 	default:

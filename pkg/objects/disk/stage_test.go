@@ -350,15 +350,15 @@ func TestUploadAnswers(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"CONTENT", nil, 400, `{"errors":["malformed request"]}`},
-		{"content", func(r *http.Request) { r.Header.Del("If-None-Match") }, 403, `{"errors":["forbidden"]}`},
-		{"content", func(r *http.Request) { r.Header.Add("If-None-Match", "*") }, 403, `{"errors":["forbidden"]}`},
-		{"content", func(r *http.Request) { r.Header.Add("Content-Encoding", "gzip") }, 403, `{"errors":["forbidden"]}`},
-		{"content", func(r *http.Request) { r.ContentLength = -1 }, 403, `{"errors":["forbidden"]}`},
-		{"content", func(r *http.Request) { r.URL.Path = "/objects/k" }, 405, `{"errors":["method not allowed"]}`},
-		{"content", func(r *http.Request) { r.Method = http.MethodGet }, 405, `{"errors":["method not allowed"]}`},
+		{"CONTENT", nil, 400, `{"errors":["malformed request"],"code":"invalid"}`},
+		{"content", func(r *http.Request) { r.Header.Del("If-None-Match") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
+		{"content", func(r *http.Request) { r.Header.Add("If-None-Match", "*") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
+		{"content", func(r *http.Request) { r.Header.Add("Content-Encoding", "gzip") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
+		{"content", func(r *http.Request) { r.ContentLength = -1 }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
+		{"content", func(r *http.Request) { r.URL.Path = "/objects/k" }, 405, `{"errors":["method not allowed"],"code":"method_not_allowed"}`},
+		{"content", func(r *http.Request) { r.Method = http.MethodGet }, 405, `{"errors":["method not allowed"],"code":"method_not_allowed"}`},
 		{"content", nil, 200, `{}`},
-		{"content", nil, 412, `{"errors":["precondition failed"]}`},
+		{"content", nil, 412, `{"errors":["precondition failed"],"code":"precondition_failed"}`},
 	} {
 		r := request(t, u, test.body)
 		if test.edit != nil {

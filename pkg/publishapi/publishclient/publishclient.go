@@ -9,6 +9,7 @@
 package publishclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -49,7 +51,7 @@ type Publisher struct {
 	Client  *client.Client
 	Service *client.Service
 	// Progress may be nil.
-	Progress releases.Progress
+	Progress progress.Reporter
 	// Pause and Patience are what they should be where they are zero.
 	Pause, Patience time.Duration
 }
@@ -58,7 +60,8 @@ type Publisher struct {
 func Open(ctx context.Context, c *client.Client, host string) (*Publisher, error) {
 	service, err := c.Service(ctx, host, protocol.PublishService)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil, fmt.Errorf("%w; it is no Larder, or has no endpoint for publishing", err)
+		return nil, registry.WithHint(err,
+			"The host is no Larder, or has no endpoint for publishing. Check the host name.")
 	}
 	if err != nil {
 		return nil, err
@@ -235,7 +238,8 @@ func isFinal(err error) bool {
 
 // finish sends and inspects one part after the other, and commits.
 func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Published, error) {
-	total := p.announceMissing(u)
+	total, end := p.announceMissing(u)
+	defer end()
 	for _, part := range u.parts() {
 		if err := p.send(ctx, t, u, part, total); err != nil {
 			return protocol.Published{}, err
@@ -283,15 +287,12 @@ func (p *Publisher) lost(what string, err error) error {
 	if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	said := strings.TrimSuffix(client.Said(err), ".")
-	if said == "" {
-		said = "publish it again"
-	}
-	return fmt.Errorf("%s: %s: %w: %s", p.Host, what, errLost, said)
+	said := cmp.Or(strings.TrimSuffix(client.Said(err), "."), errLost.Error())
+	return registry.WithHint(registry.Errorf(errLost, "%s: cannot finish %s: %s", p.Host, what, said), "Publish it again.")
 }
 
-// announceMissing says how much is to be sent, and returns what is told of each part of it that was.
-func (p *Publisher) announceMissing(u *upload) (sent func(int)) {
+// announceMissing reports how much is to be sent, as one transfer.
+func (p *Publisher) announceMissing(u *upload) (sent func(int64), end func()) {
 	missing, size := 0, int64(0)
 	for i, put := range u.Files {
 		if !put.Stored {
@@ -302,14 +303,14 @@ func (p *Publisher) announceMissing(u *upload) (sent func(int)) {
 	if stored := len(u.Files) - missing; stored > 0 {
 		p.step(fmt.Sprintf("%d of %d files are stored already", stored, len(u.Files)))
 	}
-	if p.Progress != nil && missing > 1 {
-		return p.Progress.Upload(fmt.Sprintf("%d files", missing), size)
+	if missing > 1 {
+		return progress.Or(p.Progress).Transfer(fmt.Sprintf("uploading %d files", missing), size)
 	}
-	return func(int) {}
+	return func(int64) {}, func() {}
 }
 
 // send puts files where they go, several at once, unless they are there.
-func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, total func(int)) error {
+func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, total func(int64)) error {
 	var expired atomic.Value
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -323,11 +324,9 @@ func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, to
 			if len(u.files) == 1 {
 				name = t.address + " " + t.version.String()
 			}
-			sent := total
-			if p.Progress != nil {
-				one := p.Progress.Upload(name, f.Size)
-				sent = func(n int) { one(n); total(n) }
-			}
+			one, end := progress.Or(p.Progress).Transfer("uploading "+name, f.Size)
+			defer end()
+			sent := func(n int64) { one(n); total(n) }
 			open := func() (io.ReadCloser, error) { return f.Open() }
 			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: open, Sent: sent})
 			switch {
@@ -336,10 +335,10 @@ func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, to
 				return nil
 			case errors.Is(err, registry.ErrForbidden):
 				// No scope would help. What is on its way already goes on.
-				expired.Store(fmt.Errorf("uploading %s: %w: %v", f.Name, errExpired, err)) //nolint:errorlint // on purpose
+				expired.Store(registry.Errorf(errExpired, "cannot upload %s: its URL has expired", f.Name))
 				return nil
 			}
-			return fmt.Errorf("%w %s: %w", errUploading, f.Name, err)
+			return registry.Errorf(errUploading, "cannot upload %s: %w", f.Name, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -356,7 +355,8 @@ func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
 	for _, i := range part {
 		group.Go(func() error {
 			f := u.files[i]
-			p.step("inspecting " + f.Name)
+			_, end := progress.Or(p.Progress).Transfer("waiting for "+p.Host+" to inspect "+f.Name, 0)
+			defer end()
 			err := p.persist(ctx, "inspecting "+f.Name, func() (bool, int, error) {
 				var found protocol.Inspected
 				status, err := p.Service.Repeat(ctx, http.MethodPost, fmt.Sprintf("%s/files/%d/inspect", u.at, i), nil, &found)
@@ -369,7 +369,8 @@ func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
 }
 
 func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published protocol.Published, err error) {
-	p.step(fmt.Sprintf("publishing %s %s", t.address, t.version))
+	_, end := progress.Or(p.Progress).Transfer(fmt.Sprintf("publishing %s %s", t.address, t.version), 0)
+	defer end()
 	err = p.persist(ctx, "publishing", func() (bool, int, error) {
 		published = protocol.Published{}
 		status, err := p.Service.Repeat(ctx, http.MethodPost, u.at+"/commit", nil, &published)
@@ -403,6 +404,8 @@ func (p *Publisher) persist(ctx context.Context, what string, ask func() (done b
 		switch {
 		case err == nil && done:
 			return nil
+		case errors.Is(err, registry.ErrIssuer):
+			return err
 		case err == nil, unavailable && status != http.StatusInternalServerError:
 			failed = 0
 		case unavailable, errors.Is(err, registry.ErrConflict):
@@ -414,9 +417,12 @@ func (p *Publisher) persist(ctx context.Context, what string, ask func() (done b
 		}
 		if time.Now().After(until) {
 			if err == nil {
-				err = fmt.Errorf("%s: %w: it has not ended yet", what, registry.ErrUnavailable)
+				err = registry.Errorf(registry.ErrUnavailable, "%s: %s has not ended yet", p.Host, what)
 			}
-			return fmt.Errorf("%w; run it again", err)
+			if hint := registry.Hint(err); hint != "" && hint != client.TryLater {
+				return err
+			}
+			return registry.WithHint(err, "Publish it again. What is uploaded is not sent twice.")
 		}
 		if !told {
 			p.step("waiting for " + p.Host + ", which goes on " + what)
@@ -441,28 +447,28 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Unwrap() error { return r.error }
 
-// explain says what an error means to who publishes at a path.
+// explain returns an error in the registry's own words, if it has some, and adds
+// to the hint which scope publishing at a path needs, if that is missing.
 func (p *Publisher) explain(err error, path string) error {
 	said := client.Said(err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, registry.ErrForbidden) && (said == "" || said == "forbidden"):
-		return fmt.Errorf("%w, with the scope publish:%s", err, path)
-	case errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrBadCredential):
-		return fmt.Errorf("%w; publishing takes the scope publish:%s", err, path)
-	case said == "", errors.Is(err, errUploading), errors.Is(err, registry.ErrUnavailable):
+	case errors.Is(err, registry.ErrForbidden) && (said == "" || said == "forbidden"),
+		errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrBadCredential):
+		hint := strings.TrimSpace(registry.Hint(err) + " Publishing needs the scope publish:" + path + ".")
+		return registry.WithHint(err, "%s", hint)
+	case said == "", errors.Is(err, errUploading),
+		errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, registry.ErrIssuer):
 		return err
 	}
 	return &refusal{err, p.Host + ": " + strings.TrimSuffix(said, ".")}
 }
 
 func (p *Publisher) errAnswer(what string) error {
-	return fmt.Errorf("%w answer of %s: %s", registry.ErrInvalid, p.Host, what)
+	return registry.Errorf(registry.ErrInvalid, "cannot read the answer of %s: %s", p.Host, what)
 }
 
 func (p *Publisher) step(what string) {
-	if p.Progress != nil {
-		p.Progress.Step(what)
-	}
+	progress.Or(p.Progress).Step(what)
 }

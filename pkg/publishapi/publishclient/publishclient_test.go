@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -68,7 +70,7 @@ func newFake(t *testing.T) *fake {
 func (f *fake) host() string { return strings.TrimPrefix(f.server.URL, "https://") }
 
 // publisher is of somebody with a token, or with none.
-func (f *fake) publisher(t *testing.T, p releases.Progress, token string) *publishclient.Publisher {
+func (f *fake) publisher(t *testing.T, p progress.Reporter, token string) *publishclient.Publisher {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tofurc")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", f.host(), token), 0o600); err != nil {
@@ -234,33 +236,14 @@ func (f *fake) count(kind string) int {
 	return n
 }
 
-type progress struct {
-	mu    sync.Mutex
-	steps []string
-	sent  map[string]int
-}
-
-func (p *progress) Step(what string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.steps = append(p.steps, what)
-}
-
-func (p *progress) Upload(name string, _ int64) func(int) {
-	return func(n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.sent == nil {
-			p.sent = make(map[string]int)
+// sent returns how much of a file was uploaded.
+func sent(p *progresstest.Recorder, name string) (n int) {
+	for _, one := range p.Transfers("uploading " + name) {
+		if one.What == "uploading "+name {
+			n += int(one.Moved)
 		}
-		p.sent[name] += n
 	}
-}
-
-func (p *progress) said(what string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.steps, func(s string) bool { return strings.Contains(s, what) })
+	return n
 }
 
 func module(t *testing.T) *releases.PreparedModule {
@@ -335,7 +318,7 @@ func recorded(m *releases.PreparedProvider) protocol.Published {
 
 func TestModule(t *testing.T) {
 	t.Parallel()
-	f, p := newFake(t), &progress{}
+	f, p := newFake(t), &progresstest.Recorder{}
 	m := module(t)
 	record := m.Record
 	record.PublishedBy = registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}
@@ -351,8 +334,8 @@ func TestModule(t *testing.T) {
 	if a := f.announced; a.ContentSHA256 != record.ContentSHA256 || a.Description != "A network" || len(a.Files) != 1 || a.Files[0] != (protocol.File{Name: "vpc.tar.gz", Size: record.Size, SHA256: record.SHA256}) {
 		t.Errorf("announced: %+v", a)
 	}
-	if p.sent["acme/vpc/aws 1.0.0"] != int(record.Size) {
-		t.Errorf("progress: %v of %d", p.sent, record.Size)
+	if sent(p, "acme/vpc/aws 1.0.0") != int(record.Size) {
+		t.Errorf("progress: %v of %d", p.Transfers(""), record.Size)
 	}
 	if len(result.LeftOut) != 1 || result.LeftOut[0].Path != "x.tfvars" {
 		t.Errorf("left out: %+v", result.LeftOut)
@@ -371,7 +354,7 @@ func TestModule(t *testing.T) {
 
 func TestProvider(t *testing.T) {
 	t.Parallel()
-	f, p := newFake(t), &progress{}
+	f, p := newFake(t), &progresstest.Recorder{}
 	m := release(t)
 	f.record = recorded(m)
 	publisher := f.publisher(t, p, token)
@@ -393,13 +376,13 @@ func TestProvider(t *testing.T) {
 	}
 	total := 0
 	for _, file := range m.Files {
-		if p.sent[file.Name] != int(file.Size) {
-			t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
+		if sent(p, file.Name) != int(file.Size) {
+			t.Errorf("progress of %s: %d of %d", file.Name, sent(p, file.Name), file.Size)
 		}
 		total += int(file.Size)
 	}
-	if p.sent["6 files"] != total {
-		t.Errorf("progress: %d of %d", p.sent["6 files"], total)
+	if sent(p, "6 files") != total {
+		t.Errorf("progress: %d of %d", sent(p, "6 files"), total)
 	}
 }
 
@@ -430,6 +413,14 @@ func conflict(text string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
+// badIssuer is how a registry answers that cannot use an issuer.
+func badIssuer(w http.ResponseWriter, _ *http.Request) bool {
+	answer(w, 503, map[string]any{
+		"errors": []string{"cannot check the credential: its certificate has expired"}, "code": "issuer", "hint": "Renew it.",
+	})
+	return true
+}
+
 // breaks ends the connection in the middle of an upload.
 func breaks(_ http.ResponseWriter, r *http.Request) bool {
 	_, _ = io.ReadFull(r.Body, make([]byte, 1000))
@@ -456,9 +447,9 @@ func TestFaults(t *testing.T) {
 		"unavailable":     {kind: "put " + linux, from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"put " + linux: 2}},
 		"in another's":    {kind: "put " + linux, from: 1, to: 1, answer: xml(409, "ConditionalRequestConflict"), counts: map[string]int{"put " + linux: 2}},
 		"slow connection": {kind: "put " + linux, from: 1, to: 1, answer: xml(400, "RequestTimeout"), counts: map[string]int{"put " + linux: 2}},
-		"broken for good": {kind: "put " + linux, from: 1, to: 99, answer: breaks, err: registry.ErrUnavailable, says: "uploading " + linux,
+		"broken for good": {kind: "put " + linux, from: 1, to: 99, answer: breaks, err: registry.ErrUnavailable, says: "cannot upload " + linux,
 			counts: map[string]int{"put " + linux: 3, "begin": 1, "inspect " + linux: 0, "abort": 0}},
-		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "XAmzContentChecksumMismatch"), err: registry.ErrInvalid, says: "uploading " + linux + ": PUT ",
+		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "XAmzContentChecksumMismatch"), err: registry.ErrInvalid, says: "cannot upload " + linux + ": cannot PUT ",
 			counts: map[string]int{"put " + linux: 1, "abort": 0}},
 		"slow for good":      {kind: "put " + linux, from: 1, to: 99, answer: xml(400, "RequestTimeout"), err: registry.ErrInvalid, says: "RequestTimeout", counts: map[string]int{"abort": 0}},
 		"refused by a proxy": {kind: "inspect " + linux, from: 1, to: 99, answer: status(403, ""), err: registry.ErrForbidden, counts: map[string]int{"abort": 0}},
@@ -487,8 +478,8 @@ func TestFaults(t *testing.T) {
 		"lost": {kind: "inspect " + linux, from: 1, to: 1, answer: status(404, "you have no such upload"), steps: "beginning again",
 			counts: map[string]int{"begin": 2, "put": 6, "abort": 0, "commit": 1}},
 		"lost for good": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, "you have no such upload: publish it again."), err: errAny, not: registry.ErrNotFound,
-			says: ": inspecting " + linux + ": the registry does not know the upload any more: you have no such upload: publish it again", counts: map[string]int{"begin": 2, "commit": 0, "abort": 0}},
-		"lost without a word": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound, says: "does not know the upload any more: publish it again"},
+			says: ": cannot finish inspecting " + linux + ": you have no such upload: publish it again\nPublish it again.", counts: map[string]int{"begin": 2, "commit": 0, "abort": 0}},
+		"lost without a word": {kind: "inspect " + linux, from: 1, to: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound, says: "does not know the upload any more\nPublish it again."},
 
 		"other content": {kind: "begin", from: 1, to: 99, answer: status(409, "it is published already with other content"), err: registry.ErrExists, says: ": it is published already with other content", counts: map[string]int{"begin": 1, "put": 0, "abort": 0}},
 		"damaged": {kind: "begin", from: 1, to: 99, answer: func(w http.ResponseWriter, _ *http.Request) bool {
@@ -496,10 +487,17 @@ func TestFaults(t *testing.T) {
 			return true
 		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable,
 			says: ": its file was damaged", counts: map[string]int{"abort": 0}},
+		"unusable issuer": {kind: "inspect " + linux, from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
+			says:   ": cannot check the credential: its certificate has expired\nRenew it.",
+			counts: map[string]int{"inspect " + linux: 1, "abort": 0, "commit": 0}},
+		"unusable issuer in the commit": {kind: "commit", from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
+			says: "\nRenew it.", counts: map[string]int{"begin": 1, "commit": 1, "abort": 0}},
+		"unusable issuer at first": {kind: "begin", from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
+			says: "\nRenew it.", counts: map[string]int{"begin": 1, "put": 0}},
 		"fails in words of its own": {kind: "begin", from: 1, to: 99, answer: status(500, "out of order"),
 			err: registry.ErrUnavailable, not: registry.ErrCorrupt, says: "500", counts: map[string]int{"abort": 0}},
 		"too many":          {kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads under way"), err: registry.ErrForbidden, says: ": you have 10 uploads under way"},
-		"no scope":          {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden, says: "with the scope publish:providers/acme/inventory"},
+		"no scope":          {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden, says: "Publishing needs the scope publish:providers/acme/inventory."},
 		"bad token":         {kind: "begin", from: 1, to: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential, says: "publish:providers/acme/inventory"},
 		"begins the second": {kind: "begin", from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"begin": 2}},
 
@@ -509,14 +507,14 @@ func TestFaults(t *testing.T) {
 		"commit fails":     {kind: "commit", from: 1, to: 99, answer: status(500, ""), err: registry.ErrUnavailable, counts: map[string]int{"abort": 0}},
 		"commit times out": {kind: "commit", from: 1, to: 3, answer: status(504, ""), counts: map[string]int{"commit": 4}},
 		"commit is lost":   {kind: "commit", from: 1, to: 1, answer: status(404, "you have no such upload"), counts: map[string]int{"begin": 2, "put": 6, "commit": 2, "abort": 0}},
-		"commit is always lost": {kind: "commit", from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "publishing: the registry does not know the upload any more: you have no such upload",
+		"commit is always lost": {kind: "commit", from: 1, to: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound, says: "cannot finish publishing: you have no such upload",
 			counts: map[string]int{"begin": 2, "commit": 2, "abort": 0}},
 		"a file is gone": {kind: "commit", from: 1, to: 99, answer: conflict(linux + " is not there any more as it was inspected: publish it again"), err: registry.ErrConflict, says: ": " + linux + " is not there any more as it was inspected: publish it again", counts: map[string]int{"abort": 0}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newFake(t), &progress{}
+			f, p := newFake(t), &progresstest.Recorder{}
 			m := release(t)
 			f.record = recorded(m)
 			f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
@@ -529,19 +527,19 @@ func TestFaults(t *testing.T) {
 					t.Errorf("%+v, %v", result, err)
 				}
 				for _, file := range m.Files {
-					if p.sent[file.Name] != int(file.Size) {
-						t.Errorf("progress of %s: %d of %d", file.Name, p.sent[file.Name], file.Size)
+					if sent(p, file.Name) != int(file.Size) {
+						t.Errorf("progress of %s: %d of %d", file.Name, sent(p, file.Name), file.Size)
 					}
 				}
 			case err == nil || !errors.Is(test.err, errAny) && !errors.Is(err, test.err) || test.not != nil && errors.Is(err, test.not):
 				t.Errorf("%v, want %v", err, test.err)
 			default:
-				if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), signed) || strings.Contains(err.Error(), token) {
-					t.Errorf("it says %q, want %q", err, test.says)
+				if !strings.Contains(shown(err), test.says) || strings.Contains(shown(err), signed) || strings.Contains(shown(err), token) {
+					t.Errorf("it says %q, want %q", shown(err), test.says)
 				}
 			}
-			if test.steps != "" && !p.said(test.steps) {
-				t.Errorf("steps: %q", p.steps)
+			if test.steps != "" && !p.Said(test.steps) {
+				t.Errorf("steps: %q", p.Steps())
 			}
 			for kind, n := range test.counts {
 				if got := f.count(kind); got != n {
@@ -558,7 +556,7 @@ var errAny = errors.New("any")
 // Whoever gave up waiting, or was interrupted, has uploaded for the next time.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	f, p := newFake(t), &progress{}
+	f, p := newFake(t), &progresstest.Recorder{}
 	m := release(t)
 	f.record = recorded(m)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -588,8 +586,8 @@ func TestInterrupted(t *testing.T) {
 		t.Error(err)
 	}
 	f.committed = false
-	if f.count("put") != before+1 || !p.said("5 of 6 files are stored already") {
-		t.Errorf("%d more uploads, %q", f.count("put")-before, p.steps)
+	if f.count("put") != before+1 || !p.Said("5 of 6 files are stored already") {
+		t.Errorf("%d more uploads, %q", f.count("put")-before, p.Steps())
 	}
 	// A commit that was interrupted may have come to its end.
 	ctx, cancel = context.WithCancel(t.Context())
@@ -623,8 +621,23 @@ func TestPatience(t *testing.T) {
 	}
 	publisher := f.publisher(t, nil, token)
 	publisher.Patience = 20 * time.Millisecond
-	if _, err := publisher.Module(t.Context(), module(t)); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "has not ended yet; run it again") {
+	if _, err := publisher.Module(t.Context(), module(t)); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(shown(err), "has not ended yet\nPublish it again.") {
 		t.Errorf("%v", err)
+	}
+	for body, hint := range map[string]string{
+		`{"errors":["out of order"],"code":"unavailable","hint":"Ask the operator."}`: "Ask the operator.",
+		`{"errors":["out of order"],"code":"unavailable"}`:                            "Publish it again. What is uploaded is not sent twice.",
+	} {
+		f.fault = func(kind string, _ int, w http.ResponseWriter, _ *http.Request) bool {
+			if !strings.HasPrefix(kind, "inspect") {
+				return false
+			}
+			answer(w, 503, json.RawMessage(body))
+			return true
+		}
+		if _, err := publisher.Module(t.Context(), module(t)); registry.Hint(err) != hint {
+			t.Errorf("%v, hint %q, want %q", err, registry.Hint(err), hint)
+		}
 	}
 }
 
@@ -681,7 +694,7 @@ func TestDishonest(t *testing.T) {
 			record := m.Record
 			f.record = protocol.Published{Module: &record}
 			test.change(f)
-			_, err := f.publisher(t, &progress{}, token).Module(t.Context(), m)
+			_, err := f.publisher(t, &progresstest.Recorder{}, token).Module(t.Context(), m)
 			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), signed) {
 				t.Errorf("%v, want %q", err, test.says)
 			}
@@ -734,19 +747,27 @@ func TestDeprecate(t *testing.T) {
 	}
 }
 
+// shown is all that a person reads of an error.
+func shown(err error) string {
+	if hint := registry.Hint(err); hint != "" {
+		return err.Error() + "\n" + hint
+	}
+	return err.Error()
+}
+
 func TestNoCredential(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	_, err := f.publisher(t, nil, "").Module(t.Context(), module(t))
-	if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(err.Error(), "add a credentials block for "+f.host()) || strings.Contains(err.Error(), "tofu login") || !strings.Contains(err.Error(), "publish:modules/acme/vpc/aws") {
-		t.Errorf("%v", err)
+	if !errors.Is(err, registry.ErrUnauthenticated) || !strings.Contains(shown(err), "add a credentials block for "+f.host()) || strings.Contains(shown(err), "tofu login") || !strings.Contains(shown(err), "publish:modules/acme/vpc/aws") {
+		t.Error(shown(err))
 	}
 }
 
 // URLs that hold shorter than all uploads take are asked for anew as long as that gets on.
 func TestExpiresAgain(t *testing.T) {
 	t.Parallel()
-	f, p := newFake(t), &progress{}
+	f, p := newFake(t), &progresstest.Recorder{}
 	m := release(t)
 	f.record = recorded(m)
 	// Of the files that are sent by the URLs of one beginning the first alone arrives.
@@ -774,7 +795,7 @@ func TestNoEndpoint(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	_, err := publishclient.Open(t.Context(), client.New(nil, "larder/test", server.Client().Transport), strings.TrimPrefix(server.URL, "https://"))
-	if !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), "no endpoint for publishing") {
-		t.Errorf("%v", err)
+	if !errors.Is(err, registry.ErrNotFound) || !strings.Contains(shown(err), "no endpoint for publishing") {
+		t.Error(shown(err))
 	}
 }

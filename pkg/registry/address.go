@@ -1,0 +1,122 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	regaddr "github.com/opentofu/registry-address/v2"
+	"github.com/opentofu/svchost"
+)
+
+// What addresses are, in errors.
+const (
+	moduleForm   = "a module is NAMESPACE/NAME/SYSTEM"
+	providerForm = "a provider is NAMESPACE/TYPE"
+	anyForm      = moduleForm + ", a provider NAMESPACE/TYPE, and a mirrored provider HOSTNAME/NAMESPACE/TYPE, " +
+		"or mirror/HOSTNAME/NAMESPACE/TYPE if the hostname has no dot"
+	mirrorForm = "a mirrored provider is HOSTNAME/NAMESPACE/TYPE, such as registry.opentofu.org/hashicorp/random"
+)
+
+// part is one of an address: what it is called, its text, what it must be or do,
+// and whether it does.
+type part struct {
+	name, text, rule string
+	ok               bool
+}
+
+const (
+	nameRule         = "be 1 to 64 letters, digits, - and _, with a letter or a digit at both ends"
+	systemRule       = "be 1 to 64 small letters and digits"
+	providerPartRule = "be small letters, digits and single hyphens, with a letter or a digit at both ends"
+)
+
+// invalidAddress is the error for an address that is not of a form. It names the
+// first part that is wrong, if it is a part that is, and has a hint if the text can
+// be recognized as something else.
+func invalidAddress(s, form string, parts ...part) error {
+	reason := form
+	hint := otherThanAddress(s)
+	for _, p := range parts {
+		if p.ok || hint != "" {
+			continue
+		}
+		reason = fmt.Sprintf("its %s %q must %s", p.name, p.text, p.rule)
+		if p.text == "" {
+			reason = fmt.Sprintf("its %s is empty: %s", p.name, form)
+		}
+		break
+	}
+	err := fmt.Errorf("%w address %.100q: %s", ErrInvalid, s, reason)
+	if hint == "" {
+		return err
+	}
+	return WithHint(err, "%s", hint)
+}
+
+// otherThanAddress says what a text is that was given as an address, if it is
+// something else.
+func otherThanAddress(s string) string {
+	if before, version, found := strings.Cut(s, "@"); found {
+		if _, err := ParseTag(version); err == nil && IsPlain(before) {
+			return fmt.Sprintf("The version is an argument of its own: write %s %s.", before, version)
+		}
+	}
+	if isPath(s) {
+		return "This is a path. The arguments may be in another order."
+	}
+	if _, err := ParseTag(s); err == nil {
+		return "This is a version. The arguments may be in another order."
+	}
+	return ""
+}
+
+// isPath reports whether a text can only be the path of a file or a folder.
+func isPath(s string) bool {
+	for _, before := range []string{".", "..", "~"} {
+		if s == before || strings.HasPrefix(s, before+"/") {
+			return true
+		}
+	}
+	return strings.HasPrefix(s, "/") && strings.Trim(s, "/") != "" || strings.Contains(s, `\`)
+}
+
+// moduleParts returns the parts of NAMESPACE/NAME/SYSTEM.
+func moduleParts(s string) []part {
+	words := strings.Split(s, "/")
+	is := func(format, word string) bool {
+		_, err := regaddr.ParseModuleSource(fmt.Sprintf(format, word))
+		return err == nil
+	}
+	return []part{
+		{"namespace", words[0], nameRule, is("%s/a/a", words[0])},
+		{"name", words[1], nameRule, is("a/%s/a", words[1])},
+		{"system", words[2], systemRule, is("a/a/%s", words[2])},
+	}
+}
+
+// providerParts returns the parts of NAMESPACE/TYPE.
+func providerParts(namespace, kind string) []part {
+	parts := []part{
+		{"namespace", namespace, providerPartRule, isProviderPart(namespace)},
+		{"type", kind, providerPartRule, isProviderPart(kind)},
+	}
+	for _, before := range []string{"terraform-", "opentofu-"} {
+		if strings.HasPrefix(kind, before) {
+			parts = append(parts, part{"type", kind, "not begin with " + before + ": clients refuse it", false})
+		}
+	}
+	return parts
+}
+
+func isProviderPart(s string) bool {
+	as, err := regaddr.ParseProviderPart(s)
+	return err == nil && IsPlain(as)
+}
+
+// mirrorParts returns the parts of HOSTNAME/NAMESPACE/TYPE.
+func mirrorParts(hostname, rest string) []part {
+	namespace, kind, _ := strings.Cut(rest, "/")
+	_, err := svchost.ForComparison(hostname)
+	parts := []part{{"hostname", hostname, "be a hostname", err == nil}}
+	return append(parts, providerParts(namespace, kind)...)
+}

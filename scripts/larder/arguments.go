@@ -1,0 +1,391 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/suggest"
+)
+
+// argument is one of a command, as its usage line names it.
+type argument struct {
+	name     string
+	optional bool
+	repeated bool
+}
+
+// argumentsOf reads the arguments from a usage line, such as
+//
+//	add HOSTNAME/NAMESPACE/TYPE
+//	usage [ADDRESS [VERSION]]
+//	export DIR [ADDRESS…]
+//	revoke NAME|ID
+//	create --name NAME
+func argumentsOf(use string) []argument {
+	var found []argument
+	depth, flag := 0, false
+	for _, word := range strings.Fields(use)[1:] {
+		depth += strings.Count(word, "[")
+		optional := depth > 0
+		depth -= strings.Count(word, "]")
+		word = strings.Trim(word, "[]")
+		if strings.HasPrefix(word, "--") || flag { // a flag, and then its value
+			flag = !flag
+			continue
+		}
+		name, repeated := strings.CutSuffix(word, "…")
+		found = append(found, argument{name, optional, repeated})
+	}
+	return found
+}
+
+// checkArguments gives every command without a check of its own one by its usage
+// line: it names the argument that is missing, or is one too many. Commands that
+// only hold others suggest one of these.
+func checkArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+	switch {
+	case cmd.Args != nil:
+	case cmd.HasSubCommands():
+		cmd.Args = unknownCommand
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	default:
+		cmd.Args = namedArguments
+	}
+}
+
+// kinds are words that may stand before an address.
+var kinds = []string{"module", "provider"}
+
+// withoutKind leaves out the kind before the address of a command, which earlier
+// releases needed. An address of another kind is refused.
+func withoutKind(cmd *cobra.Command, args []string) ([]string, error) {
+	wanted := argumentsOf(cmd.Use)
+	if len(args) < 2 || len(wanted) == 0 || !strings.HasSuffix(wanted[0].name, "ADDRESS") ||
+		!slices.Contains(kinds, args[0]) || !strings.Contains(args[1], "/") {
+		return args, nil
+	}
+	address, err := registry.ParseAddress(args[1])
+	switch _, isModule := address.(registry.Module); {
+	case err != nil || isModule == (args[0] == "module"):
+	case isModule:
+		_, err = registry.ParseProvider(args[1])
+	default:
+		_, err = registry.ParseModule(args[1])
+	}
+	return args[1:], err
+}
+
+// canBe reports whether a word can be the argument with a name.
+func canBe(name, word string) bool {
+	var err error
+	switch name {
+	case "VERSION":
+		_, err = registry.ParseTag(word)
+	case "ADDRESS":
+		_, err = registry.ParseAddress(word)
+	case "NAMESPACE/NAME/SYSTEM":
+		_, err = registry.ParseModule(word)
+	case "NAMESPACE/TYPE":
+		_, err = registry.ParseProvider(word)
+	}
+	return err == nil
+}
+
+// inOrder returns arguments in the order in which they fit a command, and false if
+// there is none.
+func inOrder(wanted []argument, args []string) ([]string, bool) {
+	if len(args) == 0 {
+		return nil, true
+	}
+	for i, word := range args {
+		if !canBe(wanted[0].name, word) {
+			continue
+		}
+		if rest, ok := inOrder(wanted[1:], slices.Delete(slices.Clone(args), i, i+1)); ok {
+			return append([]string{word}, rest...), true
+		}
+	}
+	return nil, false
+}
+
+// checkOrder suggests the command with its arguments in the right order.
+func checkOrder(cmd *cobra.Command, wanted []argument, args []string) error {
+	ordered, ok := inOrder(wanted, args)
+	secret := slices.ContainsFunc(args, func(word string) bool { return inError(word) == "" })
+	if !ok || secret || slices.Equal(ordered, args) {
+		return nil
+	}
+	names := make([]string, len(args))
+	for i := range args {
+		names[i] = wanted[i].name
+	}
+	return registry.WithHint(usagef("the arguments are not in the order %s", strings.Join(names, " ")),
+		"Did you mean `%s`?", completed(cmd, "", ordered))
+}
+
+// flagForArgument are commands without arguments, and the flag that somebody means
+// who gives one.
+var flagForArgument = map[string]string{
+	"larder token create": "name",
+	"larder serve":        "store",
+	"larder init":         "store",
+	"larder verify":       "store",
+}
+
+// namedArguments names the argument that is missing, or is one too many.
+func namedArguments(cmd *cobra.Command, args []string) error {
+	args, err := withoutKind(cmd, args)
+	if err != nil {
+		return err
+	}
+	wanted := argumentsOf(cmd.Use)
+	for i, a := range wanted {
+		if i >= len(args) && !a.optional {
+			return usagef("%s is missing", a.name)
+		}
+		if i < len(args) && args[i] == "" {
+			return usagef("%s is empty", a.name)
+		}
+	}
+	last := len(wanted) - 1
+	if len(args) > len(wanted) && (last < 0 || !wanted[last].repeated) {
+		word := args[len(wanted)]
+		err := usagef("unexpected argument%s", inError(word))
+		if flag := flagForArgument[cmd.CommandPath()]; flag != "" && !cmd.Flags().Changed(flag) && inError(word) != "" {
+			return registry.WithHint(err, "Did you mean `--%s %s`?", flag, quoted(word))
+		}
+		return err
+	}
+	if len(args) > len(wanted) {
+		return nil // the last one is repeated
+	}
+	return checkOrder(cmd, wanted, args)
+}
+
+// inError returns a word for an error, with a space before it, or nothing if there
+// may be a password in it.
+func inError(word string) string {
+	if strings.ContainsAny(word, "@?#") {
+		return ""
+	}
+	return fmt.Sprintf(" %.200q", word)
+}
+
+// unknownCommand refuses a word behind a command that only holds others.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := usagef("unknown command %q", cmd.CommandPath()+" "+args[0])
+	near := nearCommands(cmd, args[0])
+	if len(near) == 0 {
+		return registry.WithHint(err, "`%s --help` lists the commands.", cmd.CommandPath())
+	}
+	for i, path := range near {
+		near[i] = "`" + path + "`"
+	}
+	return registry.WithHint(err, "Did you mean %s?", oneOf(near))
+}
+
+// oneOf joins words by commas and "or".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// otherWords are names that other programs have for commands.
+var otherWords = map[string][]string{
+	"larder publish":        {"push", "upload", "release"},
+	"larder list":           {"ls", "show", "search", "info", "versions", "modules", "providers"},
+	"larder deprecate":      {"hide"},
+	"larder withdraw":       {"delete", "yank", "unpublish", "remove", "rm"},
+	"larder context":        {"config", "profile", "use", "switch", "login"},
+	"larder doctor":         {"check", "diagnose", "test", "ping", "status"},
+	"larder serve":          {"server", "start", "run", "up"},
+	"larder init":           {"new", "make", "create"},
+	"larder usage":          {"downloads", "stats"},
+	"larder audit":          {"log", "history"},
+	"larder verify":         {"fsck", "repair"},
+	"larder token create":   {"add", "new", "make"},
+	"larder token revoke":   {"remove", "delete", "rm"},
+	"larder token list":     {"ls", "show"},
+	"larder key add":        {"create", "import"},
+	"larder key list":       {"ls", "show"},
+	"larder key remove":     {"revoke", "delete", "rm"},
+	"larder context add":    {"create", "new", "set"},
+	"larder context list":   {"ls", "show", "current"},
+	"larder context use":    {"switch", "select"},
+	"larder context remove": {"delete", "rm"},
+	"larder mirror add":     {"create", "provider"},
+}
+
+// nearCommands returns the paths of commands that a mistyped word can mean: one
+// with a similar name, one that other programs call so, those elsewhere that have
+// the very name, or those that begin with the word.
+func nearCommands(cmd *cobra.Command, word string) []string {
+	var names, begun []string
+	var other string
+	for _, sub := range cmd.Commands() {
+		if sub.Hidden {
+			continue
+		}
+		names = append(names, sub.Name())
+		if word != "" && strings.HasPrefix(sub.Name(), strings.ToLower(word)) {
+			begun = append(begun, sub.CommandPath())
+		}
+		if slices.Contains(otherWords[sub.CommandPath()], strings.ToLower(word)) {
+			other = sub.CommandPath()
+		}
+	}
+	if near, ok := suggest.Nearest(word, names); ok {
+		return []string{cmd.CommandPath() + " " + near}
+	}
+	var elsewhere []string
+	walk(cmd.Root(), func(one *cobra.Command) {
+		if one.Name() == word && one.IsAvailableCommand() {
+			elsewhere = append(elsewhere, one.CommandPath())
+		}
+	})
+	switch {
+	case other != "" && cmd.HasParent():
+		return []string{other}
+	case len(elsewhere) > 0:
+		slices.SortStableFunc(elsewhere, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+		return elsewhere[:min(3, len(elsewhere))]
+	case other != "":
+		return []string{other}
+	}
+	return begun
+}
+
+// walk visits a command and all below it.
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		walk(sub, visit)
+	}
+}
+
+// flagError explains what is wrong with a flag, and suggests another for one that
+// does not exist.
+func (c *cli) flagError(cmd *cobra.Command, err error) error {
+	// `larder lsit --store x` has a wrong command, whose flags are not known.
+	if _, rest, _ := cmd.Root().Find(c.args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return unknownCommand(cmd, rest)
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return registry.WithHint(usagef("--%s needs a value", e.GetFlag().Name), "%s.", aboutFlag(e.GetFlag()))
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := e.GetFlag()
+		if flag.Value.Type() == "bool" {
+			return registry.WithHint(usagef("--%s: invalid value%s", flag.Name, inError(e.GetValue())),
+				"Give --%s alone, or with =true or =false.", flag.Name)
+		}
+		return registry.WithHint(usagef("--%s: invalid value%s: %w", flag.Name, inError(e.GetValue()), e.Unwrap()),
+			"%s.", aboutFlag(flag))
+	}
+	e, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return usageError{err}
+	}
+	if e.GetSpecifiedShortnames() != "" {
+		return registry.WithHint(usagef("unknown flag -%s", e.GetSpecifiedName()),
+			"`%s --help` lists the flags.", cmd.CommandPath())
+	}
+	name := e.GetSpecifiedName()
+	return registry.WithHint(usagef("unknown flag --%.100s", name), "%s", nearFlag(cmd, name))
+}
+
+// otherFlags are names that other programs have for flags.
+var otherFlags = map[string][]string{
+	"access":      {"permissions"},
+	"description": {"desc", "summary"},
+	"expires":     {"expiry", "ttl", "lifetime", "valid", "duration"},
+	"listen":      {"port", "addr", "address", "bind"},
+	"message":     {"reason", "why", "text"},
+	"name":        {"token", "label", "user", "for"},
+	"reason":      {"message", "why", "text"},
+	"registry":    {"url", "endpoint"},
+	"scope":       {"permission", "permissions", "allow"},
+	"store":       {"dir", "folder", "path", "data-dir", "root"},
+	"yes":         {"force", "confirm", "assume-yes"},
+}
+
+// aboutFlag returns the help of a flag as a sentence.
+func aboutFlag(flag *pflag.Flag) string {
+	name, usage := pflag.UnquoteUsage(flag)
+	if name != strings.ToUpper(name) { // the type, since the usage names no value
+		name = "VALUE"
+	}
+	return "--" + flag.Name + " " + name + ": " + usage
+}
+
+// nearFlag returns what to do about a flag that a command does not have: use the
+// nearest that it has, or the command that has it.
+func nearFlag(cmd *cobra.Command, name string) string {
+	own := flagNames(cmd)
+	for i, a := range argumentsOf(cmd.Use) {
+		if strings.EqualFold(a.name, name) {
+			return fmt.Sprintf("%s is the %s argument, and has no flag before it.", a.name, ordinals[i])
+		}
+	}
+	for _, flag := range own {
+		if slices.Contains(otherFlags[flag], name) {
+			return fmt.Sprintf("Did you mean --%s?", flag)
+		}
+	}
+	if near, ok := suggest.Nearest(name, own); ok {
+		return fmt.Sprintf("Did you mean --%s?", near)
+	}
+	var others, have []string
+	walk(cmd.Root(), func(other *cobra.Command) {
+		if other.HasParent() && (!other.IsAvailableCommand() || other.HasSubCommands()) {
+			return
+		}
+		names := flagNames(other)
+		others = append(others, names...)
+		if slices.Contains(names, name) {
+			have = append(have, "`"+other.CommandPath()+"`")
+		}
+	})
+	list := fmt.Sprintf("`%s --help` lists the flags.", cmd.CommandPath())
+	switch near, ok := suggest.Nearest(name, others); {
+	case len(have) == 1:
+		return fmt.Sprintf("Only %s has --%s. %s", have[0], name, list)
+	case len(have) > 0:
+		return fmt.Sprintf("Other commands have --%s, such as %s. %s", name, oneOf(have[:min(2, len(have))]), list)
+	case ok:
+		return fmt.Sprintf("Other commands have --%s, and this one does not. %s", near, list)
+	}
+	return list
+}
+
+// ordinals are as many as a command has arguments.
+var ordinals = []string{"first", "second", "third", "fourth"}
+
+// flagNames returns the names of the flags that a command's help shows.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.InitDefaultHelpFlag()
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {
+		flags.VisitAll(func(flag *pflag.Flag) {
+			if !flag.Hidden {
+				names = append(names, flag.Name)
+			}
+		})
+	}
+	return names
+}

@@ -1,0 +1,463 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// shells are those that complete commands, with what writes the script for each.
+var shells = map[string]func(root *cobra.Command, script *bytes.Buffer) error{
+	"bash": func(root *cobra.Command, script *bytes.Buffer) error { return root.GenBashCompletionV2(script, true) },
+	"zsh":  func(root *cobra.Command, script *bytes.Buffer) error { return root.GenZshCompletion(script) },
+	"fish": func(root *cobra.Command, script *bytes.Buffer) error { return root.GenFishCompletion(script, true) },
+	"powershell": func(root *cobra.Command, script *bytes.Buffer) error {
+		return root.GenPowerShellCompletionWithDesc(script)
+	},
+}
+
+var shellNames = []string{"bash", "zsh", "fish", "powershell"}
+
+// completionView is the script with which a shell completes commands.
+type completionView struct {
+	Shell  string `json:"shell"`
+	Script string `json:"script"`
+}
+
+func (v completionView) text(p page)  { p.printf("%s", v.Script) }
+func (v completionView) quiet(p page) { v.text(p) }
+
+func (c *cli) completionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the script that completes commands in a shell",
+		Long: `Print the script that completes commands in a shell: bash, zsh, fish or
+powershell. With it the Tab key completes commands, flags, contexts, and the
+addresses and versions of the registry that the command would use.
+
+bash, with the package bash-completion installed:
+  mkdir -p ~/.local/share/bash-completion/completions
+  larder completion bash > ~/.local/share/bash-completion/completions/larder
+
+zsh, after autoload -U compinit; compinit in ~/.zshrc:
+  larder completion zsh > "${fpath[1]}/_larder"
+
+fish:
+  larder completion fish > ~/.config/fish/completions/larder.fish
+
+PowerShell:
+  larder completion powershell >> $PROFILE
+
+Then open a new shell.`,
+		Example: `  larder completion bash > ~/.local/share/bash-completion/completions/larder
+  source <(larder completion bash)    # for this shell only`,
+		ValidArgsFunction: firstOf(shellNames),
+	}
+	cmd.RunE = c.run(func(_ context.Context, args []string) (view, error) {
+		write, ok := shells[args[0]]
+		if !ok {
+			return nil, registry.WithHint(usagef("there is no completion for the shell%s", inError(args[0])),
+				"Shells are %s.", strings.Join(shellNames, ", "))
+		}
+		var script bytes.Buffer
+		if err := write(cmd.Root(), &script); err != nil {
+			return nil, err
+		}
+		return completionView{args[0], script.String()}, nil
+	})
+	return cmd
+}
+
+// words are completions.
+type words = []cobra.Completion
+
+// firstOf completes the first argument with one of some words.
+func firstOf(all []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeArguments gives all commands and flags completions, by the names that
+// usage lines have for arguments.
+func (c *cli) completeArguments(root *cobra.Command) {
+	completing := len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd)
+	walk(root, func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if completing { // backquotes mark the value in help, and nothing in a shell
+				flag.Usage = strings.ReplaceAll(flag.Usage, "`", "")
+			}
+		})
+		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+			cmd.ValidArgsFunction = c.completeArgument
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+			if _, done := cmd.GetFlagCompletionFunc(flag.Name); !done && flag.Value.Type() != "bool" {
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, c.flagCompletion(flag.Name)) // the flag is there
+			}
+		})
+	})
+}
+
+// flagCompletion returns what completes the value of a flag.
+func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
+	switch name {
+	case "context":
+		return c.completeContexts
+	case "registry":
+		return c.completeURLs
+	case "store":
+		return c.completeStores
+	case "platform":
+		return completePlatforms
+	case "data":
+		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+	case "access", "cert", "key", "sign-key":
+		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+	case "expires":
+		return cobra.FixedCompletions(words{"30d", "90d", "365d", "never"}, cobra.ShellCompDirectiveNoFileComp)
+	case "scope":
+		return c.completeStored((*lookup).scopes)
+	case "module":
+		return c.completeStored((*lookup).modules)
+	case "provider":
+		return c.completeStored((*lookup).providers)
+	case "mirror":
+		return c.completeStored((*lookup).mirrored)
+	}
+	return cobra.NoFileCompletions
+}
+
+// completeContexts completes names of contexts.
+func (c *cli) completeContexts(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
+	file, err := c.readContexts()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, name := range file.Names() {
+		found = append(found, cobra.CompletionWithDesc(name, file.Contexts[name].Target()))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeURLs completes the URLs that contexts have.
+func (c *cli) completeURLs(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
+	if file, err := c.readContexts(); err == nil {
+		for _, name := range file.Names() {
+			if url := file.Contexts[name].Registry; url != "" {
+				found = append(found, url)
+			}
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeStores completes folders, and stack: with the names that contexts have.
+func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
+	if file, err := c.readContexts(); err == nil {
+		for _, name := range file.Names() {
+			if store := file.Contexts[name].Store; strings.HasPrefix(store, "stack:") && !slices.Contains(found, store) {
+				found = append(found, store)
+			}
+		}
+	}
+	if len(found) == 0 {
+		found = words{"stack:"}
+	}
+	prefix, path := "", word
+	if rest, ok := strings.CutPrefix(word, "dir:"); ok {
+		prefix, path = "dir:", rest
+	}
+	parent, _ := filepath.Split(path)
+	dir, err := expandHome(cmp.Or(parent, "."))
+	if err != nil {
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	entries, _ := os.ReadDir(dir) // what cannot be read has nothing to complete
+	for _, entry := range entries {
+		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && info.IsDir() {
+			found = append(found, prefix+parent+entry.Name())
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// platforms are those for which most providers have packages.
+var knownPlatforms = []string{
+	"linux_amd64", "linux_arm64", "linux_arm", "linux_386", "darwin_arm64", "darwin_amd64",
+	"windows_amd64", "windows_arm64", "windows_386", "freebsd_amd64", "freebsd_arm", "freebsd_386",
+}
+
+// completePlatforms completes one platform, or the last one of a list if the flag
+// takes one.
+func completePlatforms(cmd *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
+	before := ""
+	if flag := cmd.Flags().Lookup("platform"); flag != nil && flag.Value.Type() == "stringSlice" {
+		if comma := strings.LastIndex(word, ","); comma >= 0 {
+			before = word[:comma+1]
+		} else {
+			found = append(found, "all")
+		}
+	}
+	for _, platform := range knownPlatforms {
+		if !slices.Contains(strings.Split(before, ","), platform) {
+			found = append(found, before+platform)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeArgument completes an argument by the name that the usage line has for
+// it.
+func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+	wanted := argumentsOf(cmd.Use)
+	at := len(args)
+	if last := len(wanted) - 1; at > last && last >= 0 && wanted[last].repeated {
+		at = last
+	}
+	if at >= len(wanted) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	with := func(look func(*lookup) words) (words, cobra.ShellCompDirective) {
+		return c.completeStored(look)(cmd, args, word)
+	}
+	switch name := wanted[at].name; {
+	case name == "DIR":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case name == "FILE":
+		return nil, cobra.ShellCompDirectiveDefault
+	case name == "NAME" && cmd.Parent().Name() == "context" && cmd.Name() != "add":
+		return c.completeContexts(cmd, args, word)
+	case name == "NAME|ID":
+		return with((*lookup).tokens)
+	case name == "ID":
+		return with(func(l *lookup) words { return l.keys(args[0]) })
+	case name == "VERSION" && cmd.Parent().Name() == "publish":
+		return with(func(l *lookup) words { return l.nextVersions(args[at-1]) })
+	case name == "VERSION":
+		return with(func(l *lookup) words { return l.versions(args[at-1]) })
+	case name == "NAMESPACE":
+		return with((*lookup).namespaces)
+	case name == "NAMESPACE/NAME/SYSTEM":
+		return with((*lookup).modules)
+	case name == "NAMESPACE/TYPE":
+		return with((*lookup).providers)
+	case name == "HOSTNAME/NAMESPACE/TYPE":
+		return with((*lookup).mirrored)
+	case name == "ADDRESS" && cmd.Name() == "deprecate": // which mirrored providers cannot be
+		return with(func(l *lookup) words { return slices.Concat(l.modules(), l.providers()) })
+	case strings.HasPrefix(name, "NAMESPACE|"):
+		return with(func(l *lookup) words { return slices.Concat(l.listed(), l.addresses()) })
+	case name == "ADDRESS":
+		return with((*lookup).addresses)
+	case name == "URL":
+		return c.completeURLs(cmd, args, word)
+	case name == "STORE|URL":
+		return c.completeStores(cmd, args, word)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completionDeadline bounds how long a person waits for completions.
+const completionDeadline = 2 * time.Second
+
+// completeStored completes with what a registry's store has. It prints no error,
+// makes nothing, and has nothing for a registry that is used through its URL.
+func (c *cli) completeStored(look func(*lookup) words) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
+		c.flags = cmd.Flags()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionDeadline)
+		defer cancel()
+		s, err := c.openToComplete(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer func() { _ = s.close() }() // nothing was written
+		return look(&lookup{ctx, s}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// openToComplete opens the store without a word. Unlike other commands it takes
+// no folder without a marker, since it would write the marker.
+func (c *cli) openToComplete(ctx context.Context) (*store, error) {
+	p, err := c.storePlace()
+	switch {
+	case err != nil:
+		return nil, err
+	case p.stack != "":
+		return openStack(ctx, p.stack)
+	}
+	if !local.IsMarked(p.dir) {
+		return nil, &local.NoRegistryError{Dir: p.dir}
+	}
+	return openFolder(ctx, p.dir)
+}
+
+// lookup finds what a store has. What cannot be read it leaves out.
+type lookup struct {
+	ctx context.Context //nolint:containedctx // of one completion
+	*store
+}
+
+func described(all iter.Seq2[registry.Summary, error]) (found words) {
+	for s, err := range all {
+		if err != nil {
+			break
+		}
+		about := cmp.Or(s.Deprecated, s.Description)
+		if about == "" && !s.Unlisted {
+			about = s.Latest.String()
+		}
+		found = append(found, cobra.CompletionWithDesc(s.Address, about))
+	}
+	return found
+}
+
+func (l *lookup) modules() words   { return described(l.catalog.Modules.Summaries(l.ctx, "")) }
+func (l *lookup) providers() words { return described(l.catalog.Providers.Summaries(l.ctx, "")) }
+func (l *lookup) mirrored() words  { return described(l.catalog.Mirror.Summaries(l.ctx, "")) }
+
+func (l *lookup) addresses() words { return slices.Concat(l.modules(), l.providers(), l.mirrored()) }
+
+func (l *lookup) namespaces() words {
+	names, _ := l.catalog.Namespaces(l.ctx)
+	return names
+}
+
+// listed returns the namespaces in which something is listed.
+func (l *lookup) listed() (names words) {
+	for _, address := range slices.Concat(l.modules(), l.providers()) {
+		namespace, _, _ := strings.Cut(address, "/")
+		names = append(names, namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scopes returns scopes for tokens: of everything, and of each namespace.
+func (l *lookup) scopes() words {
+	found := words{"read:**"}
+	for _, namespace := range l.namespaces() {
+		for _, kind := range []string{"modules", "providers"} {
+			found = append(found, "read:"+kind+"/"+namespace+"/**", "publish:"+kind+"/"+namespace+"/**")
+		}
+	}
+	return found
+}
+
+func (l *lookup) tokens() (found words) {
+	tokens, damaged, _ := l.catalog.Tokens(l.ctx)
+	for _, t := range tokens {
+		found = append(found, cobra.CompletionWithDesc(t.Name, strings.Join(t.Scopes, " ")))
+	}
+	for _, d := range damaged {
+		found = append(found, cobra.CompletionWithDesc(d.Name, "damaged"))
+	}
+	return found
+}
+
+func (l *lookup) keys(namespace string) (found words) {
+	keys, _ := l.catalog.SigningKeys(l.ctx, namespace)
+	for _, k := range keys {
+		found = append(found, cobra.CompletionWithDesc(k.ID, k.Owner))
+	}
+	return found
+}
+
+// versions returns the versions of an address that are not withdrawn, the latest
+// first.
+func (l *lookup) versions(address string) (found words) {
+	a, err := registry.ParseAddress(address)
+	if err != nil {
+		return nil
+	}
+	add := func(v registry.Version, state string) {
+		found = append(found, cobra.CompletionWithDesc(v.String(), state))
+	}
+	switch a := a.(type) {
+	case registry.Module:
+		all, _ := l.catalog.Modules.All(l.ctx, a)
+		for _, v := range all {
+			if v.Withdrawn == nil {
+				name, _ := state(v.Deprecated, v.Hidden)
+				add(v.Version, name)
+			}
+		}
+	case registry.Provider:
+		all, _ := l.catalog.Providers.All(l.ctx, a)
+		for _, v := range all {
+			if v.Withdrawn == nil {
+				name, _ := state(v.Deprecated, false)
+				add(v.Version, name)
+			}
+		}
+	case registry.MirrorProvider:
+		all, _ := l.catalog.Mirror.All(l.ctx, a)
+		for _, v := range all {
+			if v.Withdrawn == nil {
+				add(v.Version, "")
+			}
+		}
+	}
+	return found
+}
+
+// nextVersions returns the versions that may follow the latest one of a module.
+func (l *lookup) nextVersions(address string) words {
+	m, err := registry.ParseModule(address)
+	if err != nil {
+		return nil
+	}
+	for s, err := range l.catalog.Modules.Summaries(l.ctx, m.Namespace) {
+		if err != nil {
+			break
+		}
+		if s.Address == m.String() && !s.Unlisted {
+			return following(s.Latest)
+		}
+	}
+	return nil
+}
+
+// nextVersion returns the lowest release that follows a version.
+func nextVersion(latest registry.Version) registry.Version {
+	next := registry.Version{Major: latest.Major, Minor: latest.Minor, Patch: latest.Patch}
+	if latest.Prerelease == "" {
+		next.Patch++
+	}
+	return next
+}
+
+// following returns the versions that may come next.
+func following(latest registry.Version) words {
+	release := func(major, minor, patch uint64, what string) cobra.Completion {
+		return cobra.CompletionWithDesc(registry.Version{Major: major, Minor: minor, Patch: patch}.String(), what)
+	}
+	if latest.Prerelease != "" {
+		return words{cobra.CompletionWithDesc(nextVersion(latest).String(), "the release")}
+	}
+	return words{
+		release(latest.Major, latest.Minor, latest.Patch+1, "fixes"),
+		release(latest.Major, latest.Minor+1, 0, "new features"),
+		release(latest.Major+1, 0, 0, "breaking changes"),
+	}
+}

@@ -1,0 +1,603 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	source "go/token"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
+)
+
+// viewsOf are the views that each command returns.
+var viewsOf = map[string][]view{
+	"audit":            {auditView{}},
+	"completion":       {completionView{}},
+	"context add":      {contextView{}},
+	"context list":     {contextsView{}},
+	"context remove":   {contextView{}},
+	"context use":      {contextView{}},
+	"deprecate":        {deprecationView{}},
+	"doctor":           {examinedView{}, examinedStackView{}},
+	"init":             {initView{}},
+	"key add":          {addedKeyView{}},
+	"key list":         {keysView{}},
+	"key remove":       {removedKeyView{}},
+	"list":             {summariesView{}, moduleView{}, providerView{}, mirrorProviderView{}},
+	"mirror add":       {mirrorView{}},
+	"mirror export":    {exportView{}},
+	"mirror import":    {mirrorView{}},
+	"mirror lock":      {mirrorView{}},
+	"mirror sync":      {mirrorView{}},
+	"publish module":   {publishedModuleView{}},
+	"publish provider": {publishedProviderView{}},
+	"serve":            {servedView{}},
+	"token create":     {createdTokenView{}},
+	"token list":       {tokensView{}},
+	"token revoke":     {revokedTokenView{}},
+	"usage":            {usageView{}},
+	"verify":           {verifyView{}},
+	"version":          {versionView{}},
+	"withdraw":         {withdrawnView{}},
+}
+
+// noViews are the commands without views, with the reason.
+var noViews = map[string]string{"help": "it prints pages for people"}
+
+// jsonRuns are runs of each command with --json, in this order, in the folder of
+// a [fixture].
+var jsonRuns = []struct {
+	command string
+	args    string
+	code    int
+}{
+	{"version", "", 0},
+	{"version", "now", exitUsage},
+	{"init", "--store new", 0},
+	{"init", "--store new", 0},
+	{"init", "--store vpc", exitRefused},
+	{"context add", "new ./new", 0},
+	{"context add", "new ./new", 0},
+	{"context add", "new stack:larder", 0},
+	{"context add", "new", exitUsage},
+	{"context use", "new", 0},
+	{"context use", "neww", exitUsage},
+	{"context list", "", 0},
+	{"context remove", "new", 0},
+	{"context remove", "new", exitUsage},
+	{"context use", "local", 0},
+	{"list", "", 0},
+	{"list", "acme", 0},
+	{"list", "acme/vpc/aws", 0},
+	{"list", "acme/inventory", 0},
+	{"list", "registry.opentofu.org", 0},
+	{"list", "registry.opentofu.org/hashicorp/random", 0},
+	{"list", "nobody", exitNotFound},
+	{"list", "acme/Other", exitRefused},
+	{"list", "--registry https://registry.example.com", exitUsage},
+	{"list", "--store nowhere", exitNotFound},
+	{"list", "--what", exitUsage},
+	{"audit", "", 0},
+	{"audit", "--since 3w", exitUsage},
+	{"verify", "", 0},
+	{"verify", "--repair --at-rest", 0},
+	{"verify", "--store nowhere", exitNotFound},
+	{"publish module", "./vpc acme/vpc/aws 2.0.0 --dry-run", 0},
+	{"publish module", "./vpc acme/vpc/aws 2.0.0", 0},
+	{"publish module", "./vpc acme/vpc/aws 2.0.0", 0},
+	{"publish module", "./vpc acme/vpc/aws 1.4.0", exitExists},
+	{"publish module", "./vpc acme/vpc/aws 1.2.0", exitExists},
+	{"publish module", "./nowhere acme/vpc/aws 2.0.1", exitRefused},
+	{"publish module", "./vpc acme/vpc/aws 2.0.1 --registry https://{served}", exitFailed},
+	{"publish module", "./vpc acme/vpc/aws", exitUsage},
+	{"publish provider", "./dist acme/inventory --dry-run", 0},
+	{"publish provider", "./dist acme/inventory", 0},
+	{"publish provider", "./dist acme/inventory", 0},
+	{"publish provider", "./dist newcomer/inventory", exitRefused},
+	{"publish provider", "./mirror acme/inventory", exitRefused},
+	{"deprecate", "module acme/vpc/aws --message old", 0},
+	{"deprecate", "module acme/vpc/aws 1.3.0 --message old --hide", 0},
+	{"deprecate", "module acme/vpc/aws --undo", 0},
+	{"deprecate", "module acme/other/aws --message old", exitNotFound},
+	{"deprecate", "module acme/vpc/aws", exitUsage},
+	{"deprecate", "acme/vpc/aws 1.4.0 --message old", 0},
+	{"deprecate", "provider acme/inventory 1.1.0 --message old", 0},
+	{"deprecate", "provider acme/inventory --undo", 0},
+	{"deprecate", "provider acme/other --message old", exitNotFound},
+	{"withdraw", "acme/vpc/aws 1.0.0 --reason leaked --yes", 0},
+	{"withdraw", "acme/vpc/aws 1.0.0 --reason leaked --yes", 0},
+	{"withdraw", "acme/inventory 1.0.0 --reason leaked --yes", 0},
+	{"withdraw", "acme/vpc/aws 9.9.9 --reason leaked --yes", exitNotFound},
+	{"withdraw", "acme/vpc/aws 1.1.0", exitUsage},
+	{"list", "acme/vpc/aws", 0},
+	{"list", "acme/inventory", 0},
+	{"key list", "acme", 0},
+	{"key list", "nobody", 0},
+	{"key list", "No", exitRefused},
+	{"key add", "acme key.asc", 0},
+	{"key add", "other key.asc", 0},
+	{"key add", "acme vpc/main.tf", exitRefused},
+	{"key remove", "acme {key}", exitRefused},
+	{"key remove", "acme {key} --force", 0},
+	{"key remove", "acme {key} --force", exitNotFound},
+	{"token list", "", 0},
+	{"token create", "--name ci --scope read:**", 0},
+	{"token create", "--name ci2 --scope read:** --expires never --host registry.example.com", 0},
+	{"token create", "--name ci3", exitUsage},
+	{"token revoke", "ci", 0},
+	{"token revoke", "ci", exitNotFound},
+	{"mirror import", "./mirror --dry-run", 0},
+	{"mirror import", "./mirror", 0},
+	{"mirror import", "./mirror", 0},
+	{"mirror import", "./vpc", exitRefused},
+	{"mirror export", "./exported", 0},
+	{"mirror export", "./exported registry.opentofu.org/hashicorp/nothing", exitNotFound},
+	{"mirror add", originProvider + " --platform all --upstream https://{served}", 0},
+	{"mirror add", originProvider + " --platform all --version 9 --upstream https://{served}", exitNotFound},
+	{"mirror add", originProvider, exitUsage},
+	{"mirror sync", "mirror.hcl", 0},
+	{"mirror sync", "vpc/main.tf", exitRefused},
+	{"mirror lock", "lock.hcl --platform linux_amd64", 0},
+	{"mirror lock", "lock.hcl", exitUsage},
+	{"completion", "bash", 0},
+	{"completion", "cmd", exitUsage},
+	{"doctor", "https://{served} --module acme/vpc/aws --provider acme/inventory", 0},
+	{"doctor", "https://{served} --module acme/other/aws", exitFailed},
+	{"doctor", "--stack larder", exitFailed},
+	{"doctor", "--stack other", exitNotFound},
+	{"doctor", "", exitUsage},
+	{"usage", "--store stack:larder", 0},
+	{"usage", "acme/vpc/aws --store stack:larder", 0},
+	{"usage", "--store stack:other", exitNotFound},
+	{"usage", "", exitUsage},
+	{"serve", "--data new --listen 127.0.0.1:0", 0},
+	{"serve", "--data vpc --listen 127.0.0.1:0", exitRefused},
+}
+
+// originProvider is a provider that is mirrored from a registry which is served.
+const originProvider = "registry.example.com/acme/inventory"
+
+// schemaPath returns where the schema of a command's JSON is.
+func schemaPath(command string) string {
+	return filepath.Join("..", "..", "docs", "schemas", strings.ReplaceAll(command, " ", "-")+".json")
+}
+
+// commandNames returns the names of all commands, but for those that hold others.
+func commandNames() []string {
+	var names []string
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.Runnable() && !cmd.HasSubCommands() {
+			names = append(names, strings.TrimPrefix(cmd.CommandPath(), "larder "))
+		}
+	}
+	walk((&cli{}).command())
+	slices.Sort(names)
+	return names
+}
+
+// Each command has views, or a reason to have none, and is run with success.
+func TestViewsOfEachCommand(t *testing.T) {
+	t.Parallel()
+	names := commandNames()
+	for _, name := range names {
+		if (viewsOf[name] == nil) == (noViews[name] == "") {
+			t.Errorf("larder %s must be in viewsOf or in noViews", name)
+		}
+		succeeds := false
+		for _, r := range jsonRuns {
+			succeeds = succeeds || r.command == name && r.code == 0
+		}
+		if viewsOf[name] != nil && !succeeds {
+			t.Errorf("jsonRuns lacks a success of larder %s", name)
+		}
+	}
+	for name := range viewsOf {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no larder %s", name)
+		}
+	}
+	for name := range noViews {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no larder %s", name)
+		}
+	}
+}
+
+// The schemas in docs/schemas are those of the views.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	comments := make(goComments)
+	for name, views := range viewsOf {
+		golden(t, schemaPath(name), commandSchema(t, comments, name, views))
+	}
+	stored, err := filepath.Glob(schemaPath("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stored {
+		name := strings.TrimSuffix(filepath.Base(path), ".json")
+		if !slices.ContainsFunc(commandNames(), func(n string) bool { return strings.ReplaceAll(n, " ", "-") == name }) {
+			t.Errorf("%s is of no command", path)
+		}
+	}
+}
+
+// What commands print with --json has their schemas, if they succeed and if they
+// fail.
+func TestJSON(t *testing.T) {
+	f := newFixture(t)
+	served := serve(t, filepath.Join(f.copied(t), "larder-data"))
+	t.Chdir(f.copied(t))
+	for name, value := range onAccount(t) {
+		t.Setenv(name, value)
+	}
+	t.Setenv("XDG_CONFIG_HOME", must(filepath.Abs("config")))
+	t.Setenv("TF_CLI_CONFIG_FILE", must(filepath.Abs("clients.hcl")))
+	writeFiles(t, ".", map[string]string{
+		"key.asc": string(signingKey(t, "Ed25519").Public),
+		"mirror.hcl": fmt.Sprintf("platforms = [\"all\"]\nprovider %q {\n  versions = [\"1.0.0\"]\n  upstream = "+
+			"%q\n}\n",
+			originProvider, "https://"+served.Host),
+		"lock.hcl": fmt.Sprintf("provider %q {\n  version = \"1.1.0\"\n  hashes  = [\"zh:%s\"]\n}\n",
+			originProvider, f.linux),
+		"clients.hcl": fmt.Sprintf("host \"registry.example.com\" {\n  services = {\n    \"providers.v1\" = "+
+			"%q\n  }\n}\n",
+			"https://"+served.Host+"/v1/providers/"),
+	})
+	schemas := make(map[string]*validator.Schema)
+	for name := range viewsOf {
+		compiler := validator.NewCompiler()
+		compiler.AssertFormat()
+		schemas[name] = must(compiler.Compile(filepath.Join(sourceDir, schemaPath(name))))
+	}
+	for _, r := range jsonRuns {
+		words := strings.NewReplacer("{served}", served.Host, "{key}", f.key.ID).Replace(r.command + " " + r.args)
+		args := append(strings.Fields(words), "--json")
+		t.Run(r.command+" "+r.args, func(t *testing.T) {
+			var stdout, stderr string
+			var code int
+			if strings.HasPrefix(r.command, "mirror ") || r.command == "doctor" {
+				stdout, stderr, code = runTrusting(t, served.CAFile, args...)
+			} else {
+				stdout, stderr, code = runUntilPrinted(t, args...)
+			}
+			if code != r.code {
+				t.Fatalf("exit code %d, want %d\n%s%s", code, r.code, stdout, stderr)
+			}
+			printed, err := validator.UnmarshalJSON(strings.NewReader(stdout))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, stdout)
+			}
+			if err := schemas[r.command].Validate(printed); err != nil {
+				t.Errorf("%v\n%s", err, stdout)
+			}
+			if object, _ := printed.(map[string]any); (object["error"] != nil) != (code != 0) {
+				t.Errorf("exit code %d with\n%s", code, stdout)
+			}
+		})
+	}
+}
+
+// onAccount returns the environment in which stack:larder is a stack whose table
+// and bucket cannot be reached.
+func onAccount(t *testing.T) map[string]string {
+	t.Helper()
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	insights := httptest.NewServer(&cloudwatch.Insights{
+		Lines: func(string) ([]string, bool) {
+			return []string{fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
+				`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":"1.0.0",`+
+				`"download":"module","caller":"ci"}`, time.Now().UTC().Add(-time.Hour).Format(time.RFC3339))}, true
+		},
+	})
+	t.Cleanup(insights.Close)
+	cloud := account(t, map[string]string{
+		"TableName": "larder-table", "BucketName": "larder-objects", "RequestLogs": "modules-log", "RequestLogDays": "30",
+	})
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": awstest.AccessKey, "AWS_SECRET_ACCESS_KEY": awstest.SecretKey, "AWS_REGION": awstest.Region,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": cloud,
+		"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": insights.URL,
+		"LARDER_S3_PATH_STYLE": "true",
+	}
+}
+
+// The examples of docs/json.md are what the commands print.
+func TestJSONExamples(t *testing.T) {
+	path := filepath.Join(sourceDir, "..", "..", "docs", "json.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t)
+	t.Chdir(f.dir)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	example := regexp.MustCompile("(?s)```console\n\\$ larder ([^\n]*)\n.*?```")
+	if !example.Match(page) {
+		t.Error("there is no example")
+	}
+	golden(t, path, example.ReplaceAllFunc(page, func(block []byte) []byte {
+		words := string(example.FindSubmatch(block)[1])
+		stdout, _, _ := runUntilPrinted(t, strings.Fields(words)...)
+		stdout = strings.ReplaceAll(stdout, f.dir, "/home/ada")
+		return []byte("```console\n$ larder " + words + "\n" + f.normalize(stdout) + "```")
+	}))
+}
+
+// runTrusting runs a command in a process of its own, because a process reads
+// SSL_CERT_FILE only once.
+func runTrusting(t *testing.T, caFile string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, other bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+caFile)
+	cmd.Stdout, cmd.Stderr = &out, &other
+	_ = cmd.Run()
+	return out.String(), other.String(), cmd.ProcessState.ExitCode()
+}
+
+// printing ends a command once it has printed something, as Ctrl-C does.
+type printing struct {
+	bytes.Buffer
+	end context.CancelFunc
+}
+
+func (p *printing) Write(b []byte) (int, error) {
+	defer p.end()
+	return p.Buffer.Write(b)
+}
+
+// runUntilPrinted runs a command in this process. `larder serve` ends when it has
+// printed its result.
+func runUntilPrinted(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, other := &printing{end: cancel}, new(bytes.Buffer)
+	code = run(ctx, args, out, other)
+	return out.String(), other.String(), code
+}
+
+// The codes of errors are in the documentation, with their exit codes and with
+// their statuses.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	ofJSON, ofHTTP := codeRows(t, "json.md", "## Codes"), codeRows(t, "cli.md", "## Error codes")
+	want := make(map[string]string)
+	others := []error{
+		usagef("x"), errInterrupted, errors.New("x"), uncheckedError{errors.New("x")},
+		&local.NoRegistryError{}, &local.MismatchError{}, &publish.RemainsError{},
+	}
+	for _, err := range slices.AppendSeq(others, maps.Values(core.Codes())) {
+		if code, exit := classify(err); want[code] == "" {
+			want[code] = strconv.Itoa(exit)
+		}
+	}
+	if changed := diff.Diff(want, ofJSON); changed != "" {
+		t.Errorf("the table of docs/json.md (-want +got):\n%s", changed)
+	}
+	want = map[string]string{"method_not_allowed": "405", "internal": "500"} // which package httpapi alone has
+	for code, err := range core.Codes() {
+		switch code {
+		case "withdrawn":
+			err = fmt.Errorf("%w: %w", registry.ErrExists, err)
+		case "issuer":
+			err = fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		httpapi.Error(w, r, httpapi.Explain(err, "x"))
+		var body struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		want[code] = strconv.Itoa(w.Code)
+		if body.Code != code {
+			want[code] = "none"
+		}
+	}
+	if changed := diff.Diff(want, ofHTTP); changed != "" {
+		t.Errorf("the table of docs/cli.md (-want +got):\n%s", changed)
+	}
+}
+
+// codeRows returns what a table of codes has in its second column. The table is the
+// first below a heading of a page.
+func codeRows(t *testing.T, page, heading string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("docs/%s has no %q", page, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]+) \\|").FindAllStringSubmatch(section, -1) {
+		rows[row[1]] = row[2]
+	}
+	return rows
+}
+
+// sourceDir is the folder of this package, wherever the test is.
+var sourceDir = must(os.Getwd())
+
+// commandSchema returns the schema of what a command prints with --json.
+func commandSchema(t *testing.T, comments goComments, name string, views []view) []byte {
+	t.Helper()
+	command, _, err := (&cli{}).command().Find(strings.Fields(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: textSchema, LookupComment: comments.lookup}
+	common := r.Reflect(failure{})
+	whole := &jsonschema.Schema{
+		Version:     jsonschema.Version,
+		Title:       "larder " + name + " --json",
+		Description: command.Short + ".",
+		Definitions: jsonschema.Definitions{},
+	}
+	for _, v := range views {
+		s := r.Reflect(v)
+		properties := jsonschema.NewProperties()
+		properties.Set("registry", registrySchema)
+		for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+			properties.Set(p.Key, p.Value)
+		}
+		for p := common.Properties.Oldest(); p != nil; p = p.Next() {
+			if _, taken := properties.Get(p.Key); taken {
+				t.Errorf("larder %s: %T has the field %s, which is that of errors", name, v, p.Key)
+			}
+			properties.Set(p.Key, p.Value)
+		}
+		s.Properties, s.Version = properties, ""
+		s.DependentRequired = map[string][]string{"error": common.Required}
+		for name, d := range s.Definitions {
+			whole.Definitions[name] = d
+		}
+		s.Definitions = nil
+		whole.Definitions[reflect.TypeOf(v).Name()] = s
+		whole.AnyOf = append(whole.AnyOf, &jsonschema.Schema{Ref: "#/$defs/" + reflect.TypeOf(v).Name()})
+	}
+	properties := jsonschema.NewProperties()
+	properties.Set("registry", registrySchema)
+	for p := common.Properties.Oldest(); p != nil; p = p.Next() {
+		properties.Set(p.Key, p.Value)
+	}
+	for name, d := range common.Definitions {
+		whole.Definitions[name] = d
+	}
+	common.Properties, common.Definitions, common.Version = properties, nil, ""
+	whole.Definitions["failure"] = common
+	whole.AnyOf = append(whole.AnyOf, &jsonschema.Schema{Ref: "#/$defs/failure"})
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(whole); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var registrySchema = &jsonschema.Schema{
+	Type:        "string",
+	Description: "The registry that the command read or wrote, as --store or --registry takes it.",
+}
+
+// textSchema returns the schema of types that are strings in JSON.
+func textSchema(t reflect.Type) *jsonschema.Schema {
+	marshaler := reflect.TypeFor[encoding.TextMarshaler]()
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}
+	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler):
+		return &jsonschema.Schema{Type: "string"}
+	}
+	return nil
+}
+
+// goComments are the doc comments of types and of their fields, by package, and
+// then by TYPE or TYPE.FIELD. A package is read when it is needed.
+type goComments map[string]map[string]string
+
+const modulePath = "github.com/larder-registry/larder/"
+
+// lookup returns the doc comment of a type or of one of its fields.
+func (c goComments) lookup(t reflect.Type, field string) string {
+	path, ours := strings.CutPrefix(t.PkgPath(), modulePath)
+	if !ours {
+		return ""
+	}
+	if c[path] == nil {
+		c[path] = must(commentsOf(filepath.Join(sourceDir, "..", "..", path)))
+	}
+	comment := c[path][strings.TrimSuffix(t.Name()+"."+field, ".")]
+	if f, ok := t.FieldByName(field); ok && strings.HasPrefix(comment, field+" ") {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		comment = name + strings.TrimPrefix(comment, field)
+	}
+	// A doc comment is wrapped, and its links are in brackets.
+	return bracketed.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
+}
+
+var bracketed = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+
+func commentsOf(dir string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]string)
+	for _, path := range files {
+		file, err := parser.ParseFile(source.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read comments: %w", err)
+		}
+		for _, declared := range file.Decls {
+			general, ok := declared.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range general.Specs {
+				if spec, ok := spec.(*ast.TypeSpec); ok {
+					found[spec.Name.Name] = cmp.Or(spec.Doc.Text(), general.Doc.Text())
+					addFields(found, spec)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+func addFields(found map[string]string, spec *ast.TypeSpec) {
+	of, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, field := range of.Fields.List {
+		for _, name := range field.Names {
+			found[spec.Name.Name+"."+name.Name] = cmp.Or(field.Doc.Text(), field.Comment.Text())
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fullDisk is a file on a disk without room.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A result that cannot be printed is a failure, since nobody has it.
+func TestOutputIsLost(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	for _, args := range []string{
+		"token create --name text --scope read:**", "token create --name quiet --scope read:** --quiet",
+		"token create --name json --scope read:** --json", "list", "list --json", "version", "completion bash",
+	} {
+		words := strings.Fields(args)
+		if words[0] == "token" || words[0] == "list" {
+			words = append(words, "--store", data)
+		}
+		var stderr bytes.Buffer
+		code := run(t.Context(), words, fullDisk{}, &stderr)
+		if code != exitFailed {
+			t.Errorf("larder %s: exit code %d, want %d\n%s", args, code, exitFailed, &stderr)
+		}
+		if !strings.Contains(stderr.String(), "cannot print the result: the disk is full") {
+			t.Errorf("larder %s: it prints %s", args, &stderr)
+		}
+	}
+}

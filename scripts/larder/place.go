@@ -1,0 +1,319 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/contexts"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/suggest"
+)
+
+const (
+	defaultData     = "./larder-data"
+	storeFromEnv    = "LARDER_STORE"
+	registryFromEnv = "LARDER_REGISTRY"
+	contextFromEnv  = "LARDER_CONTEXT"
+)
+
+// place is the registry that a command is about. One of dir, stack and host is
+// set.
+type place struct {
+	// name is what --store or --registry takes: FOLDER, stack:NAME, https://HOST.
+	name string
+	// from is what named it: a flag, a variable, a context, or nothing.
+	from string
+	// dir is the folder of a registry on this machine.
+	dir string
+	// stack is the name of a deployed registry's stack.
+	stack string
+	// host is that of a registry which is used through its own endpoint, as a person
+	// writes it.
+	host string
+	// context is the name of the context that named it, if one did.
+	context string
+	// gone is the name of the current context, if the file does not have it.
+	gone string
+}
+
+// String is what people see of it.
+func (p place) String() string {
+	if p.from == "" {
+		return p.name
+	}
+	return fmt.Sprintf("%s (%s)", p.name, p.from)
+}
+
+// where are the flags that name a registry.
+type where struct {
+	store    string
+	registry string
+	context  string
+}
+
+// storeFlags give a command the flags that name a registry by its store.
+func (c *cli) storeFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.where.store, "store", "",
+		"where the registry keeps its data: a `FOLDER` or stack:NAME (default "+defaultData+")")
+	cmd.Flags().StringVar(&c.where.context, "context", "", "use the context `NAME` in place of the current one")
+	cmd.Flags().StringVar(&c.where.registry, "registry", "", "")
+	_ = cmd.Flags().MarkHidden("registry") // that a store is needed is said for it too
+}
+
+// registryFlags give a command the flags that name a registry by its store or by
+// its URL.
+func (c *cli) registryFlags(cmd *cobra.Command) {
+	c.storeFlags(cmd)
+	flag := cmd.Flags().Lookup("registry")
+	flag.Hidden = false
+	flag.Usage = "go through the registry at this `URL`, https://HOST[:PORT], with the clients' credentials"
+	cmd.Flags().StringVar(&c.remote.audience, "audience", "",
+		"`AUDIENCE` of the CI job's identity token (default https://HOST of the registry)")
+	cmd.Flags().BoolVar(&c.remote.ciIdentity, "ci-identity", false,
+		"use the CI job's identity even if there is another credential for the registry")
+}
+
+// place returns the registry that the command is about. Flags win over the
+// environment, the environment over the current context, and that over the folder
+// ./larder-data. From here on, what the command prints names it.
+func (c *cli) place() (place, error) {
+	p, err := c.findPlace()
+	if err == nil {
+		c.about = p
+	}
+	return p, err
+}
+
+// candidate is one way in which a registry can be named.
+type candidate struct {
+	from, value string
+	parse       func(string) (place, error)
+}
+
+func (c *cli) findPlace() (place, error) {
+	flags := c.given([]candidate{
+		{"--store", c.where.store, parseStore},
+		{"--registry", c.where.registry, parseRegistry},
+		{"--context", c.where.context, c.contextNamed},
+	}, func(i candidate) bool { return c.flags != nil && c.flags.Changed(strings.TrimPrefix(i.from, "--")) })
+	environment := c.given([]candidate{
+		{storeFromEnv, os.Getenv(storeFromEnv), parseStore},
+		{registryFromEnv, os.Getenv(registryFromEnv), parseRegistry},
+		{contextFromEnv, os.Getenv(contextFromEnv), c.contextNamed},
+	}, func(i candidate) bool { return i.value != "" })
+	for _, level := range [][]candidate{flags, environment} {
+		switch len(level) {
+		case 0:
+			continue
+		case 1:
+			p, err := level[0].parse(level[0].value)
+			if err != nil && level[0].from == "--store" && isURL(level[0].value) && c.needsStore() {
+				err = registry.WithHint(usagef("this command needs the registry's store, and a URL is none"), "%s", c.storeHint())
+			}
+			if err != nil {
+				return place{}, fmt.Errorf("%s: %w", level[0].from, err)
+			}
+			if p.from == "" {
+				p.from = level[0].from
+			} else if level[0].from == contextFromEnv {
+				p.from += ", " + contextFromEnv
+			}
+			return p, nil
+		}
+		return place{}, registry.WithHint(
+			usagef("%s and %s both name a registry", level[0].from, level[1].from), "Give one of them.")
+	}
+	file, err := c.readContexts()
+	if err != nil {
+		return place{}, err
+	}
+	if _, ok := file.Contexts[file.Current]; ok {
+		return contextNamed(file, file.Current)
+	}
+	p, err := parseStore(defaultData)
+	p.from, p.gone = "default", file.Current
+	if p.gone != "" {
+		p.from += ", since the current context " + p.gone + " is gone"
+	}
+	return p, err
+}
+
+// needsStore reports whether the command cannot go through a registry's URL.
+func (c *cli) needsStore() bool {
+	flag := c.flags.Lookup("registry")
+	return flag == nil || flag.Hidden
+}
+
+func (c *cli) given(all []candidate, is func(candidate) bool) []candidate {
+	return slices.DeleteFunc(all, func(i candidate) bool { return !is(i) })
+}
+
+// contextNamed returns the registry of a context. Other contexts may have mistakes.
+func (c *cli) contextNamed(name string) (place, error) {
+	if path, err := contexts.Path(); err == nil {
+		found, ok, err := contexts.Find(path, name)
+		if err != nil {
+			return place{}, repairContexts(path, err)
+		}
+		if ok {
+			return contextNamed(contexts.File{Contexts: map[string]contexts.Context{name: found}}, name)
+		}
+	}
+	file, err := c.readContexts()
+	if err != nil {
+		return place{}, err
+	}
+	return contextNamed(file, name)
+}
+
+// contextNamed returns the registry of a context in a file.
+func contextNamed(file contexts.File, name string) (place, error) {
+	found, ok := file.Contexts[name]
+	if !ok {
+		return place{}, noContext(file, name)
+	}
+	parse := parseStore
+	if found.Registry != "" {
+		parse = parseRegistry
+	}
+	p, err := parse(found.Target())
+	if err != nil {
+		return place{}, fmt.Errorf("context %s: %w", name, err)
+	}
+	p.from, p.context = "context "+name, name
+	return p, nil
+}
+
+// noContext is the error for a context that is not in a file.
+func noContext(file contexts.File, name string) error {
+	err := usagef("there is no context%s", inError(name))
+	names := file.Names()
+	switch near, ok := suggest.Nearest(name, names); {
+	case ok:
+		return registry.WithHint(err, "Did you mean %s?", near)
+	case len(names) == 1:
+		return registry.WithHint(err, "The only context is %s.", names[0])
+	case len(names) > 1:
+		return registry.WithHint(err, "The contexts are %s.", strings.Join(names, ", "))
+	case contexts.CheckName(name) != nil:
+		return registry.WithHint(err, "Add one with `larder context add NAME STORE|URL`.")
+	}
+	return registry.WithHint(err, "Add it with `larder context add %s STORE|URL`.", name)
+}
+
+// storePlace returns the registry that the command is about, for commands that
+// need its store.
+func (c *cli) storePlace() (place, error) {
+	p, err := c.place()
+	if err != nil || p.host == "" {
+		return p, err
+	}
+	c.about = place{}
+	err = usagef("this command needs the registry's store, and %s names one by its URL, %s", p.from, p.name)
+	return place{}, registry.WithHint(err, "%s", c.storeHint())
+}
+
+// storeHint names a store to use in place of a registry's URL.
+func (c *cli) storeHint() string {
+	file, err := c.readContexts()
+	if err == nil {
+		for _, name := range file.Names() {
+			if file.Contexts[name].Store != "" {
+				return fmt.Sprintf("Name a store, such as --context %s (%s), or --store stack:NAME.",
+					name, file.Contexts[name].Store)
+			}
+		}
+	}
+	return "Name its store with --store, such as --store stack:larder or --store " + defaultData + "."
+}
+
+// parseStore reads a store: a folder, with or without dir: before it, or
+// stack:NAME.
+func parseStore(s string) (place, error) {
+	kind, rest, found := strings.Cut(s, ":")
+	switch {
+	case s == "" || found && rest == "":
+		return place{}, registry.WithHint(usagef("the store%s has no name", inError(s)), "%s", storeForms)
+	case isURL(s):
+		return place{}, registry.WithHint(usagef("the store%s is a URL", inError(s)),
+			"Use --registry for the URL of a registry.")
+	case kind == "stack":
+		return place{name: s, stack: rest}, nil
+	case kind == "dir":
+		s = rest
+	case found && len(kind) > 1 && !strings.ContainsAny(kind, `./\~`): // C: is a drive
+		err := usagef("the store%s has an unknown kind", inError(s))
+		if near, ok := suggest.Nearest(kind, []string{"stack", "dir"}); ok {
+			return place{}, registry.WithHint(err, "Did you mean %s:? %s", near, storeForms)
+		}
+		return place{}, registry.WithHint(err, "%s", storeForms)
+	}
+	dir, err := expandHome(s)
+	return folder(dir), err
+}
+
+// folder returns the registry in a folder of this machine.
+func folder(dir string) place {
+	p := place{name: dir, dir: dir}
+	if kind, _, found := strings.Cut(dir, ":"); found && len(kind) > 1 {
+		p.name = "dir:" + dir
+	}
+	return p
+}
+
+// absolute returns a path as it is from any folder.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// isURL reports whether a word can only be a URL.
+func isURL(s string) bool { return strings.Contains(s, "://") }
+
+const storeForms = "A store is a folder, such as " + defaultData + ", or stack:NAME for a deployed registry."
+
+// expandHome replaces ~ at the beginning of a path, which shells leave as it is
+// after dir:.
+func expandHome(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return path, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usagef("cannot use the folder %s: %w", path, err)
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// parseRegistry reads the URL of a registry, https://HOST.
+func parseRegistry(s string) (place, error) {
+	host, err := registryHost(s)
+	return place{name: "https://" + host, host: host}, err
+}
+
+// registryHost reads the URL of a registry, https://HOST, and returns its host as
+// a person writes it.
+func registryHost(url string) (string, error) {
+	bare := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
+	host, err := client.ParseHost(bare)
+	if err == nil && !strings.ContainsAny(bare, "/?#@") {
+		return host, nil
+	}
+	if strings.HasPrefix(strings.ToLower(url), "http://") {
+		err = errors.New("clients use https only")
+	} else {
+		err = errors.New("a registry's URL is https://HOST[:PORT]")
+	}
+	return "", registry.WithHint(usagef("cannot use the registry%s: %w", inError(url), err),
+		"Examples are https://registry.example.com and https://127.0.0.1:8443.")
+}

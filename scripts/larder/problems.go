@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+// problem is one of several that an error reports at once.
+type problem struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+	Code  string `json:"code,omitempty"`
+}
+
+// problemsOf returns what err reports at once, or nil if it is not of that kind.
+func problemsOf(err error) (problems []problem) {
+	all, ok := errors.AsType[*registry.ProblemsError](err)
+	if !ok {
+		return nil
+	}
+	for _, p := range all.Problems {
+		problems = append(problems, problem{p.Error(), registry.Hint(p), registry.Code(p)})
+	}
+	return problems
+}
+
+// printProblems prints what err reports at once, each problem with its hint, and
+// reports whether there are several.
+func printProblems(out terminal.Output, err error) bool {
+	all, ok := errors.AsType[*registry.ProblemsError](err)
+	if !ok || len(all.Problems) == 1 {
+		return false
+	}
+	fmt.Fprintf(out, "larder: %s:\n", all.Summary())
+	for i, p := range problemsOf(err) {
+		if i == registry.ShownProblems {
+			fmt.Fprintf(out, "  and %d more; --json lists them all\n", len(all.Problems)-i)
+			break
+		}
+		fmt.Fprintln(out, out.Wrap("  - "+p.Error))
+		if p.Hint != "" {
+			fmt.Fprintln(out, out.Wrap("    "+p.Hint))
+		}
+	}
+	return true
+}

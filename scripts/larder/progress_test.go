@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What takes more than a second without progress of its own says what it waits for,
+// in one line where there is no terminal.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		c     cli
+		takes time.Duration
+		want  string
+	}{
+		"short":        {cli{}, 900 * time.Millisecond, ""},
+		"long":         {cli{}, 1100 * time.Millisecond, "counting\n"},
+		"longer":       {cli{}, 5500 * time.Millisecond, "counting\n"},
+		"with --quiet": {cli{quiet: true}, 5 * time.Second, ""},
+		"with --json":  {cli{json: true}, 5 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				test.c.stderr = &out
+				end := test.c.waiting("counting")
+				time.Sleep(test.takes)
+				end()
+				if diff := cmp.Diff(test.want, out.String()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A terminal shows the seconds in one line, which is removed at the end.
+func TestWaitingOnTerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		end := showWaiting(&out, 20, "counting downloads in CloudWatch Logs")
+		time.Sleep(2500 * time.Millisecond)
+		end()
+		const clear = "\r\x1b[K"
+		want := clear + "counting downloads…" + clear + "counting downloads…" + clear
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+		out.Reset()
+		end = showWaiting(&out, 80, "counting")
+		time.Sleep(2500 * time.Millisecond)
+		end()
+		want = clear + "counting… 1 s" + clear + "counting… 2 s" + clear
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// With --quiet and --json there is no progress.
+func TestNoProgress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []cli{{quiet: true}, {json: true}} {
+		var out bytes.Buffer
+		c.stderr = &out
+		s := newProgress(&c)
+		s.Step("packing")
+		moved, end := s.Transfer("uploading", 7)
+		moved(7)
+		end()
+		s.stop()
+		if out.Len() > 0 {
+			t.Errorf("quiet %t, json %t: %s", c.quiet, c.json, &out)
+		}
+	}
+	var out bytes.Buffer
+	s := newProgress(&cli{stderr: &out})
+	s.Step("packing")
+	s.Transfer("uploading", 2048)
+	s.stop()
+	if got := out.String(); !strings.HasPrefix(got, "packing\nuploading, 2.0 KiB") {
+		t.Errorf("it prints %q", got)
+	}
+}
+
+// A terminal shows in one line what goes on, and nothing stays of it.
+func TestStepsOnTerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := startSteps(&out, 40)
+		shown := func() string {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			line := out.String()
+			out.Reset()
+			return line[strings.LastIndex(line, clearLine)+len(clearLine):]
+		}
+		check := func(want string) {
+			t.Helper()
+			if got := shown(); got != want {
+				t.Errorf("it shows %q, want %q", got, want)
+			}
+		}
+		s.Step("reading \x1b[2Jvpc")
+		check(`reading \x1b[2Jvpc`)
+		time.Sleep(2500 * time.Millisecond)
+		check(`reading \x1b[2Jvpc… 2 s`)
+		moved, end := s.Transfer("packing vpc", 4<<20)
+		check("packing vpc: 0 % of 4.0 MiB")
+		moved(1 << 20)
+		time.Sleep(3 * redraw / 2)
+		check("packing vpc: 25 % of 4.0 MiB")
+		_, endOther := s.Transfer("uploading acme/vpc/aws 1.0.0", 4<<20)
+		check("packing vpc and 1 more: 12 % of 8.0 MiB")
+		end()
+		check("uploading acme/vpc/aws 1.0.0: 0 % of 4…")
+		endOther()
+		moved, end = s.Transfer("storing", 0)
+		moved(2048)
+		time.Sleep(3 * redraw / 2)
+		check("storing: 2.0 KiB")
+		end()
+		s.stop()
+		if got := out.String(); !strings.HasSuffix(got, clearLine) {
+			t.Errorf("it leaves %q", got)
+		}
+	})
+}
