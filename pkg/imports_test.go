@@ -190,6 +190,7 @@ var rules = []rule{
 	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
+	{testkit + "golden", []string{"pkg/registry", "pkg/registry/core"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
 	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
