@@ -35,7 +35,7 @@ type tally struct {
 	slowest                      time.Duration
 	memory                       float64
 	slowestOrdinary              time.Duration
-	leftOut, notSent, ordinaries int
+	excluded, notSent, ordinaries int
 }
 
 // tallies are by kinds, in the order in which they come first.
@@ -81,7 +81,7 @@ func (c *configRun) each(ctx context.Context, send func(hostile.HCL, int, *tally
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case failed[input.Name]:
-				t.leftOut++
+				t.excluded++
 			case time.Now().After(c.until):
 				t.notSent++
 			default:
@@ -287,7 +287,7 @@ func (c *configRun) table(ordinary, function bool) table {
 			is(float64(one.sent)), is(float64(one.refused)), is(float64(one.accepted)), ended, again,
 			atMost(float64(one.silent), 0), atMost(float64(one.failed), 0),
 			atMost(one.slowest.Seconds(), mostTime), atMost(one.memory, mostMemory),
-			others, failed, slowest, is(float64(one.leftOut)), is(float64(one.notSent)),
+			others, failed, slowest, is(float64(one.excluded)), is(float64(one.notSent)),
 		}})
 	}
 	return t

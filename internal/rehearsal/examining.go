@@ -44,7 +44,7 @@ func (r *Registry) examine(ctx context.Context) error {
 	for _, s := range report.Steps {
 		unsubscribed := r.CI == nil && s.Name == "alarm subscribers" && s.Outcome == doctor.Warning
 		if s.Outcome != doctor.OK && s.Outcome != doctor.Skipped && !unsubscribed {
-			return fmt.Errorf("larder doctor --stack finds %s: %s: %s", s.Outcome, s.Name, s.Seen)
+			return fmt.Errorf("larder doctor --stack finds %s: %s: %s", s.Outcome, s.Name, s.Result)
 		}
 	}
 	return nil

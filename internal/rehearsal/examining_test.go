@@ -109,8 +109,8 @@ func (e *examined) findings(t *testing.T) (lines []string, err error) {
 	}
 	for _, s := range report.Steps {
 		if s.Outcome != doctor.OK && s.Outcome != doctor.Skipped {
-			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Seen))
-			if s.Do == "" {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Result))
+			if s.Fix == "" {
 				t.Errorf("%s: nothing is said of what to do", s.Name)
 			}
 		}

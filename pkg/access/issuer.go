@@ -19,7 +19,7 @@ import (
 type issuer struct {
 	Issuer
 	provider *openid.Provider
-	keys     *openid.Kept[[]jose.JSONWebKey]
+	keys     *openid.Cached[[]jose.JSONWebKey]
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 
 func newIssuer(settings Issuer) *issuer {
 	i := &issuer{Issuer: settings, provider: openid.NewProvider(settings.Issuer)}
-	i.keys = openid.NewKept("keys of issuer "+settings.Issuer, i.fetchKeys)
+	i.keys = openid.NewCached("keys of issuer "+settings.Issuer, i.fetchKeys)
 	return i
 }
 

@@ -52,7 +52,7 @@ func (files tree) write(t testing.TB) string {
 	return dir
 }
 
-func pack(t testing.TB, dir string, options archive.Options) ([]byte, []archive.LeftOut, error) {
+func pack(t testing.TB, dir string, options archive.Options) ([]byte, []archive.Excluded, error) {
 	t.Helper()
 	var out bytes.Buffer
 	left, err := archive.Pack(t.Context(), dir, options, &out)
@@ -772,7 +772,7 @@ func TestReadModuleWithoutRoot(t *testing.T) {
 }
 
 // What is left out says by which pattern, and where configuration names it.
-func TestPackNamesLeftOut(t *testing.T) {
+func TestPackNamesExcluded(t *testing.T) {
 	t.Parallel()
 	files := tree{
 		"main.tf": `locals {
@@ -802,7 +802,7 @@ func TestPackNamesLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	const secret = "may hold secrets"
-	want := []archive.LeftOut{
+	want := []archive.Excluded{
 		{Path: ".env", Reason: secret, Pattern: ".env", NamedBy: "main.tf:2"},
 		{Path: "b.tfvars", Reason: secret, Pattern: "*.tfvars"},
 		{Path: "c.tfvars", Reason: secret, Pattern: "*.tfvars"},

@@ -16,7 +16,7 @@ import (
 // findNamed sets NamedBy of the excluded files. It finds paths that configuration
 // has as literals after ${path.module}, such as in templatefile("${path.module}/x").
 func (p *packer) findNamed(ctx context.Context) error {
-	if len(p.leftOut) == 0 {
+	if len(p.excluded) == 0 {
 		return nil
 	}
 	var parser safehcl.Parser
@@ -53,8 +53,8 @@ func (p *packer) read(f packed) ([]byte, error) {
 
 // name records that a path is named at a place.
 func (p *packer) name(named string, at hcl.Range) {
-	for i := range p.leftOut {
-		left := &p.leftOut[i]
+	for i := range p.excluded {
+		left := &p.excluded[i]
 		within := strings.HasSuffix(left.Path, "/") && strings.HasPrefix(named+"/", left.Path)
 		if left.NamedBy == "" && (left.Path == named || within) {
 			left.NamedBy = fmt.Sprintf("%s:%d", at.Filename, at.Start.Line)

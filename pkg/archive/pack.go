@@ -30,9 +30,9 @@ type Options struct {
 	Progress progress.Reporter
 }
 
-// LeftOut is a file that was not packed because it may hold a secret, or because
+// Excluded is a file that was not packed because it may hold a secret, or because
 // .terraformignore names it.
-type LeftOut struct {
+type Excluded struct {
 	// Path of a file, or of a folder with a slash at its end.
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
@@ -46,7 +46,7 @@ type LeftOut struct {
 }
 
 // String returns PATH, which REASON.
-func (l LeftOut) String() string { return l.Path + ", which " + l.Reason }
+func (l Excluded) String() string { return l.Path + ", which " + l.Reason }
 
 // Pack writes the module in dir to w as a gzip-compressed tar with the module at its root: files in the order of their
 // paths, with fixed times, owners and modes. Folders have no entries of their own, and links become what they lead to.
@@ -54,7 +54,7 @@ func (l LeftOut) String() string { return l.Path + ", which " + l.Reason }
 // It honours .terraformignore in dir. It returns what it left out because of that
 // file, and because it may hold secrets. Errors that lie in the module are
 // registry.ErrInvalid and name the file.
-func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]LeftOut, error) {
+func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Excluded, error) {
 	shown := filepath.Clean(dir)
 	reporter := progress.Or(options.Progress)
 	reporter.Step("reading " + shown)
@@ -95,7 +95,7 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Left
 	}
 	moved, end := reporter.Transfer("packing "+shown, p.total)
 	defer end()
-	return p.leftOut, p.write(ctx, w, moved)
+	return p.excluded, p.write(ctx, w, moved)
 }
 
 // checkPaths checks the files' own paths first, because these are what to rename,
@@ -115,14 +115,14 @@ func (p *packer) checkPaths() error {
 }
 
 type packer struct {
-	root    *os.Root
-	dir     string
-	rules   ignore
-	asked   []rule // of Options.Include
-	skip    string // of Options.Skip, relative to dir
-	files   []packed
-	total   int64 // bytes of files
-	leftOut []LeftOut
+	root     *os.Root
+	dir      string
+	rules    ignore
+	asked    []rule // of Options.Include
+	skip     string // of Options.Skip, relative to dir
+	files    []packed
+	total    int64 // bytes of files
+	excluded []Excluded
 }
 
 // packed is a file of the archive, and the path of the file it is made from.
@@ -207,7 +207,7 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
 	}
 	if dir != "." && isRegistry(entries) {
-		p.leftOut = append(p.leftOut, LeftOut{Path: dir + "/", Reason: "is a registry's data"})
+		p.excluded = append(p.excluded, Excluded{Path: dir + "/", Reason: "is a registry's data"})
 		return nil
 	}
 	for _, e := range entries {
@@ -290,7 +290,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 			return err
 		}
 		if secret != "" {
-			p.leftOut = append(p.leftOut, LeftOut{Path: name, Reason: secret})
+			p.excluded = append(p.excluded, Excluded{Path: name, Reason: secret})
 			return nil
 		}
 	}
@@ -307,11 +307,11 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 func (p *packer) leave(r rule, name string) {
 	switch {
 	case r.own:
-		p.leftOut = append(p.leftOut, LeftOut{
+		p.excluded = append(p.excluded, Excluded{
 			Path: name, Reason: "is named by .terraformignore", Pattern: r.line, Ignored: true,
 		})
 	case r.secret:
-		p.leftOut = append(p.leftOut, LeftOut{Path: name, Reason: "may hold secrets", Pattern: r.line})
+		p.excluded = append(p.excluded, Excluded{Path: name, Reason: "may hold secrets", Pattern: r.line})
 	}
 }
 

@@ -62,7 +62,7 @@ func (c *Config) Place() string {
 func (c *Config) Installations() []Installation { return slices.Clone(c.installations) }
 
 // Problem is what the CLIs put up with, and a person overlooks.
-type Problem struct{ Seen, Do string }
+type Problem struct{ Result, Fix string }
 
 // Problems returns those of the configuration, of what it says of a host or of all.
 func (c *Config) Problems(host string) []Problem {

@@ -149,7 +149,7 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := config.Problems("a.example.com")
-		if test.want == "" && len(found) > 0 || test.want != "" && (len(found) != 1 || !strings.Contains(found[0].Seen, test.want) || found[0].Do == "") {
+		if test.want == "" && len(found) > 0 || test.want != "" && (len(found) != 1 || !strings.Contains(found[0].Result, test.want) || found[0].Fix == "") {
 			t.Errorf("%s: %+v, want %q", name, found, test.want)
 		}
 	}

@@ -28,7 +28,7 @@ func (e *examination) configured() {
 	}
 	for _, problem := range e.Config.Problems(host) {
 		found = true
-		e.warn(name, "", problem.Seen, problem.Do)
+		e.warn(name, "", problem.Result, problem.Fix)
 	}
 	for _, i := range e.Config.Installations() {
 		if i.Refused {

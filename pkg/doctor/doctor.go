@@ -41,11 +41,11 @@ const (
 type Step struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	// Tried is what was done, such as a request; empty where a step looks at what another one got.
-	Tried string `json:"tried,omitempty"`
-	Seen  string `json:"seen"`
-	// Do is what mends it.
-	Do string `json:"do,omitempty"`
+	// Request is what was done, such as a request; empty where a step looks at what another one got.
+	Request string `json:"request,omitempty"`
+	Result  string `json:"result"`
+	// Fix is what to do about it.
+	Fix string `json:"fix,omitempty"`
 }
 
 // Report is what an examination found.
@@ -214,7 +214,7 @@ func (e *examination) add(o Outcome, name, tried, seen, do string) {
 	if e.ended() != nil {
 		return // it tells of this end alone
 	}
-	s := Step{Name: name, Outcome: o, Tried: e.redact(tried), Seen: e.redact(seen), Do: e.redact(do)}
+	s := Step{Name: name, Outcome: o, Request: e.redact(tried), Result: e.redact(seen), Fix: e.redact(do)}
 	e.report.Steps = append(e.report.Steps, s)
 	e.Found(s)
 }

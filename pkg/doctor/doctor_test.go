@@ -692,7 +692,7 @@ func TestBroken(t *testing.T) {
 					wrong = append(wrong, step)
 				}
 			}
-			if len(wrong) != 1 || wrong[0].Name != test.step || !strings.Contains(wrong[0].Seen, test.seen) || !strings.Contains(wrong[0].Do, test.do) {
+			if len(wrong) != 1 || wrong[0].Name != test.step || !strings.Contains(wrong[0].Result, test.seen) || !strings.Contains(wrong[0].Fix, test.do) {
 				t.Errorf("want %q: %q; %q\n%s", test.step, test.seen, test.do, text(report))
 			}
 		})
@@ -718,7 +718,7 @@ func (p patient) examine(t *testing.T) doctor.Report {
 func text(r doctor.Report) string {
 	var b strings.Builder
 	for _, s := range r.Steps {
-		fmt.Fprintf(&b, "%-8s %s\n  tried %s\n  seen  %s\n  do    %s\n", s.Outcome, s.Name, s.Tried, s.Seen, s.Do)
+		fmt.Fprintf(&b, "%-8s %s\n  tried %s\n  seen  %s\n  do    %s\n", s.Outcome, s.Name, s.Request, s.Result, s.Fix)
 	}
 	return b.String() + r.Configuration
 }
@@ -811,7 +811,7 @@ func TestWarnings(t *testing.T) {
 			report := start(t, test.setUp).examine(t)
 			found := 0
 			for _, s := range report.Steps {
-				if s.Outcome == doctor.Warning && s.Name == test.step && strings.Contains(s.Seen, test.seen) && s.Do != "" {
+				if s.Outcome == doctor.Warning && s.Name == test.step && strings.Contains(s.Result, test.seen) && s.Fix != "" {
 					found++
 				}
 			}
@@ -889,7 +889,7 @@ func TestSlow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().AddDate(1, 0, 0)}}}
 				report, err := doctor.Doctor{Host: "registry.example.com", Agent: "larder/test", Transport: slowly{mux, after, state}}.Examine(t.Context())
-				if err != nil || len(report.Steps) < 2 || report.Steps[1].Name != "connection" || report.Steps[1].Outcome != want.outcome || !strings.Contains(report.Steps[1].Seen, want.seen) {
+				if err != nil || len(report.Steps) < 2 || report.Steps[1].Name != "connection" || report.Steps[1].Outcome != want.outcome || !strings.Contains(report.Steps[1].Result, want.seen) {
 					t.Errorf("%v\n%s", err, text(report))
 				}
 			})
@@ -1083,7 +1083,7 @@ func TestLost(t *testing.T) {
 	report := start(t, setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)}).examine(t)
 	lost := 0
 	for _, s := range report.Steps {
-		if s.Outcome == doctor.Skipped && s.Seen == "discovery does not say where it is" {
+		if s.Outcome == doctor.Skipped && s.Result == "discovery does not say where it is" {
 			lost++
 		}
 	}
@@ -1123,7 +1123,7 @@ func TestHosts(t *testing.T) {
 	for host, want := range map[string]string{host: "connection refused", "larder-doctor.invalid": "in no DNS"} {
 		report, err := doctor.Doctor{Host: host}.Examine(t.Context())
 		at := slices.IndexFunc(report.Steps, func(s doctor.Step) bool { return s.Name == "connection" })
-		if err != nil || at < 0 || report.Steps[at].Outcome != doctor.Wrong || !strings.Contains(report.Steps[at].Seen, want) {
+		if err != nil || at < 0 || report.Steps[at].Outcome != doctor.Wrong || !strings.Contains(report.Steps[at].Result, want) {
 			t.Errorf("%s: %v\n%s", host, err, text(report))
 		}
 	}

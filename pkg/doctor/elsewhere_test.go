@@ -79,11 +79,11 @@ func TestCredentialForThirdHost(t *testing.T) {
 					continue
 				}
 				host := strings.TrimPrefix(third.URL, "https://")
-				if step.Outcome == doctor.Warning && step.Do != "" &&
-					strings.Contains(step.Seen, host) && strings.Contains(step.Seen, report.Host) {
+				if step.Outcome == doctor.Warning && step.Fix != "" &&
+					strings.Contains(step.Result, host) && strings.Contains(step.Result, report.Host) {
 					warnings++
 				}
-				if step.Outcome == test.outcome && strings.Contains(step.Seen, test.seen) {
+				if step.Outcome == test.outcome && strings.Contains(step.Result, test.seen) {
 					archives++
 				}
 			}

@@ -39,7 +39,7 @@ var longNumber = regexp.MustCompile("[0-9]{19}")
 // mirror for, are left out, and their addresses returned. Errors are registry.ErrInvalid.
 //
 // Source: https://opentofu.org/docs/language/files/dependency-lock/.
-func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, leftOut []string, err error) {
+func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, excluded []string, err error) {
 	body, err := parseHCL(ctx, name, text)
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 	}
 	for _, p := range lock.Providers {
 		if host, _, _ := strings.Cut(p.Address, "/"); strings.Contains(host, ":") {
-			leftOut = append(leftOut, p.Address)
+			excluded = append(excluded, p.Address)
 			continue
 		}
 		address, err := registry.ParseMirrorProvider(p.Address)
@@ -78,7 +78,7 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 		}
 		locked = append(locked, Locked{name, address, v, p.Hashes})
 	}
-	return locked, leftOut, nil
+	return locked, excluded, nil
 }
 
 // parseHCL parses a file that has literal values alone. It returns

@@ -134,9 +134,9 @@ func TestNothingIsEvaluated(t *testing.T) {
 func TestParseLockLeavesOutPorts(t *testing.T) {
 	t.Parallel()
 	const port = "127.0.0.1:8443/acme/inventory"
-	locked, leftOut, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
-	if err != nil || len(locked) != 1 || locked[0].Address != inventory || len(leftOut) != 1 || leftOut[0] != port {
-		t.Errorf("%v, %v, %v", locked, leftOut, err)
+	locked, excluded, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
+	if err != nil || len(locked) != 1 || locked[0].Address != inventory || len(excluded) != 1 || excluded[0] != port {
+		t.Errorf("%v, %v, %v", locked, excluded, err)
 	}
 	for part, want := range map[string]bool{
 		inventory.Hostname: true, inventory.Hostname + "/acme": true, inventory.String(): true,

@@ -9,7 +9,7 @@ import (
 func ServiceBy(l *Login, t http.RoundTripper, now func() time.Time) LoginService {
 	p := NewProvider(l.Issuer)
 	p.Client.Transport = t
-	known := NewKept("configuration", p.Configuration)
+	known := NewCached("configuration", p.Configuration)
 	known.Clock = now
 	return l.service(p, known)
 }

@@ -93,10 +93,10 @@ func (l *Login) Service() LoginService {
 		return nil
 	}
 	p := NewProvider(l.Issuer)
-	return l.service(p, NewKept("configuration of issuer "+l.Issuer, p.Configuration))
+	return l.service(p, NewCached("configuration of issuer "+l.Issuer, p.Configuration))
 }
 
-func (l *Login) service(p *Provider, known *Kept[Configuration]) LoginService {
+func (l *Login) service(p *Provider, known *Cached[Configuration]) LoginService {
 	return func(ctx context.Context) (LoginDocument, error) {
 		var c Configuration
 		if _, err := known.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {

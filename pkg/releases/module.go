@@ -35,8 +35,8 @@ type ModuleResult struct {
 	// so that it has not compared that.
 	NotCompared bool
 
-	Files   []archive.File
-	LeftOut []archive.LeftOut
+	Files    []archive.File
+	Excluded []archive.Excluded
 }
 
 // PreparedModule is a module that is ready to be published.
@@ -83,7 +83,7 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 // will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
 	from.Pack.Progress = p.Progress
-	if m.LeftOut, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
+	if m.Excluded, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
 		return err
 	}
 	size, err := m.packed.Seek(0, io.SeekCurrent)

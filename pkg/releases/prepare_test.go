@@ -57,8 +57,8 @@ func TestPrepareModule(t *testing.T) {
 	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != (registry.Publisher{}) {
 		t.Errorf("%+v, %+v", f, r)
 	}
-	if len(prepared.Files) != 1 || len(prepared.LeftOut) != 1 || len(progress.Steps()) != 1 {
-		t.Errorf("%+v, %+v, %q", prepared.Files, prepared.LeftOut, progress.Steps())
+	if len(prepared.Files) != 1 || len(prepared.Excluded) != 1 || len(progress.Steps()) != 1 {
+		t.Errorf("%+v, %+v, %q", prepared.Files, prepared.Excluded, progress.Steps())
 	}
 	progress.CheckComplete(t, "packing "+m.Dir, "checking "+m.Dir)
 	// Several read it at once, each from its beginning.

@@ -106,7 +106,7 @@ func (e *examination) add(o doctor.Outcome, name, tried, seen, do string) {
 	if e.ended() != nil {
 		return // what was read since then may be the end alone
 	}
-	s := doctor.Step{Name: name, Outcome: o, Tried: tried, Seen: seen, Do: do}
+	s := doctor.Step{Name: name, Outcome: o, Request: tried, Result: seen, Fix: do}
 	e.report.Steps = append(e.report.Steps, s)
 	e.Found(s)
 }

@@ -438,7 +438,7 @@ func (a *account) examine(t *testing.T) stackdoctor.Report {
 func found(report stackdoctor.Report) (lines []string) {
 	for _, s := range report.Steps {
 		if s.Outcome != doctor.OK && s.Outcome != doctor.Skipped {
-			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Seen))
+			lines = append(lines, fmt.Sprintf("%s %s: %s", s.Outcome, s.Name, s.Result))
 		}
 	}
 	return lines
@@ -451,7 +451,7 @@ func TestHealthy(t *testing.T) {
 	report := healthy().examine(t)
 	var names []string
 	for _, s := range report.Steps {
-		if s.Outcome != doctor.OK || s.Do != "" {
+		if s.Outcome != doctor.OK || s.Fix != "" {
 			t.Errorf("%+v", s)
 		}
 		names = append(names, s.Name)
@@ -662,7 +662,7 @@ func TestFaults(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, s := range report.Steps {
-				if (s.Do == "") != (s.Outcome == doctor.OK || s.Outcome == doctor.Skipped) {
+				if (s.Fix == "") != (s.Outcome == doctor.OK || s.Outcome == doctor.Skipped) {
 					t.Errorf("what to do: %+v", s)
 				}
 			}
@@ -775,7 +775,7 @@ func TestTopicOfAnotherAccount(t *testing.T) {
 	}
 	a.fails["sns:ListSubscriptionsByTopic"] = errors.New("nobody may call it")
 	for _, s := range a.examine(t).Steps {
-		if s.Name == "alarm subscribers" && (s.Outcome != doctor.Skipped || s.Seen != "the topic belongs to another account, 111111111111") {
+		if s.Name == "alarm subscribers" && (s.Outcome != doctor.Skipped || s.Result != "the topic belongs to another account, 111111111111") {
 			t.Errorf("%+v", s)
 		}
 		if s.Outcome == doctor.Unknown || s.Outcome == doctor.Wrong {
@@ -789,7 +789,7 @@ func TestFailedRollback(t *testing.T) {
 	t.Parallel()
 	a := healthy()
 	a.stack.StackStatus = formation.StackStatusUpdateRollbackFailed
-	if do := a.examine(t).Steps[0].Do; !strings.Contains(do, "aws cloudformation continue-update-rollback --stack-name larder") {
+	if do := a.examine(t).Steps[0].Fix; !strings.Contains(do, "aws cloudformation continue-update-rollback --stack-name larder") {
 		t.Error(do)
 	}
 }
@@ -810,12 +810,12 @@ func TestAdviceOnStaleCode(t *testing.T) {
 			"fileb://../dist/arm64-packages/modules.zip",
 			"digest-of-modules=",
 		} {
-			if !strings.Contains(s.Do, want) {
-				t.Errorf("%q is not in %s", want, s.Do)
+			if !strings.Contains(s.Fix, want) {
+				t.Errorf("%q is not in %s", want, s.Fix)
 			}
 		}
-		if strings.Contains(s.Do, "cdk deploy --revert-drift") {
-			t.Error(s.Do)
+		if strings.Contains(s.Fix, "cdk deploy --revert-drift") {
+			t.Error(s.Fix)
 		}
 	}
 }

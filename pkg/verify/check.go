@@ -77,7 +77,7 @@ func (r *run) stands(ctx context.Context, f registry.StoredFile) ([]Finding, err
 	case errors.Is(err, registry.ErrNotFound):
 		return []Finding{{Kind: VersionWithoutObject, Object: f.Object, Detail: "the object is missing"}}, nil
 	case errors.Is(err, registry.ErrInvalid):
-		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err), Do: restoreRecord}}, nil
+		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err), Fix: restoreRecord}}, nil
 	case err != nil || info.Size == f.Size:
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *run) stands(ctx context.Context, f registry.StoredFile) ([]Finding, err
 			return nil, err
 		}
 		if sum == f.SHA256 {
-			finding.Detail, finding.Do = finding.Detail+", though its sha256 is the recorded one", restoreRecord
+			finding.Detail, finding.Fix = finding.Detail+", though its sha256 is the recorded one", restoreRecord
 		}
 	}
 	return []Finding{finding}, nil
@@ -219,7 +219,7 @@ func (r *run) signer(ctx context.Context, p registry.Provider, v registry.Provid
 	case err != nil:
 		f.Detail = "clients do not take it: " + err.Error()
 	case signer.ID != v.SigningKey:
-		f.Detail, f.Do = fmt.Sprintf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey), restoreRecord
+		f.Detail, f.Fix = fmt.Sprintf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey), restoreRecord
 	case signer.Expired:
 		f.Note, f.Detail = true, fmt.Sprintf("key %s, which signed it, has expired, which clients accept", signer.ID)
 	default:

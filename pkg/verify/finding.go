@@ -74,8 +74,8 @@ type Finding struct {
 	// Object is the key of the object that it is about.
 	Object string `json:"object,omitempty"`
 	Detail string `json:"detail"`
-	// Do says what there is to do about a fault.
-	Do string `json:"do,omitempty"`
+	// Fix is how to repair a fault.
+	Fix string `json:"fix,omitempty"`
 	// Note says that it is no fault: no client meets it, and it may pass by itself.
 	Note bool `json:"note,omitempty"`
 	// Repaired says that it held no more, and does again.
@@ -113,9 +113,9 @@ func sort(findings []Finding) []Finding {
 	for i := range findings {
 		switch f := &findings[i]; {
 		case f.Note || f.Repaired:
-			f.Do = ""
-		case f.Do == "":
-			f.Do = f.Kind.remedy()
+			f.Fix = ""
+		case f.Fix == "":
+			f.Fix = f.Kind.remedy()
 		}
 	}
 	slices.SortFunc(findings, func(a, b Finding) int {

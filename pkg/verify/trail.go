@@ -297,7 +297,7 @@ func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 		r.add(Finding{
 			Kind: Record, Path: path, Version: v,
 			Detail: "the audit trail has it as withdrawn, and its record does not",
-			Do:     "run `larder withdraw` of that version again: somebody has put its record back",
+			Fix:    "run `larder withdraw` of that version again: somebody has put its record back",
 		})
 		return
 	}
@@ -311,7 +311,7 @@ func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 		r.add(Finding{
 			Kind: Record, Path: path, Version: v,
 			Detail: "the audit trail has it as mirrored for " + nameSome(gone) + ", and its record does not",
-			Do: "run `larder mirror add` of that version and platform again, or restore the version's record " +
+			Fix: "run `larder mirror add` of that version and platform again, or restore the version's record " +
 				"from a backup of the table",
 		})
 	}
@@ -473,7 +473,7 @@ func missingEntries(path string, claims []lacking) (found []Finding) {
 		found = append(found, Finding{
 			Kind: Record, Path: path,
 			Detail: "the audit trail has a deprecation of " + nameSome(of) + ", and the registry does not",
-			Do:     "run `larder deprecate` again, with the message of `larder audit`, or with --undo",
+			Fix:    "run `larder deprecate` again, with the message of `larder audit`, or with --undo",
 		})
 	}
 	if of := names[registry.AuditRemoveKey]; len(of) > 0 {
@@ -481,7 +481,7 @@ func missingEntries(path string, claims []lacking) (found []Finding) {
 			Kind: Record, Path: path,
 			Detail: "the audit trail has the adding of key " + nameSome(of) +
 				" and no removal, and the registry has no such key",
-			Do: "add the key again by `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
+			Fix: "add the key again by `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
 		})
 	}
 	return found

@@ -170,7 +170,7 @@ func TestTrail(t *testing.T) {
 				}
 				if f := report.Findings[0]; !strings.Contains(f.Detail, test.detail) {
 					t.Errorf("the detail is %q", f.Detail)
-				} else if f.Do == "" || f.Repaired || report.Faults() != 1 {
+				} else if f.Fix == "" || f.Repaired || report.Faults() != 1 {
 					t.Errorf("it is no fault with something to do: %+v", f)
 				}
 			}

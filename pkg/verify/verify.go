@@ -123,7 +123,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 		r.claim("tokens/"+t.ID, claim{action: registry.AuditCreateToken})
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Do: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
+		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Fix: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
 	}
 	if err := r.wait("comparing with the audit trail", func() error { return r.settleTrail(ctx) }); err != nil {
 		return Report{}, err
@@ -245,7 +245,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	for _, path := range entries {
 		if !p.has(path) {
 			r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", and not of that",
-				Do: "remove the item from the table (see docs/verify-and-restore.md), of that catalog alone: no release has written it there, and `larder list` shows it"})
+				Fix: "remove the item from the table (see docs/verify-and-restore.md), of that catalog alone: no release has written it there, and `larder list` shows it"})
 			continue
 		}
 		if _, there := stored[path]; !there {
@@ -320,7 +320,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Do: "remove the item from the table (see docs/verify-and-restore.md): nothing can be published there"})
+		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Fix: "remove the item from the table (see docs/verify-and-restore.md): nothing can be published there"})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
@@ -445,7 +445,7 @@ func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s
 // derived reports what is not as the versions make it, and mends it if that is wanted.
 func derived[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], stored catalog.Stored[R]) error {
 	for _, u := range stored.Unreadable {
-		r.add(Finding{Kind: Record, Path: s.address.Path(), Version: u.Name, Detail: u.Err.Error(), Do: restoreRecord})
+		r.add(Finding{Kind: Record, Path: s.address.Path(), Version: u.Name, Detail: u.Err.Error(), Fix: restoreRecord})
 	}
 	if len(stored.Mismatches) == 0 {
 		return nil
@@ -458,9 +458,9 @@ func derived[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		}
 	}
 	for _, m := range stored.Mismatches {
-		f := Finding{Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Do: m.Do, Repaired: repaired}
-		if f.Do == "" && !stored.Rebuildable {
-			f.Do = "mend the versions of this address first, and run it again with --repair then"
+		f := Finding{Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Fix: m.Do, Repaired: repaired}
+		if f.Fix == "" && !stored.Rebuildable {
+			f.Fix = "mend the versions of this address first, and run it again with --repair then"
 		}
 		if f.Kind == Namespace {
 			f.Path = "namespaces/" + strings.Split(s.address.Path(), "/")[1]
@@ -500,7 +500,7 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		}
 		switch {
 		case slices.Contains(lost, f.Version):
-			f.Do = "keep it, and mend its version first, which has lost its record"
+			f.Fix = "keep it, and mend its version first, which has lost its record"
 		case manifest:
 			f.Note, f.Detail = true, f.Detail+": it is a manifest, and should have expired: "+
 				"see if the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
@@ -583,7 +583,7 @@ func (r *run) keys(ctx context.Context, namespace string) error {
 		r.compareKeys(namespace, keys, unreadable)
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Do: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})
+		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Fix: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})
 	}
 	return err
 }

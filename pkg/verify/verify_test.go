@@ -867,7 +867,7 @@ func TestAdvice(t *testing.T) {
 	d.put(t, inventory.Path()+"/1.0.0/api/abc/manifest.json")
 	advice := make(map[verify.Kind]string)
 	for _, f := range d.verified(t).Findings {
-		advice[f.Kind] = f.Do
+		advice[f.Kind] = f.Fix
 	}
 	for kind, want := range map[verify.Kind]string{
 		verify.SHA256: "remove the damaged object", verify.Size: "restore the version's record", verify.Content: "restore the version's record",
@@ -884,7 +884,7 @@ func TestAdvice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range d.verified(t, repairing).Findings {
-		if f.Object == key || f.Repaired && f.Do != "" {
+		if f.Object == key || f.Repaired && f.Fix != "" {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -48,7 +48,7 @@ func TestWithdrawn(t *testing.T) {
 	if got := says(report); stored != 6 || len(got) != stored || len(slices.Compact(got)) != 3 || got[0] != "object-of-withdrawn-version mirror/registry.example.com/acme/inventory 1.0.0" || report.Faults() != stored || report.Versions != 6 {
 		t.Errorf("%d are stored: %q, %d versions", stored, got, report.Versions)
 	}
-	if remedy := report.Findings[0].Do; !strings.Contains(remedy, "larder withdraw") {
+	if remedy := report.Findings[0].Fix; !strings.Contains(remedy, "larder withdraw") {
 		t.Error(remedy)
 	}
 	// Nothing of that is for a repair.

@@ -244,13 +244,13 @@ func (s examinedSteps) found(step doctor.Step) {
 	if s.silent || s.problems && fine {
 		return
 	}
-	s.item(string(step.Outcome), step.Name+": "+step.Seen)
+	s.item(string(step.Outcome), step.Name+": "+step.Result)
 	// Of what went well the request says nothing new.
-	if step.Tried != "" && !fine {
-		s.detail("tried", step.Tried)
+	if step.Request != "" && !fine {
+		s.detail("tried", step.Request)
 	}
-	if step.Do != "" {
-		s.detail("to do", step.Do)
+	if step.Fix != "" {
+		s.detail("to do", step.Fix)
 	}
 }
 

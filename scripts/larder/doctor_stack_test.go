@@ -44,21 +44,21 @@ func TestDoctorStackUsage(t *testing.T) {
 // something is wrong besides. Warnings do not fail.
 func TestDoctorStackReport(t *testing.T) {
 	t.Parallel()
-	fine := doctor.Step{Name: "stack", Outcome: doctor.OK, Seen: "CREATE_COMPLETE"}
-	warning := doctor.Step{Name: "certificate", Outcome: doctor.Warning, Seen: "it expires in 13 days", Do: "renew it"}
+	fine := doctor.Step{Name: "stack", Outcome: doctor.OK, Result: "CREATE_COMPLETE"}
+	warning := doctor.Step{Name: "certificate", Outcome: doctor.Warning, Result: "it expires in 13 days", Fix: "renew it"}
 	wrong := doctor.Step{
 		Name:    "table recovery",
 		Outcome: doctor.Wrong,
-		Tried:   "dynamodb:DescribeContinuousBackups of t",
-		Seen:    "it is off",
-		Do:      "switch it on",
+		Request: "dynamodb:DescribeContinuousBackups of t",
+		Result:  "it is off",
+		Fix:     "switch it on",
 	}
 	unknown := doctor.Step{
 		Name:    "alarms",
 		Outcome: doctor.Unknown,
-		Tried:   "cloudwatch:DescribeAlarms of a",
-		Seen:    "cannot check alarms: not allowed to cloudwatch:DescribeAlarms",
-		Do:      "attach the policy",
+		Request: "cloudwatch:DescribeAlarms of a",
+		Result:  "cannot check alarms: not allowed to cloudwatch:DescribeAlarms",
+		Fix:     "attach the policy",
 	}
 	for _, test := range []struct {
 		steps []doctor.Step

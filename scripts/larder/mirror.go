@@ -118,11 +118,11 @@ a mirror for them.` + fromOrigins,
 				if err != nil {
 					return nil, err
 				}
-				found, leftOut, err := mirroring.ParseLock(ctx, name, text)
+				found, excluded, err := mirroring.ParseLock(ctx, name, text)
 				if err != nil {
 					return nil, err
 				}
-				for _, address := range leftOut {
+				for _, address := range excluded {
 					v.Skipped = append(v.Skipped, skippedProvider{address, "no client can use a mirror for a hostname with a port"})
 				}
 				locked = append(locked, found...)

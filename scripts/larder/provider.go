@@ -145,7 +145,7 @@ func (c *cli) publishProviderThrough(
 		return nil, err
 	}
 	if v.dryRun {
-		v.NotAsked = to.host
+		v.NotChecked = to.host
 	}
 	v.to, v.host = to.host, addressing{host: to.host}
 	return c.providerResult(v, result), nil
@@ -219,8 +219,8 @@ type publishedProviderView struct {
 	Shared []registry.Platform `json:"shared,omitempty"`
 	// Dropped are platforms that the version before has, and this one has not.
 	Dropped *protocol.DroppedPlatforms `json:"dropped_platforms,omitempty"`
-	// NotAsked is the registry that a dry run did not ask.
-	NotAsked string `json:"not_asked,omitempty"`
+	// NotChecked is the registry that a dry run did not ask.
+	NotChecked string `json:"not_checked,omitempty"`
 	// NotCompared says that the registry cannot read all that it has stored.
 	NotCompared bool `json:"not_compared,omitempty"`
 	// Source is that of required_providers; empty if the registry's host is not known.
@@ -270,7 +270,7 @@ func (v publishedProviderView) text(p page) {
 	}
 	p.warnings(v.warnings())
 	p.notCompared(v.NotCompared)
-	p.notAsked(v.NotAsked)
+	p.notChecked(v.NotChecked)
 	if !v.dryRun {
 		_, name, _ := strings.Cut(v.Address, "/")
 		p.use(providerBlock(name, v.host.host+"/"+v.Address, v.Version.String()), v.host)

@@ -193,7 +193,7 @@ func (c *cli) publishModuleThrough(
 	defer prepared.Close()
 	result := prepared.ModuleResult
 	if v.dryRun {
-		v.NotAsked = to.host
+		v.NotChecked = to.host
 	} else {
 		err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
 			p.Progress = progress
@@ -249,10 +249,10 @@ type publishedModuleView struct {
 	Status  string `json:"status"`
 	Address string `json:"address"`
 	registry.ModuleVersion
-	Files   []archive.File    `json:"files"`
-	LeftOut []archive.LeftOut `json:"left_out"`
-	// NotAsked is the registry that a dry run did not ask.
-	NotAsked string `json:"not_asked,omitempty"`
+	Files    []archive.File     `json:"files"`
+	Excluded []archive.Excluded `json:"excluded"`
+	// NotChecked is the registry that a dry run did not ask.
+	NotChecked string `json:"not_checked,omitempty"`
 	// NotCompared says that the registry cannot read the stored archive.
 	NotCompared bool `json:"not_compared,omitempty"`
 	// Source is that of a module block; empty if the registry's host is not known.
@@ -269,7 +269,7 @@ type publishedModuleView struct {
 func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files = result.Record, result.Files
-	v.LeftOut = append([]archive.LeftOut{}, result.LeftOut...)
+	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.NotCompared = result.NotCompared
 	if v.host.guessed == "" {
 		v.Source = v.source()
@@ -307,8 +307,8 @@ func (v publishedModuleView) text(p page) {
 	}
 	p.printf("  archive %s\n  content %s\n", p.digest("sha256:"+v.SHA256), p.digest("sha256:"+v.ContentSHA256))
 	p.notCompared(v.NotCompared)
-	v.printLeftOut(p)
-	p.notAsked(v.NotAsked)
+	v.printExcluded(p)
+	p.notChecked(v.NotChecked)
 	if !v.dryRun {
 		p.use(moduleBlock(strings.Split(v.Address, "/")[1], v.source(), v.Version.String()), v.host)
 	}
@@ -336,8 +336,8 @@ func (p page) notCompared(notCompared bool) {
 	}
 }
 
-// notAsked prints what a dry run does not know.
-func (p page) notAsked(host string) {
+// notChecked prints what a dry run does not know.
+func (p page) notChecked(host string) {
 	if host != "" {
 		p.println("%s was not asked: whether it accepts your credential and this content, and whether it has "+
 			"this version already, is not known", host)
@@ -345,8 +345,8 @@ func (p page) notAsked(host string) {
 }
 
 // secrets returns what is left out because it may hold secrets.
-func (v publishedModuleView) secrets() []archive.LeftOut {
-	return slices.DeleteFunc(slices.Clone(v.LeftOut), func(l archive.LeftOut) bool { return l.Ignored })
+func (v publishedModuleView) secrets() []archive.Excluded {
+	return slices.DeleteFunc(slices.Clone(v.Excluded), func(l archive.Excluded) bool { return l.Ignored })
 }
 
 // printFiles lists the files of a dry run: each that is packed or may hold secrets,
@@ -360,7 +360,7 @@ func (v publishedModuleView) printFiles(p page) {
 		rows = append(rows, []string{"", "left out", printable.Escape(f.Path), printable.Escape(f.Reason)})
 	}
 	numbers := make(map[string]int)
-	for _, f := range v.LeftOut {
+	for _, f := range v.Excluded {
 		if f.Ignored {
 			numbers[f.Pattern]++
 		}
@@ -375,9 +375,9 @@ func (v publishedModuleView) printFiles(p page) {
 	p.printf("\n")
 }
 
-// printLeftOut prints how many files are not in the archive and by which patterns,
+// printExcluded prints how many files are not in the archive and by which patterns,
 // and warns of each that the module's configuration names.
-func (v publishedModuleView) printLeftOut(p page) {
+func (v publishedModuleView) printExcluded(p page) {
 	defer func() { p.warnings(v.warnings()) }()
 	left := v.secrets()
 	if len(left) == 0 {

@@ -84,7 +84,7 @@ func TestViewsFit(t *testing.T) {
 		Status: "unchanged", Address: "platform-engineering/kubernetes/aws", to: "https://" + host,
 		ModuleVersion: registry.ModuleVersion{Version: version, SHA256: sum, ContentSHA256: sum},
 		Files:         []archive.File{{Path: strings.Repeat("folder/", 20) + "main.tf"}},
-		LeftOut: []archive.LeftOut{
+		Excluded: []archive.Excluded{
 			{Path: strings.Repeat("long/", 6) + "a.tfvars", Reason: "may hold secrets", Pattern: "*.tfvars"},
 			{Path: strings.Repeat("long/", 6) + "b.tfvars", Reason: "may hold secrets", Pattern: "*.tfvars"},
 			{Path: ".env", Reason: "may hold secrets", Pattern: ".env", NamedBy: "modules/nodes/main.tf:12"},
@@ -101,7 +101,7 @@ func TestViewsFit(t *testing.T) {
 		host: addressing{host: host},
 	}
 	dry := module
-	dry.dryRun, dry.NotAsked, dry.Status = true, host, "dry_run"
+	dry.dryRun, dry.NotChecked, dry.Status = true, host, "dry_run"
 	module.host = addressing{host: host, guessed: "The host is the one where `larder serve` listens by default. Use yours."}
 	served := servedView{
 		URL: "https://" + host, Host: host, CAFile: "/srv/platform/larder-data/tls/ca.pem",

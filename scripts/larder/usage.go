@@ -121,8 +121,8 @@ type usageView struct {
 	// From and To are the period that was counted.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LogKeepsDays is how far back the log goes.
-	LogKeepsDays int `json:"log_keeps_days"`
+	// LogRetentionDays is how far back the log goes.
+	LogRetentionDays int `json:"log_retention_days"`
 	// Cut says that there are more rows than the most frequent ones here.
 	Cut       bool             `json:"cut"`
 	Downloads []listedDownload `json:"downloads"`
@@ -164,7 +164,7 @@ func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.D
 	}
 	v = usageView{
 		From: report.From.UTC().Truncate(time.Second), To: report.To.UTC().Truncate(time.Second),
-		LogKeepsDays: int(s.requests.Keeps.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
+		LogRetentionDays: int(s.requests.Keeps.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
 		shortened: report.From.After(q.From), byCaller: q.Address != nil,
 	}
 	for _, d := range report.Downloads {
@@ -182,7 +182,7 @@ func (v usageView) text(p page) {
 		v.table(p)
 	}
 	p.printf("\n%s\n", p.Wrap("Counted from "+minute(v.From)+" to "+minute(v.To)+
-		". The log keeps "+english.Plural(v.LogKeepsDays, "day", "")+"."))
+		". The log keeps "+english.Plural(v.LogRetentionDays, "day", "")+"."))
 	if v.shortened {
 		p.printf("Earlier downloads are not known any more.\n")
 	}

@@ -121,7 +121,7 @@ func (v verifyView) text(p page) {
 		printFinding(p, f)
 		state := findingState(f)
 		count[state]++
-		if remedy := fmt.Sprintf("%s: %s", f.Kind, f.Do); state == "fault" && !slices.Contains(remedies, remedy) {
+		if remedy := fmt.Sprintf("%s: %s", f.Kind, f.Fix); state == "fault" && !slices.Contains(remedies, remedy) {
 			remedies = append(remedies, remedy)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 func verifies(t *testing.T, data string, code int, args ...string) (report struct {
 	OK       bool
 	Findings []struct {
-		Kind, Path, Version, Do string
+		Kind, Path, Version, Fix string
 		Repaired                bool
 	}
 }, printed string) {
@@ -104,7 +104,7 @@ func TestVerify(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 1 || report.Findings[0].Kind != "version-without-object" || !strings.Contains(report.Findings[0].Do, "publish or mirror the same again") {
+	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 1 || report.Findings[0].Kind != "version-without-object" || !strings.Contains(report.Findings[0].Fix, "publish or mirror the same again") {
 		t.Error(out)
 	}
 	// As it says.
@@ -121,7 +121,7 @@ func TestFindings(t *testing.T) {
 	v := verifyView{Report: verify.Report{Findings: []verify.Finding{
 		{
 			Kind: verify.Size, Path: "modules/acme/vpc/aws", Version: "1.0.0", Object: "modules/acme/vpc/aws/1.0.0/" + sum + ".tar.gz",
-			Detail: "it has 121 bytes, and 119 are recorded", Do: "restore the object from a backup, or publish the same again",
+			Detail: "it has 121 bytes, and 119 are recorded", Fix: "restore the object from a backup, or publish the same again",
 		},
 		{Kind: verify.Listing, Path: "modules/acme/dns/aws", Detail: "it lists no version", Repaired: true},
 		{Kind: verify.ObjectWithoutVersion, Path: "modules/acme/x/aws", Detail: "no version has it", Note: true},
@@ -213,7 +213,7 @@ func TestDamaged(t *testing.T) {
 		t.Error(out)
 	}
 	report, _ := verifies(t, data, 1, "--repair", "--json")
-	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" || !strings.Contains(report.Findings[1].Do, "`larder withdraw ") {
+	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" || !strings.Contains(report.Findings[1].Fix, "`larder withdraw ") {
 		t.Errorf("%+v", report)
 	}
 	items(t, data, catalog.Change{Key: catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.1.0"}, Revision: 1, Data: []byte("\x00")})

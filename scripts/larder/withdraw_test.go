@@ -206,7 +206,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	// Who downloads what.
 	run(larder(cloud, "usage"), 0, "acme/vpc/aws         1.0.0            3 ", "acme/vpc/aws         1.1.0            1 ", "The log keeps 30 days.")
 	run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--since", "90d"), 0, "1.0.0    ci              2 ", "1.0.0    ada             1 ", "Earlier downloads are not known any more.")
-	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_keeps_days": 30`); strings.Contains(out, "1.1.0") {
+	if out := run(larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json"), 0, `"caller": "ci"`, `"log_retention_days": 30`); strings.Contains(out, "1.1.0") {
 		t.Error(out)
 	}
 	run(larder(cloud, "publish", "module", dir, "acme/dns/aws", "1.0.0"), 0)

@@ -46,7 +46,7 @@ var _ catalog.Table = (*Table)(nil)
 func New(config aws.Config, name string) *Table {
 	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.DisableValidateResponseChecksum = true // it finds that out as it closes a body, and tells nobody
-		o.APIOptions = append(o.APIOptions, readWhole)
+		o.APIOptions = append(o.APIOptions, verifyChecksum)
 		o.Retryer = retryer{o.Retryer}
 	})
 	return &Table{client: client, name: name, now: time.Now}

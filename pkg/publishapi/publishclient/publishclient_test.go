@@ -337,8 +337,8 @@ func TestModule(t *testing.T) {
 	if sent(p, "acme/vpc/aws 1.0.0") != int(record.Size) {
 		t.Errorf("progress: %v of %d", p.Transfers(""), record.Size)
 	}
-	if len(result.LeftOut) != 1 || result.LeftOut[0].Path != "x.tfvars" {
-		t.Errorf("left out: %+v", result.LeftOut)
+	if len(result.Excluded) != 1 || result.Excluded[0].Path != "x.tfvars" {
+		t.Errorf("left out: %+v", result.Excluded)
 	}
 	for _, notCompared := range []bool{false, true} {
 		f.record.NotCompared = notCompared

@@ -24,9 +24,9 @@ const (
 	patience = time.Second
 )
 
-// Kept is something that an issuer publishes: fetched when it is needed, kept, and asked for again seldom, whatever
+// Cached is something that an issuer publishes: fetched when it is needed, kept, and asked for again seldom, whatever
 // callers send. Nobody waits for a fetch who has what he needs from one that is fresh.
-type Kept[T any] struct {
+type Cached[T any] struct {
 	// Clock is where the time comes from: Now, but in tests.
 	Clock func() time.Time
 
@@ -45,9 +45,9 @@ type state[T any] struct {
 	failed  error // what came of the last try
 }
 
-// NewKept returns what fetch will bring. what says what that is, for errors.
-func NewKept[T any](what string, fetch func(context.Context) (T, error)) *Kept[T] {
-	return &Kept[T]{Clock: Now, what: what, fetch: fetch}
+// NewCached returns what fetch will bring. what says what that is, for errors.
+func NewCached[T any](what string, fetch func(context.Context) (T, error)) *Cached[T] {
+	return &Cached[T]{Clock: Now, what: what, fetch: fetch}
 }
 
 // Now is the time as people have it. The clock with which Go measures durations stands still while a laptop sleeps or a
@@ -68,7 +68,7 @@ func (s state[T]) due(now time.Time) bool {
 	return !within(again, s.tried, now)
 }
 
-func (k *Kept[T]) look() (state[T], time.Time) {
+func (k *Cached[T]) look() (state[T], time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last, k.Clock()
@@ -91,7 +91,7 @@ func (e *MissingError) Unwrap() []error { return []error{core.ErrUnavailable, e.
 
 // Use has suits look at what is kept, and once more after a fetch where that is not fresh or does not suit. It returns
 // what suits said last. Errors are a [MissingError].
-func (k *Kept[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
+func (k *Cached[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	before, now := k.look()
 	found := within(stale, before.fetched, now) && suits(before.value)
 	if found && (within(fresh, before.fetched, now) || !before.due(now)) {
@@ -129,7 +129,7 @@ func (s state[T]) why(ctx context.Context) error {
 }
 
 // refresh fetches if that is due, or joins a fetch that is under way.
-func (k *Kept[T]) refresh(ctx context.Context) <-chan singleflight.Result {
+func (k *Cached[T]) refresh(ctx context.Context) <-chan singleflight.Result {
 	// Others wait for it too, and a caller who goes away must not be a way to have it fetched again and again.
 	ctx = context.WithoutCancel(ctx)
 	return k.flight.DoChan("", func() (any, error) {
@@ -141,7 +141,7 @@ func (k *Kept[T]) refresh(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-func (k *Kept[T]) begin() (time.Time, bool) {
+func (k *Cached[T]) begin() (time.Time, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.Clock()
@@ -152,7 +152,7 @@ func (k *Kept[T]) begin() (time.Time, bool) {
 	return now, true
 }
 
-func (k *Kept[T]) end(began time.Time, value T, err error) {
+func (k *Cached[T]) end(began time.Time, value T, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last.failed = err; err == nil {

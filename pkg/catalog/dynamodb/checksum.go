@@ -16,11 +16,11 @@ import (
 // maxAnswer bounds an answer, in bytes: one has 1 MB of items at most, and these grow as they are written as JSON.
 const maxAnswer = 16 << 20
 
-// readWhole has each answer verified by its checksum as it is read, to its end. What is wrong with that may be right the
+// verifyChecksum has each answer verified by its checksum as it is read, to its end. What is wrong with that may be right the
 // next time, which the SDK tries for no error of its own in reading.
 //
 // Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html, X-Amz-Crc32.
-func readWhole(stack *middleware.Stack) error {
+func verifyChecksum(stack *middleware.Stack) error {
 	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("ReadWhole", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleDeserialize(ctx, in)
 		if response, ok := out.RawResponse.(*smithyhttp.Response); ok && err == nil {

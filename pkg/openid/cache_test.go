@@ -16,7 +16,7 @@ import (
 
 // published is what an issuer publishes: a number, which a test changes.
 type published struct {
-	*openid.Kept[int]
+	*openid.Cached[int]
 	value   int
 	err     error
 	takes   time.Duration
@@ -25,7 +25,7 @@ type published struct {
 
 func publish() *published {
 	p := &published{value: 1}
-	p.Kept = openid.NewKept("the number", func(ctx context.Context) (int, error) {
+	p.Cached = openid.NewCached("the number", func(ctx context.Context) (int, error) {
 		p.fetches.Add(1)
 		value, err := p.value, p.err
 		select {
@@ -177,7 +177,7 @@ func TestKeptCancel(t *testing.T) {
 // A laptop that sleeps and a function that is frozen make no hour longer.
 func TestNow(t *testing.T) {
 	t.Parallel()
-	for name, now := range map[string]func() time.Time{"Now": openid.Now, "Kept's": publish().Clock} {
+	for name, now := range map[string]func() time.Time{"Now": openid.Now, "Cached's": publish().Clock} {
 		if text := now().String(); strings.Contains(text, "m=") {
 			t.Errorf("%s counts the time of the process: %s", name, text)
 		}
