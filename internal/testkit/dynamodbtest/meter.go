@@ -14,6 +14,9 @@ type Reads struct {
 	// GetItem, TransactGetItems, Query and Other count requests. Others are mostly
 	// writes.
 	GetItem, TransactGetItems, Query, Other int
+	// Repeated counts reads that the SDK sent again. The other fields count each of
+	// them once.
+	Repeated int
 	// Units of read capacity. A strongly consistent read takes one for each 4 KB of
 	// an item, or of all the items of a query together, and at least one. A
 	// transaction takes twice that for each of its items.
@@ -61,10 +64,24 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	recorded := httptest.NewRecorder()
 	m.next.ServeHTTP(recorded, r)
-	m.count(operation, recorded.Body.Bytes())
+	if isRepeated(r) {
+		m.mu.Lock()
+		m.reads.Repeated++
+		m.mu.Unlock()
+	} else {
+		m.count(operation, recorded.Body.Bytes())
+	}
 	maps.Copy(w.Header(), recorded.Header())
 	w.WriteHeader(recorded.Code)
 	_, _ = recorded.Body.WriteTo(w) // the client may have gone
+}
+
+// isRepeated reports whether the SDK sends a request again, because it has waited
+// too long for the response. On a busy machine it does.
+func isRepeated(r *http.Request) bool {
+	_, attempt, found := strings.Cut(r.Header.Get("Amz-Sdk-Request"), "attempt=")
+	attempt, _, _ = strings.Cut(attempt, ";")
+	return found && attempt != "1"
 }
 
 // count counts a read and its response. It must be called before the response is

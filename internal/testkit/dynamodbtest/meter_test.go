@@ -97,6 +97,23 @@ func TestReadsAreCountedFirst(t *testing.T) {
 	}
 }
 
+// A read that the SDK sends again counts as one read.
+func TestRepeatedReads(t *testing.T) {
+	t.Parallel()
+	m := &meter{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"Item":{"pk":{"S":"p"}}}`)
+	})}
+	for _, attempt := range []string{"attempt=1; max=3", "ttl=20260101T000000Z; attempt=2; max=3", "attempt=3; max=3"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+		r.Header.Set("X-Amz-Target", "DynamoDB_20120810.GetItem")
+		r.Header.Set("Amz-Sdk-Request", attempt)
+		m.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if got, want := m.take(), (Reads{GetItem: 1, Units: 1, Bytes: 3, Repeated: 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // A transaction reads all of what another one writes, or nothing.
 func TestTransactionsAreIsolated(t *testing.T) {
 	t.Parallel()
