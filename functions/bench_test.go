@@ -29,7 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// span is from when the first of some things began to when the last one ended.
+// span is the time from the first beginning to the last end.
 type span struct {
 	mu         sync.Mutex
 	begin, end time.Time
@@ -50,7 +50,8 @@ func (s *span) seconds() float64 { return s.end.Sub(s.begin).Seconds() }
 type watched struct {
 	http.RoundTripper
 	upload, inspect, commit span
-	// inspecting, if not nil, is called as the first file's inspection is asked for.
+	// inspecting is called when the inspection of the first file is requested. It
+	// may be nil.
 	inspecting func()
 }
 
@@ -71,7 +72,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// putting are the uploads of who publishes with AWS credentials.
+// putting contains the uploads of a publisher with AWS credentials.
 type putting struct {
 	publish.Objects
 	upload span
@@ -102,7 +103,8 @@ func again(t *testing.T, key keys.SigningKey, dir, version string) string {
 		}
 	}
 	for _, path := range entries {
-		if err := os.Link(path, filepath.Join(to, strings.ReplaceAll(filepath.Base(path), first, "_"+version+"_"))); err != nil {
+		if err := os.Link(path,
+			filepath.Join(to, strings.ReplaceAll(filepath.Base(path), first, "_"+version+"_"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,8 +112,8 @@ func again(t *testing.T, key keys.SigningKey, dir, version string) string {
 	return to
 }
 
-// inFunction returns how long a function has taken for requests of paths that end
-// so, as it has logged.
+// inFunction returns the logged duration of a function's requests whose paths
+// have a suffix.
 func inFunction(t *testing.T, f *lambda.Function, suffix string) (seconds float64) {
 	t.Helper()
 	for line := range strings.Lines(f.Log()) {
@@ -119,7 +121,7 @@ func inFunction(t *testing.T, f *lambda.Function, suffix string) (seconds float6
 			Path         string  `json:"path"`
 			Milliseconds float64 `json:"duration_ms"`
 		}
-		// Not all lines are of requests.
+		// Other lines have no request.
 		if json.Unmarshal([]byte(line), &request) == nil && strings.HasSuffix(request.Path, suffix) {
 			seconds += request.Milliseconds / 1000
 		}
@@ -130,8 +132,8 @@ func inFunction(t *testing.T, f *lambda.Function, suffix string) (seconds float6
 	return seconds
 }
 
-// childWatch finds out how much memory the children of a process take, which
-// inspect what is uploaded.
+// childWatch measures the memory of a process's children, which inspect the
+// uploads.
 type childWatch struct {
 	stop, ended chan struct{}
 	peak        int64 // of all that ran at once, in bytes
@@ -162,12 +164,11 @@ func (w *childWatch) end() int64 {
 	return w.peak
 }
 
-// childrenMemory returns the most memory that each child of a process has had until
-// now, together.
+// childrenMemory returns the sum of the peak memory of a process's children.
 func childrenMemory(process int) (bytes int64) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process)) // the pattern is one
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process)) // the pattern is valid
 	for _, thread := range threads {
-		children, _ := os.ReadFile(thread) // one that has ended has none
+		children, _ := os.ReadFile(thread) // a thread that has ended has no children
 		for _, child := range strings.Fields(string(children)) {
 			status, _ := os.ReadFile("/proc/" + child + "/status")
 			_, found, _ := strings.Cut(string(status), "VmHWM:")
@@ -181,17 +182,19 @@ func childrenMemory(process int) (bytes int64) {
 }
 
 const (
-	// mb is what providers' sizes are told in.
+	// mb is the unit of provider sizes.
 	mb = 1000 * 1000
-	// What the stack gives the function that publishes.
+	// The stack's settings for the publish function.
 	publishMemory = 512
-	// Lambda gives a function a whole processor with 1769 MiB.
+	// A Lambda function with 1769 MiB has a whole processor.
 	processorMemory = 1769
 )
 
-// Publishing through the registry is measured beside publishing with AWS credentials, and beside uploading the zips and
-// nothing else, of the same files to the same emulators: uploading takes no longer but for what the bounds say, and the
-// memory of the function and of its children does not grow with the files. scripts/bench runs it.
+// TestPublishAPI compares publishing through the registry with publishing
+// with AWS credentials, and with only uploading the zips. All use the same
+// files and emulators. Uploads must not take longer than the bounds allow. The
+// memory of the function and of its children must not grow with the files.
+// scripts/bench runs it.
 func TestPublishAPI(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
@@ -205,7 +208,8 @@ func TestPublishAPI(t *testing.T) {
 	env := maps.Clone(d.env)
 	env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
 	address := registry.Provider{Namespace: "acme", Type: "note"}
-	// clear makes room, and takes from the next run what the system still has to write of this one.
+	// clear deletes the objects of a run. This makes room, and the system need not
+	// write them to disk during the next run.
 	clear := func() {
 		err := store.Walk(t.Context(), "providers/", func(i objects.Info) error {
 			bucket := "larder-objects"
@@ -228,7 +232,7 @@ func TestPublishAPI(t *testing.T) {
 		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
 		return objects.upload.seconds()
 	}
-	// plainly uploads zips whose sums are known, as many at once as the others do.
+	// plainly only uploads zips, as many at once as the other ways.
 	plainly := func(dir string) (upload float64) {
 		defer clear()
 		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
@@ -262,7 +266,7 @@ func TestPublishAPI(t *testing.T) {
 		children := watchChildren(f.Process())
 		w := &watched{}
 		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
-		p.Pause = 0
+		p.Interval = 0
 		begun := time.Now()
 		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
 		if err != nil {
@@ -280,15 +284,19 @@ func TestPublishAPI(t *testing.T) {
 		if ofChildren == 0 {
 			t.Error("no child of the function was seen, and so its memory is not known")
 		}
-		t.Logf("  through the registry: upload %6.2f s; all %6.2f s, of which inspect %.2f s (in the function %.2f s) and commit %.2f s; the function: peak memory %d MiB, of its children %d MiB, %.2f s of a processor, which %d MiB of Lambda have in %.1f s",
-			w.upload.seconds(), all, w.inspect.seconds(), inFunction(t, f, "/inspect"), w.commit.seconds(), peak>>20, ofChildren>>20, processor.Seconds(), publishMemory, processor.Seconds()*processorMemory/publishMemory)
+		t.Logf(
+			"  through the registry: upload %6.2f s; all %6.2f s, of which inspect %.2f s (in the function %.2f s) and "+
+				"commit %.2f s; the function: peak memory %d MiB, of its children %d MiB, %.2f s of a processor, which %d MiB "+
+				"of Lambda have in %.1f s", w.upload.seconds(), all, w.inspect.seconds(), inFunction(t, f, "/inspect"),
+			w.commit.seconds(), peak>>20, ofChildren>>20, processor.Seconds(), publishMemory,
+			processor.Seconds()*processorMemory/publishMemory)
 		if peak += ofChildren; peak > memory/2 {
 			t.Errorf("the function's peak memory and that of its children is %d MiB, more than half of what it has", peak>>20)
 		}
 		return w.upload.seconds()
 	}
 
-	// killed ends the function in the midst of an inspection.
+	// killed kills the function during an inspection.
 	killed := func(dir string) {
 		f := start(t, "publish", env)
 		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
@@ -310,20 +318,26 @@ func TestPublishAPI(t *testing.T) {
 	large = again(t, key, large, "1.0.1")
 	killed(large)
 	through(large)
-	mixed := writeRelease(t, key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb, "linux_arm64": 64 * mb, "darwin_amd64": 64 * mb, "darwin_arm64": 64 * mb, "windows_amd64": 64 * mb})
+	mixed := writeRelease(t, key, "1.0.0", map[string]int64{
+		"linux_amd64":   500 * mb,
+		"linux_arm64":   64 * mb,
+		"darwin_amd64":  64 * mb,
+		"darwin_arm64":  64 * mb,
+		"windows_amd64": 64 * mb,
+	})
 	toOperator, toUpload := make([]float64, runs), make([]float64, runs)
 	for run := range runs {
 		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
 		ways := []func(string) float64{operator, through, plainly}
 		took := make([]float64, len(ways))
 		for i := range ways {
-			at := (i + run) % len(ways) // each goes first in turn
+			at := (i + run) % len(ways) // they take turns at being first
 			took[at] = ways[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
 		}
 		toOperator[run], toUpload[run] = took[1]/took[0], took[1]/took[2]
 	}
-	// Somebody with AWS credentials unpacks what he uploads, which takes some
-	// processors longer than others.
+	// A publisher with AWS credentials unpacks the files, which takes longer on
+	// some processors.
 	for beside, ratios := range map[string][]float64{
 		"publishing with AWS credentials": toOperator, "nothing but uploading": toUpload,
 	} {

@@ -1,7 +1,7 @@
 package functions_test
 
 import (
-	"cmp"
+	stdcmp "cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
@@ -21,14 +22,16 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// namespace is where functions count here.
+// namespace is the CloudWatch namespace of the tests.
 const namespace = "Larder/tests"
 
-// said has a function answer, and returns the lines that it has printed of it.
-func said(t *testing.T, f *lambda.Function, method, path, token string, status, lines int) string {
+// linesOf sends a request to a function, and returns the lines that it printed for
+// it.
+func linesOf(t *testing.T, f *lambda.Function, method, path, token string, status, lines int) string {
 	t.Helper()
 	e := recorded(t)["path /"]
-	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.RequestContext.RequestID = path, path, method, "request "+path
+	e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method = path, path, method
+	e.RequestContext.RequestID = "request " + path
 	if token != "" {
 		e.Headers["authorization"] = "Bearer " + token
 	}
@@ -41,7 +44,8 @@ func said(t *testing.T, f *lambda.Function, method, path, token string, status, 
 	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != status {
 		t.Errorf("%s: %s, %v; want %d", path, payload, err, status)
 	}
-	// What a function prints comes through a pipe, and so perhaps after its answer.
+	// The output of a function comes through a pipe, and may arrive after its
+	// response.
 	for waited := 0; ; waited++ {
 		if printed := f.Log()[before:]; strings.Count(printed, "\n") == lines {
 			return printed
@@ -53,8 +57,9 @@ func said(t *testing.T, f *lambda.Function, method, path, token string, status, 
 	}
 }
 
-// The functions write every metric that there is and no other, and log what queries look at. Alarms and the dashboard are
-// checked against the same list, and queries are in the same file, by the tests of the stack.
+// The functions write exactly the metrics of metrics.All, and log the fields
+// that queries use. The tests of the stack check the alarms and the dashboard
+// against the same list. They also write the file with the queries.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -68,35 +73,53 @@ func TestMetrics(t *testing.T) {
 	const keyID = "0123456789ABCDEF"
 	version, err := registry.ParseVersion("1.0.0")
 	check(err)
-	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: keyID, ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----", ExpiresAt: time.Now().Add(10 * 24 * time.Hour).Add(time.Hour)})
+	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{
+		ID:         keyID,
+		ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----",
+		ExpiresAt:  time.Now().Add(10 * 24 * time.Hour).Add(time.Hour),
+	})
 	check(err)
 	published, sum := registry.Provider{Namespace: "acme", Type: "x"}, strings.Repeat("0", 64)
-	pkg := registry.ProviderPackage{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Filename: "x.zip", H1: "h1:x", StoredFile: registry.StoredFile{Object: published.FileKey(version, sum, "x.zip"), SHA256: sum, Size: 1}}
+	pkg := registry.ProviderPackage{
+		Platform:   registry.Platform{OS: "linux", Arch: "amd64"},
+		Filename:   "x.zip",
+		H1:         "h1:x",
+		StoredFile: registry.StoredFile{Object: published.FileKey(version, sum, "x.zip"), SHA256: sum, Size: 1},
+	}
 	file := registry.StoredFile{Object: published.FileKey(version, sum, "x"), SHA256: sum}
-	_, _, err = put(t.Context(), d.catalog.Providers, published, registry.ProviderVersion{Version: version, Protocols: []string{"6.0"}, SigningKey: keyID, Sums: file, Signature: file, Packages: []registry.ProviderPackage{pkg}})
+	_, _, err = put(t.Context(), d.catalog.Providers, published, registry.ProviderVersion{
+		Version:    version,
+		Protocols:  []string{"6.0"},
+		SigningKey: keyID,
+		Sums:       file,
+		Signature:  file,
+		Packages:   []registry.ProviderPackage{pkg},
+	})
 	check(err)
 	mirrored, err := registry.ParseMirrorProvider("registry.example.org/acme/x")
 	check(err)
 	pkg.Object = mirrored.FileKey(version, sum, "x.zip")
-	_, _, err = d.catalog.Mirror.Add(t.Context(), mirrored, registry.MirrorVersion{Version: version, Packages: []registry.MirrorPackage{{ProviderPackage: pkg}}}, "somebody")
+	_, _, err = d.catalog.Mirror.Add(t.Context(), mirrored,
+		registry.MirrorVersion{Version: version, Packages: []registry.MirrorPackage{{ProviderPackage: pkg}}},
+		"somebody")
 	check(err)
 	narrow, digest := access.NewToken()
 	check(d.catalog.AddToken(t.Context(), digest, registry.Token{Name: "narrow", Scopes: []string{"read:mirror/**"}}))
 
-	// One whose table does not answer: the port is one that no other test is given meanwhile.
+	// The table of this function does not respond. No other test uses its port.
 	env := maps.Clone(d.env)
 	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://127.0.0.1:1"
 	d.functions["lost"] = start(t, "modules", env)
 
 	const download = "/v1/modules/acme/vpc/aws/1.0.0/download"
 	all := make(map[metrics.Series][]float64)
-	// The names in the lines of requests, and in those of signing keys.
+	// The fields in the log lines of requests, and in those of signing keys.
 	fields, keyFields := make(map[string]bool), make(map[string]bool)
 	for _, r := range []struct {
 		function, method, path, token string
 		status                        int
-		want                          string // the metrics but StoreLatency and ColdStarts, with their values
-		calls                         int    // of the store
+		want                          string // metrics except StoreLatency and ColdStarts, with values
+		calls                         int    // to the store
 	}{
 		{"discovery", "GET", "/.well-known/terraform.json", "", 200, "Requests 2xx 1", 0},
 		{"discovery", "GET", "/nowhere", "", 404, "Requests 4xx 1", 0},
@@ -106,10 +129,27 @@ func TestMetrics(t *testing.T) {
 		{"modules", "GET", download, narrow, 403, "Refusals 1, Requests 4xx 1", 1},
 		{"modules", "GET", "/v1/modules/acme/vpc/aws/2.0.0/download", d.token, 404, "Requests 4xx 1", 1},
 		{"lost", "GET", download, d.token, 503, "Requests 5xx 1", 3},
-		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1, SigningKeyDays 10", 3},
-		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, Requests 2xx 1", 1},
+		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, " +
+			"Requests 2xx 1, SigningKeyDays 10", 3},
+		{
+			"providers",
+			"GET",
+			"/v1/providers/acme/x/1.0.0/download/linux/amd64",
+			d.token,
+			200,
+			"Downloads provider 1, Requests 2xx 1",
+			1,
+		},
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/index.json", d.token, 200, "Requests 2xx 1", 2},
-		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/1.0.0.json", d.token, 200, "Downloads mirror 1, Requests 2xx 1", 1},
+		{
+			"mirror",
+			"GET",
+			"/v1/mirror/registry.example.org/acme/x/1.0.0.json",
+			d.token,
+			200,
+			"Downloads mirror 1, Requests 2xx 1",
+			1,
+		},
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 1},
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
@@ -117,7 +157,7 @@ func TestMetrics(t *testing.T) {
 		if strings.Contains(r.want, metrics.SigningKeyDays) {
 			lines = 3
 		}
-		printed := said(t, d.functions[r.function], r.method, r.path, r.token, r.status, lines)
+		printed := linesOf(t, d.functions[r.function], r.method, r.path, r.token, r.status, lines)
 		counted, err := cloudwatch.ReadMetrics(namespace, printed)
 		if err != nil {
 			t.Fatal(err)
@@ -126,21 +166,29 @@ func TestMetrics(t *testing.T) {
 		for series, values := range counted {
 			all[series] = append(all[series], values...)
 			if series.Name != metrics.StoreLatency && series.Name != metrics.ColdStarts {
-				got = append(got, strings.Join(strings.Fields(fmt.Sprint(series.Name, " ", series.Dimension.Value, " ", strings.Trim(fmt.Sprint(values), "[]"))), " "))
+				got = append(got, strings.Join(
+					strings.Fields(fmt.Sprint(series.Name, " ", series.Dimension.Value, " ", strings.Trim(fmt.Sprint(values), "[]"))),
+					" "))
 			}
 		}
 		slices.Sort(got)
 		took := counted[metrics.Series{Name: metrics.StoreLatency}]
-		if strings.Join(got, ", ") != r.want || len(took) != r.calls || slices.ContainsFunc(took, func(ms float64) bool { return ms <= 0 || ms > 10_000 }) {
-			t.Errorf("%s %s: %q and %v, want %s and %d", r.function, r.path, got, took, r.want, r.calls)
+		if diff := cmp.Diff(r.want, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("%s %s: the metrics differ: %s", r.function, r.path, diff)
+		}
+		if len(took) != r.calls {
+			t.Errorf("%s %s: %d calls to the store, want %d", r.function, r.path, len(took), r.calls)
+		}
+		if slices.ContainsFunc(took, func(ms float64) bool { return ms <= 0 || ms > 10_000 }) {
+			t.Errorf("%s %s: latencies %v ms, want more than 0 and at most 10000", r.function, r.path, took)
 		}
 		for line := range strings.Lines(printed) {
 			var members map[string]any
 			if err := json.Unmarshal([]byte(line), &members); err != nil {
 				t.Error(err)
 			}
-			if strings.Contains(line, cmp.Or(r.token, "X-Amz-Signature")) {
-				t.Errorf("%s: a secret is printed: %s", r.path, line)
+			if strings.Contains(line, stdcmp.Or(r.token, "X-Amz-Signature")) {
+				t.Errorf("%s: the log has a secret: %s", r.path, line)
 			}
 			if members[metrics.SigningKeyDays] != nil {
 				if members["namespace"] != "acme" {
@@ -163,7 +211,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if len(all) != len(metrics.All()) {
-		t.Errorf("there is another series among %v", slices.Collect(maps.Keys(all)))
+		t.Errorf("the functions write other series: %v", slices.Collect(maps.Keys(all)))
 	}
 	if cold := all[metrics.Series{Name: metrics.ColdStarts}]; len(cold) != len(d.functions) {
 		t.Errorf("%d of %d functions started", len(cold), len(d.functions))
@@ -179,8 +227,12 @@ func TestMetrics(t *testing.T) {
 			ofKeys = append(ofKeys, query)
 		}
 	}
-	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e), latest(f) as g by @log\n| sort n desc\n\nsort n"); !slices.Equal(got, []string{"a", "b", "e", "f", "n"}) {
-		t.Errorf("of a query that is known it says %q", got)
+	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e), latest(f) as g by @log\n| " +
+		"sort n desc\n\nsort n"); !slices.Equal(
+		got,
+		[]string{"a", "b", "e", "f", "n"},
+	) {
+		t.Errorf("fieldsOf returns %q for a fixed query", got)
 	}
 	for _, kind := range []struct {
 		queries []string
@@ -191,11 +243,11 @@ func TestMetrics(t *testing.T) {
 		for _, name := range names {
 			if !kind.fields[name] {
 				logged := slices.Sorted(maps.Keys(kind.fields))
-				t.Errorf("no function logs %q, for which a query asks; they log %q", name, logged)
+				t.Errorf("a query uses the field %q, but functions log only %q", name, logged)
 			}
 		}
 		if len(names) < kind.least {
-			t.Errorf("queries ask for %q", names)
+			t.Errorf("queries use only the fields %q, want at least %d", names, kind.least)
 		}
 	}
 }
@@ -208,15 +260,16 @@ func keysOf(members map[string]any) map[string]bool {
 	return keys
 }
 
-// of a query of Logs Insights.
+// The parts of a CloudWatch Logs Insights query.
 var (
 	quoted   = regexp.MustCompile(`"[^"]*"|/[^/]*/i?`)
 	renamed  = regexp.MustCompile(`as (\w+)`)
 	word     = regexp.MustCompile(`@?[A-Za-z_]\w*`)
-	keywords = strings.Fields("filter fields stats sort limit by as desc asc like and or not in count pct min max sum latest ispresent bin")
+	keywords = strings.Fields(
+		"filter fields stats sort limit by as desc asc like and or not in count pct min max sum latest ispresent bin")
 )
 
-// fieldsOf returns the names of fields that queries ask for.
+// fieldsOf returns the names of the fields in queries.
 func fieldsOf(queries string) (names []string) {
 	for query := range strings.SplitSeq(queries, "\n\n") {
 		query = quoted.ReplaceAllString(query, " ")
@@ -225,7 +278,8 @@ func fieldsOf(queries string) (names []string) {
 			own = append(own, found[1])
 		}
 		for _, name := range word.FindAllString(query, -1) {
-			if !slices.Contains(keywords, name) && !slices.Contains(own, name) && !slices.Contains(names, name) && name[0] != '@' {
+			if !slices.Contains(keywords, name) && !slices.Contains(own, name) && !slices.Contains(names, name) &&
+				name[0] != '@' {
 				names = append(names, name)
 			}
 		}

@@ -37,7 +37,8 @@ import (
 
 // publishAPI publishes through a gateway of its own to a function that serves the
 // publish API.
-func (d deployed) publishAPI(t *testing.T, f *lambda.Function, transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
+func (d deployed) publishAPI(t *testing.T, f *lambda.Function,
+	transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
 	t.Helper()
 	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
 	for _, r := range publishapi.Routes() {
@@ -46,7 +47,8 @@ func (d deployed) publishAPI(t *testing.T, f *lambda.Function, transport func(ht
 	gateway := lambda.StartGateway(routes)
 	t.Cleanup(gateway.Close)
 	file := filepath.Join(t.TempDir(), "tofurc")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", gateway.Host, d.token), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", gateway.Host, d.token),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	config, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + file}, "")
@@ -59,14 +61,14 @@ func (d deployed) publishAPI(t *testing.T, f *lambda.Function, transport func(ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Pause = 5 * time.Millisecond
+	p.Interval = 5 * time.Millisecond
 	return p
 }
 
 func direct(t http.RoundTripper) http.RoundTripper { return t }
 
-// writeRelease writes the release of a provider whose zips, by their platforms, hold programs of random bytes of these
-// sizes. SHA256SUMS is signed by a key.
+// writeRelease writes a signed release of a provider. sizes has the size of each
+// platform's program, which consists of random bytes.
 func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[string]int64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,7 +107,7 @@ func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[s
 	return dir
 }
 
-// finishRelease adds to zips what a release has besides.
+// finishRelease adds the remaining files of a release to its zips.
 func finishRelease(t *testing.T, key keys.SigningKey, dir, version, sums string) {
 	t.Helper()
 	const prefix = "terraform-provider-note_"
@@ -124,7 +126,7 @@ func finishRelease(t *testing.T, key keys.SigningKey, dir, version, sums string)
 	}
 }
 
-// signer makes a key and has the namespace acme trust it.
+// signer creates a key and adds it to the namespace acme.
 func (d deployed) signer(t *testing.T) keys.SigningKey {
 	t.Helper()
 	key, err := keys.NewSigningKey("Ed25519", 0)
@@ -141,7 +143,8 @@ func (d deployed) signer(t *testing.T) keys.SigningKey {
 	return key
 }
 
-// killer stands before an emulator, and kills a function when it makes its nth change, before or after that is done.
+// killer is a proxy in front of an emulator. It kills a function at its nth
+// change, before or after the change is made.
 type killer struct {
 	mu      sync.Mutex
 	f       *lambda.Function
@@ -169,7 +172,7 @@ func (k *killer) watch(t *testing.T, target string) string {
 			return
 		}
 		if kill {
-			w = httptest.NewRecorder() // nobody is told
+			w = httptest.NewRecorder() // the client receives no response
 		}
 		proxy.ServeHTTP(w, r)
 		if kill {
@@ -180,10 +183,13 @@ func (k *killer) watch(t *testing.T, target string) string {
 	return server.URL
 }
 
-// meets counts a change of the function's own, which is neither a read nor an upload by a presigned URL, and the first
-// reads of an archive.
+// meets counts the changes and the first reads of an archive. Changes are
+// requests of the function that are neither reads nor uploads by a presigned
+// URL.
 func (k *killer) meets(r *http.Request) bool {
-	change := strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") || r.Header.Get("Authorization") != "" && (r.URL.Query().Has("tagging") && r.Method == http.MethodPut || r.Header.Get("Range") != "")
+	change := strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") ||
+		r.Header.Get("Authorization") != "" &&
+			(r.URL.Query().Has("tagging") && r.Method == http.MethodPut || r.Header.Get("Range") != "")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !change || k.f == nil {
@@ -196,7 +202,7 @@ func (k *killer) meets(r *http.Request) bool {
 	return k.changes == k.at
 }
 
-// uploading remembers which upload a client's requests are about.
+// uploading stores which upload a client's requests belong to.
 type uploading struct {
 	http.RoundTripper
 	mu sync.Mutex
@@ -212,7 +218,8 @@ func (u *uploading) RoundTrip(r *http.Request) (*http.Response, error) {
 	return u.RoundTripper.RoundTrip(r)
 }
 
-// giveUp has the inspections of an upload given up that nobody is at any more, as they are a minute later.
+// giveUp expires the open inspections of an upload. Otherwise they would expire
+// after a minute.
 func (d deployed) giveUp(t *testing.T, id string, files int) {
 	t.Helper()
 	if id == "" {
@@ -240,17 +247,18 @@ func (k *killer) begin(f *lambda.Function, at int, after bool) {
 	k.f, k.at, k.after, k.changes, k.killed = f, at, after, 0, false
 }
 
-// At whatever change the function ends that inspects and commits, nobody sees half a version, and publishing again
-// finishes.
+// The function that inspects and commits may be killed at any change. Nobody then
+// sees half a version, and publishing again finishes.
 func TestKilledPublish(t *testing.T) {
 	t.Parallel()
 	k := &killer{}
 	d := deploy(t)
 	key := d.signer(t)
 	env := maps.Clone(d.env)
-	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = k.watch(t, d.env["AWS_ENDPOINT_URL_DYNAMODB"]), k.watch(t, d.env["AWS_ENDPOINT_URL_S3"])
+	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = k.watch(t,
+		d.env["AWS_ENDPOINT_URL_DYNAMODB"]), k.watch(t, d.env["AWS_ENDPOINT_URL_S3"])
 	limits := settings.DefaultPublishLimits
-	limits.Uploads = settings.MaxPublishLimits.Uploads // those that were killed count for hours
+	limits.Uploads = settings.MaxPublishLimits.Uploads // killed uploads count for hours
 	maps.Copy(env, limits.Environment())
 	address := registry.Provider{Namespace: "acme", Type: "note"}
 	var before, visible int
@@ -265,7 +273,8 @@ func TestKilledPublish(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
+			release, err := releases.Preparer{}.Provider(t.Context(),
+				releases.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,8 +320,8 @@ func TestKilledPublish(t *testing.T) {
 			break
 		}
 	}
-	// It is inspected before it is visible. The write that makes it visible is the
-	// last one, and ends the upload too.
+	// The version is inspected before it is visible. The last write makes it visible
+	// and ends the upload.
 	if before < 10 || visible != 1 {
 		t.Errorf("it ended %d times before the version was visible, and %d times behind that", before, visible)
 	}

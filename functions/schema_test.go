@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -25,11 +26,11 @@ import (
 type otherRelease struct {
 	published
 	functions map[string]*examined
-	// known is a token that functions have seen before, unknown one that they look up.
+	// known is a token that functions have cached. They must look up unknown.
 	known, unknown, unknownID string
-	// upload is the path of an upload that is under way.
+	// upload is the path of an open upload.
 	upload string
-	rows   []asked
+	rows   []exchange
 }
 
 func newOtherRelease(t *testing.T) *otherRelease {
@@ -54,10 +55,10 @@ func newOtherRelease(t *testing.T) *otherRelease {
 		o.functions[name] = &examined{t: t, f: start(t, name, env), secrets: secrets, mu: &mu, rows: &o.rows}
 	}
 	for function, path := range map[string]string{"modules": versions, "providers": providerList, "mirror": index} {
-		o.functions[function].ask("", path, request(t, "GET", path, o.known, ""), fine)
+		o.functions[function].sendRequest("", path, request(t, "GET", path, o.known, ""), fine)
 	}
 	uploads := "/v1/publish/" + vpc.Path() + "/1.1.0/uploads"
-	answer := o.functions["publish"].ask("", uploads, request(t, "POST", uploads, o.known, announced), fine)
+	answer := o.functions["publish"].sendRequest("", uploads, request(t, "POST", uploads, o.known, announced), fine)
 	var upload protocol.Begun
 	if err := json.Unmarshal([]byte(answer.Body), &upload); err != nil {
 		t.Fatal(err)
@@ -67,10 +68,10 @@ func newOtherRelease(t *testing.T) *otherRelease {
 	return o
 }
 
-// announced is what is to be published of a module.
+// announced is the announcement of a module.
 const announced = `{"files": [{"name": "vpc.tar.gz", "size": 1, "sha256": "` + digest + `"}]}`
 
-// announcedRelease is what is to be published of a provider.
+// announcedRelease is the announcement of a provider.
 var announcedRelease = func() string {
 	var files []string
 	for _, name := range []string{"linux_amd64.zip", "SHA256SUMS", "SHA256SUMS.sig"} {
@@ -80,12 +81,13 @@ var announcedRelease = func() string {
 	return `{"files": [` + strings.Join(files, ", ") + `], "protocols": ["6.0"]}`
 }()
 
-// publisher makes a token that reads and publishes, and returns its id too.
+// publisher creates a token that reads and publishes. It also returns its ID.
 func (o *otherRelease) publisher(t *testing.T) (token, id string) {
 	t.Helper()
 	token, digest := access.NewToken()
 	scopes := []string{"read:**", "publish:*/acme/**", "publish:*/other/**"}
-	if err := o.catalog.AddToken(t.Context(), digest, registry.Token{Name: "tests-" + digest[:12], Scopes: scopes}); err != nil {
+	if err := o.catalog.AddToken(t.Context(), digest,
+		registry.Token{Name: "tests-" + digest[:12], Scopes: scopes}); err != nil {
 		t.Fatal(err)
 	}
 	return token, registry.TokenID(digest)
@@ -94,11 +96,11 @@ func (o *otherRelease) publisher(t *testing.T) (token, id string) {
 // schemaRequest is a request to a function.
 type schemaRequest struct {
 	function, method, path, body string
-	// what is what another release has written, as the log says it.
+	// what describes the data of another release in the log.
 	what string
 }
 
-// requests are about items that are there.
+// requests returns requests for existing items.
 func (o *otherRelease) requests() []schemaRequest {
 	const deprecation = `{"message": "use another"}`
 	const module, moduleListing = "/v1/publish/modules/acme/vpc/aws", "item modules/acme/vpc/aws listing"
@@ -128,22 +130,18 @@ func (o *otherRelease) requests() []schemaRequest {
 
 const signer = "item keys/acme 0123456789ABCDEF"
 
-// additions are about nothing that is there.
+// additions are requests that need no existing item.
 var additions = []schemaRequest{
 	{"publish", "POST", "/v1/publish/modules/acme/vpc/new/1.0.0/uploads", announced, "the registry"},
 	{"publish", "POST", "/v1/publish/modules/other/vpc/aws/1.0.0/uploads", announced, "the registry"},
 }
 
-// refuse gives items of partitions a schema version, and makes requests, which
-// must be internal errors, log their cause once, and change nothing.
+// refuse changes the schema version of the items in the selected partitions, and
+// sends requests. Their responses must be internal errors. Each request logs its
+// cause once and changes nothing.
 func (o *otherRelease) refuse(
-	t *testing.T, fault string, schema int, picks func(partition string) bool, token string, requests []schemaRequest,
-) {
+	t *testing.T, fault string, schema int, picks func(partition string) bool, token string, requests []schemaRequest) {
 	t.Helper()
-	why := "has schema version 2, and this release of Larder reads version 1: use a newer release"
-	if schema == 0 {
-		why = "was written before the first release of Larder, which does not read it: publish again to a new registry"
-	}
 	all := func(string) bool { return true }
 	err := errors.Join(o.dynamo.SetSchema(t.Context(), 1, all), o.dynamo.SetSchema(t.Context(), schema, picks))
 	if err != nil {
@@ -155,22 +153,22 @@ func (o *otherRelease) refuse(
 	}
 	for _, r := range requests {
 		e := request(t, r.method, r.path, token, r.body)
-		o.functions[r.function].ask(fault, r.method+" "+r.path, e, broken(r.what+" "+why))
+		o.functions[r.function].sendRequest(fault, r.method+" "+r.path, e, broken(r.what))
 	}
 	const discovery = "/.well-known/terraform.json"
-	o.functions["discovery"].ask(fault, discovery, request(t, "GET", discovery, token, ""), fine)
+	o.functions["discovery"].sendRequest(fault, discovery, request(t, "GET", discovery, token, ""), fine)
 	after, err := o.dynamo.Dump(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("%s: the table changes: %s", fault, diff)
+		t.Errorf("%s: the table has changed: %s", fault, diff)
 	}
 }
 
-// Functions neither read nor change what another release has written. Callers get
-// the fixed message of an internal error, and the log says what it is, of which
-// schema version, and what to do.
+// Functions neither read nor change data of another schema version. Callers
+// receive the fixed message of an internal error. The log has the item and its
+// schema version.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	o := newOtherRelease(t)
@@ -180,7 +178,7 @@ func TestSchema(t *testing.T) {
 	isKey := func(partition string) bool { return strings.HasPrefix(partition, "keys/") }
 
 	o.refuse(t, "a newer release's registry", 2, isItem, o.known, o.requests())
-	// Its schema version alone keeps changes away, whatever they are of.
+	// The schema version is enough to prevent changes of any kind.
 	changes := slices.Clone(additions)
 	for _, r := range o.requests() {
 		if r.function == "publish" && (r.method != "POST" || strings.HasSuffix(r.path, "/inspect")) {
@@ -194,7 +192,7 @@ func TestSchema(t *testing.T) {
 	// A caller with a token that cannot be read gets 500, and not 401.
 	var strangers []schemaRequest
 	for _, r := range o.requests() {
-		r.what = "looking for a token: item tokens " + o.unknownID
+		r.what = "item tokens " + o.unknownID
 		strangers = append(strangers, r)
 	}
 	o.refuse(t, "a newer release's token", 2, isToken, o.unknown, strangers)
@@ -205,5 +203,7 @@ func TestSchema(t *testing.T) {
 	}
 	o.refuse(t, "items of no release", 0, isItem, o.known, o.requests())
 	o.refuse(t, "a token of no release", 0, isToken, o.unknown, strangers)
+	upload := o.upload[strings.LastIndexByte(o.upload, '/')+1:]
+	golden.New(t).Text(t, causes(o.rows, upload, "UPLOAD", o.unknownID, "TOKEN"))
 	t.Log(summary(o.rows))
 }

@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// packFunction writes a zip file with the bootstrap of a function, whose folder
-// is in dist. It returns the path of the file, and its digest as Lambda returns
-// it for deployed code (CodeSha256). The same bootstrap gives the same file. The
-// file is beside dist, where scripts/build of another synthesis leaves it.
+// packFunction writes the deployment package of a function: a zip file with its
+// bootstrap, whose folder is in dist. It returns the path of the file, and its
+// digest in the form of Lambda's CodeSha256. The same bootstrap gives the same
+// file. The file is beside dist, so that a concurrent run of scripts/build does
+// not remove it.
 //
-// The CDK would pack a folder too, but only after synthesis, when the stack
-// cannot have the digest any more.
+// The CDK could pack a folder itself, but only after synthesis. The stack needs
+// the digest during synthesis.
 func packFunction(dist, name string) (path, digest string, err error) {
 	bootstrap, err := os.ReadFile(filepath.Join(dist, name, "bootstrap"))
 	if err != nil {
@@ -50,12 +51,13 @@ func packFunction(dist, name string) (path, digest string, err error) {
 	return path, base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
-// sourceRelease returns the release that the checkout is at or after, such as
-// v1.2.3. It is "unknown" without Git or without a release. It has no commit, so
-// that a stack changes with releases, and not with each commit.
+// sourceRelease returns the release of the checkout, or the last one before it,
+// such as v1.2.3. It returns "unknown" without Git or without a release. It
+// leaves out the commit, so that a stack changes with releases and not with
+// each commit.
 func sourceRelease() string {
 	describe := []string{"describe", "--tags", "--match", "v*", "--abbrev=0"}
-	out, err := exec.Command("git", describe...).Output() //nolint:noctx // it is what this program waits for
+	out, err := exec.Command("git", describe...).Output() //nolint:noctx // it takes milliseconds
 	if err != nil {
 		return "unknown"
 	}

@@ -17,37 +17,38 @@ import (
 	"github.com/larder-registry/larder/pkg/jsonfile"
 )
 
-// The keys of CDK context that this app reads. All others are the CDK's own.
+// The keys of CDK context that this app reads. All others belong to the CDK.
 const (
 	contextSettings  = "settings"
 	contextAllowDrop = "allow-drop"
 )
 
-// The files from which the CDK reads context. It writes to the first itself.
+// The files from which the CDK reads context. It writes only the first.
 const (
 	contextFile = "cdk.context.json"
 	appFile     = "cdk.json"
 )
 
-// defaultFile has the settings unless context names another file.
+// defaultFile is the settings file unless context names another one.
 const defaultFile = "settings.json"
 
 // choices are the options of a command line.
 type choices struct {
-	// file has the settings. It must exist if it is not the default one.
+	// file is the settings file. It must exist unless it is the default one.
 	file string
-	// allowed are the kinds of things that a deploy may drop.
+	// allowed are the kinds of resources that a deploy may drop.
 	allowed []string
 }
 
-// readContext reads the choices from CDK context. Releases before settings.json
-// had the settings there: it moves those that it can move, and returns an error
-// for any of them.
+// readContext reads the choices from CDK context. Before settings.json,
+// releases stored the settings there. readContext moves the settings that it
+// can move, and returns an error if there are any.
 func readContext(context map[string]any) (choices, error) {
 	c := choices{file: defaultFile}
 	if file, ok := context[contextSettings]; ok {
 		if c.file, ok = file.(string); !ok || c.file == "" {
-			return c, fmt.Errorf("cannot use context %s: %v is not the name of a file", contextSettings, file)
+			return c, fmt.Errorf("cannot use context %s: %q is not the name of a file", contextSettings,
+				fmt.Sprint(file))
 		}
 	}
 	inContextFile, err := contextOf(contextFile)
@@ -61,7 +62,7 @@ func readContext(context map[string]any) (choices, error) {
 	if allowed, ok := context[contextAllowDrop]; ok {
 		for name, has := range map[string]map[string]json.RawMessage{contextFile: inContextFile, appFile: inAppFile} {
 			if _, there := has[contextAllowDrop]; there {
-				return c, fmt.Errorf("cannot use context %s: it counts for one command, so take it out of %s",
+				return c, fmt.Errorf("cannot use context %s: it is valid for one command only: remove it from %s",
 					contextAllowDrop, name)
 			}
 		}
@@ -73,19 +74,19 @@ func readContext(context map[string]any) (choices, error) {
 		}
 	}
 	var old []setting
-	known := make(map[string]bool)
+	own := make(map[string]bool)
 	for _, s := range defaultSettings().keys() {
-		known[s.key] = true
+		own[s.key] = true
 		if _, there := context[s.key]; there {
 			old = append(old, s)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(context)) {
-		own := key == contextSettings || key == contextAllowDrop || known[key]
-		if !own && !ofCDK(key) {
-			all := slices.AppendSeq([]string{contextSettings, contextAllowDrop}, maps.Keys(known))
+		known := key == contextSettings || key == contextAllowDrop || own[key]
+		if !known && !ofCDK(key) {
+			all := slices.AppendSeq([]string{contextSettings, contextAllowDrop}, maps.Keys(own))
 			slices.Sort(all)
-			return c, fmt.Errorf("cannot use CDK context: %s (settings go to %s)", jsonfile.Unknown("key", key, all), c.file)
+			return c, fmt.Errorf("cannot use CDK context: %s (settings are in %s)", jsonfile.Unknown("key", key, all), c.file)
 		}
 	}
 	if len(old) == 0 {
@@ -95,13 +96,14 @@ func readContext(context map[string]any) (choices, error) {
 	return c, m.move(old)
 }
 
-// ofCDK reports whether a key of context is the CDK's own.
+// ofCDK reports whether a context key belongs to the CDK.
 func ofCDK(key string) bool {
 	return strings.HasPrefix(key, "@") || strings.Contains(key, ":") ||
 		key == "cli-telemetry" || key == "acknowledged-issue-numbers"
 }
 
-// contextOf returns the context in a file of the CDK.
+// contextOf returns the context in a file of the CDK. It returns nil if the
+// file does not exist.
 func contextOf(name string) (map[string]json.RawMessage, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,12 +135,12 @@ type mover struct {
 	write                    func(name string, text []byte) error
 }
 
-// move moves the settings in cdk.context.json, unless the settings file exists
-// and differs. It always returns an error, which lists what was done and what is
-// left to do. If it is interrupted, each setting is in one of the two files or in
-// both.
+// move moves the settings in cdk.context.json to the settings file, unless that
+// exists and differs. It always returns an error, which lists the settings that
+// it moved and the steps that are left. If it is interrupted, each setting is
+// in at least one of the two files.
 func (m mover) move(old []setting) error {
-	var said []string
+	var steps []string
 	has := make(map[string]json.RawMessage)
 	current, err := os.ReadFile(m.to)
 	fresh := errors.Is(err, fs.ErrNotExist)
@@ -173,27 +175,27 @@ func (m mover) move(old []setting) error {
 		}
 	}
 	if gone := append(moved, same...); len(gone) > 0 {
-		if err := m.take(gone); err != nil {
-			return fmt.Errorf("cannot take settings out of %s, which are in %s now: %w", contextFile, m.to, err)
+		if err := m.remove(gone); err != nil {
+			return fmt.Errorf("cannot remove settings from %s, which are now in %s: %w", contextFile, m.to, err)
 		}
 	}
-	say := func(of []setting, format string, args ...any) {
+	add := func(of []setting, format string, args ...any) {
 		if len(of) > 0 {
-			said = append(said, fmt.Sprintf(format, args...))
+			steps = append(steps, fmt.Sprintf(format, args...))
 		}
 	}
-	say(moved, "Moved from %s to %s: %s.", contextFile, m.to, names(moved))
-	say(same, "Took out of %s what %s has too: %s.", contextFile, m.to, names(same))
-	say(missing, "%s exists and was not changed. Add or change these lines in it, and take the keys out of %s:\n%s",
+	add(moved, "Moved from %s to %s: %s.", contextFile, m.to, names(moved))
+	add(same, "Removed from %s, since %s has the same values: %s.", contextFile, m.to, names(same))
+	add(missing, "%s exists and was not changed. Add or change these lines in it, and remove the keys from %s:\n%s",
 		m.to, contextFile, m.lines(missing))
-	say(inApp, "Add or change these lines in %s, and take the keys out of %s:\n%s", m.to, appFile, m.lines(inApp))
-	say(onLine, "Add or change these lines in %s instead of using -c:\n%s", m.to, m.lines(onLine))
-	return fmt.Errorf("cannot take settings from CDK context: settings are in a file of their own, %s.\n%s\n"+
-		"Review %s, commit it, and run the command again", m.to, strings.Join(said, "\n"), m.to)
+	add(inApp, "Add or change these lines in %s, and remove the keys from %s:\n%s", m.to, appFile, m.lines(inApp))
+	add(onLine, "Add or change these lines in %s instead of using -c:\n%s", m.to, m.lines(onLine))
+	return fmt.Errorf("cannot read settings from CDK context: they belong in the file %s.\n%s\n"+
+		"Review %s, commit it, and run the command again", m.to, strings.Join(steps, "\n"), m.to)
 }
 
-// value returns the value of a setting in context, in the type that the file
-// needs.
+// value returns the value of a setting in context, as the type that the
+// settings file needs.
 func (m mover) value(s setting) any {
 	if line, here := m.inContextFile[s.key]; here {
 		return typed(s, decoded(line))
@@ -210,7 +212,7 @@ func (m mover) lines(of []setting) string {
 		e.SetEscapeHTML(false)
 		e.SetIndent("  ", "  ")
 		if err := e.Encode(m.value(s)); err != nil {
-			panic(err) // it was JSON
+			panic(err) // the value was decoded from JSON
 		}
 		lines = append(lines, fmt.Sprintf("  %q: %s", s.key, bytes.TrimSpace(out.Bytes())))
 	}
@@ -225,8 +227,8 @@ func (m mover) file(of []setting) []byte {
 	return []byte("{\n" + schema + m.lines(of) + "\n}\n")
 }
 
-// take removes settings from cdk.context.json.
-func (m mover) take(gone []setting) error {
+// remove removes settings from cdk.context.json.
+func (m mover) remove(gone []setting) error {
 	rest := maps.Clone(m.inContextFile)
 	for _, s := range gone {
 		delete(rest, s.key)
@@ -251,7 +253,7 @@ func decoded(line json.RawMessage) any {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		panic(err) // it was JSON
+		panic(err) // the line is valid JSON
 	}
 	return v
 }
@@ -264,8 +266,8 @@ func equalJSON(line json.RawMessage, v any) bool {
 	return err == nil && reflect.DeepEqual(decoded(line), decoded(text))
 }
 
-// typed returns a value in the type of its setting if it is the text of such a
-// value: all values of a command line are texts.
+// typed converts text to the type of its setting, if it is a valid value of
+// that type. All values of a command line are text.
 func typed(s setting, v any) any {
 	text, ok := v.(string)
 	if !ok {
@@ -286,8 +288,8 @@ func typed(s setting, v any) any {
 	return text
 }
 
-// replaceFile replaces a file atomically: a reader finds the old text or the new
-// one.
+// replaceFile replaces a file atomically: a reader sees the old content or the
+// new content.
 func replaceFile(name string, text []byte) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-")
 	if err != nil {
@@ -307,7 +309,7 @@ func replaceFile(name string, text []byte) (err error) {
 	return os.Rename(temporary.Name(), name)
 }
 
-// loadSettings reads the settings of a file. The default one may be missing.
+// loadSettings reads the settings file. The default file may be missing.
 func loadSettings(c choices, region string) (Settings, error) {
 	text, err := os.ReadFile(c.file)
 	if errors.Is(err, fs.ErrNotExist) && c.file == defaultFile {

@@ -15,15 +15,17 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// dropKinds are the kinds of things that a deploy drops only if they are allowed.
+// dropKinds are the kinds of resources that a deploy drops only if -c
+// allow-drop names them.
 var dropKinds = []string{"domain", "table", "bucket", "access", "pool"}
 
-// drop is something that a deployed stack has and a new one would not have.
+// drop is a resource or an access rule of the deployed stack that the new stack
+// does not have.
 type drop struct {
 	kind, what string
 }
 
-// deployed is the template and the outputs of a deployed stack.
+// deployed has the template and the outputs of a deployed stack.
 type deployed struct {
 	Outputs   map[string]string `json:"-"`
 	Resources map[string]struct {
@@ -32,20 +34,21 @@ type deployed struct {
 	}
 }
 
-// made has the logical ids of the stores and the user pool that a stack creates.
-// An id is empty if the stack creates none.
+// made has the logical IDs of the stores and the user pool that a stack
+// creates. An ID is empty if the stack does not create the resource.
 type made struct {
 	table, bucket, pool string
 }
 
-// madeBy returns the logical ids of the resources that a stack creates.
+// madeBy returns the logical IDs of the resources that a stack creates.
 func madeBy(stack awscdk.Stack) made {
 	name := func(id string) string {
 		child := stack.Node().TryFindChild(&id)
 		if child == nil {
 			return ""
 		}
-		// A table or a bucket that the stack adopts is no resource of the stack.
+		// A table or a bucket that the stack adopts is not a resource of the
+		// stack.
 		if resource, ok := child.Node().DefaultChild().(awscdk.CfnElement); ok && resource != nil {
 			return *stack.GetLogicalId(resource)
 		}
@@ -54,7 +57,8 @@ func madeBy(stack awscdk.Stack) made {
 	return made{table: name("Table"), bucket: name("Bucket"), pool: name("Users")}
 }
 
-// drops returns what a deploy of settings over the deployed stack would drop.
+// drops returns what a deploy with these settings would drop from the deployed
+// stack.
 func (d *deployed) drops(s Settings, m made) []drop {
 	var all []drop
 	if domain := d.domain(); domain != "" && domain != s.DomainName {
@@ -81,7 +85,7 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	return all
 }
 
-// domain returns the domain of a stack's gateway.
+// domain returns the domain of a stack's gateway. It is empty if there is none.
 func (d *deployed) domain() string {
 	for _, r := range d.Resources {
 		if r.Type == "AWS::ApiGatewayV2::DomainName" {
@@ -91,7 +95,7 @@ func (d *deployed) domain() string {
 	return ""
 }
 
-// pool returns the logical id of a stack's user pool.
+// pool returns the logical ID of a stack's user pool.
 func (d *deployed) pool() (id string, found bool) {
 	for id, r := range d.Resources {
 		if r.Type == "AWS::Cognito::UserPool" {
@@ -133,14 +137,15 @@ func (d *deployed) variable(key string) string {
 	return ""
 }
 
-// ofPool stands for the stack's own user pool, whose URL a template does not have.
+// ofPool is the placeholder for the URL of the stack's user pool, which a
+// template does not contain.
 const ofPool = "the stack's user pool"
 
-// lostAccess names the access that somebody has in the deployed stack and would
-// not have with the settings. deployed is the access of the deployed functions.
+// lostAccess returns the access that the deployed functions grant and that the
+// settings would not grant. deployed is the access setting of the functions.
 func lostAccess(deployed string, s Settings) (lost []string) {
 	var was, now access.Settings
-	// Another release may have written it, so it is not checked strictly.
+	// Another release may have written it, so unknown fields are accepted.
 	if err := json.Unmarshal([]byte(deployed), &was); err != nil {
 		return []string{"access rules that this release cannot read"}
 	}
@@ -158,7 +163,7 @@ func lostAccess(deployed string, s Settings) (lost []string) {
 	for _, i := range was.Issuers {
 		if strings.Contains(i.Issuer, reference) {
 			if s.Cognito == nil {
-				continue // it goes with the pool
+				continue // it is removed with the pool, which drops reports
 			}
 			i = access.Issuer{Issuer: ofPool, Rules: i.Rules}
 		}
@@ -176,8 +181,8 @@ func lostAccess(deployed string, s Settings) (lost []string) {
 	return lost
 }
 
-// lostByIssuer names the audiences, clients and scopes of an issuer's tokens that
-// are lost.
+// lostByIssuer returns the audiences, clients and scopes of an issuer's tokens
+// that the new rules do not accept.
 func lostByIssuer(was, now access.Issuer) (lost []string) {
 	for _, audience := range was.Audiences {
 		if !slices.Contains(now.Audiences, audience) {
@@ -197,7 +202,7 @@ func lostByIssuer(was, now access.Issuer) (lost []string) {
 					return s.Verb == scope.Verb && s.Pattern.Covers(scope.Pattern)
 				})
 			}) {
-				text, _ := scope.MarshalText() // which never fails
+				text, _ := scope.MarshalText() // it never fails
 				scopes = append(scopes, string(text))
 			}
 		}
@@ -212,7 +217,8 @@ func lostByIssuer(was, now access.Issuer) (lost []string) {
 // reference begins each reference in the text that templateText returns.
 const reference = "${"
 
-// templateText returns a text of a template, with ${NAME} for each reference.
+// templateText returns the text of a value in a template, with ${NAME} for each
+// reference.
 func templateText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -240,8 +246,7 @@ func templateText(v any) string {
 	return reference + "}"
 }
 
-// judge returns the errors with which the CDK refuses to deploy, and lines of
-// warning.
+// judge returns the errors with which the CDK rejects a deploy, and warnings.
 func (f found) judge(c choices, s Settings, m made) (refused, warnings []string) {
 	refused, warnings = f.refused, f.warnings
 	why := ""
@@ -259,8 +264,8 @@ func (f found) judge(c choices, s Settings, m made) (refused, warnings []string)
 	return refused, warnings
 }
 
-// refusal returns the error with which the CDK refuses to deploy; empty if all
-// drops are allowed.
+// refusal returns the error with which the CDK rejects a deploy. It is empty if
+// all drops are allowed.
 func refusal(c choices, s Settings, drops []drop) string {
 	var kinds, what []string
 	for _, d := range drops {
@@ -272,7 +277,7 @@ func refusal(c choices, s Settings, drops []drop) string {
 	if len(what) == 0 {
 		return ""
 	}
-	why := c.file + " does not have all that is deployed"
+	why := c.file + " lacks settings of the deployed stack"
 	if _, err := os.Stat(c.file); err != nil {
 		why = c.file + " does not exist"
 	}
@@ -281,14 +286,14 @@ func refusal(c choices, s Settings, drops []drop) string {
 		why, s.StackName, strings.Join(what, "; "), contextAllowDrop, strings.Join(kinds, ","))
 }
 
-// notCompared is the line about a deploy whose settings are not compared with
-// the deployed stack.
+// notCompared returns the warning for a deploy whose settings could not be
+// compared with the deployed stack.
 func notCompared(why error) string {
 	return fmt.Sprintf("cannot compare the settings with the deployed stack: %v", why)
 }
 
-// refusalOfUnread returns the error with which the CDK refuses to deploy over a
-// stack that could not be read; empty if a deploy may drop everything.
+// refusalOfUnread returns the error with which the CDK rejects a deploy over a
+// stack that could not be read. It is empty if the deploy may drop everything.
 func refusalOfUnread(c choices, why error) string {
 	if !slices.ContainsFunc(dropKinds, func(kind string) bool { return !slices.Contains(c.allowed, kind) }) {
 		return ""

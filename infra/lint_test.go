@@ -10,7 +10,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// AWS's linter of templates finds nothing in what settings make.
+// cfn-lint finds nothing in the templates of various settings.
 func TestLint(t *testing.T) {
 	lint, err := exec.LookPath("cfn-lint")
 	if err != nil {
@@ -40,7 +40,8 @@ func TestLint(t *testing.T) {
 		app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
 		newStack(app, parsed(t, given), stubs(t))
 		template := filepath.Join(t.TempDir(), name+".template.json")
-		if err := os.Rename(filepath.Join(*app.Synth(nil).Directory(), "Larder.template.json"), template); err != nil {
+		if err := os.Rename(filepath.Join(*app.Synth(nil).Directory(), "Larder.template.json"),
+			template); err != nil {
 			t.Fatal(err)
 		}
 		templates = append(templates, template)

@@ -29,38 +29,38 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// lookupTimeout bounds all requests of a lookup together.
+// lookupTimeout is the timeout of all requests of a lookup together.
 const lookupTimeout = 15 * time.Second
 
-// found is what a lookup finds in the account of a deploy.
+// found is the result of a lookup in the account of a deploy.
 type found struct {
-	// stack is the deployed stack. It is nil if there is none, if it could not be
-	// read, or if there are no credentials.
+	// stack is the deployed stack. It is nil if there is none, if it could not
+	// be read, or if there are no credentials.
 	stack *deployed
-	// unread is why the deployed stack could not be read although the deploy has
-	// credentials.
+	// unread is the reason why the deployed stack could not be read, although
+	// the deploy has credentials.
 	unread error
-	// refused are the reasons why the stack cannot adopt a table or a bucket.
+	// refused are the errors with which the CDK rejects the deploy.
 	refused []string
-	// warnings are lines about what was not checked.
+	// warnings are the checks that could not be made.
 	warnings []string
 }
 
-// errNoCredentials means that neither the CDK nor the app has credentials, so
-// that nothing can be deployed.
+// errNoCredentials means that neither the CDK nor the app has credentials. The
+// deploy cannot happen then.
 var errNoCredentials = errors.New("there are no AWS credentials")
 
-// account is the AWS account to which a deploy goes.
+// account is the AWS account that the CDK deploys to.
 type account struct {
 	config aws.Config
-	// lookup is the role with which the CDK itself reads an account. It is used if
-	// the credentials may not read.
+	// lookup is the role with which the CDK itself reads an account. It is used
+	// if the environment's credentials are not permitted to read.
 	lookup string
 	s3     func(*s3.Options)
 }
 
-// lookUp reads the deployed stack, and checks the table and the bucket that the
-// settings adopt, in the account to which the CDK deploys.
+// lookUp reads the deployed stack in the account that the CDK deploys to. It
+// also checks the table and the bucket that the settings adopt.
 func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(string) string) found {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -103,17 +103,17 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 	return f
 }
 
-// store is what a check finds out about a table or a bucket.
+// store is the result of checking a table or a bucket.
 type store struct {
-	// unfit is the reason why the stack cannot adopt it; empty if there is none.
+	// unfit is the reason why the stack cannot adopt it. It is empty if it can.
 	unfit string
-	// key is the ARN of the customer's KMS key that encrypts it; empty if there is
-	// none.
+	// key is the ARN of the customer's KMS key that encrypts it. It is empty if
+	// AWS owns or manages the key.
 	key string
 }
 
-// adopt checks a table or a bucket that the settings adopt. The deployed stack may
-// already use it.
+// adopt checks a table or a bucket that the settings adopt. inUse means that
+// the deployed stack already uses it.
 func (f *found) adopt(ctx context.Context, a *account, name string, inUse bool,
 	check func(context.Context, aws.Config, string) (store, error),
 ) {
@@ -136,8 +136,8 @@ func (f *found) adopt(ctx context.Context, a *account, name string, inUse bool,
 	}
 }
 
-// checkOthers refuses to deploy a first stack beside others of Larder that the
-// settings may have been for.
+// checkOthers rejects the deploy of a new stack if the region has other Larder
+// stacks, for which the settings may have been meant.
 func (f *found) checkOthers(ctx context.Context, a *account, s Settings) {
 	var others []string
 	err := a.read(ctx, func(config aws.Config) (err error) {
@@ -151,19 +151,20 @@ func (f *found) checkOthers(ctx context.Context, a *account, s Settings) {
 	case err != nil:
 		f.unread = reason(err)
 	case len(others) > 0:
-		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: there is no stack %s, and %s has %s. "+
-			"Set stackName in the settings, to update one of these or to make a second registry",
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: there is no stack %s, but %s has %s. "+
+			"Set stackName in the settings, to update one of these or to create a second registry",
 			s.StackName, a.config.Region, strings.Join(others, ", ")))
 	}
 }
 
-// useEnvironment is a hint about --profile, which the CDK does not pass to an app.
+// useEnvironment is a hint about --profile, which the CDK does not pass to an
+// app.
 const useEnvironment = "If you use --profile, set AWS_PROFILE instead"
 
-// openAccount returns the account to which the CDK deploys. Its error is
+// openAccount returns the account that the CDK deploys to. It returns
 // errNoCredentials if neither the CDK nor the environment has credentials.
 func openAccount(ctx context.Context, qualifier string, getenv func(string) string) (*account, error) {
-	id := getenv("CDK_DEFAULT_ACCOUNT") // which is set if the CDK has credentials
+	id := getenv("CDK_DEFAULT_ACCOUNT") // set if the CDK has credentials
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err == nil {
 		_, err = cfg.Credentials.Retrieve(ctx)
@@ -184,7 +185,7 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 	got := aws.ToString(caller.Account)
 	if id = cmp.Or(id, got); got != id {
 		return nil, fmt.Errorf("the environment's AWS credentials are for account %s, "+
-			"and the deploy goes to %s. %s", got, id, useEnvironment)
+			"but the deploy is to %s. %s", got, id, useEnvironment)
 	}
 	partition := "aws"
 	if who, err := arn.Parse(aws.ToString(caller.Arn)); err == nil {
@@ -201,9 +202,9 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 	}, nil
 }
 
-// read calls do with the credentials of the environment. If they have no
-// permission, it calls do again with the CDK's lookup role: a pipeline often has
-// only the permission to assume the CDK's roles.
+// read calls do with the environment's credentials. If they are denied, it
+// calls do again with the CDK's lookup role. Pipelines often have permission
+// only to assume the CDK's roles.
 func (a *account) read(ctx context.Context, do func(aws.Config) error) error {
 	err := do(a.config)
 	if !denied(err) {
@@ -218,13 +219,14 @@ func (a *account) read(ctx context.Context, do func(aws.Config) error) error {
 	return do(assumed)
 }
 
+// denied reports whether AWS denied a request for lack of permission.
 func denied(err error) bool {
 	failed, ok := errors.AsType[smithy.APIError](err)
 	return ok && slices.Contains([]string{"AccessDenied", "AccessDeniedException", "Forbidden"}, failed.ErrorCode())
 }
 
-// reason returns an error of the SDK without what only its developers need. It
-// is one line.
+// reason returns an SDK error as one line, without request IDs and operation
+// names.
 func reason(err error) error {
 	if err == nil {
 		return nil
@@ -233,7 +235,7 @@ func reason(err error) error {
 		return fmt.Errorf("%s: %s", failed.ErrorCode(), failed.ErrorMessage())
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("AWS does not answer")
+		return errors.New("AWS did not respond in time")
 	}
 	if first, _, more := strings.Cut(err.Error(), "\n"); more {
 		return errors.New(first)
@@ -268,8 +270,8 @@ func stacksOfLarder(ctx context.Context, cfg aws.Config) ([]string, error) {
 	return names, nil
 }
 
-// stackOf returns a deployed stack; nil if there is none, or if it was never
-// completely created.
+// stackOf returns a deployed stack. It returns nil if there is none, or if it
+// was never completely created.
 func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error) {
 	client := cloudformation.NewFromConfig(cfg)
 	out, err := client.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
@@ -299,7 +301,7 @@ func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error
 	return d, nil
 }
 
-// checkTable checks a table that exists.
+// checkTable checks whether the stack can adopt a table.
 func checkTable(ctx context.Context, cfg aws.Config, name string) (store, error) {
 	out, err := dynamodb.NewFromConfig(cfg).DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	if _, ok := errors.AsType[*dynamo.ResourceNotFoundException](err); ok {
@@ -319,7 +321,7 @@ func checkTable(ctx context.Context, cfg aws.Config, name string) (store, error)
 		keys = append(keys, fmt.Sprintf("%s %s %s", aws.ToString(k.AttributeName), k.KeyType, kind))
 	}
 	if got := strings.Join(keys, ", "); got != "pk HASH S, sk RANGE S" {
-		return store{unfit: fmt.Sprintf("its key is %s, and the registry's is pk HASH S, sk RANGE S", got)}, nil
+		return store{unfit: fmt.Sprintf("its key is %s, but the registry needs pk HASH S, sk RANGE S", got)}, nil
 	}
 	if sse := out.Table.SSEDescription; sse != nil && sse.KMSMasterKeyArn != nil {
 		return checkKey(ctx, cfg, *sse.KMSMasterKeyArn)
@@ -327,7 +329,7 @@ func checkTable(ctx context.Context, cfg aws.Config, name string) (store, error)
 	return store{}, nil
 }
 
-// checkBucket checks a bucket that exists.
+// checkBucket checks whether the stack can adopt a bucket.
 func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) (store, error) {
 	client := s3.NewFromConfig(cfg, a.s3)
 	head, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
@@ -342,7 +344,7 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 		}
 	}
 	if region != "" && region != cfg.Region {
-		return store{unfit: fmt.Sprintf("the bucket is in %s, and the stack goes to %s", region, cfg.Region)}, nil
+		return store{unfit: fmt.Sprintf("the bucket is in %s, but the stack is in %s", region, cfg.Region)}, nil
 	}
 	if err != nil {
 		return store{}, err
@@ -363,8 +365,8 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 	return store{}, nil
 }
 
-// checkKey returns the key that encrypts a store if it is the customer's. AWS's
-// own keys need no permission.
+// checkKey returns the KMS key that encrypts a store, if it is a customer's.
+// AWS's own keys need no permission.
 func checkKey(ctx context.Context, cfg aws.Config, id string) (store, error) {
 	out, err := kms.NewFromConfig(cfg).DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
 	if err != nil || out.KeyMetadata.KeyManager == kmstypes.KeyManagerTypeAws {

@@ -1,4 +1,4 @@
-// Infra is the CDK app that makes the registry in an AWS account: functions
+// Infra is the CDK app that deploys the registry to an AWS account: functions
 // behind an HTTP API, a table and a bucket. Synthesis builds the functions.
 package main
 
@@ -13,16 +13,16 @@ import (
 )
 
 func main() {
-	// No jsii.Close: it reports its own child's end as an error, beside ours. The
-	// child ends with its standard input.
+	// jsii.Close would print an error when its child process ends. The child
+	// exits when its standard input is closed.
 	if err := synthesize(awscdk.NewApp(nil)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// synthesize adds the stack to an app. If a deploy is refused, the stack has an
-// error annotation: `cdk deploy`, `diff`, `synth` and `rollback` fail with it, and
+// synthesize adds the stack to an app. If a deploy is rejected, the stack has
+// an error annotation. `cdk deploy`, `diff`, `synth` and `rollback` then fail;
 // `cdk ls` and `destroy` ignore it.
 func synthesize(app awscdk.App) error {
 	given, _ := app.Node().GetAllContext(nil).(map[string]any)
@@ -54,8 +54,8 @@ func synthesize(app awscdk.App) error {
 	return nil
 }
 
-// qualifier returns the bootstrap qualifier, which is in the names of the CDK's
-// own roles.
+// qualifier returns the bootstrap qualifier, which is part of the names of the
+// CDK's own roles.
 func qualifier(context map[string]any) string {
 	if own, ok := context["@aws-cdk/core:bootstrapQualifier"].(string); ok {
 		return own
@@ -63,13 +63,14 @@ func qualifier(context map[string]any) string {
 	return *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
 }
 
-// build builds the functions and returns the folder that holds one folder for each.
+// build builds the functions. It returns a folder with one folder for each
+// function.
 func build(architecture string) (string, error) {
 	//nolint:noctx,gosec // this program waits for it; the argument is one of two words
 	cmd := exec.Command("../scripts/build", architecture)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building the functions: %w", err)
+		return "", fmt.Errorf("cannot build the functions: %w", err)
 	}
 	return filepath.Abs(filepath.Join("..", "dist", architecture))
 }

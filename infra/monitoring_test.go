@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// referred is a metric as an alarm or a dashboard refers to it.
+// referred is a metric that an alarm or a dashboard refers to.
 type referred struct {
 	namespace, name string
 	dimensions      map[string]string
@@ -24,7 +23,8 @@ type referred struct {
 
 func (r referred) String() string { return fmt.Sprint(r.namespace, " ", r.name, " ", r.dimensions) }
 
-// documented are the metrics of AWS's own that may be referred to, with the dimension that they have by itself.
+// documented are AWS's own metrics, by namespace, with the only dimension that
+// alarms and the dashboard use.
 //
 // Sources: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html and
 // https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-view.html,
@@ -33,11 +33,15 @@ func (r referred) String() string { return fmt.Sprint(r.namespace, " ", r.name, 
 var documented = map[string]struct {
 	dimension string
 	names     []string
-	resource  string // what the dimension's value is
+	resource  string // the type of the resource that the dimension names
 }{
-	"AWS/Lambda":     {"FunctionName", []string{"Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"}, "AWS::Lambda::Function"},
-	"AWS/ApiGateway": {"ApiId", []string{"4xx", "5xx", "Count", "IntegrationLatency", "Latency", "DataProcessed"}, "AWS::ApiGatewayV2::Api"},
-	"AWS/DynamoDB":   {"TableName", []string{"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents", "WriteThrottleEvents"}, "AWS::DynamoDB::Table"},
+	"AWS/Lambda": {"FunctionName",
+		[]string{"Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"}, "AWS::Lambda::Function"},
+	"AWS/ApiGateway": {"ApiId", []string{"4xx", "5xx", "Count", "IntegrationLatency", "Latency", "DataProcessed"},
+		"AWS::ApiGatewayV2::Api"},
+	"AWS/DynamoDB": {"TableName",
+		[]string{"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents",
+			"WriteThrottleEvents"}, "AWS::DynamoDB::Table"},
 }
 
 // ofAlarm returns the metrics that an alarm refers to.
@@ -63,7 +67,7 @@ func ofAlarm(alarm resource) (found []referred) {
 	return found
 }
 
-// widget is one of a dashboard.
+// widget is a widget of a dashboard.
 type widget struct {
 	Type       string
 	Properties struct {
@@ -76,7 +80,8 @@ type widget struct {
 func widgets(t *testing.T, tm template) []widget {
 	t.Helper()
 	var body struct{ Widgets []widget }
-	if err := json.Unmarshal([]byte(templateText(tm.one(t, "AWS::CloudWatch::Dashboard").at("DashboardBody"))), &body); err != nil {
+	if err := json.Unmarshal([]byte(templateText(tm.one(t, "AWS::CloudWatch::Dashboard").at("DashboardBody"))),
+		&body); err != nil {
 		t.Fatal(err)
 	}
 	return body.Widgets
@@ -115,9 +120,9 @@ func refers(t *testing.T, tm template) (alarms, dashboard []referred) {
 	return alarms, dashboard
 }
 
-// What alarms and the dashboard refer to is what the functions write, as the tests of functions see it, under the namespace
-// that they are told; or a metric that AWS documents, of the stack's own resources.
-func TestSignalsExist(t *testing.T) {
+// Alarms and the dashboard refer only to metrics that exist. The functions write
+// them in their namespace, or AWS documents them for the stack's own resources.
+func TestMetricsExist(t *testing.T) {
 	for _, table := range []string{"", "restored-table"} {
 		context := []string{"alarms", "true", "dashboard", "true", "stackName", "acme"}
 		if table != "" {
@@ -125,9 +130,10 @@ func TestSignalsExist(t *testing.T) {
 		}
 		tm := synth(t, defaults(t, context...))
 		for id, f := range tm.all("AWS::Lambda::Function") {
-			told, _ := f.at("Environment.Variables").(map[string]any)
-			if got := settings.MetricsNamespace(func(name string) string { return fmt.Sprint(told[name]) }); got != "Larder/acme" {
-				t.Errorf("%s counts under %q", id, got)
+			variables, _ := f.at("Environment.Variables").(map[string]any)
+			got := settings.MetricsNamespace(func(name string) string { return fmt.Sprint(variables[name]) })
+			if got != "Larder/acme" {
+				t.Errorf("%s writes metrics to %q", id, got)
 			}
 		}
 		alarms, dashboard := refers(t, tm)
@@ -151,16 +157,17 @@ func TestSignalsExist(t *testing.T) {
 				}
 				continue
 			}
-			known, ok := documented[r.namespace]
-			if !ok || d.Name != known.dimension || !slices.Contains(known.names, r.name) {
-				t.Errorf("AWS documents no %v", r)
+			metric, ok := documented[r.namespace]
+			if !ok || d.Name != metric.dimension || !slices.Contains(metric.names, r.name) {
+				t.Errorf("AWS does not document %v", r)
 			}
-			own := tm.Resources[strings.Trim(d.Value, "${}")].Type == known.resource && strings.HasPrefix(d.Value, "${")
+			own := tm.Resources[strings.Trim(d.Value, "${}")].Type == metric.resource && strings.HasPrefix(d.Value,
+				"${")
 			if adopted := table != "" && d.Name == "TableName"; adopted && d.Value != table || !adopted && !own {
-				t.Errorf("%v is not of the stack's", r)
+				t.Errorf("%v does not belong to the stack", r)
 			}
 		}
-		// What is counted and never shown would be paid for in vain.
+		// A metric that nothing shows costs money for no use.
 		for _, s := range metrics.All() {
 			r := referred{"Larder/acme", s.Name, map[string]string{}}
 			if s.Dimension.Name != "" {
@@ -172,8 +179,10 @@ func TestSignalsExist(t *testing.T) {
 		}
 		for _, w := range widgets(t, tm) {
 			for _, arn := range w.Properties.Alarms {
-				name, ok := strings.CutPrefix(arn, "arn:${AWS::Partition}:cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:")
-				if !ok || !slices.ContainsFunc(slices.Collect(maps.Values(tm.all("AWS::CloudWatch::Alarm"))), func(a resource) bool { return a.at("AlarmName") == name }) {
+				name, ok := strings.CutPrefix(arn,
+					"arn:${AWS::Partition}:cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:")
+				if !ok || !slices.ContainsFunc(slices.Collect(maps.Values(tm.all("AWS::CloudWatch::Alarm"))),
+					func(a resource) bool { return a.at("AlarmName") == name }) {
 					t.Errorf("there is no alarm %s", arn)
 				}
 			}
@@ -181,15 +190,16 @@ func TestSignalsExist(t *testing.T) {
 				t.Errorf("the dashboard has %d alarms", len(w.Properties.Alarms))
 			}
 		}
-		// docs/costs.md says what they cost.
+		// docs/costs.md has the costs of these numbers.
 		if len(alarms) != 18 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}
 	}
 }
 
-// Queries are of the log groups that there are. Those of the functions' logs are in a file of their own too, since the names
-// that they have in them are checked by the tests of functions, against what the functions log.
+// Queries refer to existing log groups. Those of the functions' logs are also
+// in a golden file. The tests of functions check the names in it against their
+// logs.
 func TestQueries(t *testing.T) {
 	tm := synth(t, defaults(t, "dashboard", "true"))
 	var queries []string
@@ -207,7 +217,7 @@ func TestQueries(t *testing.T) {
 		found := regexp.MustCompile(`SOURCE '\$\{(\w+)\}'`).FindAllStringSubmatch(groups, -1)
 		for _, logical := range found {
 			if tm.Resources[logical[1]].Type != "AWS::Logs::LogGroup" {
-				t.Errorf("%s: %s is no log group", w.Properties.Title, logical[1])
+				t.Errorf("%s: %s is not a log group", w.Properties.Title, logical[1])
 			}
 		}
 		if len(found) != len(functions()) {
@@ -215,7 +225,7 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	slices.Sort(queries)
-	runbook, err := os.ReadFile("RUNBOOK.md")
+	runbook, err := os.ReadFile("../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,38 +237,29 @@ func TestQueries(t *testing.T) {
 			by := strings.Split(regexp.MustCompile(` by (.*)`).FindStringSubmatch(query)[1], ", ")
 			for _, name := range append(by, "status") {
 				if !strings.Contains(query, name) || !strings.Contains(accessLogFormat(), `"`+name+`"`) {
-					t.Errorf("the access log has no %s: %s", name, query)
+					t.Errorf("the access log has no field %s: %s", name, query)
 				}
 			}
 		case "# Lambda's own lines":
 			// https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html
 			if strings.Contains(query, "platform.report") && !strings.Contains(query, "record.status") {
-				t.Errorf("there is one of each request: %s", query)
+				t.Errorf("the query does not select one line for each request: %s", query)
 			}
 		default:
-			t.Errorf("of which logs is this: %s", block[1])
+			t.Errorf("the query does not name its logs: %s", block[1])
 		}
 	}
 	got := []byte(strings.Join(queries, "\n\n") + "\n")
-	const golden = "testdata/queries.golden.txt"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
-		t.Errorf("write it anew with -update: %v\n%s", err, diff)
-	}
+	golden.Equal(t, "testdata/queries.golden.txt", got)
 	if len(queries) < 5 {
 		t.Errorf("%d queries", len(queries))
 	}
 }
 
-// sections returns the headings of the runbook below one that has them.
+// sections returns the headings of the runbook within a part.
 func sections(t *testing.T, part string) (names []string) {
 	t.Helper()
-	data, err := os.ReadFile("RUNBOOK.md")
+	data, err := os.ReadFile("../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,26 +276,29 @@ func sections(t *testing.T, part string) (names []string) {
 	return names
 }
 
-// Each alarm says what it means and where the runbook says what to do, and tells the topic when it begins and ends; the runbook
-// has no alarm that there is not.
+// Each alarm describes its meaning, refers to its section in the runbook, and
+// notifies the topic when it begins and ends. The runbook has no other alarms.
 func TestAlarms(t *testing.T) {
 	tm := synth(t, defaults(t, "alarms", "true", "stackName", "acme"))
 	var names []string
 	for id, a := range tm.all("AWS::CloudWatch::Alarm") {
 		name, _ := strings.CutPrefix(templateText(a.at("AlarmName")), "acme-")
 		names = append(names, name)
-		if about := templateText(a.at("AlarmDescription")); !strings.HasSuffix(about, " What to do: infra/RUNBOOK.md#"+name) || len(about) > 1024 {
+		if about := templateText(a.at("AlarmDescription")); !strings.HasSuffix(about,
+			" What to do: docs/runbook.md#"+name) || len(about) > 1024 {
 			t.Errorf("%s: %s", id, about)
 		}
-		// Where one of several metrics has no value, the others count nonetheless.
+		// A metric without a value does not hide the others.
 		several, _ := a.at("Metrics").([]any)
 		for _, m := range several {
 			id := m.(map[string]any)["Id"].(string)
-			if _, measured := m.(map[string]any)["MetricStat"]; measured && !strings.Contains(text(several), "FILL("+id+", 0)") {
+			if _, measured := m.(map[string]any)["MetricStat"]; measured && !strings.Contains(text(several),
+				"FILL("+id+", 0)") {
 				t.Errorf("%s: %v", id, several)
 			}
 		}
-		// An idle registry is not at fault, but a key goes on to end while nobody asks.
+		// An idle registry is healthy. A key expires even if there are no
+		// requests.
 		missing, periods := "notBreaching", "3 of 4"
 		switch name {
 		case "functions-fail":
@@ -305,13 +309,14 @@ func TestAlarms(t *testing.T) {
 		if got := fmt.Sprint(a.at("DatapointsToAlarm"), " of ", a.at("EvaluationPeriods")); got != periods {
 			t.Errorf("%s: %s, want %s", id, got, periods)
 		}
-		if a.at("TreatMissingData") != missing || text(a.at("AlarmActions")) != text(a.at("OKActions")) || !strings.Contains(text(a.at("AlarmActions")), `"Ref":"Alarms`) || a.at("InsufficientDataActions") != nil {
+		if a.at("TreatMissingData") != missing || text(a.at("AlarmActions")) != text(a.at("OKActions")) ||
+			!strings.Contains(text(a.at("AlarmActions")), `"Ref":"Alarms`) || a.at("InsufficientDataActions") != nil {
 			t.Errorf("%s: %v", id, a.Properties)
 		}
 	}
 	slices.Sort(names)
-	if told := sections(t, "Alarms"); !slices.Equal(names, told) || len(names) == 0 {
-		t.Errorf("alarms %q, and the runbook has %q", names, told)
+	if described := sections(t, "Alarms"); !slices.Equal(names, described) || len(names) == 0 {
+		t.Errorf("alarms %q, but the runbook has %q", names, described)
 	}
 }
 
@@ -319,40 +324,45 @@ func TestTopic(t *testing.T) {
 	own := synth(t, defaults(t, "alarms", "true", "alarmEmail", "registry@example.com"))
 	topic := own.one(t, "AWS::SNS::Topic")
 	if topic.at("KmsMasterKeyId") != nil {
-		t.Error("CloudWatch cannot use the key")
+		t.Error("the topic is encrypted with a key that CloudWatch cannot use")
 	}
-	var said []string
+	var rules []string
 	for _, s := range statements(t, own.one(t, "AWS::SNS::TopicPolicy").at("PolicyDocument")) {
-		said = append(said, s.Effect+" "+text(s.Action)+" "+text(s.Condition))
+		rules = append(rules, s.Effect+" "+text(s.Action)+" "+text(s.Condition))
 		if !strings.Contains(text(s.Resource), `"Ref":"Alarms`) {
 			t.Errorf("%v", s)
 		}
 	}
-	slices.Sort(said)
+	slices.Sort(rules)
 	if want := []string{
-		`Allow "sns:Publish" {"StringEquals":{"aws:SourceAccount":{"Ref":"AWS::AccountId"}}}`, `Deny "sns:Publish" {"Bool":{"aws:SecureTransport":"false"}}`,
-	}; !slices.Equal(said, want) {
-		t.Errorf("the topic's policy says %q", said)
+		`Allow "sns:Publish" {"StringEquals":{"aws:SourceAccount":{"Ref":"AWS::AccountId"}}}`,
+		`Deny "sns:Publish" {"Bool":{"aws:SecureTransport":"false"}}`,
+	}; !slices.Equal(rules, want) {
+		t.Errorf("the topic's policy has %q", rules)
 	}
-	if s := own.one(t, "AWS::SNS::Subscription"); s.at("Protocol") != "email" || s.at("Endpoint") != "registry@example.com" {
+	s := own.one(t, "AWS::SNS::Subscription")
+	if s.at("Protocol") != "email" || s.at("Endpoint") != "registry@example.com" {
 		t.Errorf("subscription %v", s.Properties)
 	}
 	if own.Outputs[settings.OutputAlarmTopic].Value == nil {
-		t.Error("nothing says which topic it is")
+		t.Error("there is no output for the topic")
 	}
 
 	const arn = "arn:aws:sns:eu-central-1:111122223333:pager"
 	other := synth(t, defaults(t, "alarms", "true", "alarmTopicArn", arn))
 	for id, r := range other.Resources {
-		if strings.HasPrefix(r.Type, "AWS::SNS::") || r.Type == "AWS::CloudWatch::Alarm" && text(r.at("AlarmActions")) != `["`+arn+`"]` {
+		if strings.HasPrefix(r.Type, "AWS::SNS::") ||
+			r.Type == "AWS::CloudWatch::Alarm" && text(r.at("AlarmActions")) != `["`+arn+`"]` {
 			t.Errorf("%s: %v", id, r)
 		}
 	}
 }
 
-// Nothing that costs while idle is made unless it is asked for, and what is asked for is all that is made.
-func TestSignalsAreAskedFor(t *testing.T) {
-	kinds := []string{"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription", "AWS::Logs::MetricFilter"}
+// The stack creates resources that cost money while idle only if the settings
+// select them, and then only these.
+func TestMonitoringIsOptional(t *testing.T) {
+	kinds := []string{"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic",
+		"AWS::SNS::TopicPolicy", "AWS::SNS::Subscription", "AWS::Logs::MetricFilter"}
 	for _, test := range []struct {
 		context []string
 		counts  bool
@@ -375,39 +385,47 @@ func TestSignalsAreAskedFor(t *testing.T) {
 			t.Errorf("%q: %q", test.context, got)
 		}
 		for id, f := range tm.all("AWS::Lambda::Function") {
-			told, _ := f.at("Environment.Variables").(map[string]any)
-			if _, counts := told["LARDER_METRICS"]; counts != test.counts {
-				t.Errorf("%q: %s is told %v", test.context, id, slices.Collect(maps.Keys(told)))
+			variables, _ := f.at("Environment.Variables").(map[string]any)
+			if _, counts := variables["LARDER_METRICS"]; counts != test.counts {
+				t.Errorf("%q: %s has the variables %v", test.context, id, slices.Collect(maps.Keys(variables)))
 			}
 		}
 	}
 }
 
-func TestSignalSettings(t *testing.T) {
+func TestMonitoringSettings(t *testing.T) {
 	const arn = "arn:aws:sns:eu-central-1:111122223333:pager"
-	for _, test := range []struct {
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
 		context map[string]any
-		want    string
+		key     string // of the setting that the error names
 	}{
-		{map[string]any{"metrics": "yes"}, `metrics: "yes" is not true or false`},
-		{map[string]any{"alarms": "1"}, `alarms: 1 is not true or false`},
-		{map[string]any{"dashboard": "on"}, `dashboard: "on" is not true or false`},
-		{map[string]any{"metrics": false, "alarms": true}, "metrics: alarms and the dashboard need"},
-		{map[string]any{"metrics": "false", "dashboard": "true"}, "metrics: alarms and the dashboard need"},
-		{map[string]any{"alarmEmail": "a@example.com"}, "alarmEmail: there are no alarms"},
-		{map[string]any{"alarmTopicArn": arn}, "alarmTopicArn: there are no alarms"},
-		{map[string]any{"alarms": true, "alarmEmail": "a@example.com", "alarmTopicArn": arn}, "alarmEmail: a topic of your own"},
-		{map[string]any{"alarms": true, "alarmEmail": "example.com"}, ": alarmEmail: "},
-		{map[string]any{"alarms": true, "alarmEmail": "a@b, c@example.com"}, ": alarmEmail: "},
-		{map[string]any{"alarms": true, "alarmTopicArn": "pager"}, ": alarmTopicArn: "},
-		{map[string]any{"alarms": true, "alarmTopicArn": arn + ".fifo"}, ": alarmTopicArn: "},
-		{map[string]any{"alarms": true, "alarmTopicArn": strings.Replace(arn, "eu-central-1", "us-east-1", 1)}, "the topic is in us-east-1, and the stack goes to eu-central-1"},
+		"metrics":             {map[string]any{"metrics": "yes"}, "metrics"},
+		"alarms":              {map[string]any{"alarms": "1"}, "alarms"},
+		"dashboard":           {map[string]any{"dashboard": "on"}, "dashboard"},
+		"alarms, no metrics":  {map[string]any{"metrics": false, "alarms": true}, "metrics"},
+		"graphs, no metrics":  {map[string]any{"metrics": "false", "dashboard": "true"}, "metrics"},
+		"an email, no alarms": {map[string]any{"alarmEmail": "a@example.com"}, "alarmEmail"},
+		"a topic, no alarms":  {map[string]any{"alarmTopicArn": arn}, "alarmTopicArn"},
+		"an email and a topic": {
+			map[string]any{"alarms": true, "alarmEmail": "a@example.com", "alarmTopicArn": arn}, "alarmEmail",
+		},
+		"an invalid email": {map[string]any{"alarms": true, "alarmEmail": "example.com"}, "alarmEmail"},
+		"two emails":       {map[string]any{"alarms": true, "alarmEmail": "a@b, c@example.com"}, "alarmEmail"},
+		"an invalid topic": {map[string]any{"alarms": true, "alarmTopicArn": "pager"}, "alarmTopicArn"},
+		"a FIFO topic":     {map[string]any{"alarms": true, "alarmTopicArn": arn + ".fifo"}, "alarmTopicArn"},
+		"another region": {
+			map[string]any{"alarms": true, "alarmTopicArn": strings.Replace(arn, "eu-central-1", "us-east-1", 1)},
+			"alarmTopicArn",
+		},
 	} {
-		if _, err := settingsOf(t, test.context, "eu-central-1"); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := settingsOf(t, test.context, "eu-central-1")
+			checkSettingError(t, texts, err, test.key)
+		})
 	}
-	if s, err := settingsOf(t, map[string]any{"alarms": true, "alarmTopicArn": arn, "stackName": "acme"}, ""); err != nil || s.AlarmTopicARN != arn || s.MetricsNamespace != "Larder/acme" {
+	s, err := settingsOf(t, map[string]any{"alarms": true, "alarmTopicArn": arn, "stackName": "acme"}, "")
+	if err != nil || s.AlarmTopicARN != arn || s.MetricsNamespace != "Larder/acme" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

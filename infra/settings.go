@@ -15,52 +15,55 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Settings of the stack. They are in a file that its owner keeps, settings.json,
-// whose form settings.schema.json has.
+// Settings are the settings of a stack. Its owner writes them to settings.json;
+// settings.schema.json describes the format.
 type Settings struct {
-	// StackName is the name of the CloudFormation stack. NamesStack reports whether
-	// the file has it.
-	StackName  string
+	// StackName is the name of the CloudFormation stack.
+	StackName string
+	// NamesStack reports whether the file sets stackName.
 	NamesStack bool
-	// Access is who may read besides the holders of tokens, as JSON that
-	// access.ParseSettings reads.
+	// Access grants access in addition to the registry's own tokens. It is JSON
+	// for access.ParseSettings.
 	Access string
-	// Warnings are lines for whoever deploys, about settings that are valid.
+	// Warnings are for the person who deploys, about valid settings that may
+	// surprise.
 	Warnings []string
-	// Cognito makes a user pool, as one more issuer by which people log in; nil makes none.
+	// Cognito describes the user pool that the stack creates as another issuer,
+	// for people to log in. If nil, the stack creates none.
 	Cognito *Cognito
-	// DomainName is the registry's host, with its certificate in the stack's region
-	// and its hosted zone. All four or none.
+	// DomainName is the registry's host. Its certificate is in the stack's
+	// region, and its hosted zone is in Route 53. All four are set, or none.
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
-	// Architecture of the functions: arm64 or x86_64.
+	// Architecture is the functions' processor: arm64 or x86_64.
 	Architecture string
-	// MemoryMiB of each function but the one that publishes, which has PublishMemoryMiB.
+	// MemoryMiB is the memory of each function but publish, which has
+	// PublishMemoryMiB.
 	MemoryMiB, PublishMemoryMiB int
-	// PresignLifetime of archive URLs.
+	// PresignLifetime is how long an archive URL is valid.
 	PresignLifetime time.Duration
-	// PublishLimits are those of publishing without AWS credentials.
+	// PublishLimits are the limits of publishing without AWS credentials.
 	PublishLimits settings.PublishLimits
-	// PublishConcurrency reserves so many instances of the function that
-	// publishes, which then has no more; 0 reserves none.
+	// PublishConcurrency is the number of instances that are reserved for the
+	// publish function, which is also its maximum. If 0, none are reserved.
 	PublishConcurrency int
-	// LogRetentionDays of all log groups.
+	// LogRetentionDays applies to all log groups.
 	LogRetentionDays int
-	// AccessLog has the gateway log each request.
+	// AccessLog makes the gateway log each request.
 	AccessLog bool
-	// ThrottleRate and ThrottleBurst bound the requests of all clients together, per
-	// second and at once.
+	// ThrottleRate is the maximum number of requests per second of all clients
+	// together. ThrottleBurst is the maximum number at once.
 	ThrottleRate, ThrottleBurst int
-	// MetricsNamespace is where in CloudWatch the functions count requests. They do
-	// not count if it is empty.
+	// MetricsNamespace is the CloudWatch namespace of the functions' metrics.
+	// If empty, the functions write none.
 	MetricsNamespace string
-	// Alarms makes alarms that go to AlarmTopicARN, or to a topic of the stack, to
-	// which AlarmEmail subscribes.
+	// Alarms creates alarms. They notify AlarmTopicARN, or a topic that the
+	// stack creates, to which AlarmEmail subscribes.
 	Alarms                    bool
 	AlarmTopicARN, AlarmEmail string
-	// Dashboard makes a dashboard.
+	// Dashboard creates a dashboard.
 	Dashboard bool
-	// TableName and BucketName adopt a table and a bucket that exist, such as
-	// restored ones. If they are empty, the stack makes new ones.
+	// TableName and BucketName are an existing table and bucket for the stack
+	// to adopt, such as restored ones. If empty, the stack creates new ones.
 	TableName, BucketName string
 }
 
@@ -78,7 +81,7 @@ var (
 		2557, 2922, 3288, 3653}
 )
 
-// given is the settings as the file has them.
+// given has the settings in the form of the file.
 type given struct {
 	Settings
 	schema                            string
@@ -88,14 +91,14 @@ type given struct {
 	metrics                           *bool
 }
 
-// setting is one key of the file.
+// setting describes one key of the file.
 type setting struct {
 	key string
-	// into points to what it sets, which has the default.
+	// into points to the variable for the value. It has the default.
 	into  any
 	about string
-	// pattern is of a text, and want says it in words. low and high bound a
-	// number. oneOf are all values that there are, if they are few.
+	// A string must match pattern, which want describes. A number is between low
+	// and high. oneOf lists all valid values, if they are few.
 	pattern   *regexp.Regexp
 	want      string
 	low, high int
@@ -104,7 +107,7 @@ type setting struct {
 
 const mib = 1 << 20
 
-// defaultSettings are those of a file that is missing.
+// defaultSettings returns the settings of an empty file.
 func defaultSettings() *given {
 	limits := settings.DefaultPublishLimits
 	return &given{
@@ -116,7 +119,7 @@ func defaultSettings() *given {
 	}
 }
 
-// keys are all settings that there are.
+// keys returns all settings of the file.
 func (g *given) keys() []setting {
 	low, high := settings.MinPublishLimits, settings.MaxPublishLimits
 	text := func(key string, into *string, pattern *regexp.Regexp, want, about string) setting {
@@ -126,7 +129,7 @@ func (g *given) keys() []setting {
 		return setting{key: key, into: into, low: low, high: high, about: about}
 	}
 	return []setting{
-		text("stackName", &g.StackName, stackPattern, "a letter, and letters, digits and hyphens behind it",
+		text("stackName", &g.StackName, stackPattern, "a letter, followed by letters, digits and hyphens",
 			"Name of the CloudFormation stack."),
 		text("domainName", &g.DomainName, domainPattern,
 			"a host name in lower case, such as registry.example.com",
@@ -140,10 +143,10 @@ func (g *given) keys() []setting {
 		text("hostedZoneName", &g.HostedZoneName, domainPattern,
 			"the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
 		{key: "access", into: &g.access,
-			about: "Who may read and publish, besides the holders of the registry's own tokens."},
+			about: "Read and publish access, in addition to the registry's own tokens."},
 		{key: "anonymousRead", into: &g.anonymousRead,
-			about: "Everybody who reaches the registry may read everything."},
-		{key: "cognito", into: &g.Cognito, about: "A Cognito user pool that the stack makes, for people to log in."},
+			about: "Anyone who can reach the registry may read everything."},
+		{key: "cognito", into: &g.Cognito, about: "A Cognito user pool that the stack creates, for people to log in."},
 		{key: "architecture", into: &g.Architecture, oneOf: []any{"arm64", "x86_64"},
 			about: "The functions' processor."},
 		number("memory", &g.MemoryMiB, 128, 10240, "Memory of each function, in MiB."),
@@ -151,33 +154,33 @@ func (g *given) keys() []setting {
 		number("publishMaxFileMiB", &g.publishMaxFileMiB, int(low.FileBytes/mib), int(high.FileBytes/mib),
 			"Largest file of a publish through the registry, in MiB."),
 		number("publishMaxFiles", &g.PublishLimits.Files, low.Files, high.Files,
-			"How many files a publish through the registry may have."),
+			"The maximum number of files of a publish through the registry."),
 		number("publishMaxUploads", &g.PublishLimits.Uploads, low.Uploads, high.Uploads,
-			"How many publishes an identity may have under way."),
+			"The maximum number of unfinished publishes of one identity."),
 		number("publishMaxInspections", &g.PublishLimits.Inspections, low.Inspections, high.Inspections,
-			"How many inspections of an identity run at once."),
+			"The maximum number of inspections of one identity that run at once."),
 		number("publishConcurrency", &g.PublishConcurrency, 1, 1000,
-			"Reserves this number of instances for the publish function, which then has no more."),
+			"The number of instances to reserve for the publish function. It is also the maximum."),
 		number("presignMinutes", &g.presignMinutes, int(settings.MinPresignLifetime.Minutes()),
 			int(settings.MaxPresignLifetime.Minutes()), "How long the URL of an archive is valid, in minutes."),
 		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod,
-			about: "How many days CloudWatch Logs keeps logs."},
+			about: "How many days CloudWatch Logs stores logs."},
 		{key: "accessLog", into: &g.AccessLog, about: "The gateway logs each request."},
 		number("throttleRate", &g.ThrottleRate, 1, 10_000, "Requests per second of all clients together."),
 		number("throttleBurst", &g.ThrottleBurst, 1, 5_000, "Requests at once of all clients together."),
-		{key: "metrics", into: &g.metrics, about: "The functions count requests in CloudWatch."},
-		{key: "alarms", into: &g.Alarms, about: "Makes alarms, and with them metrics."},
+		{key: "metrics", into: &g.metrics, about: "Whether the functions write metrics to CloudWatch."},
+		{key: "alarms", into: &g.Alarms, about: "Creates alarms. The functions then write metrics."},
 		text("alarmTopicArn", &g.AlarmTopicARN, topicARN,
-			"the ARN of an SNS topic in the stack's region, and no FIFO one",
+			"the ARN of an SNS topic in the stack's region (not a FIFO topic)",
 			"The ARN of your own SNS topic for alarms."),
-		text("alarmEmail", &g.AlarmEmail, emailPattern, "an address of mail, such as registry@example.com",
+		text("alarmEmail", &g.AlarmEmail, emailPattern, "an email address, such as registry@example.com",
 			"An email address for alarms."),
-		{key: "dashboard", into: &g.Dashboard, about: "Makes a dashboard, and with it metrics."},
+		{key: "dashboard", into: &g.Dashboard, about: "Creates a dashboard. The functions then write metrics."},
 		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have",
-			"A DynamoDB table that exists, to use in place of a new one."),
+			"An existing DynamoDB table to use instead of a new one."),
 		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",
-			"An S3 bucket that exists, to use in place of a new one."),
-		{key: "$schema", into: &g.schema, about: "The schema by which an editor checks this file."},
+			"An existing S3 bucket to use instead of a new one."),
+		{key: "$schema", into: &g.schema, about: "The schema with which an editor validates this file."},
 	}
 }
 
@@ -192,28 +195,28 @@ func parseFile(name string, text []byte) (*jsonfile.File, error) {
 
 func unreadable(err error) error { return fmt.Errorf("cannot read the settings: %w", err) }
 
-// parseSettings reads settings from a file; nil is a file that is missing. Its
-// error is one line with the place in the file. region is where the stack goes,
-// or empty if that is not known.
+// parseSettings reads settings from a file, which may be nil. Its error is one
+// line with the position in the file. region is the stack's region, or empty if
+// it is unknown.
 func parseSettings(file *jsonfile.File, region string) (Settings, error) {
 	g := defaultSettings()
 	if file == nil {
 		file = &jsonfile.File{}
 	}
 	p := parser{values: make(map[string]jsonfile.Value)}
-	known := make(map[string]setting)
+	all := make(map[string]setting)
 	for _, s := range g.keys() {
-		known[s.key] = s
+		all[s.key] = s
 	}
 	for _, m := range file.Object.Members {
-		s, ok := known[m.Key]
+		s, ok := all[m.Key]
 		if !ok {
-			text := jsonfile.Unknown("setting", m.Key, slices.Sorted(maps.Keys(known)))
+			text := jsonfile.Unknown("setting", m.Key, slices.Sorted(maps.Keys(all)))
 			p.faults = append(p.faults, jsonfile.Fault{Offset: m.Offset, Text: text})
 			continue
 		}
 		if _, twice := p.values[m.Key]; twice {
-			p.faults = append(p.faults, jsonfile.Fault{Offset: m.Offset, Text: m.Key + " is there twice"})
+			p.faults = append(p.faults, jsonfile.Fault{Offset: m.Offset, Text: m.Key + " is set twice"})
 			continue
 		}
 		p.values[m.Key] = m.Value
@@ -233,7 +236,7 @@ func parseSettings(file *jsonfile.File, region string) (Settings, error) {
 	}
 	if len(p.faults) > 0 {
 		first := slices.MinFunc(p.faults, func(a, b jsonfile.Fault) int { return a.Offset - b.Offset })
-		return Settings{}, unreadable(file.Error(first)) // one clear line; the next try shows the next
+		return Settings{}, unreadable(file.Error(first)) // one fault at a time, on one line
 	}
 	return g.Settings, nil
 }
@@ -243,22 +246,22 @@ func (p *parser) together(g *given, region string) {
 	s := &g.Settings
 	s.PresignLifetime = time.Duration(g.presignMinutes) * time.Minute
 	s.PublishLimits.FileBytes = int64(g.publishMaxFileMiB) * mib
-	// The forms in which Route 53's own commands print zones.
+	// Route 53's own commands print zones in these forms.
 	s.HostedZoneID = strings.TrimPrefix(s.HostedZoneID, "/hostedzone/")
 	s.DomainName, s.HostedZoneName = strings.TrimSuffix(s.DomainName, "."), strings.TrimSuffix(s.HostedZoneName, ".")
 	p.access(g)
-	p.signals(g, region)
+	p.monitoring(g, region)
 	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN,
 		"hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
 	for _, key := range slices.Sorted(maps.Keys(domain)) {
 		if domain[key] == "" && s.DomainName+s.CertificateARN+s.HostedZoneID+s.HostedZoneName != "" {
-			p.fail(key, "it is missing: a domain needs domainName, certificateArn, hostedZoneId and "+
+			p.fail(key, "missing: a domain needs domainName, certificateArn, hostedZoneId and "+
 				"hostedZoneName together")
 			return
 		}
 	}
 	if arn := strings.Split(s.CertificateARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
-		p.fail("certificateArn", "the certificate is in %s, and the stack goes to %s", arn[3], region)
+		p.fail("certificateArn", "the certificate is in %s, but the stack is in %s", arn[3], region)
 	}
 	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName,
 		"."+s.HostedZoneName) {
@@ -268,15 +271,16 @@ func (p *parser) together(g *given, region string) {
 
 // parser collects the faults of a file.
 type parser struct {
-	values map[string]jsonfile.Value // that the file has
+	values map[string]jsonfile.Value // of the file, by key
 	faults []jsonfile.Fault
 }
 
+// fail adds a fault at the value of a key.
 func (p *parser) fail(key, format string, args ...any) {
 	p.failAt(key, nil, format, args...)
 }
 
-// failAt adds a fault at the place in the value of a key to which a path leads.
+// failAt adds a fault at the place that a path inside a key's value leads to.
 func (p *parser) failAt(key string, path []any, format string, args ...any) {
 	p.faults = append(p.faults, jsonfile.Fault{
 		Offset: p.values[key].Find(path...).Offset, Text: key + ": " + fmt.Sprintf(format, args...),
@@ -296,7 +300,7 @@ func (p *parser) check(s setting, v jsonfile.Value) {
 		}
 	case *int:
 		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
-			p.fail(s.key, "%d is not among what CloudWatch Logs takes: %v", *into, s.oneOf)
+			p.fail(s.key, "%d is not one of the retention periods of CloudWatch Logs: %v", *into, s.oneOf)
 		}
 		if s.oneOf == nil && (*into < s.low || *into > s.high) {
 			p.fail(s.key, "%s is not a whole number from %d to %d", v.Raw, s.low, s.high)
@@ -304,16 +308,17 @@ func (p *parser) check(s setting, v jsonfile.Value) {
 	}
 }
 
-// Cognito is a user pool that the stack makes.
+// Cognito describes a user pool that the stack creates.
 type Cognito struct {
-	// DomainPrefix is the first part of the sign-in page's host name. It is unique
-	// in the region.
+	// DomainPrefix is the first label of the sign-in page's host name. It must
+	// be unique in the region.
 	DomainPrefix string `json:"domainPrefix"`
-	// Rules turn the claims of the pool's tokens into scopes, such as those of cognito:groups.
+	// Rules map the claims of the pool's tokens, such as cognito:groups, to
+	// scopes.
 	Rules []access.Rule `json:"rules"`
 }
 
-// check returns an error if the rules are invalid for an issuer.
+// check returns an error if the rules are not valid for an issuer.
 func (c *Cognito) check() error {
 	pool := access.Settings{Issuers: []access.Issuer{{Issuer: "https://cognito.example.com",
 		ClientIDs: []string{"client"}, Rules: c.Rules}}}
@@ -324,7 +329,7 @@ var reserved = regexp.MustCompile(`aws|amazon|cognito`)
 
 var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// access completes who may read.
+// access completes the access settings.
 func (p *parser) access(g *given) {
 	parsed := g.access
 	if err := parsed.Complete(); err != nil {
@@ -341,7 +346,8 @@ func (p *parser) access(g *given) {
 	}
 	if g.anonymousRead {
 		if len(parsed.Issuers) > 0 {
-			p.fail("anonymousRead", "everything would be open, and access says who may read: take one of them out")
+			p.fail("anonymousRead", "everyone could read everything, but access restricts reading to the tokens of its issuers: "+
+				"remove one of the two settings")
 		}
 		parsed.Public = append(parsed.Public, access.Pattern{"**"})
 	}
@@ -349,19 +355,19 @@ func (p *parser) access(g *given) {
 		switch {
 		case !prefixPattern.MatchString(c.DomainPrefix) || reserved.MatchString(c.DomainPrefix):
 			p.fail("cognito",
-				"domainPrefix %q: it is small letters, digits and hyphens, and AWS refuses the words "+
+				"domainPrefix %q: use lower-case letters, digits and hyphens; AWS rejects the words "+
 					"aws, amazon and cognito in it", c.DomainPrefix)
 		case c.check() != nil:
 			p.fail("cognito", "rules: %v", c.check())
 		case parsed.Login != nil:
-			p.fail("cognito", "people log in by the user pool then, and access has a login too: take one of them out")
+			p.fail("cognito", "people log in with the user pool, but access also has a login: remove one of them")
 		}
 	}
 	compact, err := json.Marshal(parsed)
 	if err != nil {
 		p.fail("access", "%v", err)
 	}
-	// Lambda gives all variables of a function together 4 KB.
+	// Lambda's limit is 4 KB for all variables of a function together.
 	size := len(compact)
 	if s.Cognito != nil {
 		rules, err := json.Marshal(s.Cognito.Rules)
@@ -372,43 +378,44 @@ func (p *parser) access(g *given) {
 	}
 	if size > maxAccess {
 		p.fail("access",
-			"with cognito's it has %d bytes as compact JSON, and functions can be told %d: "+
-				"patterns with * make rules fewer", size, maxAccess)
+			"together with cognito it has %d bytes as compact JSON, and functions can receive at most %d: "+
+				"use patterns with * to have fewer rules", size, maxAccess)
 	}
 	s.Access = string(compact)
 }
 
-// signals completes the settings of metrics, alarms and the dashboard. Alarms and
-// the dashboard need metrics.
-func (p *parser) signals(g *given, region string) {
+// monitoring completes the settings of metrics, alarms and the dashboard. Alarms
+// and the dashboard need metrics.
+func (p *parser) monitoring(g *given, region string) {
 	s := &g.Settings
 	counts := g.metrics != nil && *g.metrics
 	switch {
 	case g.metrics != nil && !counts && (s.Alarms || s.Dashboard):
-		p.fail("metrics", "alarms and the dashboard need what is counted: take it out")
+		p.fail("metrics", "alarms and the dashboard need metrics: remove it")
 	case counts || s.Alarms || s.Dashboard:
 		s.MetricsNamespace = "Larder/" + s.StackName
 	}
 	if s.Alarms && !s.AccessLog {
 		s.Warnings = append(s.Warnings,
-			"alarms: without the access log, no alarm sees requests that the throttle refuses with 429")
+			"alarms: without the access log, no alarm detects requests that the throttle rejects with 429")
 	}
 	for key, value := range map[string]string{"alarmTopicArn": s.AlarmTopicARN, "alarmEmail": s.AlarmEmail} {
 		if value != "" && !s.Alarms {
-			p.fail(key, "there are no alarms to send: say alarms too, or take it out")
+			p.fail(key, "there are no alarms to send: set alarms too, or remove it")
 		}
 	}
 	if s.AlarmTopicARN != "" && s.AlarmEmail != "" {
 		p.fail("alarmEmail",
-			"a topic of your own has subscriptions of your own: subscribe the address there, or take alarmTopicArn out")
+			"the stack does not add subscriptions to your own topic: subscribe the address there, or remove alarmTopicArn")
 	}
 	if arn := strings.Split(s.AlarmTopicARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
-		p.fail("alarmTopicArn", "the topic is in %s, and the stack goes to %s", arn[3], region)
+		p.fail("alarmTopicArn", "the topic is in %s, but the stack is in %s", arn[3], region)
 	}
 }
 
 const (
 	maxAccess = 3000
-	// cognitoRest is what the stack adds for a user pool besides its rules.
+	// cognitoRest is the size of a user pool's access settings without its
+	// rules.
 	cognitoRest = 400
 )

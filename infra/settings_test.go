@@ -11,56 +11,43 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/jsonfile"
 )
 
-// What is wrong in a file is found with its line and column.
+// An error in a file has its line and column.
 func TestSettingsFile(t *testing.T) {
 	t.Parallel()
 	const issuer = `{"access": {"issuers": [{"issuer": "https://a.example.com", "audiences": ["x"],
   "rules": [{"claims": {"group": "a"}, "scopes": ["read:**"]}]}]}}`
-	for name, test := range map[string]struct{ text, want string }{
-		"nothing": {"", "settings.json:1:1: the file is empty"},
-		"half a file": {"{\n  \"memory\": 512,\n",
-			"settings.json:3:1: the file ends before the { of line 1, column 1 is closed"},
-		"a comma too many": {"{\n  \"memory\": 512,\n}\n", "settings.json:3:1: invalid JSON: there is a comma before this }"},
-		"a comment":        {"{\n  // memory\n}", "settings.json:2:3: invalid JSON: invalid character '/'"},
-		"something behind": {"{}\n{}", "settings.json:2:1: invalid JSON: there is more after the end of its value"},
-		"garbage behind": {"{\"memory\": 512} x",
-			"settings.json:1:17: invalid JSON: there is more after the end of its value"},
-		"a list": {" []", "settings.json:1:2: the file is not one JSON object"},
-		"a key misspelt": {"{\n  \"alarms\": true,\n  \"alarmMail\": \"a@example.com\"\n}",
-			`settings.json:3:3: unknown setting "alarmMail" (did you mean "alarmEmail"?)`},
-		"a key of another": {`{"region": "eu-central-1"}`,
-			`settings.json:1:2: unknown setting "region" (there are $schema, access, accessLog,`},
-		"a key in capitals": {`{"Memory": 512}`,
-			`settings.json:1:2: unknown setting "Memory" (did you mean "memory"?)`},
-		"a key twice": {"{\"memory\": 512,\n\"memory\": 256}", "settings.json:2:1: memory is there twice"},
-		"a text": {`{"memory": "512"}`,
-			`settings.json:1:12: memory: "512" is not a whole number from 128 to 10240`},
-		"a fraction": {`{"memory": 512.5}`,
-			"settings.json:1:12: memory: 512.5 is not a whole number from 128 to 10240"},
-		"too small":       {`{"memory": 1}`, "settings.json:1:12: memory: 1 is not a whole number from 128 to 10240"},
-		"a number":        {`{"alarms": 1}`, "settings.json:1:12: alarms: 1 is not true or false"},
-		"null":            {`{"alarms": null}`, "settings.json:1:12: alarms: null is not true or false"},
-		"a name for text": {`{"stackName": ["larder"]}`, `settings.json:1:15: stackName: ["larder"] is not a string`},
-		"text for access": {`{"access": "{}"}`, `settings.json:1:12: access: "{}" is not an object`},
-		"a key in access": {strings.Replace(issuer, "audiences", "audience", 1),
-			`settings.json:1:61: access.issuers[0]: unknown field "audience" (did you mean "audiences"?)`},
-		"a key in a rule": {strings.Replace(issuer, "scopes", "scope", 1),
-			`settings.json:2:40: access.issuers[0].rules[0]: unknown field "scope" (did you mean "scopes"?)`},
-		"a list of claims": {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1),
-			`settings.json:2:24: access.issuers[0].rules[0].claims: ["a"] is not an object`},
-		"a claim twice": {strings.Replace(issuer, `"a"}`, `"a", "group": "b"}`, 1),
-			`settings.json:2:39: access.issuers[0].rules[0].claims.group is there twice`},
-		"a scope": {strings.Replace(issuer, "read:**", "write:**", 1),
-			`settings.json:2:51: access.issuers[0].rules[0].scopes[0]: invalid scope "write:**"`},
-		"no rules":         {strings.Replace(issuer, `"read:**"`, "", 1), `settings.json:2:50: access: issuer "https://a.example.com": rule 1: `},
-		"the first of two": {"{\"memory\": 1,\n\"alarms\": 1}", "settings.json:1:12: memory"},
-		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}",
-			"settings.json:3:12: metrics: alarms and the dashboard need"},
+	texts := golden.New(t)
+	for name, test := range map[string]struct{ text, position string }{
+		"nothing":           {"", "1:1"},
+		"half a file":       {"{\n  \"memory\": 512,\n", "3:1"},
+		"a comma too many":  {"{\n  \"memory\": 512,\n}\n", "3:1"},
+		"a comment":         {"{\n  // memory\n}", "2:3"},
+		"something behind":  {"{}\n{}", "2:1"},
+		"garbage behind":    {"{\"memory\": 512} x", "1:17"},
+		"a list":            {" []", "1:2"},
+		"a key misspelt":    {"{\n  \"alarms\": true,\n  \"alarmMail\": \"a@example.com\"\n}", "3:3"},
+		"a key of another":  {`{"region": "eu-central-1"}`, "1:2"},
+		"a key in capitals": {`{"Memory": 512}`, "1:2"},
+		"a key twice":       {"{\"memory\": 512,\n\"memory\": 256}", "2:1"},
+		"a text":            {`{"memory": "512"}`, "1:12"},
+		"a fraction":        {`{"memory": 512.5}`, "1:12"},
+		"too small":         {`{"memory": 1}`, "1:12"},
+		"a number":          {`{"alarms": 1}`, "1:12"},
+		"null":              {`{"alarms": null}`, "1:12"},
+		"a name for text":   {`{"stackName": ["larder"]}`, "1:15"},
+		"text for access":   {`{"access": "{}"}`, "1:12"},
+		"a key in access":   {strings.Replace(issuer, "audiences", "audience", 1), "1:61"},
+		"a key in a rule":   {strings.Replace(issuer, "scopes", "scope", 1), "2:40"},
+		"a list of claims":  {strings.Replace(issuer, `{"group": "a"}`, `["a"]`, 1), "2:24"},
+		"a claim twice":     {strings.Replace(issuer, `"a"}`, `"a", "group": "b"}`, 1), "2:39"},
+		"a scope":           {strings.Replace(issuer, "read:**", "write:**", 1), "2:51"},
+		"no rules":          {strings.Replace(issuer, `"read:**"`, "", 1), "2:50"},
+		"the first of two":  {"{\"memory\": 1,\n\"alarms\": 1}", "1:12"},
+		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}", "3:12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,12 +55,13 @@ func TestSettingsFile(t *testing.T) {
 			if err == nil {
 				_, err = parseSettings(file, "")
 			}
-			if err == nil || !strings.HasPrefix(err.Error(), "cannot read the settings: "+test.want) {
-				t.Fatalf("%v, want %s", err, test.want)
+			if err == nil || !strings.Contains(err.Error(), " settings.json:"+test.position+": ") {
+				t.Fatalf("error is %v, want one at %s", err, test.position)
 			}
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("it is not one line: %v", err)
+				t.Errorf("error has several lines: %v", err)
 			}
+			texts.Error(t, err)
 		})
 	}
 	for _, good := range []string{"{}", issuer, `{"$schema": "./settings.schema.json", "memory": 512}`} {
@@ -87,7 +75,7 @@ func TestSettingsFile(t *testing.T) {
 	}
 }
 
-// FuzzSettings holds that no file ends the program.
+// FuzzSettings checks that no file causes a panic.
 func FuzzSettings(f *testing.F) {
 	f.Add([]byte(`{"memory": 512, "access": {"public": ["modules/**"]}}`))
 	f.Add([]byte(`{"cognito": {"domainPrefix": "a", "rules": [{"claims": {"a": "b"}, "scopes": ["read:**"]}]}}`))
@@ -97,9 +85,8 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := parseSettings(file, ""); err != nil && !strings.HasPrefix(err.Error(),
-			"cannot read the settings: settings.json:") {
-			t.Error(err)
+		if _, err := parseSettings(file, ""); err != nil && !strings.Contains(err.Error(), " settings.json:") {
+			t.Errorf("error without a position: %v", err)
 		}
 	})
 }
@@ -142,7 +129,7 @@ func schemaOf(t *testing.T, of reflect.Type) map[string]any {
 	return nil
 }
 
-// The schema is that of the settings that there are.
+// settings.schema.json describes the settings.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	properties := make(map[string]any)
@@ -178,19 +165,10 @@ func TestSchema(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	const schema = "settings.schema.json"
-	if *update {
-		if err := os.WriteFile(schema, got.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(schema)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" || err != nil {
-		t.Errorf("write it anew with -update: %v\n%s", err, diff)
-	}
+	golden.Equal(t, "settings.schema.json", got.Bytes())
 }
 
-// The page about deploying names each setting.
+// docs/deploy-aws.md has a table row for each setting.
 func TestSettingsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/deploy-aws.md")
@@ -207,12 +185,12 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 	for _, s := range defaultSettings().keys() {
 		if s.key != "$schema" && !slices.Contains(documented, s.key) {
-			t.Errorf("no row of a table has %s", s.key)
+			t.Errorf("docs/deploy-aws.md has no row for %s", s.key)
 		}
 	}
 }
 
-// A stack is named only by a file that has stackName.
+// NamesStack is true only if the file has stackName.
 func TestNamesStack(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"": false, `{"memory": 512}`: false, `{"stackName": "larder"}`: true} {
@@ -228,7 +206,7 @@ func TestNamesStack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.NamesStack != want || got.StackName != "larder" {
-			t.Errorf("%s: %s, named: %v", text, got.StackName, got.NamesStack)
+			t.Errorf("%s: %s, NamesStack %v", text, got.StackName, got.NamesStack)
 		}
 	}
 }

@@ -37,27 +37,29 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// function is one Lambda function: what it serves, and what of the registry it may read.
+// function describes a Lambda function: its routes and the data that it may
+// read.
 type function struct {
 	name   string
 	routes []httpapi.Route
-	// partitions are patterns of the table's partition keys, of which it reads single items, and keys those of which it
-	// reads all.
+	// partitions are patterns of the partition keys of which it reads single
+	// items. keys are patterns of those of which it reads all items.
 	partitions, keys []string
-	// objects is a pattern of object keys.
+	// objects is a pattern of the keys of the objects for which it signs URLs.
 	objects string
-	// login says that it tells clients how people log in.
+	// login means that it serves the login of people to clients.
 	login bool
-	// publishes says that it writes, which has statements of its own.
+	// publishes means that it writes. Its permissions are those of publishing.
 	publishes bool
 }
 
-// functions are in the stack in this order. Discovery reads nothing, and answers what no other function serves; publish
-// alone writes.
+// functions returns the functions in the order of the stack. Discovery reads
+// nothing, and answers all paths that have no route. Only publish writes.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"}, objects: "modules/*"},
+		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"},
+			objects: "modules/*"},
 		{
 			name: "providers", routes: providers.Routes(), objects: "providers/*",
 			partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"},
@@ -67,33 +69,34 @@ func functions() []function {
 	}
 }
 
-// stack is the registry as it is made.
+// stack is the registry while it is built.
 type stack struct {
-	awscdk.Stack // the scope of all that is in it
+	awscdk.Stack // the scope of all resources
 	settings     Settings
-	access       string // settings.Access, with what the stack itself adds
+	access       string // settings.Access with the stack's own user pool
 	dist         string
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
 	functions    map[string]awslambda.Function // by name
-	logs         []*string                     // the names of their log groups
+	logs         []*string                     // the names of the functions' log groups
 	// requests are the log groups of the functions that clients read from.
 	requests []awslogs.LogGroup
-	// accessLog is the gateway's log group; nil if it logs nothing.
+	// accessLog is the gateway's log group. It is nil if the gateway does not
+	// log.
 	accessLog awslogs.LogGroup
-	// digests are those of the functions' code, by name.
+	// digests are the digests of the functions' packages, by name.
 	digests map[string]string
-	// alarms are the names of the alarms, and topic is where they go to; none if
-	// there are no alarms.
+	// alarms are the names of the alarms, and topic is the topic that they
+	// notify. Both are empty if there are no alarms.
 	alarms []string
 	topic  awssns.ITopic
 }
 
-// stackDescription is the description of each stack of Larder, by which lookUp
+// stackDescription is the description of each Larder stack, by which lookUp
 // finds them.
 const stackDescription = "Larder, a private registry for OpenTofu and Terraform"
 
-// newStack adds the registry to an app. dist holds the functions' folders.
+// newStack adds the registry to an app. dist has one folder for each function.
 func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st := &stack{
 		Stack: awscdk.NewStack(app, jsii.String("Larder"), &awscdk.StackProps{
@@ -107,7 +110,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		digests:   make(map[string]string),
 	}
 	for i, warning := range s.Warnings {
-		// The CDK prints warnings of one id once.
+		// The CDK prints only one warning for each id.
 		id := "larder:settings-" + strconv.Itoa(i+1)
 		awscdk.Annotations_Of(st.Stack).AddWarningV2(&id, &warning)
 	}
@@ -117,25 +120,32 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
 	api := st.newAPI()
-	st.newSignals(api)
+	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
-	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(), "Attach it to who publishes with AWS credentials")
-	st.output(settings.OutputWithdrawPolicy, st.newWithdrawPolicy().ManagedPolicyArn(), "Attach it, beside the operator's, to who withdraws a version, while that is needed")
-	st.output(settings.OutputRequestLogs, awscdk.Fn_Join(jsii.String(","), st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupName() })), "Where requests are logged")
-	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)), "For how many days that is kept")
-	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"), &map[string]*string{"Api": api.ApiId()})
+	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(),
+		"The policy for principals that publish with AWS credentials")
+	st.output(settings.OutputWithdrawPolicy, st.newWithdrawPolicy().ManagedPolicyArn(),
+		"The policy for principals that withdraw versions; attach it, with the operator's, only while you need it")
+	st.output(settings.OutputRequestLogs, awscdk.Fn_Join(jsii.String(","),
+		st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupName() })),
+		"The log groups of the functions that serve clients")
+	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)),
+		"How many days these logs are stored")
+	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"),
+		&map[string]*string{"Api": api.ApiId()})
 	if s.DomainName != "" {
 		host = &s.DomainName
 	}
-	st.output(settings.OutputHost, host, "What module addresses begin with")
+	st.output(settings.OutputHost, host, "The host of module and provider addresses")
 	st.describeItself()
-	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)), "Where the registry is")
+	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)),
+		"The URL of the registry")
 	return st.Stack
 }
 
 // describeItself adds the outputs that `larder doctor --stack` compares with
-// what is there.
+// the deployed resources.
 func (st *stack) describeItself() {
 	var names, digests []*string
 	for _, f := range functions() {
@@ -182,14 +192,18 @@ func (st *stack) newTable() awsdynamodb.ITable {
 		return awsdynamodb.Table_FromTableName(st.Stack, jsii.String("Table"), &st.settings.TableName)
 	}
 	return awsdynamodb.NewTable(st.Stack, jsii.String("Table"), &awsdynamodb.TableProps{
-		PartitionKey:                     &awsdynamodb.Attribute{Name: jsii.String("pk"), Type: awsdynamodb.AttributeType_STRING},
-		SortKey:                          &awsdynamodb.Attribute{Name: jsii.String("sk"), Type: awsdynamodb.AttributeType_STRING},
-		BillingMode:                      awsdynamodb.BillingMode_PAY_PER_REQUEST,
-		TimeToLiveAttribute:              jsii.String(settings.TTLAttribute),
-		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
-		DeletionProtection:               jsii.Bool(true),
-		// Not RETAIN_ON_UPDATE_OR_DELETE: what is protected cannot be deleted as a first deploy is rolled back either,
-		// which would fail.
+		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("pk"),
+			Type: awsdynamodb.AttributeType_STRING},
+		SortKey: &awsdynamodb.Attribute{Name: jsii.String("sk"),
+			Type: awsdynamodb.AttributeType_STRING},
+		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
+		TimeToLiveAttribute: jsii.String(settings.TTLAttribute),
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
+			PointInTimeRecoveryEnabled: jsii.Bool(true),
+		},
+		DeletionProtection: jsii.Bool(true),
+		// Not RETAIN_ON_UPDATE_OR_DELETE: if a first deploy is rolled back, the
+		// deletion of a protected table fails, and with it the rollback.
 		RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
 	})
 }
@@ -209,11 +223,13 @@ func (st *stack) newBucket() awss3.IBucket {
 			{
 				Id:                                  jsii.String("larder-leftovers"),
 				AbortIncompleteMultipartUploadAfter: awscdk.Duration_Days(jsii.Number(7)),
-				// What expires leaves a marker behind, which cannot be told by a tag. CloudFormation takes no rule that has
-				// nothing but this.
+				// An object that expires leaves a delete marker, which a filter
+				// on tags does not match. CloudFormation rejects a rule that
+				// has only this property.
 				ExpiredObjectDeleteMarker: jsii.Bool(true),
 			},
-			// What is uploaded and not published goes. In a bucket with versions it becomes a noncurrent one first.
+			// Uploads that were not published expire. In a versioned bucket
+			// they first become noncurrent versions.
 			{
 				Id:                          jsii.String(objects.StagedRule),
 				TagFilters:                  &map[string]any{objects.Tag: objects.TagStaged},
@@ -222,8 +238,9 @@ func (st *stack) newBucket() awss3.IBucket {
 			},
 		},
 	})
-	// What is stored is never replaced, whoever has the permission to write. The parts of an upload are no objects yet;
-	// its completion is.
+	// Stored objects cannot be overwritten, by any principal. The condition
+	// does not apply to parts of an upload, which are not objects, but to its
+	// completion.
 	bucket.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid:        jsii.String("PutOnceOnly"),
 		Effect:     awsiam.Effect_DENY,
@@ -235,13 +252,14 @@ func (st *stack) newBucket() awss3.IBucket {
 			"Bool": map[string]any{"s3:ObjectCreationOperation": "true"},
 		},
 	}))
-	// Without it the policy would go with the stack, or when the stack adopts its own bucket by name.
+	// Otherwise the policy would be deleted with the stack, or when the stack
+	// adopts its own bucket by name.
 	bucket.Policy().ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE)
 	return bucket
 }
 
-// newUserPool makes a user pool for people to log in by, and returns the access settings with it as an issuer. Whom it
-// knows is its administrator's doing: nobody can sign up.
+// newUserPool creates a user pool for people to log in, and returns the access
+// settings with the pool as an issuer. Only its administrator can add users.
 func (st *stack) newUserPool() string {
 	pool := awscognito.NewUserPool(st.Stack, jsii.String("Users"), &awscognito.UserPoolProps{
 		SelfSignUpEnabled: jsii.Bool(false),
@@ -250,8 +268,11 @@ func (st *stack) newUserPool() string {
 		MfaSecondFactor:   &awscognito.MfaSecondFactor{Otp: jsii.Bool(true), Sms: jsii.Bool(false)},
 		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
 	})
-	pool.AddDomain(jsii.String("SignIn"), &awscognito.UserPoolDomainOptions{CognitoDomain: &awscognito.CognitoDomainOptions{DomainPrefix: &st.settings.Cognito.DomainPrefix}})
-	// Cognito wants to know every address to which it may redirect, ports included.
+	pool.AddDomain(jsii.String("SignIn"),
+		&awscognito.UserPoolDomainOptions{CognitoDomain: &awscognito.CognitoDomainOptions{
+			DomainPrefix: &st.settings.Cognito.DomainPrefix,
+		}})
+	// Cognito requires a list of all redirect URLs, with their ports.
 	ports := []int{10000, 10010}
 	var callbacks []*string
 	for port := ports[0]; port <= ports[1]; port++ {
@@ -272,17 +293,19 @@ func (st *stack) newUserPool() string {
 		panic(err) // parseSettings wrote it
 	}
 	issuer := *pool.UserPoolProviderUrl()
-	with.Issuers = append(with.Issuers, access.Issuer{Issuer: issuer, ClientIDs: []string{*client.UserPoolClientId()}, Name: "username", Rules: st.settings.Cognito.Rules})
+	with.Issuers = append(with.Issuers,
+		access.Issuer{Issuer: issuer, ClientIDs: []string{*client.UserPoolClientId()}, Name: "username",
+			Rules: st.settings.Cognito.Rules})
 	with.Login = &openid.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports}
 	text, err := json.Marshal(with)
 	if err != nil {
-		panic(err) // it is strings
+		panic(err) // strings always encode
 	}
 	st.output(settings.OutputUserPool, pool.UserPoolId(), "The Cognito user pool by which people log in")
 	return string(text)
 }
 
-// login returns how people log in, out of the access settings; it is empty where they do not.
+// login returns the login of the access settings. It is empty if there is none.
 func (st *stack) login() string {
 	var with access.Settings
 	if err := json.Unmarshal([]byte(st.access), &with); err != nil {
@@ -293,12 +316,13 @@ func (st *stack) login() string {
 	}
 	text, err := json.Marshal(with.Login)
 	if err != nil {
-		panic(err) // it is strings
+		panic(err) // strings always encode
 	}
 	return string(text)
 }
 
-// newLogGroup makes a log group that goes with the stack. The ARN that it has ends in ":*", as IAM wants it.
+// newLogGroup creates a log group that is deleted with the stack. Its ARN ends
+// in ":*", as IAM requires.
 func (st *stack) newLogGroup(id string) awslogs.LogGroup { return st.newNamedLogGroup(id, nil) }
 
 func (st *stack) newNamedLogGroup(id string, name *string) awslogs.LogGroup {
@@ -313,46 +337,56 @@ func (st *stack) newNamedLogGroup(id string, name *string) awslogs.LogGroup {
 	return group
 }
 
-// newFunction makes a function with a role of its own, whose statements are written here and nowhere else.
+// newFunction creates a function with its own role. The role's statements are
+// all written here; the CDK adds none.
 func (st *stack) newFunction(f function) awslambda.Function {
 	logs := st.newLogGroup(f.name + "-logs")
-	statements := []awsiam.PolicyStatement{allow("WriteItsLog", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), []*string{logs.LogGroupArn()}, nil)}
-	memory, timeout := st.settings.MemoryMiB, awscdk.Duration_Seconds(jsii.Number(10)) // clients give up after ten
+	statements := []awsiam.PolicyStatement{allow("WriteLogs",
+		jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+		[]*string{logs.LogGroupArn()}, nil)}
+	memory, timeout := st.settings.MemoryMiB, awscdk.Duration_Seconds(jsii.Number(10)) // as long as clients wait
 	var reserved *float64
-	var told map[string]string
+	var variables map[string]string
 	switch {
 	case f.publishes:
 		statements = append(statements, st.publishing()...)
-		told = st.told()
-		maps.Copy(told, st.settings.PublishLimits.Environment())
-		told["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", st.settings.PublishMemoryMiB*3/4) // what is made to take much memory is cleared away sooner
-		// The gateway gives up after 30 seconds, and an inspection goes on for as long as Lambda lets it.
+		variables = st.variables()
+		maps.Copy(variables, st.settings.PublishLimits.Environment())
+		// The garbage collector then runs early enough for archives that are
+		// made to need much memory.
+		variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", st.settings.PublishMemoryMiB*3/4)
+		// The gateway times out after 30 seconds, but an inspection continues
+		// until Lambda's timeout.
 		memory, timeout = st.settings.PublishMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
 		if st.settings.PublishConcurrency > 0 {
 			reserved = jsii.Number(float64(st.settings.PublishConcurrency))
 		}
 	case f.objects != "":
 		statements = append(statements,
-			allow("ReadItsItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()}, heldTo(f.partitions...)),
-			allow("SignItsObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+			allow("ReadItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()},
+				onPartitions(f.partitions...)),
+			allow("SignObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
 		if f.keys != nil {
-			statements = append(statements, allow("ReadAllKeys", jsii.Strings("dynamodb:Query"), []*string{st.table.TableArn()}, heldTo(f.keys...)))
+			statements = append(statements, allow("QueryKeys", jsii.Strings("dynamodb:Query"),
+				[]*string{st.table.TableArn()}, onPartitions(f.keys...)))
 		}
-		told = st.told()
+		variables = st.variables()
 		st.requests = append(st.requests, logs)
 	case f.login:
-		told = settings.LoginEnvironment(st.login())
+		variables = settings.LoginEnvironment(st.login())
 	}
 	environment := make(map[string]*string)
-	for _, variables := range []map[string]string{told, settings.MetricsEnvironment(st.settings.MetricsNamespace)} {
-		for name, value := range variables {
+	for _, some := range []map[string]string{variables, settings.MetricsEnvironment(st.settings.MetricsNamespace)} {
+		for name, value := range some {
 			environment[name] = &value
 		}
 	}
 	role := awsiam.NewRole(st.Stack, jsii.String(f.name+"-role"), &awsiam.RoleProps{
-		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		Description:    jsii.String("What the function " + f.name + " of the registry may do"),
-		InlinePolicies: &map[string]awsiam.PolicyDocument{"function": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &statements})},
+		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		Description: jsii.String("Permissions of the registry's function " + f.name),
+		InlinePolicies: &map[string]awsiam.PolicyDocument{
+			"function": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &statements}),
+		},
 	})
 	architecture := awslambda.Architecture_ARM_64()
 	if st.settings.Architecture == "x86_64" {
@@ -361,7 +395,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	st.logs = append(st.logs, logs.LogGroupName())
 	code, digest, err := packFunction(st.dist, f.name)
 	if err != nil {
-		panic(err) // scripts/build wrote it
+		panic(err) // scripts/build has built it
 	}
 	st.digests[f.name] = digest
 	st.functions[f.name] = awslambda.NewFunction(st.Stack, jsii.String(f.name), &awslambda.FunctionProps{
@@ -379,57 +413,74 @@ func (st *stack) newFunction(f function) awslambda.Function {
 
 		ReservedConcurrentExecutions: reserved,
 	})
-	// The CDK waits for the role's policies, which are in the role itself here.
+	// The CDK makes the function wait for the role's policies, which are inline
+	// here.
 	if resource, ok := st.functions[f.name].Node().DefaultChild().(awslambda.CfnFunction); ok {
 		resource.AddDeletionOverride(jsii.String("DependsOn"))
 	}
 	return st.functions[f.name]
 }
 
-// told is the environment of a function that reads the catalogue.
-func (st *stack) told() map[string]string {
-	return settings.Settings{Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(), PresignLifetime: st.settings.PresignLifetime, Access: st.access}.Environment()
+// variables returns the environment of a function that reads the catalog.
+func (st *stack) variables() map[string]string {
+	return settings.Settings{
+		Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(),
+		PresignLifetime: st.settings.PresignLifetime, Access: st.access,
+	}.Environment()
 }
 
-// publishing is what publishing for those without AWS credentials needs. It deletes nothing, and makes neither tokens nor
-// keys. It writes the audit trail, and does not read it. Of the archives it reaches those that came by it, which it can neither replace nor, once they are kept, have expire.
+// publishing returns the permissions of the publish function, for publishers
+// without AWS credentials. It cannot delete anything, and cannot create tokens
+// or keys. It writes the audit trail, but cannot read it. It reaches only the
+// archives that were uploaded through it. It can neither replace them nor, once
+// they are published, make them expire.
 //
-// S3 knows the tag that a request brings for both of a PUT's actions, and the one that an object has for tagging alone:
+// For both actions of a PUT, S3 checks the tag in the request. For tagging, it
+// checks the object's tag:
 // https://docs.aws.amazon.com/AmazonS3/latest/userguide/tagging-and-policies.html.
 func (st *stack) publishing() []awsiam.PolicyStatement {
 	table := []*string{st.table.TableArn()}
-	// These match the keys of registry.UploadKey. A star also matches slashes: with
-	// fewer stars they would match all objects of a module that is called api.
+	// These match the keys of registry.UploadKey. A star also matches slashes:
+	// with fewer stars they would match all objects of a module named api.
 	uploads := []string{"modules/*/*/*/*/api/*", "providers/*/*/*/api/*"}
 	var archives []*string
 	for _, keys := range uploads {
 		archives = append(archives, st.bucket.ArnForObjects(&keys))
 	}
-	const brings, has = "s3:RequestObjectTag/" + objects.Tag, "s3:ExistingObjectTag/" + objects.Tag
+	const requested, existing = "s3:RequestObjectTag/" + objects.Tag, "s3:ExistingObjectTag/" + objects.Tag
 	equals := func(key string, values ...string) map[string]any { return map[string]any{key: values} }
 	return []awsiam.PolicyStatement{
-		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "tokens", "keys/*")),
-		allow("ReadAllOfUploadsAndKeys", jsii.Strings("dynamodb:Query"), table, heldTo("uploads/*", "keys/*")),
-		allow("Publish", jsii.Strings("dynamodb:PutItem"), table, heldTo("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "audit/*")),
-		allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, heldTo("keys/*")),
+		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table,
+			onPartitions("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "tokens", "keys/*")),
+		allow("QueryUploadsAndKeys", jsii.Strings("dynamodb:Query"), table, onPartitions("uploads/*", "keys/*")),
+		allow("Publish", jsii.Strings("dynamodb:PutItem"), table,
+			onPartitions("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "audit/*")),
+		allow("CheckKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, onPartitions("keys/*")),
 		allow("ReadUploads", jsii.Strings("s3:GetObject", "s3:GetObjectTagging"), archives, nil),
 		allow("StageOnce", jsii.Strings("s3:PutObject"), archives, map[string]any{
-			"StringEquals": equals(brings, objects.TagStaged),
-			// The stack's own bucket demands it of everyone; one that is adopted may not.
+			"StringEquals": equals(requested, objects.TagStaged),
+			// The stack's own bucket requires this of everyone; an adopted one
+			// may not.
 			"Null": map[string]any{"s3:if-none-match": "false"},
 		}),
-		allow("StageAndKeep", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(brings, objects.TagStaged, objects.TagKept)}),
-		deny("KeepForGood", jsii.Strings("s3:PutObjectTagging"), archives, map[string]any{"StringEquals": equals(has, objects.TagKept)}),
-		// Without it S3 answers 403, and not 404, to a question for an object that is missing, whose key counts as the prefix.
-		allow("SeeWhichUploadsThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": uploads}}),
+		allow("TagStagedOrKept", jsii.Strings("s3:PutObjectTagging"), archives,
+			map[string]any{"StringEquals": equals(requested, objects.TagStaged, objects.TagKept)}),
+		deny("LeaveKept", jsii.Strings("s3:PutObjectTagging"), archives,
+			map[string]any{"StringEquals": equals(existing, objects.TagKept)}),
+		// Without s3:ListBucket, S3 answers a request for a missing object with
+		// 403 instead of 404. It checks the object's key as the prefix.
+		allow("ListUploads", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
+			map[string]any{"StringLike": map[string]any{"s3:prefix": uploads}}),
 	}
 }
 
-// heldTo is the condition under which a request of the table names partitions of these patterns alone.
-func heldTo(partitions ...string) map[string]any {
+// onPartitions returns the condition that a request to the table names only
+// partitions that match the patterns.
+func onPartitions(partitions ...string) map[string]any {
 	return map[string]any{
 		"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": partitions},
-		// Without this, a request that names no key would pass the condition above.
+		// Without this, a request that names no key would pass the condition
+		// above.
 		"Null": map[string]any{"dynamodb:LeadingKeys": "false"},
 	}
 }
@@ -443,11 +494,13 @@ func allow(sid string, actions *[]*string, resources []*string, conditions map[s
 }
 
 func deny(sid string, actions *[]*string, resources []*string, conditions map[string]any) awsiam.PolicyStatement {
-	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{Sid: &sid, Effect: awsiam.Effect_DENY, Actions: actions, Resources: &resources, Conditions: &conditions})
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{Sid: &sid, Effect: awsiam.Effect_DENY,
+		Actions: actions, Resources: &resources, Conditions: &conditions})
 }
 
-// newAPI makes the gateway. Its routes are the handlers' routes with any method, so that HEAD and 405 are theirs; what
-// is left goes to discovery, whose 404 is JSON.
+// newAPI creates the gateway. It has the handlers' routes with any method,
+// since the handlers answer HEAD and 405. All other paths go to discovery,
+// whose 404 response is JSON.
 func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	api := awsapigatewayv2.NewHttpApi(st.Stack, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
 		ApiName:                   jsii.String(st.settings.StackName),
@@ -455,7 +508,8 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 		DisableExecuteApiEndpoint: jsii.Bool(st.settings.DomainName != ""),
 	})
 	for _, f := range functions() {
-		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f), nil)
+		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f),
+			nil)
 		for _, path := range httpapi.Paths(f.routes) {
 			api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 				Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
@@ -477,9 +531,11 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 		},
 	}
 	if st.settings.AccessLog {
-		// AWS lets the gateway write to a group of any other name by a policy of all such groups of the account, which
-		// has 5,120 characters at most.
-		st.accessLog = st.newNamedLogGroup("access-logs", jsii.String("/aws/vendedlogs/apigateway/"+st.settings.StackName))
+		// For log groups with other names, the gateway needs a resource policy.
+		// It is shared by all such groups of an account, and limited to 5,120
+		// characters.
+		st.accessLog = st.newNamedLogGroup("access-logs",
+			jsii.String("/aws/vendedlogs/apigateway/"+st.settings.StackName))
 		props.AccessLogSettings = &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 			DestinationArn: st.accessLog.LogGroupArn(),
 			Format:         jsii.String(accessLogFormat()),
@@ -492,18 +548,20 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	return api
 }
 
-// accessLogFormat returns what the gateway logs of a request. It has the route
-// and not the path, since a path may have a token or a signature in it; the
-// functions' log has the path without them. The User-Agent is the only header.
+// accessLogFormat returns the format of the gateway's log. It has the route but
+// not the path, since a path may contain a token or a signature. The functions'
+// log has the path without them. The User-Agent is the only header.
 func accessLogFormat() string {
 	format, err := json.Marshal(map[string]string{
-		"requestId": "$context.requestId", "time": "$context.requestTime", "ip": "$context.identity.sourceIp", "method": "$context.httpMethod",
+		"requestId": "$context.requestId", "time": "$context.requestTime",
+		"ip": "$context.identity.sourceIp", "method": "$context.httpMethod",
 		"route": "$context.routeKey", "status": "$context.status", "bytes": "$context.responseLength",
-		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency", "integrationError": "$context.integrationErrorMessage",
-		"userAgent": "$context.identity.userAgent",
+		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
+		"integrationError": "$context.integrationErrorMessage",
+		"userAgent":        "$context.identity.userAgent",
 	})
 	if err != nil {
-		panic(err) // strings encode
+		panic(err) // strings always encode
 	}
 	return string(format)
 }
@@ -511,60 +569,77 @@ func accessLogFormat() string {
 func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.CfnStage) {
 	s := st.settings
 	domain := awsapigatewayv2.NewDomainName(st.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{
-		DomainName:     &s.DomainName,
-		Certificate:    awscertificatemanager.Certificate_FromCertificateArn(st.Stack, jsii.String("Certificate"), &s.CertificateARN),
+		DomainName: &s.DomainName,
+		Certificate: awscertificatemanager.Certificate_FromCertificateArn(st.Stack, jsii.String("Certificate"),
+			&s.CertificateARN),
 		SecurityPolicy: awsapigatewayv2.SecurityPolicy_TLS_1_2,
 	})
 	mapping := awsapigatewayv2.NewCfnApiMapping(st.Stack, jsii.String("Mapping"), &awsapigatewayv2.CfnApiMappingProps{
 		ApiId: api.ApiId(), DomainName: domain.Name(), Stage: jsii.String("$default"),
 	})
 	mapping.AddResourceDependency(stage, nil)
-	zone := awsroute53.HostedZone_FromHostedZoneAttributes(st.Stack, jsii.String("Zone"), &awsroute53.HostedZoneAttributes{HostedZoneId: &s.HostedZoneID, ZoneName: &s.HostedZoneName})
-	target := awsroute53.RecordTarget_FromAlias(awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(), domain.RegionalHostedZoneId()))
-	awsroute53.NewARecord(st.Stack, jsii.String("Address"), &awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
+	zone := awsroute53.HostedZone_FromHostedZoneAttributes(st.Stack, jsii.String("Zone"),
+		&awsroute53.HostedZoneAttributes{HostedZoneId: &s.HostedZoneID, ZoneName: &s.HostedZoneName})
+	target := awsroute53.RecordTarget_FromAlias(awsroute53targets.NewApiGatewayv2DomainProperties(
+		domain.RegionalDomainName(), domain.RegionalHostedZoneId()))
+	awsroute53.NewARecord(st.Stack, jsii.String("Address"),
+		&awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
 }
 
-// newOperatorPolicy allows exactly what publishing, making tokens, counting
-// downloads and examining the stack with AWS credentials need. It allows to
-// delete tokens and keys alone, and the bucket's policy lets nobody replace an
-// archive. IAM cannot require that an item is new, though: the publisher's own
-// conditions protect the record of a version.
+// newOperatorPolicy creates the policy for publishing, creating tokens,
+// counting downloads and inspecting the stack with AWS credentials. It allows
+// deleting only tokens and keys, and the bucket's policy prevents overwriting
+// archives. IAM cannot require that an item is new. The publisher's own
+// conditions protect the records of versions.
 func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
-	stackARN := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
+	stackARN := awscdk.Fn_Sub(jsii.String(
+		"arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
-		Description: jsii.String(fmt.Sprintf("Publishing to the registry %s", st.settings.StackName)),
+		// CloudFormation replaces a policy whose description changes.
+		Description: jsii.String("Publishing to the registry " + st.settings.StackName),
 		Statements: new(slices.Concat([]awsiam.PolicyStatement{
 			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
-			allow("ReadAndWriteTheCatalogue", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"), []*string{st.table.TableArn()},
-				heldTo("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens", "audit/*")),
-			allow("HoldOnToKeys", jsii.Strings("dynamodb:ConditionCheckItem"), []*string{st.table.TableArn()},
-				heldTo("keys/*")),
-			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()}, heldTo("tokens", "keys/*")),
-			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), []*string{st.bucket.ArnForObjects(jsii.String("modules/*")), st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
-			// Without it S3 answers 403, and not 404, to a question for an object that is missing.
-			allow("SeeWhichArchivesThereAre", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*", "mirror/*"}}}),
-			allow("CountDownloads", jsii.Strings("logs:StartQuery"), *st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
-			// These name a query by its id, and IAM knows no resource for that.
-			allow("ReadWhatWasCounted", jsii.Strings("logs:GetQueryResults", "logs:StopQuery"), []*string{jsii.String("*")}, nil),
-		}, st.examining())),
+			allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"),
+				[]*string{st.table.TableArn()},
+				onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
+					"audit/*")),
+			allow("CheckKeys", jsii.Strings("dynamodb:ConditionCheckItem"), []*string{st.table.TableArn()},
+				onPartitions("keys/*")),
+			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()},
+				onPartitions("tokens", "keys/*")),
+			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"),
+				[]*string{st.bucket.ArnForObjects(jsii.String("modules/*")),
+					st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
+			// Without s3:ListBucket, S3 answers a request for a missing object
+			// with 403 instead of 404.
+			allow("ListArchives", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
+				map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*",
+					"mirror/*"}}}),
+			allow("CountDownloads", jsii.Strings("logs:StartQuery"),
+				*st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
+			// These name a query by its id, for which IAM has no resource type.
+			allow("ReadQueryResults", jsii.Strings("logs:GetQueryResults", "logs:StopQuery"),
+				[]*string{jsii.String("*")}, nil),
+		}, st.inspecting())),
 	})
 }
 
-// examining is what `larder doctor --stack` reads of the stack.
-func (st *stack) examining() []awsiam.PolicyStatement {
+// inspecting returns the permissions for `larder doctor --stack`.
+func (st *stack) inspecting() []awsiam.PolicyStatement {
 	var lambdas []*string
 	for _, f := range functions() {
 		lambdas = append(lambdas, st.functions[f.name].FunctionArn())
 	}
 	statements := []awsiam.PolicyStatement{
 		allow(
-			"ExamineTheTable",
-			jsii.Strings("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"),
+			"InspectTable",
+			jsii.Strings("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive",
+				"dynamodb:DescribeContinuousBackups"),
 			[]*string{st.table.TableArn()},
 			nil,
 		),
 		allow(
-			"ExamineTheBucket",
+			"InspectBucket",
 			jsii.Strings(
 				"s3:GetBucketPolicy",
 				"s3:GetBucketPublicAccessBlock",
@@ -575,20 +650,21 @@ func (st *stack) examining() []awsiam.PolicyStatement {
 			[]*string{st.bucket.BucketArn()},
 			nil,
 		),
-		allow("ExamineFunctions", jsii.Strings("lambda:GetFunctionConfiguration"), lambdas, nil),
+		allow("InspectFunctions", jsii.Strings("lambda:GetFunctionConfiguration"), lambdas, nil),
 	}
 	if st.settings.Alarms {
 		statements = append(statements,
-			// Not on single alarms: AWS's examples allow this action on all, and
-			// its denials name alarm:*.
-			allow("ExamineAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), []*string{st.alarmARN("*")}, nil),
-			allow("ListSubscribers", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()}, nil))
+			// Not on single alarms: AWS's examples allow this action on all
+			// alarms, and its denials name alarm:*.
+			allow("InspectAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), []*string{st.alarmARN("*")}, nil),
+			allow("ListSubscribers", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()},
+				nil))
 	}
 	if st.settings.DomainName != "" {
 		statements = append(
 			statements,
 			allow(
-				"ExamineTheCertificate",
+				"InspectCertificate",
 				jsii.Strings("acm:DescribeCertificate"),
 				[]*string{&st.settings.CertificateARN},
 				nil,
@@ -598,8 +674,9 @@ func (st *stack) examining() []awsiam.PolicyStatement {
 	return statements
 }
 
-// newWithdrawPolicy holds what withdrawing a version needs beside the operator's policy: to remove its objects with all their
-// versions. Nobody has it until it is attached.
+// newWithdrawPolicy creates the policy with the permissions that withdrawing a
+// version needs in addition to the operator's: removing all versions of its
+// objects. It is attached to no principal.
 func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
 	prefixes := []string{"modules/*", "providers/*", "mirror/*"}
 	var archives []*string
@@ -607,15 +684,17 @@ func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
 		archives = append(archives, st.bucket.ArnForObjects(&prefix))
 	}
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("WithdrawPolicy"), &awsiam.ManagedPolicyProps{
-		Description: jsii.String(fmt.Sprintf("Removing what is withdrawn from the registry %s", st.settings.StackName)),
+		// CloudFormation replaces a policy whose description changes.
+		Description: jsii.String("Removing what " + "is withdrawn from the registry " + st.settings.StackName),
 		Statements: &[]awsiam.PolicyStatement{
 			allow("RemoveArchives", jsii.Strings("s3:DeleteObjectVersion"), archives, nil),
-			allow("SeeWhichVersionsOfArchivesThereAre", jsii.Strings("s3:ListBucketVersions"), []*string{st.bucket.BucketArn()}, map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
+			allow("ListArchiveVersions", jsii.Strings("s3:ListBucketVersions"), []*string{st.bucket.BucketArn()},
+				map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
 		},
 	})
 }
 
-// requestLogs returns something of each log group of requests.
+// requestLogs returns a value for each log group of requests.
 func (st *stack) requestLogs(of func(awslogs.LogGroup) *string) *[]*string {
 	var all []*string
 	for _, group := range st.requests {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/openid"
@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 		fmt.Println("LEFT OUT: the stack's tests need node, which is not on PATH")
 		return
 	}
-	// The CDK's own check of each template takes seconds, and only warns.
+	// The CDK's own check of each template takes seconds, and its result is
+	// only a warning.
 	if err := os.Setenv("CDK_VALIDATION", "false"); err != nil {
 		panic(err)
 	}
@@ -71,8 +72,8 @@ func defaults(t *testing.T, context ...string) Settings {
 	return s
 }
 
-// settingsOf reads settings as a file has them. A text stands for a number or for
-// true and false too.
+// settingsOf parses settings as if they were in a file. Numbers and booleans
+// may be given as text.
 func settingsOf(t *testing.T, given map[string]any, region string) (Settings, error) {
 	t.Helper()
 	given = maps.Clone(given)
@@ -107,7 +108,7 @@ func synth(t *testing.T, s Settings) template {
 	return got
 }
 
-// stubs makes a folder with stubs in place of the functions' binaries.
+// stubs creates a folder with stubs in place of the functions' binaries.
 func stubs(t *testing.T) string {
 	t.Helper()
 	dist := t.TempDir()
@@ -145,7 +146,7 @@ func (tm template) one(t *testing.T, kind string) resource {
 	return resource{}
 }
 
-// at reads a property by its path.
+// at returns a property by its path.
 func (r resource) at(path string) any {
 	var v any = r.Properties
 	for part := range strings.SplitSeq(path, ".") {
@@ -189,7 +190,8 @@ func list(v any) []string {
 	return []string{text(v)}
 }
 
-// The gateway's routes are the handlers' routes, each to its own function, and what is left goes to discovery.
+// The gateway has the handlers' routes, each to its own function. All other
+// requests go to discovery.
 func TestRoutes(t *testing.T) {
 	tm := synth(t, defaults(t))
 	want := map[string]string{"$default": "discovery"}
@@ -205,7 +207,8 @@ func TestRoutes(t *testing.T) {
 	for _, r := range tm.all("AWS::ApiGatewayV2::Route") {
 		target := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(r.at("Target")))
 		integration := tm.Resources[target[1]]
-		function := tm.Resources[regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(integration.at("IntegrationUri")))[1]]
+		uri := text(integration.at("IntegrationUri"))
+		function := tm.Resources[regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(uri)[1]]
 		got[r.at("RouteKey").(string)] = strings.TrimPrefix(function.at("Description").(string), "Larder: ")
 		if integration.at("PayloadFormatVersion") != "2.0" || integration.at("IntegrationType") != "AWS_PROXY" {
 			t.Errorf("%s: integration %v", r.at("RouteKey"), integration.Properties)
@@ -214,7 +217,7 @@ func TestRoutes(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("routes are %v, want %v", got, want)
 	}
-	// Each function's folder is there, and no folder is without a function.
+	// Each function has a folder, and each folder has a function.
 	folders, err := filepath.Glob("../functions/*/main.go")
 	if err != nil {
 		t.Fatal(err)
@@ -236,39 +239,46 @@ func TestRoutes(t *testing.T) {
 func TestGateway(t *testing.T) {
 	tm := synth(t, defaults(t, "throttleRate", "7", "throttleBurst", "9"))
 	stage := tm.one(t, "AWS::ApiGatewayV2::Stage")
-	if stage.at("StageName") != "$default" || stage.at("AutoDeploy") != true || stage.at("DefaultRouteSettings.ThrottlingRateLimit") != 7.0 || stage.at("DefaultRouteSettings.ThrottlingBurstLimit") != 9.0 {
+	if stage.at("StageName") != "$default" || stage.at("AutoDeploy") != true ||
+		stage.at("DefaultRouteSettings.ThrottlingRateLimit") != 7.0 ||
+		stage.at("DefaultRouteSettings.ThrottlingBurstLimit") != 9.0 {
 		t.Errorf("stage: %v", stage.Properties)
 	}
 	format, _ := stage.at("AccessLogSettings.Format").(string)
 	var fields map[string]string
 	if err := json.Unmarshal([]byte(format), &fields); err != nil {
-		t.Errorf("the access log is no JSON: %v", err)
+		t.Errorf("the access log is not JSON: %v", err)
 	}
 	for _, field := range fields {
-		// No field has the path, into which somebody may paste a token, nor a
-		// header but the User-Agent.
+		// No field has the path, which may contain a token, and no header but
+		// the User-Agent.
 		if !slices.Contains([]string{
-			"$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.httpMethod", "$context.routeKey", "$context.status",
-			"$context.responseLength", "$context.responseLatency", "$context.integrationLatency", "$context.integrationErrorMessage", "$context.identity.userAgent",
+			"$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.httpMethod",
+			"$context.routeKey", "$context.status",
+			"$context.responseLength", "$context.responseLatency", "$context.integrationLatency",
+			"$context.integrationErrorMessage", "$context.identity.userAgent",
 		}, field) {
 			t.Errorf("the access log has %s", field)
 		}
 	}
-	if api := tm.one(t, "AWS::ApiGatewayV2::Api"); api.at("ProtocolType") != "HTTP" || api.at("DisableExecuteApiEndpoint") != false {
+	if api := tm.one(t, "AWS::ApiGatewayV2::Api"); api.at("ProtocolType") != "HTTP" ||
+		api.at("DisableExecuteApiEndpoint") != false {
 		t.Errorf("api: %v", api.Properties)
 	}
 }
 
 func TestFunctions(t *testing.T) {
 	for _, arch := range []string{"arm64", "x86_64"} {
-		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600", "publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11", "publishConcurrency", "12", "presignMinutes", "45", "logRetentionDays", "90"))
+		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600",
+			"publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11",
+			"publishConcurrency", "12", "presignMinutes", "45", "logRetentionDays", "90"))
 		groups := tm.all("AWS::Logs::LogGroup")
 		if len(groups) != len(functions())+1 {
 			t.Errorf("%d log groups", len(groups))
 		}
 		for id, g := range groups {
 			if g.at("RetentionInDays") != 90.0 {
-				t.Errorf("%s keeps logs for %v", id, g.at("RetentionInDays"))
+				t.Errorf("%s stores logs for %v days", id, g.at("RetentionInDays"))
 			}
 		}
 		lambdas := tm.all("AWS::Lambda::Function")
@@ -281,10 +291,11 @@ func TestFunctions(t *testing.T) {
 			if publishes {
 				memory, timeout = 600, 900
 			}
-			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" || f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout {
+			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" ||
+				f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout {
 				t.Errorf("%s: %v", id, f.Properties)
 			}
-			var reserved any // which is nothing for functions that read
+			var reserved any // nil for functions that only read
 			if publishes {
 				reserved = 12.0
 			}
@@ -298,7 +309,7 @@ func TestFunctions(t *testing.T) {
 			env, _ := f.at("Environment.Variables").(map[string]any)
 			if f.at("Description") == "Larder: discovery" {
 				if len(env) != 0 {
-					t.Errorf("discovery is told %v", env)
+					t.Errorf("the environment of discovery is %v", env)
 				}
 				continue
 			}
@@ -312,25 +323,26 @@ func TestFunctions(t *testing.T) {
 				return text(env[name]) // a reference
 			}
 			got, err := settings.FromEnvironment(getenv)
-			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") || !strings.Contains(got.Bucket, "Bucket") || got.PathStyle || got.Access != "{}" {
-				t.Errorf("%s is told %+v, %v", id, got, err)
+			if err != nil || got.PresignLifetime != 45*time.Minute || !strings.Contains(got.Table, "Table") ||
+				!strings.Contains(got.Bucket, "Bucket") || got.PathStyle || got.Access != "{}" {
+				t.Errorf("the environment of %s is %+v, %v", id, got, err)
 			}
 			limits, err := settings.PublishLimitsFromEnvironment(getenv)
-			want := settings.DefaultPublishLimits // which nothing says
+			want := settings.DefaultPublishLimits // the environment sets none
 			if publishes {
 				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9, Inspections: 11}
 			}
 			if err != nil || limits != want {
-				t.Errorf("%s is told %+v, %v", id, limits, err)
+				t.Errorf("the environment of %s is %+v, %v", id, limits, err)
 			}
 			if variables := len(env); variables != 4 && !publishes || variables != 9 && publishes {
-				t.Errorf("%s is told %v", id, env)
+				t.Errorf("the environment of %s is %v", id, env)
 			}
 		}
 	}
 }
 
-// A stack whose owner says nothing of limits has the standard ones.
+// Without settings, a stack has the default limits.
 func TestPublishLimits(t *testing.T) {
 	s := defaults(t)
 	if s.PublishLimits != settings.DefaultPublishLimits || s.PublishMemoryMiB != 512 {
@@ -357,7 +369,8 @@ func statements(t *testing.T, document any) []statement {
 	return d.Statement
 }
 
-// rolesByFunction returns the role of each function by the function's name. None has two.
+// rolesByFunction returns the role of each function by the function's name. It
+// fails the test if two functions share a role.
 func rolesByFunction(t *testing.T, tm template) map[string]resource {
 	t.Helper()
 	byFunction, of := make(map[string]resource), make(map[string]string)
@@ -372,7 +385,8 @@ func rolesByFunction(t *testing.T, tm template) map[string]resource {
 	return byFunction
 }
 
-// ofRole returns the statements of a role, all of which are its own.
+// ofRole returns the statements of a role. It fails the test if the role has any
+// that are not inline.
 func ofRole(t *testing.T, role resource) []statement {
 	t.Helper()
 	policies, _ := role.at("Policies").([]any)
@@ -382,7 +396,7 @@ func ofRole(t *testing.T, role resource) []statement {
 	return statements(t, policies[0].(map[string]any)["PolicyDocument"])
 }
 
-// Each function's role allows what the function does on what is its own, and nothing else.
+// Each function's role allows only the function's own actions on its own data.
 func TestRoles(t *testing.T) {
 	tm := synth(t, defaults(t))
 	if n := len(tm.all("AWS::IAM::Policy")); n != 0 {
@@ -394,11 +408,13 @@ func TestRoles(t *testing.T) {
 	}
 	byFunction := rolesByFunction(t, tm)
 	want := map[string]struct{ keys, all, objects string }{
-		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*", "/providers/*"},
+		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*",
+			"/providers/*"},
 		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
 	}
 	for name, role := range byFunction {
-		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") || strings.Count(trust, "Service") != 1 {
+		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") ||
+			strings.Count(trust, "Service") != 1 {
 			t.Errorf("%s may be assumed by %s", name, trust)
 		}
 		if name == "publish" {
@@ -430,7 +446,8 @@ func TestRoles(t *testing.T) {
 		if w, reads := want[name]; reads {
 			allowed = append(allowed, "dynamodb:GetItem", "s3:GetObject")
 			s := got["dynamodb:GetItem"]
-			if keys := strings.Join(list(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]), ","); keys != w.keys {
+			if keys := strings.Join(list(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]),
+				","); keys != w.keys {
 				t.Errorf("%s: leading keys %s", name, keys)
 			}
 			if s.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
@@ -439,7 +456,8 @@ func TestRoles(t *testing.T) {
 			if w.all != "" {
 				allowed = append(allowed, "dynamodb:Query")
 				q := got["dynamodb:Query"]
-				if keys := strings.Join(list(q.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]), ","); keys != w.all || q.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
+				if keys := strings.Join(list(q.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]),
+					","); keys != w.all || q.Condition["Null"]["dynamodb:LeadingKeys"] != "false" {
 					t.Errorf("%s: it may query %v", name, q.Condition)
 				}
 			}
@@ -454,10 +472,12 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// The function that publishes is the only one that writes: these are all its actions, and those of all others read.
+// Only the publish function may write. The test lists all its actions; the other
+// functions only have actions that read.
 func TestOneWriter(t *testing.T) {
 	roles := rolesByFunction(t, synth(t, defaults(t)))
-	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents", "s3:GetObject"}
+	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
+		"s3:GetObject"}
 	for name, role := range roles {
 		var actions, denied []string
 		for _, s := range ofRole(t, role) {
@@ -482,7 +502,8 @@ func TestOneWriter(t *testing.T) {
 		}
 		slices.Sort(actions)
 		if want := []string{
-			"dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
+			"dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream",
+			"logs:PutLogEvents",
 			"s3:GetObject", "s3:GetObjectTagging", "s3:ListBucket", "s3:PutObject", "s3:PutObjectTagging",
 		}; !slices.Equal(actions, want) || !slices.Equal(denied, []string{"s3:PutObjectTagging"}) {
 			t.Errorf("it may %q, and is denied %q", actions, denied)
@@ -493,10 +514,11 @@ func TestOneWriter(t *testing.T) {
 	}
 }
 
-// hash is what CDK puts behind a name.
+// hash matches the suffix that the CDK appends to logical ids.
 var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
 
-// resolved is a policy as AWS has it: with an ARN for each reference.
+// resolved returns a policy with an ARN for each reference, like the deployed
+// one.
 func resolved(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -521,7 +543,8 @@ func resolved(v any) any {
 	return v
 }
 
-// What the function that publishes may do, and what it may not, by the judgement of IAM.
+// TestPublisher evaluates calls of the publish function with its policies: what
+// it may do, and what it may not.
 func TestPublisher(t *testing.T) {
 	policies := rolesByFunction(t, synth(t, defaults(t)))["publish"].at("Policies").([]any)
 	role, err := iam.NewRole(text(resolved(policies[0].(map[string]any)["PolicyDocument"])))
@@ -533,7 +556,8 @@ func TestPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := strings.Repeat("0", 64)
-	module, provider := registry.UploadKey("modules/acme/vpc/aws", version, sum, "vpc.tar.gz"), registry.UploadKey("providers/acme/dns", version, sum, "SHA256SUMS")
+	module, provider := registry.UploadKey("modules/acme/vpc/aws", version, sum,
+		"vpc.tar.gz"), registry.UploadKey("providers/acme/dns", version, sum, "SHA256SUMS")
 	const brings, has, once = "s3:RequestObjectTag/larder", "s3:ExistingObjectTag/larder", "s3:if-none-match"
 	type keys = map[string]string
 	for _, test := range []struct {
@@ -548,7 +572,8 @@ func TestPublisher(t *testing.T) {
 		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "catalog/acme"}},
 		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
 		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
-		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "mirror/registry.opentofu.org/hashicorp/null"}},
+		{false, "dynamodb:PutItem", "arn:table",
+			keys{"dynamodb:LeadingKeys": "mirror/registry.opentofu.org/hashicorp/null"}},
 		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
 		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
 		{false, "dynamodb:DeleteItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
@@ -606,16 +631,15 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden file anew")
-
-// All that grants, refuses or bounds is as it was read and agreed to: each statement whole, with its resources,
-// principals and conditions.
+// All statements that grant, deny or limit are as reviewed, with their
+// resources, principals and conditions. Review each change of the golden file.
 func TestPolicies(t *testing.T) {
 	tm := synth(t, defaults(t))
 	granting := make(map[string]any)
 	for id, r := range tm.Resources {
 		switch r.Type {
-		case "AWS::IAM::Role", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::S3::BucketPolicy", "AWS::Lambda::Permission", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Url":
+		case "AWS::IAM::Role", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::S3::BucketPolicy",
+			"AWS::Lambda::Permission", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Url":
 			granting[id] = r
 		}
 	}
@@ -624,16 +648,7 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	const golden = "testdata/policies.golden.json"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
-		t.Errorf("read it, and write it anew with -update if it is meant: %v\n%s", err, diff)
-	}
+	golden.Equal(t, "testdata/policies.golden.json", got)
 }
 
 func TestOperatorPolicy(t *testing.T) {
@@ -641,15 +656,16 @@ func TestOperatorPolicy(t *testing.T) {
 	for _, s := range managedPolicy(t, "OperatorPolicy") {
 		actions = append(actions, list(s.Action)...)
 		for _, r := range list(s.Resource) {
-			if r == "*" && s.Sid != "ReadWhatWasCounted" {
+			if r == "*" && s.Sid != "ReadQueryResults" {
 				t.Errorf("%s is on every resource", s.Sid)
 			}
 		}
-		if s.Sid == "SeeWhichArchivesThereAre" && text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
+		if s.Sid == "ListArchives" &&
+			text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
 			t.Errorf("condition %v", s.Condition)
 		}
 		keys := text(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
-		if s.Sid == "HoldOnToKeys" && keys != `["keys/*"]` {
+		if s.Sid == "CheckKeys" && keys != `["keys/*"]` {
 			t.Errorf("%s is on partitions %s", s.Sid, keys)
 		}
 	}
@@ -682,10 +698,11 @@ func TestOperatorPolicy(t *testing.T) {
 	}
 }
 
-// An operator may examine the alarms, the topic and the certificate of a stack
-// that has them, and no others.
-func TestOperatorExamines(t *testing.T) {
-	const topic, certificate = "arn:aws:sns:eu-central-1:000000000000:alerts", "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
+// An operator may inspect the stack's own alarms, topic and certificate, and no
+// others.
+func TestOperatorInspects(t *testing.T) {
+	const topic = "arn:aws:sns:eu-central-1:000000000000:alerts"
+	const certificate = "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
 	domain := []string{
 		"domainName",
 		"registry.example.com",
@@ -698,27 +715,29 @@ func TestOperatorExamines(t *testing.T) {
 	}
 	for _, test := range []struct {
 		context []string
-		want    map[string]int // statements, and their resources
+		want    map[string]int // the number of resources of each statement
 	}{
-		{nil, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions())}},
+		{nil, map[string]int{"InspectTable": 1, "InspectBucket": 1, "InspectFunctions": len(functions())}},
 		{[]string{"alarms", "true", "alarmTopicArn", topic}, map[string]int{
-			"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineAlarms": 1, "ListSubscribers": 1,
+			"InspectTable": 1, "InspectBucket": 1, "InspectFunctions": len(functions()), "InspectAlarms": 1,
+			"ListSubscribers": 1,
 		}},
-		{domain, map[string]int{"ExamineTheTable": 1, "ExamineTheBucket": 1, "ExamineFunctions": len(functions()), "ExamineTheCertificate": 1}},
+		{domain, map[string]int{"InspectTable": 1, "InspectBucket": 1, "InspectFunctions": len(functions()),
+			"InspectCertificate": 1}},
 	} {
 		got := make(map[string]int)
 		for _, s := range managedPolicy(t, "OperatorPolicy", test.context...) {
 			switch {
-			case strings.HasPrefix(s.Sid, "Examine"), s.Sid == "ListSubscribers":
+			case strings.HasPrefix(s.Sid, "Inspect"), s.Sid == "ListSubscribers":
 				got[s.Sid] = len(list(s.Resource))
 			}
 			if s.Sid == "ListSubscribers" && s.Resource != topic {
 				t.Errorf("%s is on %v", s.Sid, s.Resource)
 			}
-			if s.Sid == "ExamineAlarms" && !strings.HasSuffix(text(s.Resource), `":alarm:*"]]}`) {
+			if s.Sid == "InspectAlarms" && !strings.HasSuffix(text(s.Resource), `":alarm:*"]]}`) {
 				t.Errorf("%s is on %s", s.Sid, text(s.Resource))
 			}
-			if s.Sid == "ExamineTheCertificate" && s.Resource != certificate {
+			if s.Sid == "InspectCertificate" && s.Resource != certificate {
 				t.Errorf("%s is on %v", s.Sid, s.Resource)
 			}
 		}
@@ -728,8 +747,8 @@ func TestOperatorExamines(t *testing.T) {
 	}
 }
 
-// IAM refuses a managed policy of more than 6,144 characters, without white
-// space, while it is deployed. The names have the greatest length.
+// IAM rejects the deploy of a managed policy with more than 6,144 characters,
+// without white space. The test uses names of the maximum length.
 func TestManagedPoliciesFit(t *testing.T) {
 	const maxPolicy = 6144
 	stackName := strings.Repeat("s", 128)
@@ -751,8 +770,8 @@ func TestManagedPoliciesFit(t *testing.T) {
 	}
 }
 
-// resolve returns a value of the template with names of the greatest
-// length that CloudFormation can put in.
+// resolve returns a value of the template, with the longest names that
+// CloudFormation can insert.
 func (tm template) resolve(t *testing.T, stackName string, v any) any {
 	t.Helper()
 	switch x := v.(type) {
@@ -792,21 +811,20 @@ func (tm template) resolve(t *testing.T, stackName string, v any) any {
 	return v
 }
 
-// pseudoParameter returns the value of a name such as AWS::Region, of about the
-// greatest length.
+// pseudoParameter returns a long value for a name such as AWS::Region.
 func pseudoParameter(t *testing.T, name string) string {
 	t.Helper()
 	value, ok := map[string]string{
 		"AWS::Partition": "aws-us-gov", "AWS::Region": "ap-southeast-1", "AWS::AccountId": "000000000000",
 	}[name]
 	if !ok {
-		t.Fatalf("nothing is known of %s", name)
+		t.Fatalf("the test has no value for %s", name)
 	}
 	return value
 }
 
-// resourceARN returns the ARN of a resource whose generated name is cut to what
-// its service allows.
+// resourceARN returns the ARN of a resource, with a generated name of the
+// maximum length of its service.
 func resourceARN(t *testing.T, kind, name string) string {
 	t.Helper()
 	as, ok := map[string]struct {
@@ -820,13 +838,13 @@ func resourceARN(t *testing.T, kind, name string) string {
 		"AWS::SNS::Topic":       {"sns:ap-southeast-1:000000000000:", "", 256},
 	}[kind]
 	if !ok {
-		t.Fatalf("nothing is known of the ARN of %s", kind)
+		t.Fatalf("the test has no ARN for %s", kind)
 	}
 	return "arn:aws-us-gov:" + as.prefix + name[:min(len(name), as.max)] + as.suffix
 }
 
-// Of the same bootstrap the deployment package is the same, and its digest is
-// that of the file, in base64.
+// The same bootstrap gives the same deployment package. Its digest is the
+// SHA-256 of the file in base64.
 func TestPackFunction(t *testing.T) {
 	dist := filepath.Join(t.TempDir(), "dist")
 	if err := os.MkdirAll(filepath.Join(dist, "modules"), 0o700); err != nil {
@@ -870,8 +888,8 @@ func TestPackFunction(t *testing.T) {
 	}
 }
 
-// The outputs have the functions' names and the digests of their code, and
-// name alarms and certificate where there are any.
+// The outputs have the functions' names and the digests of their code, and the
+// alarms and the certificate if there are any.
 func TestOutputsForDoctor(t *testing.T) {
 	const certificate = "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
 	tm := synth(t, defaults(
@@ -897,16 +915,18 @@ func TestOutputsForDoctor(t *testing.T) {
 	if got := tm.Outputs[settings.OutputCertificate].Value; got != certificate {
 		t.Errorf("certificate: %v", got)
 	}
-	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(defaults(t).Access))); tm.Outputs[settings.OutputAccess].Value != want {
-		t.Errorf("the digest of the access settings is %v, and not %s", tm.Outputs[settings.OutputAccess].Value, want)
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte(defaults(t).Access)))
+	if tm.Outputs[settings.OutputAccess].Value != want {
+		t.Errorf("the digest of the access settings is %v, want %s", tm.Outputs[settings.OutputAccess].Value, want)
 	}
 	release, _ := tm.Outputs[settings.OutputRelease].Value.(string)
 	if release == "" || regexp.MustCompile(`-g[0-9a-f]+|dirty`).MatchString(release) {
-		t.Errorf("the release %q is none, or changes with commits", release)
+		t.Errorf("the release %q is not valid, or changes with commits", release)
 	}
 }
 
-// managedPolicy returns the statements of a policy that is attached to nobody.
+// managedPolicy returns the statements of a policy. It fails the test if the
+// policy is attached to a principal.
 func managedPolicy(t *testing.T, name string, context ...string) []statement {
 	t.Helper()
 	for id, r := range synth(t, defaults(t, context...)).Resources {
@@ -924,7 +944,8 @@ func managedPolicy(t *testing.T, name string, context ...string) []statement {
 	return nil
 }
 
-// Who withdraws may remove objects, and nothing else that the operator's policy does not have.
+// The withdraw policy allows only removing objects, in addition to the
+// operator's policy.
 func TestWithdrawPolicy(t *testing.T) {
 	var actions []string
 	for _, s := range managedPolicy(t, "WithdrawPolicy") {
@@ -936,28 +957,32 @@ func TestWithdrawPolicy(t *testing.T) {
 		}
 		switch s.Sid {
 		case "RemoveArchives":
-			if got := text(s.Resource); strings.Count(got, "/*") != 3 || !strings.Contains(got, "/modules/*") || !strings.Contains(got, "/providers/*") || !strings.Contains(got, "/mirror/*") {
+			if got := text(s.Resource); strings.Count(got, "/*") != 3 || !strings.Contains(got, "/modules/*") ||
+				!strings.Contains(got, "/providers/*") || !strings.Contains(got, "/mirror/*") {
 				t.Errorf("objects %s", got)
 			}
-		case "SeeWhichVersionsOfArchivesThereAre":
+		case "ListArchiveVersions":
 			if text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
 				t.Errorf("condition %v", s.Condition)
 			}
 		}
 	}
 	if want := []string{"s3:DeleteObjectVersion", "s3:ListBucketVersions"}; !slices.Equal(actions, want) {
-		t.Errorf("who withdraws may %q", actions)
+		t.Errorf("the withdraw policy allows %q", actions)
 	}
 }
 
 func TestStores(t *testing.T) {
 	tm := synth(t, defaults(t))
 	table := tm.one(t, "AWS::DynamoDB::Table")
-	if table.at("BillingMode") != "PAY_PER_REQUEST" || table.at("DeletionProtectionEnabled") != true || table.at("PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled") != true ||
-		table.at("TimeToLiveSpecification.AttributeName") != "expires" || table.at("TimeToLiveSpecification.Enabled") != true || table.at("TableName") != nil {
+	if table.at("BillingMode") != "PAY_PER_REQUEST" || table.at("DeletionProtectionEnabled") != true ||
+		table.at("PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled") != true ||
+		table.at("TimeToLiveSpecification.AttributeName") != "expires" ||
+		table.at("TimeToLiveSpecification.Enabled") != true || table.at("TableName") != nil {
 		t.Errorf("table: %v", table.Properties)
 	}
-	if keys := text(table.at("KeySchema")); keys != `[{"AttributeName":"pk","KeyType":"HASH"},{"AttributeName":"sk","KeyType":"RANGE"}]` {
+	keys := text(table.at("KeySchema"))
+	if keys != `[{"AttributeName":"pk","KeyType":"HASH"},{"AttributeName":"sk","KeyType":"RANGE"}]` {
 		t.Errorf("keys: %s", keys)
 	}
 	bucket := tm.one(t, "AWS::S3::Bucket")
@@ -965,18 +990,28 @@ func TestStores(t *testing.T) {
 	if len(public) != 4 || slices.Contains(slices.Collect(maps.Values(public)), any(false)) {
 		t.Errorf("public access: %v", public)
 	}
-	if bucket.at("VersioningConfiguration.Status") != "Enabled" || bucket.at("BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault.SSEAlgorithm") != "AES256" ||
-		bucket.at("OwnershipControls.Rules.0.ObjectOwnership") != "BucketOwnerEnforced" {
-		t.Errorf("bucket: %v", bucket.Properties)
+	const encryption = "BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault.SSEAlgorithm"
+	for property, want := range map[string]string{
+		"VersioningConfiguration.Status":            "Enabled",
+		encryption:                                  "AES256",
+		"OwnershipControls.Rules.0.ObjectOwnership": "BucketOwnerEnforced",
+	} {
+		if got := bucket.at(property); got != want {
+			t.Errorf("%s of the bucket is %v, want %s", property, got, want)
+		}
 	}
-	// Nothing but what is tagged expires, and markers that stand alone.
-	if rules := text(bucket.at("LifecycleConfiguration.Rules")); rules != `[{"AbortIncompleteMultipartUpload":{"DaysAfterInitiation":7},"ExpiredObjectDeleteMarker":true,"Id":"larder-leftovers","Status":"Enabled"},`+
-		`{"ExpirationInDays":2,"Id":"larder-staged","NoncurrentVersionExpiration":{"NoncurrentDays":1},"Status":"Enabled","TagFilters":[{"Key":"larder","Value":"staged"}]}]` {
-		t.Errorf("lifecycle: %s", rules)
+	// Only tagged objects expire, and delete markers that have no older versions.
+	rules := `[{"AbortIncompleteMultipartUpload":{"DaysAfterInitiation":7},"ExpiredObjectDeleteMarker":true,` +
+		`"Id":"larder-leftovers","Status":"Enabled"},` +
+		`{"ExpirationInDays":2,"Id":"larder-staged","NoncurrentVersionExpiration":{"NoncurrentDays":1},` +
+		`"Status":"Enabled","TagFilters":[{"Key":"larder","Value":"staged"}]}]`
+	if diff := cmp.Diff(rules, text(bucket.at("LifecycleConfiguration.Rules"))); diff != "" {
+		t.Errorf("the lifecycle rules differ: %s", diff)
 	}
-	// What a first deploy has made goes with it if it fails. A table that is protected cannot go, and would make the
-	// rollback fail.
-	kept := map[string]resource{"Retain": table, "RetainExceptOnCreate": bucket, "RetainExceptOnCreate ": tm.one(t, "AWS::S3::BucketPolicy")}
+	// If a first deploy fails, its rollback deletes its resources. A protected
+	// table cannot be deleted, and the rollback would fail.
+	kept := map[string]resource{"Retain": table, "RetainExceptOnCreate": bucket,
+		"RetainExceptOnCreate ": tm.one(t, "AWS::S3::BucketPolicy")}
 	for policy, r := range kept {
 		if r.DeletionPolicy != strings.TrimSpace(policy) || r.UpdateReplacePolicy != "Retain" {
 			t.Errorf("%s: on deletion %s, on replacement %s", r.Type, r.DeletionPolicy, r.UpdateReplacePolicy)
@@ -992,12 +1027,13 @@ func TestStores(t *testing.T) {
 	if s := denied[`"s3:*"`]; s.Condition["Bool"]["aws:SecureTransport"] != "false" {
 		t.Errorf("without TLS: %v", s)
 	}
-	if s := denied[`"s3:PutObject"`]; s.Condition["Null"]["s3:if-none-match"] != "true" || s.Condition["Bool"]["s3:ObjectCreationOperation"] != "true" {
+	if s := denied[`"s3:PutObject"`]; s.Condition["Null"]["s3:if-none-match"] != "true" ||
+		s.Condition["Bool"]["s3:ObjectCreationOperation"] != "true" {
 		t.Errorf("without a condition: %v", s)
 	}
 }
 
-// A table and a bucket that exist are used and not made, and roles name them.
+// Adopted tables and buckets are not created, and the roles name them.
 func TestAdopt(t *testing.T) {
 	tm := synth(t, defaults(t, "tableName", "restored-table", "bucketName", "restored-bucket"))
 	for _, kind := range []string{"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::S3::BucketPolicy"} {
@@ -1006,11 +1042,13 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	for _, r := range tm.all("AWS::IAM::Role") {
-		if d := text(r.at("Policies")); strings.Contains(d, "dynamodb:") && (!strings.Contains(d, "table/restored-table") || !strings.Contains(d, ":::restored-bucket/")) {
+		if d := text(r.at("Policies")); strings.Contains(d, "dynamodb:") &&
+			(!strings.Contains(d, "table/restored-table") || !strings.Contains(d, ":::restored-bucket/")) {
 			t.Errorf("role: %s", d)
 		}
 	}
-	if tm.Outputs[settings.OutputTable].Value != "restored-table" || tm.Outputs[settings.OutputBucket].Value != "restored-bucket" {
+	if tm.Outputs[settings.OutputTable].Value != "restored-table" ||
+		tm.Outputs[settings.OutputBucket].Value != "restored-bucket" {
 		t.Errorf("outputs: %v", tm.Outputs)
 	}
 }
@@ -1026,42 +1064,53 @@ func TestOutputs(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(tm.Outputs)); !slices.Equal(got, want) {
 		t.Errorf("outputs: %q", got)
 	}
-	if u := text(tm.Outputs[settings.OutputURL].Value); !strings.Contains(u, "https://") || !strings.Contains(u, "execute-api") || strings.Contains(u, "ApiEndpoint") {
+	if u := text(tm.Outputs[settings.OutputURL].Value); !strings.Contains(u, "https://") || !strings.Contains(u,
+		"execute-api") || strings.Contains(u, "ApiEndpoint") {
 		t.Errorf("URL: %s", u)
 	}
 }
 
 func TestDomain(t *testing.T) {
-	tm := synth(t, defaults(t, "domainName", "registry.example.com", "certificateArn", "arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000", "hostedZoneId", "Z0123456789", "hostedZoneName", "example.com"))
+	tm := synth(t, defaults(t, "domainName", "registry.example.com", "certificateArn",
+		"arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+		"hostedZoneId", "Z0123456789", "hostedZoneName", "example.com"))
 	if api := tm.one(t, "AWS::ApiGatewayV2::Api"); api.at("DisableExecuteApiEndpoint") != true {
-		t.Error("the other endpoint is open too")
+		t.Error("the default endpoint is enabled")
 	}
 	domain := tm.one(t, "AWS::ApiGatewayV2::DomainName")
-	if domain.at("DomainName") != "registry.example.com" || domain.at("DomainNameConfigurations.0.SecurityPolicy") != "TLS_1_2" || domain.at("DomainNameConfigurations.0.EndpointType") != "REGIONAL" {
+	if domain.at("DomainName") != "registry.example.com" ||
+		domain.at("DomainNameConfigurations.0.SecurityPolicy") != "TLS_1_2" ||
+		domain.at("DomainNameConfigurations.0.EndpointType") != "REGIONAL" {
 		t.Errorf("domain: %v", domain.Properties)
 	}
-	if m := tm.one(t, "AWS::ApiGatewayV2::ApiMapping"); m.at("Stage") != "$default" || m.at("ApiMappingKey") != nil || !strings.Contains(text(m.DependsOn), "Stage") {
+	if m := tm.one(t, "AWS::ApiGatewayV2::ApiMapping"); m.at("Stage") != "$default" || m.at("ApiMappingKey") != nil ||
+		!strings.Contains(text(m.DependsOn), "Stage") {
 		t.Errorf("mapping: %v", m.Properties)
 	}
-	if r := tm.one(t, "AWS::Route53::RecordSet"); !strings.Contains(text(r.at("AliasTarget")), "RegionalDomainName") || r.at("Name") != "registry.example.com." || r.at("HostedZoneId") != "Z0123456789" {
+	if r := tm.one(t, "AWS::Route53::RecordSet"); !strings.Contains(text(r.at("AliasTarget")),
+		"RegionalDomainName") || r.at("Name") != "registry.example.com." || r.at("HostedZoneId") != "Z0123456789" {
 		t.Errorf("record: %v", r.Properties)
 	}
-	if tm.Outputs[settings.OutputHost].Value != "registry.example.com" || tm.Outputs[settings.OutputURL].Value != "https://registry.example.com" {
+	if tm.Outputs[settings.OutputHost].Value != "registry.example.com" ||
+		tm.Outputs[settings.OutputURL].Value != "https://registry.example.com" {
 		t.Errorf("outputs: %v", tm.Outputs)
 	}
 }
 
-// users is a rule that gives those of a group everything.
+// users is a rule that lets the members of a group read everything.
 var users = []any{map[string]any{"claims": map[string]any{"cognito:groups": "platform"}, "scopes": []any{"read:**"}}}
 
-// A user pool of the stack's is one more issuer, by whose sign-in page command lines log in.
+// The stack's user pool is another issuer, with a sign-in page for command
+// lines.
 func TestCognito(t *testing.T) {
-	s, err := settingsOf(t, map[string]any{"cognito": map[string]any{"domainPrefix": "acme-larder", "rules": users}}, "")
+	s, err := settingsOf(t, map[string]any{"cognito": map[string]any{"domainPrefix": "acme-larder", "rules": users}},
+		"")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tm := synth(t, s)
-	if pool := tm.one(t, "AWS::Cognito::UserPool"); pool.at("AdminCreateUserConfig.AllowAdminCreateUserOnly") != true || pool.DeletionPolicy != "RetainExceptOnCreate" || pool.UpdateReplacePolicy != "Retain" {
+	if pool := tm.one(t, "AWS::Cognito::UserPool"); pool.at("AdminCreateUserConfig.AllowAdminCreateUserOnly") != true ||
+		pool.DeletionPolicy != "RetainExceptOnCreate" || pool.UpdateReplacePolicy != "Retain" {
 		t.Errorf("pool: %v", pool)
 	}
 	if domain := tm.one(t, "AWS::Cognito::UserPoolDomain"); domain.at("Domain") != "acme-larder" {
@@ -1069,7 +1118,9 @@ func TestCognito(t *testing.T) {
 	}
 	client := tm.one(t, "AWS::Cognito::UserPoolClient")
 	callbacks, _ := client.at("CallbackURLs").([]any)
-	if len(callbacks) != 11 || callbacks[0] != "http://localhost:10000/login" || callbacks[10] != "http://localhost:10010/login" || client.at("GenerateSecret") != false || text(client.at("AllowedOAuthFlows")) != `["code"]` {
+	if len(callbacks) != 11 || callbacks[0] != "http://localhost:10000/login" ||
+		callbacks[10] != "http://localhost:10010/login" || client.at("GenerateSecret") != false ||
+		text(client.at("AllowedOAuthFlows")) != `["code"]` {
 		t.Errorf("client: %v", client.Properties)
 	}
 	for id, f := range tm.all("AWS::Lambda::Function") {
@@ -1084,18 +1135,18 @@ func TestCognito(t *testing.T) {
 		}
 		join, _ := env[variable].(map[string]any)["Fn::Join"].([]any)
 		if len(join) != 2 {
-			t.Fatalf("%s is told %v", id, env)
+			t.Fatalf("the environment of %s is %v", id, env)
 		}
-		var told strings.Builder
+		var value strings.Builder
 		for _, part := range join[1].([]any) {
 			switch p := part.(type) {
 			case string:
-				told.WriteString(p)
-			default: // a reference, whose value has nothing that JSON escapes
+				value.WriteString(p)
+			default: // a reference; JSON does not escape its value
 				if strings.Contains(text(p), "ProviderURL") {
-					told.WriteString("https://")
+					value.WriteString("https://")
 				}
-				told.WriteString(strings.Map(func(r rune) rune {
+				value.WriteString(strings.Map(func(r rune) rune {
 					if strings.ContainsRune(`{}[]":,`, r) {
 						return -1
 					}
@@ -1104,29 +1155,31 @@ func TestCognito(t *testing.T) {
 			}
 		}
 		if name == "Larder: discovery" {
-			if got, err := openid.ParseLogin(told.String()); err != nil || len(env) != 1 || got.Client == "" || text(got.Ports) != "[10000,10010]" || !strings.Contains(got.Issuer, "ProviderURL") {
-				t.Errorf("%s is told %s, %v", id, &told, err)
+			if got, err := openid.ParseLogin(value.String()); err != nil || len(env) != 1 || got.Client == "" ||
+				text(got.Ports) != "[10000,10010]" || !strings.Contains(got.Issuer, "ProviderURL") {
+				t.Errorf("the environment of %s is %s, %v", id, &value, err)
 			}
 			continue
 		}
-		got, err := access.ParseSettings([]byte(told.String()))
-		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer || got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
-			t.Errorf("%s is told %s, %v", id, &told, err)
+		got, err := access.ParseSettings([]byte(value.String()))
+		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer ||
+			got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
+			t.Errorf("the environment of %s is %s, %v", id, &value, err)
 		}
 	}
 	if digest, there := tm.Outputs[settings.OutputAccess]; there {
 		t.Errorf("there is a digest of settings that have no values yet: %v", digest)
 	}
 	if tm.Outputs[settings.OutputUserPool].Value == nil {
-		t.Error("the pool is not told")
+		t.Error("no output has the id of the pool")
 	}
 	if plain := synth(t, defaults(t)); len(plain.all("AWS::Cognito::UserPool")) != 0 {
-		t.Error("there is a pool that nobody asked for")
+		t.Error("there is a pool without the setting")
 	}
 }
 
-// The CDK's command line prints a warning for each rule by which more can publish
-// than its author may know.
+// The CDK prints a warning for each rule that lets more identities publish than
+// its author may expect.
 func TestAccessWarnings(t *testing.T) {
 	s, err := settingsOf(t, map[string]any{"access": map[string]any{"issuers": []any{map[string]any{
 		"issuer": "https://token.actions.githubusercontent.com", "audiences": []any{"x"}, "rules": []any{
@@ -1141,105 +1194,139 @@ func TestAccessWarnings(t *testing.T) {
 	annotations := assertions.Annotations_FromStack(newStack(app, s, stubs(t)))
 	rule2 := assertions.Match_StringLikeRegexp(jsii.String("access: issuer .*, rule 2: "))
 	found := annotations.FindWarning(jsii.String("*"), rule2)
-	if all := annotations.FindWarning(jsii.String("*"), assertions.Match_AnyValue()); len(*found) != 1 || len(*all) != 1 {
+	if all := annotations.FindWarning(jsii.String("*"), assertions.Match_AnyValue()); len(*found) != 1 ||
+		len(*all) != 1 {
 		t.Errorf("%d of %d warnings are of rule 2", len(*found), len(*all))
 	}
 }
 
-// Discovery is told how people log in, and not who may read.
+// Discovery receives the settings of the login, but not who may read or publish.
 func TestLogin(t *testing.T) {
 	s, err := settingsOf(t, map[string]any{"access": map[string]any{
 		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
-		"login":   map[string]any{"issuer": "https://a.example.com", "client": "c", "authorize": map[string]any{"audience": "x"}},
+		"login": map[string]any{"issuer": "https://a.example.com", "client": "c",
+			"authorize": map[string]any{"audience": "x"}},
 	}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	count := 0
 	for id, f := range synth(t, s).all("AWS::Lambda::Function") {
 		if f.at("Description") == "Larder: discovery" {
-			told++
-			if env := text(f.at("Environment.Variables")); env != `{"LARDER_LOGIN":"{\"issuer\":\"https://a.example.com\",\"client\":\"c\",\"scopes\":[\"openid\"],\"ports\":[10000,10010],\"authorize\":{\"audience\":\"x\"}}"}` {
-				t.Errorf("%s is told %s", id, env)
+			count++
+			want := `{"LARDER_LOGIN":"{\"issuer\":\"https://a.example.com\",\"client\":\"c\",\"scopes\":[\"openid\"],` +
+				`\"ports\":[10000,10010],\"authorize\":{\"audience\":\"x\"}}"}`
+			if diff := cmp.Diff(want, text(f.at("Environment.Variables"))); diff != "" {
+				t.Errorf("the environment of %s differs: %s", id, diff)
 			}
 		}
 	}
-	if told != 1 {
-		t.Errorf("%d functions are for discovery", told)
+	if count != 1 {
+		t.Errorf("%d functions are for discovery", count)
 	}
 }
 
-func TestSettings(t *testing.T) {
-	good := map[string]any{}
-	domain := map[string]any{"domainName": "registry.example.com", "certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0", "hostedZoneId": "/hostedzone/Z0", "hostedZoneName": "example.com."}
-	for _, test := range []struct {
-		context map[string]any
-		want    string
-	}{
-		{map[string]any{"access": "{"}, ": access: "},
-		{map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}}, `unknown field "open"`},
-		{map[string]any{"access": []any{}}, "access: [] is not an object"},
-		{map[string]any{"access": map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}}, "functions can be told 3000"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, ": cognito: domainPrefix"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}}}, "claims are missing"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "my-aws-users", "rules": []any{}}}, "refuses the word"},
-		{map[string]any{"cognito": map[string]any{"prefix": "users"}}, `unknown field "prefix"`},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "rules are missing"},
-		{map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users}, "access": map[string]any{"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}}, "login": map[string]any{"issuer": "https://a.example.com", "client": "c"}}}, "access has a login too"},
-		{map[string]any{"anonymousRead": "yes"}, `settings.json:2:20: anonymousRead: "yes" is not true or false`},
-		{map[string]any{"domain": "registry.example.com"}, `settings.json:2:3: unknown setting "domain" (there are $schema, access, accessLog, alarmEmail, alarmTopicArn, alarms, anonymousRead,`},
-		{map[string]any{"domainName": "registry.example.com"}, "certificateArn: it is missing"},
-		{map[string]any{"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/0", "hostedZoneName": "example.com"}, "is in us-east-1, and the stack goes to eu-central-1 zone"},
-		{map[string]any{"certificateArn": domain["certificateArn"]}, "together"},
-		{map[string]any{"domainName": "https://registry.example.com"}, ": domainName: "},
-		{map[string]any{"domainName": "registry"}, ": domainName: "},
-		{map[string]any{"domainName": "Registry.example.com"}, ": domainName: "},
-		{map[string]any{"hostedZoneName": "example.org"}, "not within the zone"},
-		{map[string]any{"certificateArn": "arn:aws:iam::1:x"}, ": certificateArn: "},
-		{map[string]any{"architecture": "arm"}, "arm64 or x86_64"},
-		{map[string]any{"memory": "64"}, "128 to 10240"},
-		{map[string]any{"publishMemory": "64"}, "128 to 10240"},
-		{map[string]any{"publishMaxFileMiB": "5121"}, "1 to 5120"},
-		{map[string]any{"publishMaxFiles": "0"}, "1 to 500"},
-		{map[string]any{"publishMaxUploads": "many"}, "1 to 100"},
-		{map[string]any{"publishMaxInspections": "0"}, "1 to 100"},
-		{map[string]any{"publishConcurrency": "0"}, "1 to 1000"},
-		{map[string]any{"presignMinutes": "0"}, "1 to 720"},
-		{map[string]any{"presignMinutes": "1.5"}, "1 to 720"},
-		{map[string]any{"logRetentionDays": "31"}, "31 is not among what CloudWatch Logs takes: [1 3 5"},
-		{map[string]any{"throttleRate": "-1"}, ": throttleRate: "},
-		{map[string]any{"tableName": "a b"}, ": tableName: "},
-		{map[string]any{"bucketName": "UPPER"}, ": bucketName: "},
-		{map[string]any{"stackName": "1st"}, ": stackName: "},
-	} {
-		given := maps.Clone(good)
-		if strings.Contains(test.want, "zone") && !strings.Contains(test.want, "together") {
-			maps.Copy(given, domain)
-		}
-		maps.Copy(given, test.context)
-		test.want = strings.TrimSuffix(test.want, " zone")
-		_, err := settingsOf(t, given, "eu-central-1")
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v: %v, want one line with %q", test.context, err, test.want)
-		}
+// with returns settings with another value for a key.
+func with(settings map[string]any, key string, value any) map[string]any {
+	settings = maps.Clone(settings)
+	settings[key] = value
+	return settings
+}
+
+// checkSettingError records an error about settings, which must be one line that
+// names the key.
+func checkSettingError(t *testing.T, texts *golden.Texts, err error, key string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), key) {
+		t.Fatalf("error is %v, want one about %s", err, key)
 	}
-	// Nobody but holders of tokens reads unless that is said.
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error has several lines: %v", err)
+	}
+	texts.Error(t, err)
+}
+
+func TestSettings(t *testing.T) {
+	domain := map[string]any{"domainName": "registry.example.com",
+		"certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0",
+		"hostedZoneId":   "/hostedzone/Z0", "hostedZoneName": "example.com."}
+	texts := golden.New(t)
+	login := map[string]any{
+		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
+		"login":   map[string]any{"issuer": "https://a.example.com", "client": "c"},
+	}
+	noClaims := []any{map[string]any{"claims": map[string]any{}, "scopes": []any{"read:**"}}}
+	long := map[string]any{"public": slices.Repeat([]any{"modules/" + strings.Repeat("a", 90)}, 50)}
+	for name, test := range map[string]struct {
+		context map[string]any
+		key     string // of the setting that the error names
+	}{
+		"access as text": {map[string]any{"access": "{"}, "access"},
+		"a key in access": {map[string]any{"access": map[string]any{"public": []any{"modules"}, "open": true}},
+			"access"},
+		"a list":          {map[string]any{"access": []any{}}, "access"},
+		"too much access": {map[string]any{"access": long}, "access"},
+		"a domain prefix": {map[string]any{"cognito": map[string]any{"domainPrefix": "My Users"}}, "cognito"},
+		"no claims": {map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": noClaims}},
+			"cognito"},
+		"a reserved word": {map[string]any{"cognito": map[string]any{"domainPrefix": "my-aws-users",
+			"rules": []any{}}}, "cognito"},
+		"a key in cognito": {map[string]any{"cognito": map[string]any{"prefix": "users"}}, "cognito"},
+		"no rules":         {map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "cognito"},
+		"two logins": {map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users},
+			"access": login}, "cognito"},
+		"no boolean":     {map[string]any{"anonymousRead": "yes"}, "anonymousRead"},
+		"an unknown key": {map[string]any{"domain": "registry.example.com"}, "domain"},
+		"a domain only":  {map[string]any{"domainName": "registry.example.com"}, "certificateArn"},
+		"another region": {with(domain, "certificateArn", "arn:aws:acm:us-east-1:000000000000:certificate/0"),
+			"certificateArn"},
+		"a certificate only":     {map[string]any{"certificateArn": domain["certificateArn"]}, "domainName"},
+		"a URL":                  {map[string]any{"domainName": "https://registry.example.com"}, "domainName"},
+		"one label":              {map[string]any{"domainName": "registry"}, "domainName"},
+		"capitals":               {map[string]any{"domainName": "Registry.example.com"}, "domainName"},
+		"another zone":           {with(domain, "hostedZoneName", "example.org"), "hostedZoneName"},
+		"a certificate of IAM":   {map[string]any{"certificateArn": "arn:aws:iam::1:x"}, "certificateArn"},
+		"architecture":           {map[string]any{"architecture": "arm"}, "architecture"},
+		"memory":                 {map[string]any{"memory": "64"}, "memory"},
+		"publishMemory":          {map[string]any{"publishMemory": "64"}, "publishMemory"},
+		"publishMaxFileMiB":      {map[string]any{"publishMaxFileMiB": "5121"}, "publishMaxFileMiB"},
+		"publishMaxFiles":        {map[string]any{"publishMaxFiles": "0"}, "publishMaxFiles"},
+		"publishMaxUploads":      {map[string]any{"publishMaxUploads": "many"}, "publishMaxUploads"},
+		"publishMaxInspections":  {map[string]any{"publishMaxInspections": "0"}, "publishMaxInspections"},
+		"publishConcurrency":     {map[string]any{"publishConcurrency": "0"}, "publishConcurrency"},
+		"presignMinutes of 0":    {map[string]any{"presignMinutes": "0"}, "presignMinutes"},
+		"presignMinutes of 1.5":  {map[string]any{"presignMinutes": "1.5"}, "presignMinutes"},
+		"logRetentionDays of 31": {map[string]any{"logRetentionDays": "31"}, "logRetentionDays"},
+		"throttleRate":           {map[string]any{"throttleRate": "-1"}, "throttleRate"},
+		"tableName":              {map[string]any{"tableName": "a b"}, "tableName"},
+		"bucketName":             {map[string]any{"bucketName": "UPPER"}, "bucketName"},
+		"stackName":              {map[string]any{"stackName": "1st"}, "stackName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := settingsOf(t, test.context, "eu-central-1")
+			checkSettingError(t, texts, err, test.key)
+		})
+	}
+	// Without settings, only holders of tokens may read.
 	for want, given := range map[string]map[string]any{
-		`{}`: {}, `{"public":["**"]}`: {"anonymousRead": "true"}, `{"public":["modules/acme"]}`: {"access": `{"public": ["modules/acme"]}`},
-		`{"public":["modules/acme","providers/**"]}`: {"access": map[string]any{"public": []any{"modules/acme", "providers/**"}}, "anonymousRead": false},
+		`{}`: {}, `{"public":["**"]}`: {"anonymousRead": "true"},
+		`{"public":["modules/acme"]}`: {"access": `{"public": ["modules/acme"]}`},
+		`{"public":["modules/acme","providers/**"]}`: {"access": map[string]any{"public": []any{"modules/acme",
+			"providers/**"}}, "anonymousRead": false},
 	} {
 		if s, err := settingsOf(t, given, ""); err != nil || s.Access != want {
 			t.Errorf("%v: %s, %v", given, s.Access, err)
 		}
 	}
 	maps.Copy(domain, map[string]any{"anonymousRead": true, "memory": 512})
-	if s, err := settingsOf(t, domain, ""); err != nil || s.MemoryMiB != 512 || s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
+	if s, err := settingsOf(t, domain, ""); err != nil || s.MemoryMiB != 512 ||
+		s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-// The gateway may write to any number of log groups of this name, and logs nothing
-// if that is not wanted.
+// The log group has the name prefix that needs no resource policy of its own.
+// With accessLog off, the gateway does not log.
 func TestAccessLog(t *testing.T) {
 	tm := synth(t, defaults(t, "stackName", "acme"))
 	named := 0
@@ -1264,7 +1351,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// Dashboards of all regions of an account have names of their own.
+// The name of a dashboard contains the region, since names are unique in an
+// account.
 func TestDashboardName(t *testing.T) {
 	name := synth(t, defaults(t, "dashboard", "true")).one(t, "AWS::CloudWatch::Dashboard").at("DashboardName")
 	if got := templateText(name); got != "larder-${AWS::Region}" {

@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// commands are signs of a command line: of this program, of GnuPG or of another.
+// commands matches signs of a command line of this program, GnuPG or another
+// program.
 var commands = regexp.MustCompile("(^|[ `(])larder [a-z]|(^|[ `(])--[a-z]|`gpg|[Rr]un `")
 
-// The text of an error says what is wrong. A command line that helps is its hint,
-// which the command line prints on a line of its own.
+// The text of an error describes what is wrong. A command that helps belongs in
+// its hint, which the command line prints on a separate line.
 func TestErrorsHaveNoCommands(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -38,7 +39,7 @@ func TestErrorsHaveNoCommands(t *testing.T) {
 			for _, argument := range call.Args {
 				text := literal(argument)
 				if commands.MatchString(text) {
-					t.Errorf("%s: the error %q has a command line: give it as a hint, by registry.WithHint",
+					t.Errorf("%s: the error %q has a command line: move it to a hint with registry.WithHint",
 						positions.Position(argument.Pos()), text)
 				}
 			}
@@ -50,11 +51,11 @@ func TestErrorsHaveNoCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if checked < 500 {
-		t.Errorf("%d errors were checked, which is too few", checked)
+		t.Errorf("the test found only %d errors", checked)
 	}
 }
 
-// makesError reports whether a call is of errors.New, or of an Errorf.
+// makesError reports whether a call is errors.New or an Errorf.
 func makesError(call *ast.CallExpr) bool {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -64,7 +65,8 @@ func makesError(call *ast.CallExpr) bool {
 	return ok && (function.Sel.Name == "Errorf" || function.Sel.Name == "New" && of.Name == "errors")
 }
 
-// literal returns the text of the string literals that an expression adds.
+// literal returns the text of the string literals that an expression
+// concatenates.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

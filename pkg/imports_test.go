@@ -1,4 +1,4 @@
-// Package pkg_test keeps the rules of the house: who may import whom.
+// Package pkg_test tests the rules about which packages may import which.
 package pkg_test
 
 import (
@@ -11,24 +11,25 @@ import (
 	"testing"
 )
 
-const house = "github.com/larder-registry/larder/"
+const modulePath = "github.com/larder-registry/larder/"
 
-// pkg is what `go list` says of a package.
+// pkg is the output of `go list` for a package.
 type pkg struct {
 	ImportPath                string
 	Imports                   []string
-	TestImports, XTestImports []string // what its tests import besides
-	Deps                      []string // all it links, not its tests'
+	TestImports, XTestImports []string // the additional imports of its tests
+	Deps                      []string // all packages that it links, without those of its tests
 	Doc                       string
 	GoFiles                   []string
 }
 
-// list returns all packages by their paths below house. With the flag -test it
-// also returns the program of each package's tests, by its path and ".test".
+// list returns all packages of this module by their paths below it. With the
+// flag -test it also returns the program of each package's tests, under its
+// path and ".test".
 func list(t *testing.T, flags ...string) map[string]pkg {
 	t.Helper()
 	args := append([]string{"list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,Doc,GoFiles"}, flags...)
-	out, err := exec.CommandContext(t.Context(), "go", append(args, house+"...")...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append(args, modulePath+"...")...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,25 +41,30 @@ func list(t *testing.T, flags ...string) map[string]pkg {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		found[strings.TrimPrefix(p.ImportPath, house)] = p
+		found[strings.TrimPrefix(p.ImportPath, modulePath)] = p
 	}
 }
 
-// rule says what a package may link of the house, and what it may not link of the world.
+// rule has the packages that a package may link, and those that it must not
+// link.
 type rule struct {
-	who    string
-	house  []string // the only packages of the house it links; nil: any
-	except []string // beginnings of what it does not link
+	pkg    string
+	own    []string // the packages of this module that it may link; nil: any
+	except []string // prefixes of packages that it must not link
 }
 
 var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/jsonfile", []string{"pkg/registry/core", "pkg/suggest"}, notInDiscovery("net/http", "log/slog", "github.com/aws/")},
+	{
+		"pkg/jsonfile", []string{"pkg/registry/core", "pkg/suggest"},
+		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
+	},
 	{"pkg/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
@@ -74,11 +80,28 @@ var rules = []rule{
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/progress"}, []string{"github.com/aws/", "database/sql", "net/http"}},
-	{"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
+		"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/progress"},
+		[]string{"github.com/aws/", "database/sql", "net/http"},
+	},
+	{
+		"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive"},
+		[]string{"net/http", "github.com/aws/", "database/sql"},
+	},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/releases", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/protocol", "pkg/signing"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"pkg/publish", []string{"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/objects", "pkg/protocol", "pkg/signing", "pkg/releases"}, []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
+	{
+		"pkg/releases",
+		[]string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/protocol", "pkg/signing"},
+		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
+	{
+		"pkg/publish",
+		[]string{
+			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/objects", "pkg/protocol",
+			"pkg/signing", "pkg/releases",
+		},
+		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{
 		"pkg/objects/disk",
@@ -170,27 +193,78 @@ var rules = []rule{
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
-	{"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
-	{"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"}, []string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"}},
-	{"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"}, []string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"}},
+	{
+		"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"},
+		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
+	},
+	{
+		"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"},
+		[]string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"},
+	},
+	{
+		"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"},
+		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
+	},
 	{"pkg/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
-	{"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi", "pkg/metrics", "pkg/settings"}, notInDiscovery("github.com/aws/aws-sdk-go-v2")},
-	{"functions/discovery", []string{"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics"}, notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...)},
+	{
+		"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi", "pkg/metrics", "pkg/settings"},
+		notInDiscovery("github.com/aws/aws-sdk-go-v2"),
+	},
+	{
+		"functions/discovery",
+		[]string{
+			"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
+		},
+		notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...),
+	},
 	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
 	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{"functions/publish", onDeployed("pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/inspection", "pkg/signing"), notInFunctions()},
-	{"pkg/publishapi", publishing("pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/settings"), []string{"github.com/aws/", "database/sql"}},
-	{"pkg/publishapi/publishclient", publishing("pkg/client"), []string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"}},
-	{"infra", publishing("pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics"), []string{"github.com/aws/aws-lambda-go"}},
-	{"scripts/larder", nil, []string{house + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"}},
-	{"pkg/local", nil, []string{house + "pkg/mirroring", house + "pkg/publishapi/publishclient", house + "internal"}},
+	{
+		"functions/publish",
+		onDeployed(
+			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive",
+			"pkg/inspection", "pkg/signing",
+		),
+		notInFunctions(),
+	},
+	{
+		"pkg/publishapi",
+		publishing(
+			"pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
+			"pkg/settings",
+		),
+		[]string{"github.com/aws/", "database/sql"},
+	},
+	{
+		"pkg/publishapi/publishclient", publishing("pkg/client"),
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
+	{
+		"infra",
+		publishing(
+			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
+			"pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics",
+		),
+		[]string{"github.com/aws/aws-lambda-go"},
+	},
+	{
+		"scripts/larder", nil,
+		[]string{modulePath + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"},
+	},
+	{
+		"pkg/local", nil,
+		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publishapi/publishclient", modulePath + "internal"},
+	},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
-	{testkit + "golden", []string{"pkg/registry", "pkg/registry/core"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{
+		testkit + "golden", []string{"pkg/registry", "pkg/registry/core"},
+		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
+	},
 	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
 	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
@@ -202,8 +276,14 @@ var rules = []rule{
 	},
 	{testkit + "awstest", []string{}, withoutEmulators()},
 	{testkit + "lambda", []string{testkit + "programs", testkit + "awstest"}, withoutEmulators()},
-	{testkit + "dynamodbtest", []string{testkit + "awstest"}, []string{house + "pkg", sdk + "service/s3", sdk + "config"}},
-	{testkit + "s3test", []string{testkit + "programs", testkit + "awstest"}, []string{minidyn, sdk + "service/dynamodb", sdk + "config"}},
+	{
+		testkit + "dynamodbtest", []string{testkit + "awstest"},
+		[]string{modulePath + "pkg", sdk + "service/s3", sdk + "config"},
+	},
+	{
+		testkit + "s3test", []string{testkit + "programs", testkit + "awstest"},
+		[]string{minidyn, sdk + "service/dynamodb", sdk + "config"},
+	},
 }
 
 const (
@@ -212,58 +292,84 @@ const (
 	minidyn = "github.com/truora/minidyn"
 )
 
-// leaves link nothing of the house but pkg/registry/core and each other. Every
+// leaves link nothing of this project but pkg/registry/core and each other. Every
 // package may link them.
-var leaves = []string{"pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest", "pkg/ttlcache"}
+var leaves = []string{"pkg/connerror", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest", "pkg/ttlcache"}
 
-// publishing returns what either end of the publish API links, and more.
+// publishing returns the packages that both ends of the publish API link, and
+// more.
 func publishing(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/signing")
+	return append(
+		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/signing",
+	)
 }
 
-// onDeployed is what a function of a deployed registry links, and more.
+// onDeployed returns the packages that a function of a deployed registry links,
+// and more.
 func onDeployed(more ...string) []string {
-	return append(more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/lambdahttp", "pkg/discovery", "pkg/access", "pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign")
+	return append(
+		more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/lambdahttp", "pkg/discovery", "pkg/access",
+		"pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign",
+	)
 }
 
-// slowToStart is what no function links for which somebody waits, and more: of the AWS SDK they need a table's client alone.
+// slowToStart returns the packages that no function links while a client waits,
+// and more. These functions need only the DynamoDB client of the AWS SDK.
 func slowToStart(more ...string) []string {
-	return append(more, "github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/credentials")
+	return append(
+		more, "github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/aws-sdk-go-v2/config",
+		"github.com/aws/aws-sdk-go-v2/credentials",
+	)
 }
 
-// withoutEmulators returns what only the emulators of AWS link, and more.
+// withoutEmulators returns the packages that only the emulators of AWS link,
+// and more.
 func withoutEmulators(more ...string) []string {
 	return append(more, minidyn, sdk+"service", sdk+"config")
 }
 
-// notInFunctions is what no function links, and more.
+// notInFunctions returns the packages that no function links, and more.
 func notInFunctions(more ...string) []string {
-	return append(more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org", "github.com/spf13", house+"scripts", house+"pkg/local", house+"internal")
+	return append(
+		more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org",
+		"github.com/spf13", modulePath+"scripts", modulePath+"pkg/local", modulePath+"internal",
+	)
 }
 
-// notInDiscovery is what the function for discovery does not link, which every client waits for first, and more: parsers of
-// addresses and versions, with their tables of Unicode, and signatures.
+// notInDiscovery returns the packages that the discovery function does not
+// link, and more. Every client waits for this function first. The packages are
+// signatures and the parsers of addresses and versions with their Unicode
+// tables.
 func notInDiscovery(more ...string) []string {
-	return append(more, "github.com/opentofu", "github.com/apparentlymart", "github.com/go-jose", "github.com/hashicorp", "github.com/ProtonMail", "golang.org/x/text", "golang.org/x/net", "golang.org/x/mod", "golang.org/x/crypto", "database/sql")
+	return append(
+		more, "github.com/opentofu", "github.com/apparentlymart", "github.com/go-jose", "github.com/hashicorp",
+		"github.com/ProtonMail", "golang.org/x/text", "golang.org/x/net", "golang.org/x/mod", "golang.org/x/crypto",
+		"database/sql",
+	)
 }
 
-// Only pkg/lambdahttp knows of Lambda; tests do too.
+// Only pkg/lambdahttp imports the Lambda library, apart from tests.
 func TestLambdaHasOneImporter(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != testkit+"lambda" && name != "internal/bench" {
+			if strings.HasPrefix(
+				i, "github.com/aws/aws-lambda-go",
+			) && name != "pkg/lambdahttp" && name != testkit+"lambda" && name != "internal/bench" {
 				t.Errorf("%s imports %s", name, i)
 			}
 		}
 	}
 }
 
-// One package parses HCL, within bounds.
+// Only one package parses HCL, because it limits the input.
 func TestHCLHasOneParser(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
-		for _, parser := range []string{"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json", "github.com/hashicorp/hcl/v2/hclparse"} {
+		for _, parser := range []string{
+			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json",
+			"github.com/hashicorp/hcl/v2/hclparse",
+		} {
 			if slices.Contains(p.Imports, parser) && name != "pkg/safehcl" {
 				t.Errorf("%s imports %s", name, parser)
 			}
@@ -271,23 +377,25 @@ func TestHCLHasOneParser(t *testing.T) {
 	}
 }
 
-// The command line alone asks CloudWatch Logs.
+// Only the command line reads CloudWatch Logs.
 func TestLogsHaveOneReader(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
-		if slices.Contains(p.Deps, "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs") && name != "pkg/usage" && name != "scripts/larder" {
+		if slices.Contains(
+			p.Deps, "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs",
+		) && name != "pkg/usage" && name != "scripts/larder" {
 			t.Errorf("%s links the client of CloudWatch Logs", name)
 		}
 	}
 }
 
-// What is below internal is for tests, and for the commands that rehearse and
-// measure. Only its own command imports the rehearsal.
+// The packages below internal are for tests, and for the commands that rehearse
+// and measure. Only its own command imports the rehearsal.
 func TestRehearsalIsNotServed(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			own := strings.TrimPrefix(i, house)
+			own := strings.TrimPrefix(i, modulePath)
 			if strings.HasPrefix(own, "internal/") && !strings.HasPrefix(name, "internal/") {
 				t.Errorf("%s imports %s", name, own)
 			}
@@ -298,14 +406,16 @@ func TestRehearsalIsNotServed(t *testing.T) {
 	}
 }
 
-// A test links an emulator, or a client of a service of AWS, only if it imports
-// it, or if it tests a package that links that client.
+// The tests of a package link an emulator or a client of an AWS service for two
+// reasons only. They import it, or the package itself links that client.
 func TestUnitTestsLinkNoEmulator(t *testing.T) {
 	t.Parallel()
 	packages := list(t, "-test")
 	for name, p := range packages {
 		tests := append(slices.Clone(p.TestImports), p.XTestImports...)
-		table, bucket := slices.Contains(tests, house+testkit+"dynamodbtest"), slices.Contains(tests, house+testkit+"s3test")
+		table, bucket := slices.Contains(
+			tests, modulePath+testkit+"dynamodbtest",
+		), slices.Contains(tests, modulePath+testkit+"s3test")
 		for prefix, emulated := range map[string]bool{minidyn: table, sdk + "service": table || bucket} {
 			under := func(path string) bool { return strings.HasPrefix(path, prefix+"/") }
 			linked := slices.IndexFunc(packages[name+".test"].Deps, under)
@@ -320,36 +430,37 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	packages := list(t)
 	for name := range packages {
-		if strings.HasPrefix(name, "functions/") && !slices.ContainsFunc(rules, func(r rule) bool { return r.who == name }) {
+		hasRule := slices.ContainsFunc(rules, func(r rule) bool { return r.pkg == name })
+		if strings.HasPrefix(name, "functions/") && !hasRule {
 			t.Errorf("there is no rule for %s", name)
 		}
 	}
 	for _, rule := range rules {
-		p, found := packages[rule.who]
+		p, found := packages[rule.pkg]
 		if !found {
-			t.Errorf("there is no %s, for which there is a rule", rule.who)
+			t.Errorf("there is a rule for %s, which does not exist", rule.pkg)
 		}
 		for _, dep := range p.Deps {
-			// A package that links pkg/registry links its core, and one that links
-			// pkg/httpapi the request log.
-			if dep == house+"pkg/registry/core" && slices.Contains(rule.house, "pkg/registry") ||
-				dep == house+"pkg/requestlog" && slices.Contains(rule.house, "pkg/httpapi") {
+			// A package that links pkg/registry also links its core. One that
+			// links pkg/httpapi also links the request log.
+			if dep == modulePath+"pkg/registry/core" && slices.Contains(rule.own, "pkg/registry") ||
+				dep == modulePath+"pkg/requestlog" && slices.Contains(rule.own, "pkg/httpapi") {
 				continue
 			}
-			own, ok := strings.CutPrefix(dep, house)
-			if ok && rule.house != nil && !slices.Contains(append(leaves, rule.house...), own) {
-				t.Errorf("%s links %s", rule.who, own)
+			own, ok := strings.CutPrefix(dep, modulePath)
+			if ok && rule.own != nil && !slices.Contains(append(leaves, rule.own...), own) {
+				t.Errorf("%s links %s", rule.pkg, own)
 			}
 			for _, prefix := range rule.except {
 				if dep == prefix || strings.HasPrefix(dep, strings.TrimSuffix(prefix, "/")+"/") {
-					t.Errorf("%s links %s", rule.who, dep)
+					t.Errorf("%s links %s", rule.pkg, dep)
 				}
 			}
 		}
 	}
 }
 
-// Every package says what it is.
+// Every package has a package comment.
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A tag of an action can be moved to other code, and jobs that use one can write
-// releases. So workflows, examples and the docs name each action by a commit,
-// followed by its version.
+// A tag of an action can be moved to other code, and jobs that use an action
+// can write releases. So workflows, examples and docs must pin each action to a
+// commit, followed by its version.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
 	var files []string

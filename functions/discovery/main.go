@@ -1,6 +1,7 @@
-// Discovery is the function that says where the registry's services are, and answers 404 to what no other function
-// serves. It needs no permission; where people log in, it asks their issuer for its endpoints. Every client asks it before
-// anything else, and so it links next to nothing besides what any function in Go does.
+// Discovery is the function that serves the discovery document, and answers 404
+// to requests that no other function serves. It needs no permissions. If people
+// log in, it requests the endpoints of their issuer. Every client calls it
+// first, so it has few dependencies and starts fast.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Publish is the function that lets holders of the registry's own credentials publish. It alone writes.
+// Publish is the function for publishing with the registry's own credentials.
+// It is the only function that writes.
 package main
 
 import (

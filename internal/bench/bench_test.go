@@ -22,23 +22,26 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
-// little is just so much that all pieces have worked.
-var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2, clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, attacks: 2, attackTime: 20 * time.Second}
+// little has small amounts that are enough to run all code.
+var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2,
+	clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, attacks: 2, attackTime: 20 * time.Second}
 
-// functions builds some of them, however it is fastest.
+// functions builds some of the functions, in the fastest way.
 func functions(t *testing.T) map[string]string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("LEFT OUT: functions are built for Linux")
 	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules", "./functions/publish", "./functions/testdata/bare")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules",
+		"./functions/publish", "./functions/testdata/bare")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	return map[string]string{
-		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"), "publish": filepath.Join(dir, "publish"),
+		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"), "publish": filepath.Join(dir,
+			"publish"),
 	}
 }
 
@@ -54,7 +57,8 @@ func commandLine(t *testing.T) string {
 	return larder
 }
 
-// cells returns the figures of a table by their rows and columns, such as module download/GetItem.
+// cells returns the figures of tables by row and column, such as module
+// download/GetItem.
 func cells(tables ...table) map[string]*figure {
 	found := make(map[string]*figure)
 	for _, t := range tables {
@@ -67,8 +71,8 @@ func cells(tables ...table) map[string]*figure {
 	return found
 }
 
-// The sections measure something. What they measure depends on the machine but for what is counted. Allocations cannot be
-// counted beside other tests.
+// Each section measures something. Most figures depend on the machine, so only
+// counts are compared. Allocations cannot be counted beside other tests.
 func TestSections(t *testing.T) {
 	binaries, larder := functions(t), commandLine(t)
 	t.Run("cold", func(t *testing.T) {
@@ -76,7 +80,8 @@ func TestSections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, cell := range []string{"bare/first poll, least", "modules/first poll, median", "modules/first answer, median", "modules/memory"} {
+		for _, cell := range []string{"bare/first poll, least", "modules/first poll, median",
+			"modules/first answer, median", "modules/memory"} {
 			if f := cells(starts)[cell]; f == nil || f.value <= 0 {
 				t.Errorf("%s: %s", cell, f)
 			}
@@ -89,14 +94,17 @@ func TestSections(t *testing.T) {
 		}
 		found := cells(tables...)
 		for cell, want := range map[string]float64{
-			"module versions, of 1/GetItem": 1, "module versions, of 5,000/GetItem": 1, "module versions, of 5,000/Query": 0, "module versions, of 5,000/read units": 4,
-			"module versions, of 100/read units": 1, "module download/GetItem": 1, "module download/the first also GetItem": 1, "module download/S3": 0,
+			"module versions, of 1/GetItem": 1, "module versions, of 5,000/GetItem": 1, "module versions, of 5,000/Query": 0,
+			"module versions, of 5,000/read units": 4,
+			"module versions, of 100/read units":   1, "module download/GetItem": 1, "module download/the first also GetItem": 1,
+			"module download/S3": 0,
 		} {
 			if f := found[cell]; f == nil || f.value != want {
 				t.Errorf("%s: %s, want %v", cell, f, want)
 			}
 		}
-		for _, cell := range []string{"module download/processor, median", "module download/allocations without the SDK", "module download/answer"} {
+		for _, cell := range []string{"module download/processor, median",
+			"module download/allocations without the SDK", "module download/answer"} {
 			if f := found[cell]; f == nil || f.value <= 0 {
 				t.Errorf("%s: %s", cell, f)
 			}
@@ -117,12 +125,14 @@ func TestSections(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := cells(found.tables...)
-		for _, cell := range []string{"all of them/per second", "zip/median", "inits/count", "versions of modules published/count", "memory, MiB/last third, median"} {
+		for _, cell := range []string{"all of them/per second", "zip/median", "inits/count",
+			"versions of modules published/count", "memory, MiB/last third, median"} {
 			if f := all[cell]; f == nil || f.value <= 0 {
 				t.Errorf("%s: %s", cell, f)
 			}
 		}
-		for _, cell := range []string{"requests and downloads/count", "versions that a listing lacked/count", "versions that were not whole/count", "errors in the server's log/count"} {
+		for _, cell := range []string{"requests and downloads/count", "versions missing in a listing/count",
+			"incomplete versions/count", "errors in the server's log/count"} {
 			if f := all[cell]; f == nil || f.verdict() != "ok" {
 				t.Errorf("%s: %s: %q", cell, f, found.lines)
 			}
@@ -147,7 +157,8 @@ func TestSections(t *testing.T) {
 			"bad credentials/larder serve/401", "bad credentials/the function of modules/401",
 			"archives, larder serve/modules/sent", "archives, larder serve/provider releases/sent",
 			"configuration, larder serve/nesting/refused", "configuration, the function that publishes/nesting/refused",
-			"configuration, larder mirror lock/nesting/refused", "an honest publisher beside four slow ones/larder serve/slowest",
+			"configuration, larder mirror lock/nesting/refused",
+			"an honest publisher beside four slow ones/larder serve/slowest",
 			"logs/larder serve/secrets used", "logs/functions/lines",
 		} {
 			if f := all[cell]; f == nil || f.value <= 0 {
@@ -155,7 +166,8 @@ func TestSections(t *testing.T) {
 			}
 		}
 		for _, cell := range []string{
-			"raw requests, larder serve/distinct requests/5xx", "events, functions/publish/5xx", "bad credentials/larder serve/good one refused",
+			"raw requests, larder serve/distinct requests/5xx", "events, functions/publish/5xx",
+			"bad credentials/larder serve/good one refused",
 		} {
 			if f := all[cell]; f == nil || f.verdict() != "ok" {
 				t.Errorf("%s: %s: %q", cell, f, found.lines)
@@ -178,8 +190,8 @@ func TestSections(t *testing.T) {
 	})
 }
 
-// Each operation takes the calls that it needs and no more, on both tables, and two
-// publishes at once do not touch one another. How long they take is not tested.
+// Each operation needs no more calls than its bounds, on both tables, and two
+// concurrent publishes do not conflict. Their times are not tested.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"SQLite", "DynamoDB"} {
@@ -218,15 +230,16 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A figure above its bound is not fine, and both forms say so.
+// A figure above its bound fails its part, in both output formats.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	p := part{Section: "warm", About: "what it is", Tables: []table{{
 		title: "reads", columns: []column{{"GetItem", ""}, {"processor", "µs"}, {"Query", ""}},
-		rows: []row{{"download", []*figure{atMost(2, 1), is(123.456), nil}}, {"versions", []*figure{atMost(1, 1), is(9.876), is(0)}}},
+		rows: []row{{"download", []*figure{atMost(2, 1), is(123.456), nil}},
+			{"versions", []*figure{atMost(1, 1), is(9.876), is(0)}}},
 	}}}
 	if p.ok() {
-		t.Error("it is fine")
+		t.Error("a part with a figure above its bound is ok")
 	}
 	var text bytes.Buffer
 	p.print(&text)
@@ -241,18 +254,19 @@ warm: what it is
 		t.Errorf("%s", &text)
 	}
 	data, err := json.Marshal(p)
-	if err != nil || !strings.Contains(string(data), `"figures":{"GetItem":{"value":2,"bound":1,"verdict":"above"},"processor":{"value":123.456,"unit":"µs"}}`) {
+	if err != nil || !strings.Contains(string(data),
+		`"figures":{"GetItem":{"value":2,"bound":1,"verdict":"above"},"processor":{"value":123.456,"unit":"µs"}}`) {
 		t.Errorf("%s, %v", data, err)
 	}
 	if fine := (part{}); !fine.ok() {
-		t.Error("nothing is not fine")
+		t.Error("an empty part is not ok")
 	}
 	if failed := (part{Failed: "why"}); failed.ok() {
-		t.Error("a failure is fine")
+		t.Error("a failed part is ok")
 	}
 }
 
-// What is asked for by name must be there.
+// Each section that is named on the command line must exist.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -260,13 +274,14 @@ func TestUsage(t *testing.T) {
 		code int
 	}{{[]string{"warmth"}, 2}, {[]string{"cold", "warmth"}, 2}, {[]string{"--yaml"}, 2}, {[]string{"--help"}, 0}} {
 		var out, progress bytes.Buffer
-		if code := run(t.Context(), test.args, &out, &progress); code != test.code || out.Len() > 0 || !strings.Contains(progress.String(), "usage: scripts/bench") {
+		if code := run(t.Context(), test.args, &out, &progress); code != test.code || out.Len() > 0 ||
+			!strings.Contains(progress.String(), "usage: scripts/bench") {
 			t.Errorf("%q: %d, %s%s", test.args, code, &out, &progress)
 		}
 	}
 }
 
-// A client that is given half a version, a listing without one that it knows of, or nothing, says so.
+// A client detects incomplete versions, missing versions and failed requests.
 func TestLoadFindsFaults(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -286,24 +301,27 @@ func TestLoadFindsFaults(t *testing.T) {
 		if !ok {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		w.Header().Set("X-Terraform-Get", "https://"+r.Host+"/archive?archive=tar.gz&checksum=sha256:"+fmt.Sprintf("%x", sha256.Sum256([]byte("whole"))))
+		w.Header().Set("X-Terraform-Get",
+			"https://"+r.Host+"/archive?archive=tar.gz&checksum=sha256:"+fmt.Sprintf("%x",
+				sha256.Sum256([]byte("whole"))))
 		_, _ = io.WriteString(w, answer)
 	}))
 	defer server.Close()
-	known := &ledger{known: make(map[string][]string), has: make(map[string]bool)}
-	c := &loadClient{server: &loaded{url: server.URL}, known: known, http: server.Client(), took: make(map[string]times)}
+	l := &ledger{versions: make(map[string][]string), has: make(map[string]bool)}
+	c := &loadClient{server: &loaded{url: server.URL}, ledger: l, http: server.Client(),
+		took: make(map[string]times)}
 	m := loadedModule(0)
 	if err := c.module(t.Context(), m, ""); !errors.Is(err, errHalf) {
 		t.Errorf("other bytes: %v", err)
 	}
-	if got := known.of(m.Path()); len(got) != 2 {
-		t.Errorf("it has seen %q", got)
+	if got := l.of(m.Path()); len(got) != 2 {
+		t.Errorf("the ledger has %q", got)
 	}
 	whole.Store(true)
 	if err := c.module(t.Context(), m, ""); err != nil {
 		t.Error(err)
 	}
-	known.add(m.Path(), "1.0.2")
+	l.add(m.Path(), "1.0.2")
 	if err := c.module(t.Context(), m, ""); !errors.Is(err, errMissing) {
 		t.Errorf("a version that is not listed: %v", err)
 	}

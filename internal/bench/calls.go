@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// callDelay is how long a call of a table takes longer where publishing is
-	// timed, which is about what DynamoDB takes.
+	// callDelay is added to each call of a table while publishing is timed. It
+	// is about the latency of DynamoDB.
 	callDelay = 5 * time.Millisecond
-	// publishWork is how long the rest of a publish may take, on a slow machine
-	// too.
+	// publishWork is the bound on the time of a publish without these delays,
+	// also on a slow machine.
 	publishWork = 5 * time.Second
 	// tinyProgram is the size of providers' programs, in bytes.
 	tinyProgram = 1 << 10
 )
 
-// operation is something whose calls are counted.
+// operation is an operation whose calls are counted.
 type operation struct {
 	name string
 	most callBounds
 	run  func(context.Context) error
 }
 
-// callBounds are the most calls that an operation may take; the zero value has no
-// bounds.
+// callBounds are the bounds on the calls of an operation. The zero value means
+// no bounds.
 type callBounds struct{ reads, writes, objectReads, objectWrites int }
 
-// bounded returns a number of calls, with what it may be at most.
+// bounded returns the number of calls as a figure with a bound.
 func (b callBounds) bounded(calls, most int) *figure {
 	if b == (callBounds{}) {
 		return is(float64(calls))
@@ -101,7 +101,7 @@ func countCalls(ctx context.Context, dir, backend string, n amounts) ([]table, e
 	if err != nil {
 		return nil, err
 	}
-	// In an order in which each finds what it needs.
+	// Each operation depends on the ones before it.
 	var tables []table
 	for _, group := range []struct {
 		name       string
@@ -123,7 +123,7 @@ func countCalls(ctx context.Context, dir, backend string, n amounts) ([]table, e
 	return tables, nil
 }
 
-// callFigures returns the figures of callColumns.
+// callFigures returns the figures for callColumns.
 func callFigures(o operation, c callCount, requests int) []*figure {
 	figures := []*figure{
 		o.most.bounded(c.reads(), o.most.reads), o.most.bounded(c.write.calls, o.most.writes),
@@ -139,7 +139,7 @@ func callFigures(o operation, c callCount, requests int) []*figure {
 	return append(figures, atMost(float64(requests), float64(c.reads()+c.write.calls)))
 }
 
-// timePublishing measures how long publishing takes where the table is far away.
+// timePublishing measures the time of publishing if the table is far away.
 func timePublishing(ctx context.Context, dir, backend string) (table, error) {
 	t := table{
 		title:   fmt.Sprintf("publishing with %s added to each call, %s", callDelay, backend),
@@ -163,13 +163,15 @@ func timePublishing(ctx context.Context, dir, backend string) (table, error) {
 		}
 		made := c.reads() + c.write.calls
 		most := time.Duration(made)*callDelay + publishWork
-		t.rows = append(t.rows, row{o.name, []*figure{is(float64(made)), atMost(milliseconds(took), milliseconds(most))}})
+		t.rows = append(t.rows, row{o.name,
+			[]*figure{is(float64(made)), atMost(milliseconds(took), milliseconds(most))}})
 	}
 	return t, nil
 }
 
-// publishTogether publishes two providers of a namespace at once, which one key
-// has signed, several times. Each has read what it depends on before one writes.
+// publishTogether publishes two providers of a namespace, signed with the same
+// key, at the same time, and repeats that. Each reads its conditions before
+// either writes.
 func publishTogether(ctx context.Context, dir, backend string, n amounts) (table, error) {
 	t := table{title: "two providers published at once, " + backend, columns: []column{
 		{"rounds", ""}, {"conflicts", ""}, {"reads of each", ""}, {"writes of each", ""},
@@ -212,14 +214,13 @@ func publishTogether(ctx context.Context, dir, backend string, n amounts) (table
 	return t, nil
 }
 
-// wants returns an error unless an operation fails with the error that it must
-// fail with.
-func wants(want, err error) error {
+// expect returns an error unless an operation fails with the error want.
+func expect(want, err error) error {
 	switch {
 	case errors.Is(err, want):
 		return nil
 	case err == nil:
-		return fmt.Errorf("it succeeds, and must fail: %w", want)
+		return fmt.Errorf("it succeeded, want the error: %w", want)
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What a client waits for at a cold start, besides what AWS does: its first request finds a function that must be started.
-// The tests of functions hold sizes to the same bounds.
-// Bounds are times the bare function: of its zip, and of the time to its first poll. What publishes has none, since nobody
-// waits for its start.
+// bounds are the bounds of the size of the zip and of the time to the first
+// poll. They are relative to the bare function. Clients wait for a cold start
+// if their first request finds no running function. Nobody waits for the start
+// of publish, so it has no bounds. The tests of functions check the sizes too.
 var bounds = map[string]struct{ size, start float64 }{
 	"discovery": {1.1, 1.3},
 	"modules":   {1.7, 3},
@@ -23,7 +23,7 @@ var bounds = map[string]struct{ size, start float64 }{
 	"mirror":    {1.7, 3},
 }
 
-// beside is a ratio to the bare function, with its bound where there is one.
+// beside returns a ratio to the bare function, with a bound unless that is 0.
 func beside(value, bound float64) *figure {
 	if bound == 0 {
 		return is(value)
@@ -31,7 +31,8 @@ func beside(value, bound float64) *figure {
 	return atMost(value, bound)
 }
 
-// first is the request by which a function's first answer is measured. Publishing is nothing that anybody waits for at once.
+// first has the requests with which the time to a function's first response is
+// measured. Nobody waits for the first response of publish.
 var first = []struct{ function, path string }{
 	{bare, "/"},
 	{"discovery", "/.well-known/terraform.json"},
@@ -65,7 +66,8 @@ func cold(ctx context.Context, n amounts) (result, error) {
 }
 
 func measureSizes(binaries map[string]string) (table, error) {
-	t := table{title: "sizes, arm64", columns: []column{{"binary", "MiB"}, {"binary, times bare", ""}, {"zip", "MiB"}, {"zip, times bare", ""}}}
+	t := table{title: "sizes, arm64",
+		columns: []column{{"binary", "MiB"}, {"binary, times bare", ""}, {"zip", "MiB"}, {"zip, times bare", ""}}}
 	var least struct{ binary, zip float64 }
 	for _, f := range first {
 		info, err := os.Stat(binaries[f.function])
@@ -80,12 +82,14 @@ func measureSizes(binaries map[string]string) (table, error) {
 		if f.function == bare {
 			least.binary, least.zip = binary, zip
 		}
-		t.rows = append(t.rows, row{f.function, []*figure{is(binary / (1 << 20)), is(binary / least.binary), is(zip / (1 << 20)), beside(zip/least.zip, bounds[f.function].size)}})
+		t.rows = append(t.rows, row{f.function,
+			[]*figure{is(binary / (1 << 20)), is(binary / least.binary), is(zip / (1 << 20)),
+				beside(zip/least.zip, bounds[f.function].size)}})
 	}
 	return t, nil
 }
 
-// measureStarts starts those functions that are there, in turns.
+// measureStarts starts the functions in binaries, in turns.
 func measureStarts(ctx context.Context, binaries map[string]string, n amounts) (table, error) {
 	t := table{title: fmt.Sprintf("starts, %d of each", n.starts), columns: []column{
 		{"first poll, least", "ms"}, {"first poll, median", "ms"}, {"poll, times bare", ""},
@@ -100,7 +104,8 @@ func measureStarts(ctx context.Context, binaries map[string]string, n amounts) (
 			},
 			func() error { return s.provider(ctx, address, "0C0AF313E5FD9F80", 100, 1, 11) },
 			func() error {
-				return s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}, 100, 14)
+				return s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address},
+					100, 14)
 			},
 		} {
 			if err := put(); err != nil {
@@ -132,8 +137,10 @@ func measureStarts(ctx context.Context, binaries map[string]string, n amounts) (
 			continue
 		}
 		r := row{f.function, []*figure{
-			is(milliseconds(polls[i].min())), is(milliseconds(polls[i].median())), beside(ratio(polls[i].median(), polls[0].median()), bounds[f.function].start),
-			is(milliseconds(answers[i].min())), is(milliseconds(answers[i].median())), is(ratio(answers[i].median(), answers[0].median())), is(float64(memory[i]>>10) / 1024),
+			is(milliseconds(polls[i].min())), is(milliseconds(polls[i].median())), beside(ratio(polls[i].median(),
+				polls[0].median()), bounds[f.function].start),
+			is(milliseconds(answers[i].min())), is(milliseconds(answers[i].median())), is(ratio(answers[i].median(),
+				answers[0].median())), is(float64(memory[i]>>10) / 1024),
 		}}
 		if f.path == "" {
 			r.figures[3], r.figures[4], r.figures[5] = nil, nil, nil
@@ -143,7 +150,8 @@ func measureStarts(ctx context.Context, binaries map[string]string, n amounts) (
 	return t, nil
 }
 
-// start is how long it took, from when a function's process was started, and the most memory that it had then.
+// start has the times since a function's process was started, and its peak
+// memory.
 type start struct {
 	poll, answer time.Duration
 	memory       int64
@@ -153,7 +161,7 @@ func (d *deployment) measureStart(ctx context.Context, function, path string) (s
 	status := http.StatusOK
 	switch {
 	case function == bare:
-		status = 0 // its answer is none of a gateway's
+		status = 0 // its response is not for a gateway
 	case path == "":
 		path, status = "/v1/publish/modules/acme/vpc/aws/1.0.0/uploads", http.StatusForbidden
 	}

@@ -39,14 +39,14 @@ type countedRegistry struct {
 	objects *disk.Store
 	dynamo  *dynamodbtest.Server // nil on SQLite
 	key     keys.SigningKey      // of the namespace acme
-	// token publishes in the namespaces acme and through, which it names. wide
-	// publishes everywhere. reader reads everything.
+	// token publishes in the namespaces acme and through, which its scopes
+	// name. wide publishes everywhere. reader reads everything.
 	token, wide, reader string
 	closers             []func() error
 }
 
-// openCounted makes a registry on SQLite or on an emulator of DynamoDB. Its
-// namespace acme has a key, and nothing else.
+// openCounted opens an empty registry on SQLite or on an emulator of DynamoDB.
+// Its namespace acme has a key.
 func openCounted(ctx context.Context, in, backend string, delay time.Duration) (r *countedRegistry, err error) {
 	r = &countedRegistry{callCounter: &callCounter{}}
 	defer func() {
@@ -95,12 +95,12 @@ func openCounted(ctx context.Context, in, backend string, delay time.Duration) (
 
 func (r *countedRegistry) close() {
 	for _, f := range r.closers {
-		_ = f() // what it holds goes with its folder
+		_ = f() // its folder is removed anyway
 	}
 }
 
-// count runs an operation and returns its calls. requests are those over HTTP to
-// the table, or -1 if it is not reached over HTTP.
+// count runs an operation and returns its calls. requests is the number of HTTP
+// requests to the table, or -1 if the table does not use HTTP.
 func (r *countedRegistry) count(ctx context.Context, o operation) (c callCount, requests int, err error) {
 	r.take()
 	if r.dynamo != nil {
@@ -123,8 +123,8 @@ func (r *countedRegistry) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: r.catalog, Objects: r.store(), By: operator}
 }
 
-// inspections is how many inspections a client of the publish API requests at
-// once.
+// inspections reports whether a client of the publish API requests several
+// inspections at once.
 type inspections bool
 
 const (
@@ -132,7 +132,7 @@ const (
 	several   inspections = false
 )
 
-// inTurn sends one request for an inspection at a time.
+// inTurn sends requests for inspections one at a time.
 type inTurn struct {
 	http.RoundTripper
 	mu sync.Mutex
@@ -147,8 +147,8 @@ func (t *inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// through runs do with a client of the publish API, which a new process serves: it
-// has cached no credential.
+// through calls do with a client of the publish API. A new process serves the
+// API, so that no credential is cached.
 func (r *countedRegistry) through(
 	ctx context.Context, token string, how inspections, do func(*publishclient.Publisher) error,
 ) error {
@@ -169,7 +169,8 @@ func (r *countedRegistry) through(
 	onDisk.BaseURL = server.URL
 	host := strings.TrimPrefix(server.URL, "https://")
 	file := filepath.Join(r.dir, "tofurc")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", host, token), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", host, token),
+		0o600); err != nil {
 		return err
 	}
 	config, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + file}, "")
@@ -184,6 +185,6 @@ func (r *countedRegistry) through(
 	if err != nil {
 		return err
 	}
-	p.Pause = time.Millisecond
+	p.Interval = time.Millisecond
 	return do(p)
 }

@@ -14,22 +14,23 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// callCount has the calls of a table and of an object store.
+// callCount has the numbers of calls of a table and of an object store.
 type callCount struct {
 	get, snapshot, query, write method
-	// conflicts are the calls that another writer has made fail.
+	// conflicts is the number of calls that failed because of another writer.
 	conflicts int
-	// objectReads are calls of Stat, Open and Walk. objectWrites are those of
-	// PutOnce, Keep and Remove, and uploads with signed URLs.
+	// objectReads counts Stat, Open and Walk. objectWrites counts PutOnce,
+	// Keep, Remove and uploads with signed URLs.
 	objectReads, objectWrites int
 }
 
-// method has the calls of one method, and the items that they read or changed.
+// method has the calls of one method, and the number of items that they read or
+// changed.
 type method struct{ calls, items int }
 
 func (c callCount) reads() int { return c.get.calls + c.snapshot.calls + c.query.calls }
 
-// callCounter counts calls, from several goroutines at once.
+// callCounter counts calls from several goroutines.
 type callCounter struct {
 	mu    sync.Mutex
 	count callCount
@@ -41,7 +42,7 @@ func (c *callCounter) add(change func(*callCount)) {
 	change(&c.count)
 }
 
-// take returns what was counted since it was last called.
+// take returns the counts since its last call.
 func (c *callCounter) take() callCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,12 +51,12 @@ func (c *callCounter) take() callCount {
 	return count
 }
 
-// countedTable is a table whose calls are counted, and take longer by a delay.
+// countedTable is a table that counts its calls and delays each.
 type countedTable struct {
 	catalog.Table
 	*callCounter
 	delay time.Duration
-	// beforeWrite, if not nil, is called before each write.
+	// beforeWrite is called before each write, unless it is nil.
 	beforeWrite func(context.Context) error
 }
 
@@ -106,14 +107,14 @@ func (t *countedTable) Write(ctx context.Context, changes ...catalog.Change) err
 	return err
 }
 
-// storage is what the operations need of an object store.
+// storage has the methods of an object store that the operations use.
 type storage interface {
 	objects.Store
 	objects.Stage
 	publish.Remover
 }
 
-// countedStore is an object store whose calls are counted.
+// countedStore is an object store that counts its calls.
 type countedStore struct {
 	storage
 	*callCounter
@@ -158,7 +159,7 @@ func (s countedStore) Remove(ctx context.Context, prefix string) (int, error) {
 	return s.storage.Remove(ctx, prefix)
 }
 
-// uploads returns a handler that counts the uploads which next receives.
+// uploads returns a handler that counts uploads and passes them to next.
 func (s countedStore) uploads(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
@@ -168,7 +169,7 @@ func (s countedStore) uploads(next http.Handler) http.Handler {
 	})
 }
 
-// meeting lets nobody go before so many have come.
+// meeting makes goroutines wait for one another.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -177,7 +178,8 @@ type meeting struct {
 
 func newMeeting(of int) *meeting { return &meeting{missing: of, all: make(chan struct{})} }
 
-// join returns when all have come. Whoever comes later does not wait.
+// join returns when the expected number of goroutines has called it. Later
+// calls do not wait.
 func (m *meeting) join(ctx context.Context) error {
 	m.mu.Lock()
 	if m.missing--; m.missing == 0 {

@@ -26,13 +26,14 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// bare is the function that does nothing.
+// bare is the name of a function that does nothing.
 const bare = "bare"
 
-// build builds the functions for an architecture, by Lambda's name for it, and returns where each one lies.
+// build builds the functions for an architecture, by Lambda's name for it, and
+// returns their paths.
 func build(ctx context.Context, architecture, scratch string) (map[string]string, error) {
 	if out, err := exec.CommandContext(ctx, "scripts/build", architecture).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("scripts/build: %w\n%s", err, out)
+		return nil, fmt.Errorf("cannot run scripts/build: %w\n%s", err, out)
 	}
 	found := map[string]string{bare: filepath.Join(scratch, bare+"-"+architecture)}
 	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
@@ -41,15 +42,16 @@ func build(ctx context.Context, architecture, scratch string) (map[string]string
 	return found, lambda.BuildBare(ctx, architecture, found[bare])
 }
 
-// deployment is what functions are told of, on emulators: a table with things published, and a bucket that nobody should ask.
+// deployment is the environment of functions on emulators: a table with
+// published items, and a bucket that must receive no requests.
 type deployment struct {
-	binaries map[string]string // of the functions
-	dynamo   *dynamodbtest.Server
-	table    catalog.Table
-	bucket   *httptest.Server
-	asked    atomic.Int64 // of the bucket
-	env      map[string]string
-	token    string
+	binaries       map[string]string // of the functions
+	dynamo         *dynamodbtest.Server
+	table          catalog.Table
+	bucket         *httptest.Server
+	bucketRequests atomic.Int64 // the number of requests to the bucket
+	env            map[string]string
+	token          string
 }
 
 const (
@@ -57,22 +59,25 @@ const (
 	bucketName = "larder-objects"
 )
 
-// deploy makes one, in which things are published by fill.
-func deploy(ctx context.Context, binaries map[string]string, fill func(context.Context, catalog.Table) error) (*deployment, error) {
+// deploy starts a deployment, whose items fill publishes.
+func deploy(ctx context.Context, binaries map[string]string,
+	fill func(context.Context, catalog.Table) error) (*deployment, error) {
 	dynamo, err := dynamodbtest.Start(ctx, tableName)
 	if err != nil {
 		return nil, err
 	}
 	d := &deployment{binaries: binaries, dynamo: dynamo, table: dynamodb.New(awstest.Config(dynamo.URL), tableName)}
 	d.bucket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		d.asked.Add(1)
+		d.bucketRequests.Add(1)
 		w.WriteHeader(http.StatusNotImplemented)
 	}))
-	d.env = settings.Settings{Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour, PathStyle: true}.Environment()
+	d.env = settings.Settings{Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour,
+		PathStyle: true}.Environment()
 	d.env["AWS_ENDPOINT_URL_DYNAMODB"], d.env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, d.bucket.URL
 	var digest string
 	d.token, digest = access.NewToken()
-	err = errors.Join(fill(ctx, d.table), catalog.New(d.table).AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}))
+	err = errors.Join(fill(ctx, d.table),
+		catalog.New(d.table).AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}))
 	if err != nil {
 		d.close()
 		return nil, err
@@ -85,22 +90,23 @@ func (d *deployment) close() {
 	d.bucket.Close()
 }
 
-// start starts a function of it.
+// start starts a function of the deployment.
 func (d *deployment) start(ctx context.Context, name string) (*lambda.Function, error) {
 	env := maps.Clone(d.env)
 	if name == bare || name == "discovery" {
-		env = nil // what the stack tells them
+		env = nil // as in the stack
 	}
 	return lambda.StartFunction(ctx, name, d.binaries[name], env, lambda.FunctionTimeout)
 }
 
-// answer is what of a function's answer counts here.
+// answer has the checked parts of a function's response.
 type answer struct {
 	StatusCode int
 	Body       string
 }
 
-// invoke has a function answer an event, with a status, and returns the size of its answer.
+// invoke sends an event to a function and returns the size of its response. If
+// status is not 0, the response must have it.
 func invoke(ctx context.Context, f *lambda.Function, event any, status int) (size int, err error) {
 	payload, err := f.Invoke(ctx, event)
 	if err != nil {
@@ -108,12 +114,12 @@ func invoke(ctx context.Context, f *lambda.Function, event any, status int) (siz
 	}
 	var a answer
 	if err := json.Unmarshal(payload, &a); status != 0 && (err != nil || a.StatusCode != status) {
-		return 0, fmt.Errorf("it is answered by %d, and not by %d: %s, %w", a.StatusCode, status, a.Body, err)
+		return 0, fmt.Errorf("the response has status %d, not %d: %s, %w", a.StatusCode, status, a.Body, err)
 	}
 	return len(payload), nil
 }
 
-// addKey has the namespace acme trust a key, and returns its id.
+// addKey adds a new key to the namespace acme, and returns it with its id.
 func addKey(ctx context.Context, to *catalog.Catalog) (keys.SigningKey, string, error) {
 	key, err := keys.NewSigningKey("RSA 2048", 0)
 	if err != nil {
@@ -127,7 +133,7 @@ func addKey(ctx context.Context, to *catalog.Catalog) (keys.SigningKey, string, 
 	return key, public.ID, err
 }
 
-// scratch is a folder to work in, and what takes it away.
+// scratch creates a temporary folder. remove deletes it.
 func scratch() (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", "larder-bench-"); err != nil {
 		return "", nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 )
 
-// attack builds what is attacked, and attacks it. Nothing leaves loopback.
+// attack builds the targets and attacks them. All traffic stays on loopback.
 func attack(ctx context.Context, n amounts) (result, error) {
 	dir, remove, err := scratch()
 	if err != nil {
@@ -24,7 +24,7 @@ func attack(ctx context.Context, n amounts) (result, error) {
 	larder := filepath.Join(dir, "larder")
 	command := exec.CommandContext(ctx, "go", "build", "-o", larder, "./scripts/larder")
 	if out, err := command.CombinedOutput(); err != nil {
-		return result{}, fmt.Errorf("building larder: %w\n%s", err, out)
+		return result{}, fmt.Errorf("cannot build larder: %w\n%s", err, out)
 	}
 	binaries, err := build(ctx, lambda.Architecture(), dir)
 	if err != nil {
@@ -33,7 +33,7 @@ func attack(ctx context.Context, n amounts) (result, error) {
 	return measureAttacks(ctx, larder, binaries, dir, n)
 }
 
-// attacked is what attacks go to, and what was found so far.
+// attacked has the targets of attacks, and the results so far.
 type attacked struct {
 	n      amounts
 	larder string
@@ -42,9 +42,9 @@ type attacked struct {
 	server *serverVictim
 	stack  *hostileStack
 	found  result
-	// secrets are the credentials that were used.
+	// secrets are the credentials that attacks used.
 	secrets []string
-	// logs are what functions have logged that have ended.
+	// logs are the logs of functions that have exited.
 	logs []string
 }
 
@@ -81,7 +81,7 @@ func measureAttacks(
 	return a.found, ctx.Err()
 }
 
-// spread returns at most n elements, from all parts of a slice.
+// spread returns at most n elements, evenly from all parts of a slice.
 func spread[T any](all []T, n int) []T {
 	if len(all) <= n {
 		return all
@@ -93,7 +93,7 @@ func spread[T any](all []T, n int) []T {
 	return picked
 }
 
-// configuration sends hostile configuration to everything that parses it.
+// configuration sends hostile configuration to all its parsers.
 func (a *attacked) configuration(ctx context.Context) error {
 	kinds := alternating(spread(hostile.All(), a.n.attacks))
 	sizes := configSizes
@@ -119,7 +119,7 @@ func (a *attacked) configuration(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The commands cost a process each: they get fewer sizes.
+	// The commands start a process for each input, so they get fewer sizes.
 	archives, texts := sizes, sizes
 	if len(sizes) > 1 {
 		archives, texts = configSizes[:4], []int{280_000, 100 << 10, 500 << 10}
@@ -149,8 +149,8 @@ func (a *attacked) configuration(ctx context.Context) error {
 	return nil
 }
 
-// alternating returns inputs so that one of each kind follows another, since the
-// time may not be enough for all of them.
+// alternating returns inputs with the kinds in turns, since the time may not be
+// enough for all inputs.
 func alternating(inputs []hostile.HCL) []hostile.HCL {
 	byKind := make(map[string][]hostile.HCL)
 	var kinds []string
@@ -171,7 +171,7 @@ func alternating(inputs []hostile.HCL) []hostile.HCL {
 	return all
 }
 
-// mostLines bounds the lines about what is above a bound, of each attack.
+// mostLines is the maximum number of reported faults for each attack.
 const mostLines = 400
 
 // note adds lines to the report.
@@ -182,7 +182,7 @@ func (a *attacked) note(lines ...string) {
 	}
 }
 
-// both calls two functions at once.
+// both calls two functions at the same time.
 func both(first, second func() error) error {
 	var one, two error
 	var all sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// What hostile archives and releases are published as.
+// The addresses of hostile archives and releases.
 var (
 	evilModule   = registry.Module{Namespace: "acme", Name: "evil", System: "null"}
 	evilProvider = registry.Provider{Namespace: "acme", Type: "evil"}
@@ -77,7 +77,7 @@ func (a *attacked) archives(ctx context.Context) error {
 	return nil
 }
 
-// signers makes keys: the namespace acme trusts two of them.
+// signers creates keys, two of which the namespace acme trusts.
 func (a *attacked) signers(ctx context.Context) (hostile.Signers, error) {
 	var s hostile.Signers
 	for _, one := range []struct {
@@ -104,8 +104,8 @@ func (a *attacked) signers(ctx context.Context) (hostile.Signers, error) {
 	return s, nil
 }
 
-// afterArchive gives an upload up that was refused, and starts the server again
-// if it has ended or goes on with it.
+// afterArchive deletes an upload after it was rejected. It restarts the server
+// if that has exited or is still busy with the upload.
 func (a *attacked) afterArchive(ctx context.Context, sender *attacker, path, version string, r reply) error {
 	if r.status == 0 || a.server.ended() {
 		a.server.kill()
@@ -119,7 +119,7 @@ func (a *attacked) afterArchive(ctx context.Context, sender *attacker, path, ver
 	return nil
 }
 
-// archiveTally is what was seen of hostile archives.
+// archiveTally counts the outcomes of hostile archives.
 type archiveTally struct {
 	name                                          string
 	sent, refused, accepted, other, died, visible int
@@ -150,7 +150,8 @@ func (t *archiveTally) row() row {
 	}}
 }
 
-// visible returns how many versions a listing has: none if there is no listing.
+// visible returns the number of versions in a listing. It is 0 if there is
+// none.
 func (a *attacker) visible(ctx context.Context, path string) (int, error) {
 	var listing json.RawMessage
 	r := a.do(ctx, "list", http.MethodGet, path, nil, &listing)
@@ -158,7 +159,7 @@ func (a *attacker) visible(ctx context.Context, path string) (int, error) {
 		return 0, nil
 	}
 	if !r.accepted() {
-		return 0, fmt.Errorf("listing what is visible: %s", r)
+		return 0, fmt.Errorf("cannot read the listing: %s", r)
 	}
 	var found struct {
 		Modules  []listedVersions

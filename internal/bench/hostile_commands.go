@@ -17,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/hostile"
 )
 
-// hostileRegistry is a registry whose modules attack who examines them.
+// hostileRegistry is a registry whose modules attack their reader.
 type hostileRegistry struct {
 	server *httptest.Server
 	ca     string
@@ -65,17 +65,17 @@ func (h *hostileRegistry) serve(archive []byte) {
 	h.archive = archive
 }
 
-// command runs the command line on inputs.
+// command runs the command line with inputs.
 type command struct {
 	larder, dir string
 	env         []string
-	// accepts is what the command prints of an input that it accepts. If it is
-	// empty, the exit code says so.
+	// accepts is a text in the output for an accepted input. If empty, the exit
+	// code decides.
 	accepts string
 	configRun
 }
 
-// doctor has `larder doctor` examine modules of a hostile registry.
+// doctor makes `larder doctor` inspect modules of a hostile registry.
 func (c *command) doctor(ctx context.Context) error {
 	h, err := startHostileRegistry(c.dir)
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *command) doctor(ctx context.Context) error {
 	})
 }
 
-// mirror has `larder mirror lock` or `larder mirror sync` read inputs. They are
-// refused before anything is asked of a network.
+// mirror makes `larder mirror lock` or `larder mirror sync` read inputs. They
+// are rejected before any network request.
 func (c *command) mirror(ctx context.Context, subcommand string) error {
 	name := filepath.Join(c.dir, subcommand+".hcl")
 	args := []string{"mirror", subcommand, name, "--store", "dir:" + filepath.Join(c.dir, "data")}
@@ -109,8 +109,8 @@ func (c *command) mirror(ctx context.Context, subcommand string) error {
 	})
 }
 
-// run runs a command on an input and counts how it ends. A command that ends with
-// the Go runtime's own report has crashed.
+// run runs a command with an input and counts its outcome. A command that exits
+// with the Go runtime's own report has crashed.
 func (c *command) run(ctx context.Context, input hostile.HCL, size int, t *tally, args ...string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -150,8 +150,7 @@ func (c *command) run(ctx context.Context, input hostile.HCL, size int, t *tally
 	return true, nil
 }
 
-// crashed reports whether a program has printed what Go's runtime prints as it
-// ends a program.
+// crashed reports whether the output has a fatal error of the Go runtime.
 func crashed(output string) bool {
 	return strings.Contains(output, "\ngoroutine ") &&
 		(strings.Contains(output, "fatal error: ") || strings.Contains(output, "panic: "))

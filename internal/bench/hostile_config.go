@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// mostTime and mostMemory bound what one input may take: in seconds, and in
+	// mostTime and mostMemory are the bounds for one input: in seconds, and in
 	// MiB of all processes together.
 	mostTime, mostMemory = 5, 300
-	// largestFile is the most that one file of configuration may have.
+	// largestFile is the maximum size of a configuration file.
 	largestFile = 1 << 20
 )
 
-// configSizes are those of inputs, unpacked. The first has as many words as one
-// file may have, and finds most.
+// configSizes are the unpacked sizes of inputs. The first one has as many
+// tokens as a file may have, and finds most faults.
 var configSizes = []int{280_000, 100 << 10, 1 << 20, 4 << 20, 400 << 10, 10 << 10}
 
-// tally is what was seen of inputs of one kind.
+// tally counts the outcomes of inputs of one kind.
 type tally struct {
-	kind                         string
-	sent, refused, accepted      int
-	died, silent, failed         int
-	diedAgain, ordinaryFailed    int
-	slowest                      time.Duration
-	memory                       float64
-	slowestOrdinary              time.Duration
+	kind                          string
+	sent, refused, accepted       int
+	died, silent, failed          int
+	diedAgain, ordinaryFailed     int
+	slowest                       time.Duration
+	memory                        float64
+	slowestOrdinary               time.Duration
 	excluded, notSent, ordinaries int
 }
 
-// tallies are by kinds, in the order in which they come first.
+// tallies are the tallies by kind, in the order of their first input.
 type tallies struct {
 	all   []*tally
 	lines []string
@@ -54,7 +54,7 @@ func (t *tallies) of(kind string) *tally {
 	return t.all[len(t.all)-1]
 }
 
-// note keeps a line about an input that is above a bound.
+// note records a line about an input that exceeds a bound.
 func (t *tallies) note(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf(format, args...))
 }
@@ -70,8 +70,8 @@ type configRun struct {
 	tokens, urls []string
 }
 
-// each calls send with every input and size until the time is over. An input that
-// has failed is not sent in other sizes.
+// each calls send with every input and size until the time is over. It skips
+// the remaining sizes of an input that has failed.
 func (c *configRun) each(ctx context.Context, send func(hostile.HCL, int, *tally) (ok bool, err error)) error {
 	failed := make(map[string]bool)
 	for _, size := range c.sizes {
@@ -97,7 +97,8 @@ func (c *configRun) each(ctx context.Context, send func(hostile.HCL, int, *tally
 	return nil
 }
 
-// moduleOf packs an input: a size above that of one file is in several.
+// moduleOf packs an input. It is in several files if it exceeds the maximum
+// size of one.
 func moduleOf(input hostile.HCL, size int) ([]byte, error) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -125,8 +126,8 @@ func moduleOf(input hostile.HCL, size int) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// publishConfig publishes inputs to a victim, which is started again after each
-// that ends it or keeps it busy.
+// publishConfig publishes inputs to a victim. It restarts the victim after each
+// input that makes it exit or that it is still busy with.
 func (c *configRun) publishConfig(ctx context.Context, v victim, pinged bool) error {
 	token, err := newCredential(ctx, v.catalog(), "configuration", "publish:modules/acme/**", "read:**")
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *configRun) publishConfig(ctx context.Context, v victim, pinged bool) er
 			meanwhile = startOrdinary(ctx, v, token)
 		}
 		memory.take()
-		// Each has a version of its own: the registry remembers what it refused.
+		// Each input has its own version, since the registry stores rejections.
 		at := fmt.Sprintf("0.0.%d", number)
 		r := a.inspect(ctx, m.Path(), at, sentFile{"attack.tar.gz", archive})
 		peak := memory.take()
@@ -162,7 +163,8 @@ func (c *configRun) publishConfig(ctx context.Context, v victim, pinged bool) er
 		t.memory, t.slowest = max(t.memory, peak), max(t.slowest, r.took)
 		what := fmt.Sprintf("%s: %s, %d bytes", c.name, input.Name, size)
 		ok := c.judge(v, what, t, r, peak)
-		// A process keeps the memory that it had, which is not the next input's.
+		// A process does not return its memory, which would count for the next
+		// input.
 		if r.status != 0 && !v.ended() && peak <= mostMemory {
 			return ok, nil
 		}
@@ -188,9 +190,9 @@ func (c *configRun) publishConfig(ctx context.Context, v victim, pinged bool) er
 	})
 }
 
-// judge counts an answer, and reports whether all of it is within its bounds.
+// judge counts a response, and reports whether it is within all bounds.
 func (c *configRun) judge(v victim, what string, t *tally, r reply, peak float64) bool {
-	// A process that dies closes the connection first.
+	// A dying process closes the connection before it exits.
 	for range 100 {
 		if r.status != 0 || v.ended() {
 			break
@@ -201,11 +203,12 @@ func (c *configRun) judge(v victim, what string, t *tally, r reply, peak float64
 	switch {
 	case v.ended():
 		t.died++
-		c.found.note("%s: it ended after %.1f s, %.0f MiB: %s", what, r.took.Seconds(), peak, lastWords(v.logged()))
+		c.found.note("%s: the process exited after %.1f s, %.0f MiB: %s", what, r.took.Seconds(), peak,
+			lastWords(v.logged()))
 		return false
 	case r.status == 0:
 		t.silent++
-		c.found.note("%s: no answer within %.1f s, %.0f MiB", what, r.took.Seconds(), peak)
+		c.found.note("%s: no response within %.1f s, %.0f MiB", what, r.took.Seconds(), peak)
 		return false
 	case r.status >= 500 || r.stage != "inspect":
 		t.failed++
@@ -223,8 +226,8 @@ func (c *configRun) judge(v victim, what string, t *tally, r reply, peak float64
 	return ok
 }
 
-// again asks for an inspection that has ended the function before. It must be
-// refused, and not be tried again.
+// again requests an inspection that has made the function exit before. The
+// registry must reject it without a new attempt.
 func (c *configRun) again(
 	ctx context.Context, a *attacker, path, version, upload string, what string, t *tally, restart func() error,
 ) error {
@@ -237,25 +240,25 @@ func (c *configRun) again(
 		return nil
 	}
 	t.diedAgain++
-	c.found.note("%s: asked again, it is not refused: %.100s", what, r)
+	c.found.note("%s: the second request is not rejected: %.100s", what, r)
 	if r.status != 0 && !a.v.ended() {
 		return nil
 	}
 	return restart()
 }
 
-// expireInspection has an inspection given up that nobody is at any more, as it is
-// some seconds later.
+// expireInspection makes an inspection expire whose process has exited, as it
+// would some seconds later.
 func expireInspection(ctx context.Context, v victim, upload string) error {
 	u, found, err := v.catalog().Upload(ctx, upload)
 	if err != nil || found[0].State != registry.InspectionRunning {
-		return nil //nolint:nilerr // it was never begun, and there is nothing to give up
+		return nil //nolint:nilerr // the inspection never began, so it cannot expire
 	}
 	found[0].Until = time.Now()
 	return v.catalog().RecordInspection(ctx, &catalog.Claim{Upload: u}, found[0], time.Now())
 }
 
-// lastWords returns the line of a log that says why a process has ended.
+// lastWords returns the line of a log that has the reason for a process's exit.
 func lastWords(log string) string {
 	found := "it was killed"
 	for line := range strings.Lines(log) {
@@ -269,9 +272,10 @@ func lastWords(log string) string {
 // table has a row for each kind of input.
 func (c *configRun) table(ordinary, function bool) table {
 	t := table{title: "configuration, " + c.name, columns: []column{
-		{"sent", ""}, {"refused", ""}, {"accepted", ""}, {"ended it", ""}, {"asked again, not refused", ""},
+		{"sent", ""}, {"refused", ""}, {"accepted", ""}, {"ended it", ""}, {"second request not refused", ""},
 		{"no answer", ""}, {"other answers", ""}, {"slowest", "s"}, {"memory, peak", "MiB"},
-		{"other requests", ""}, {"of these failed", ""}, {"slowest of these", "s"}, {"left out", ""}, {"out of time", ""},
+		{"other requests", ""}, {"of these failed", ""}, {"slowest of these", "s"}, {"left out", ""}, {"out of time",
+			""},
 	}}
 	for _, one := range c.found.all {
 		ended := atMost(float64(one.died), 0)

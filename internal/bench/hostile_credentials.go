@@ -22,10 +22,10 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 )
 
-// credential is what an Authorization header holds.
+// credential is the value of an Authorization header.
 type credential struct{ name, header string }
 
-// goodClaims are those of a token that the registry accepts.
+// goodClaims returns the claims of a token that the registry accepts.
 func goodClaims(issuer string) map[string]any {
 	now := time.Now()
 	return map[string]any{
@@ -34,19 +34,19 @@ func goodClaims(issuer string) map[string]any {
 	}
 }
 
-// goodHeader is the header of such a token.
+// goodHeader is the header of a token that the registry accepts.
 const goodHeader = `{"alg":"RS256","kid":"jobs","typ":"JWT"}`
 
 // asText returns claims as JSON.
 func asText(claims map[string]any) string {
 	text, err := json.Marshal(claims)
 	if err != nil {
-		panic(err) // claims are texts and numbers
+		panic(err) // strings and numbers always encode
 	}
 	return string(text)
 }
 
-// badCredentials returns credentials that no registry may accept.
+// badCredentials returns credentials that every registry must reject.
 func badCredentials(issuer *issuers.CI) ([]credential, error) {
 	var all []credential
 	add := func(name, header string) { all = append(all, credential{name, header}) }
@@ -85,7 +85,7 @@ func badCredentials(issuer *issuers.CI) ([]credential, error) {
 		add(name+", as a password", "Basic "+base64.StdEncoding.EncodeToString([]byte("larder:"+token)))
 	}
 	for i := range 10 {
-		// One letter of the token is changed, so that its checksum is wrong.
+		// One changed letter makes the token's checksum wrong.
 		at := 8 + i*4
 		changed := []byte(good)
 		changed[at] = map[bool]byte{true: 'A', false: 'B'}[changed[at] == 'B']
@@ -97,8 +97,7 @@ func badCredentials(issuer *issuers.CI) ([]credential, error) {
 	return append(all, jwts...), err
 }
 
-// badJWTs returns JWTs of an issuer that the registry trusts, and of others, each
-// with a fault.
+// badJWTs returns JWTs with one fault each, of a trusted issuer and of others.
 func badJWTs(issuer *issuers.CI) ([]credential, error) {
 	var all []credential
 	var failed error
@@ -140,7 +139,7 @@ func badJWTs(issuer *issuers.CI) ([]credential, error) {
 	return append(all, unsigned...), errors.Join(failed, err)
 }
 
-// jwtHeaders are headers by what is wrong with them.
+// jwtHeaders returns headers by their fault.
 func jwtHeaders(issuer string) map[string]string {
 	all := map[string]string{
 		"no algorithm":                `{"kid":"jobs"}`,
@@ -158,7 +157,8 @@ func jwtHeaders(issuer string) map[string]string {
 		"a key id that is a number":   `{"alg":"RS256","kid":1}`,
 	}
 	for _, algorithm := range []string{
-		"none", "None", "NONE", "", "HS256", "HS512", "RS384", "RS512", "PS256", "PS512", "ES256", "ES384", "EdDSA", "RSA1_5",
+		"none", "None", "NONE", "", "HS256", "HS512", "RS384", "RS512", "PS256", "PS512", "ES256", "ES384", "EdDSA",
+		"RSA1_5",
 		"dir", "rs256",
 	} {
 		all["the algorithm "+algorithm] = `{"alg":"` + algorithm + `","kid":"jobs"}`
@@ -166,14 +166,15 @@ func jwtHeaders(issuer string) map[string]string {
 	for _, kind := range []string{"logout+jwt", "dpop+jwt", "secevent+jwt"} {
 		all["the type "+kind] = `{"alg":"RS256","kid":"jobs","typ":"` + kind + `"}`
 	}
-	// A header that names a key elsewhere is of no use where that key is not known.
+	// A reference to a key must be ignored if the issuer does not have that
+	// key.
 	for _, name := range []string{"jku", "x5u"} {
 		all[name] = `{"alg":"RS256","kid":"evil","` + name + `":"` + issuer + `/evil"}`
 	}
 	return all
 }
 
-// jwtClaims are claims by what is wrong with them.
+// jwtClaims returns claims by their fault.
 func jwtClaims(issuer string) map[string]map[string]any {
 	now := time.Now().Unix()
 	return map[string]map[string]any{
@@ -215,7 +216,7 @@ func jwtClaims(issuer string) map[string]map[string]any {
 	}
 }
 
-// unsignedJWTs are those with a wrong signature.
+// unsignedJWTs returns JWTs with an invalid signature.
 func unsignedJWTs(issuer *issuers.CI, payload string) ([]credential, error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	token, err := issuer.Sign(goodHeader, payload)
@@ -260,7 +261,8 @@ func unsignedJWTs(issuer *issuers.CI, payload string) ([]credential, error) {
 		"HS256 by the modulus":               by(issuer.PublicKey().N.Bytes()),
 		"a JSON form":                        `{"payload":"` + parts[1] + `"}`,
 		"an embedded key":                    encode([]byte(embedded)) + "." + parts[1] + "." + parts[2],
-		"500 KB":                             parts[0] + "." + parts[1] + strings.Repeat("A", 40_000) + "." + parts[2],
+		"500 KB": parts[0] + "." + parts[1] + strings.Repeat("A", 40_000) + "." +
+			parts[2],
 	} {
 		all = append(all, credential{"a JWT with " + name, "Bearer " + text})
 	}
@@ -353,8 +355,8 @@ func (a *attacked) credentials(ctx context.Context) error {
 	return nil
 }
 
-// authorized sends a request with an Authorization header, and returns the status
-// of its answer.
+// authorized sends a request with an Authorization header, and returns the
+// status of the response.
 func authorized(ctx context.Context, client *http.Client, url, header string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

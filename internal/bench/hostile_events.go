@@ -14,7 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 )
 
-// hostileParts stand for the wildcards of routes.
+// hostileParts replace the wildcards of routes.
 var hostileParts = []string{
 	"..", "../../etc/passwd", "%2e%2e%2f", "..%2f..%2f", "%252e%252e", "a\x00b", "%00", "a/b", `a\b`, "", ".", " ",
 	strings.Repeat("a", 5000), "\u202egnp.exe", "\u2066a\u2069", "\ufeff", "\xff\xfe", "a\nb", "a\r\nSet-Cookie: b=c",
@@ -30,11 +30,11 @@ type eventForm struct {
 	change func(*events.APIGatewayV2HTTPRequest)
 }
 
-// bodyLimit is the most that Lambda takes of an event, in bytes.
+// bodyLimit is the maximum size of an event in Lambda, in bytes.
 const bodyLimit = 6 << 20
 
-// eventForms are those of a request that do not lie in its path. Token and query
-// are secrets that a person could paste.
+// eventForms returns the forms of a request that do not depend on its path.
+// token and query are secrets that a person could paste.
 func eventForms(token, query string) []eventForm {
 	text := func(contentType, body string) func(*events.APIGatewayV2HTTPRequest) {
 		return func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-type"], e.Body = contentType, body }
@@ -116,7 +116,7 @@ func eventForms(token, query string) []eventForm {
 	}
 }
 
-// event is an ordinary one of a path.
+// event returns an ordinary event for a path.
 func event(r httpapi.Route, path, token string) events.APIGatewayV2HTTPRequest {
 	key := "ANY " + r.Path
 	e := events.APIGatewayV2HTTPRequest{
@@ -136,7 +136,7 @@ func eventsOf(r httpapi.Route, token, query string) (names []string, all []event
 	for i, part := range append(hostileParts, token, query) {
 		n := 0
 		path := filled(r, func(name string) string {
-			// A different wildcard is hostile in each form, and all of them in some.
+			// Some forms replace one wildcard, and others replace all of them.
 			if n++; (i+n)%3 == 0 || i%4 == 0 {
 				return part
 			}
@@ -163,7 +163,7 @@ func (a *attacked) events(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	signature := sha256Hex([]byte(token)) // of the form that one has
+	signature := sha256Hex([]byte(token)) // in the form of a signature
 	query := "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + signature
 	a.secret(token, signature)
 	t := table{title: "events, functions", columns: []column{
@@ -189,7 +189,7 @@ func (a *attacked) events(ctx context.Context) error {
 	return nil
 }
 
-// eventTally is how a function has answered.
+// eventTally counts the responses of a function.
 type eventTally struct {
 	sent, failed, died int
 	classes            [6]int
@@ -233,13 +233,13 @@ func (a *attacked) eventsTo(ctx context.Context, f routed, token, query string) 
 	return t, nil
 }
 
-// retire ends a function, and keeps what it has logged.
+// retire stops a function and stores its log.
 func (a *attacked) retire(f *lambda.Function) {
 	f.Close()
 	a.logs = append(a.logs, f.Log())
 }
 
-// status has a function answer an event.
+// status sends an event to a function and returns the status of its response.
 func status(ctx context.Context, f *lambda.Function, e events.APIGatewayV2HTTPRequest) (int, error) {
 	payload, err := f.Invoke(ctx, e)
 	if err != nil {

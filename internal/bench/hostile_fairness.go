@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// slowAttackers publish slow archives at once, each with a token and a
-	// namespace of its own.
+	// slowAttackers is the number of attackers that publish slow archives at
+	// once. Each has its own token and namespace.
 	slowAttackers = 4
-	// honestPublishes are how many modules are published meanwhile.
+	// honestPublishes is the number of modules published at the same time.
 	honestPublishes = 5
-	// slowFiles are how many files a slow archive has, and slowSize is the size of
-	// each of them where it has so many.
+	// slowFiles is the number of files in a slow archive. slowSize is the size
+	// of each file.
 	slowFiles, slowSize = 2, 290_000
-	// slowInput is a valid input that keeps the parser long.
+	// slowInput is the name of a valid input that is slow to parse.
 	slowInput = "elements"
 )
 
-// fairness measures how long an honest publisher waits while others publish what
-// is slow to inspect.
+// fairness measures how long an honest publisher waits while others publish
+// archives that are slow to inspect.
 func (a *attacked) fairness(ctx context.Context) error {
 	archive, err := slowArchive(min(slowFiles, a.n.attacks))
 	if err != nil {
@@ -55,11 +55,12 @@ func (a *attacked) fairness(ctx context.Context) error {
 			}
 		})
 	}
-	time.Sleep(min(time.Second, a.n.attackTime/4)) // all of them are being inspected by then
+	time.Sleep(min(time.Second, a.n.attackTime/4)) // by then, all of them are being inspected
 	honest, failed, worst := &attacker{v: a.server, token: token}, 0, time.Duration(0)
 	m := registry.Module{Namespace: "honest", Name: "small", System: "null"}
 	for n := range min(honestPublishes, a.n.attacks) {
-		good, err := moduleOf(hostile.HCL{Make: func(int) []byte { return []byte("output \"it\" { value = 1 }\n") }}, 1)
+		good, err := moduleOf(hostile.HCL{Make: func(int) []byte { return []byte("output \"it\" { value = 1 }\n") }},
+			1)
 		if err != nil {
 			return err
 		}
@@ -75,19 +76,20 @@ func (a *attacked) fairness(ctx context.Context) error {
 		a.presigned(sender.urls...)
 	}
 	a.found.tables = append(a.found.tables, table{
-		title:   "an honest publisher beside four slow ones",
-		columns: []column{{"slow archives sent", ""}, {"honest publishes", ""}, {"of these failed", ""}, {"slowest", "s"}},
+		title: "an honest publisher beside four slow ones",
+		columns: []column{{"slow archives sent", ""}, {"honest publishes", ""}, {"of these failed", ""},
+			{"slowest", "s"}},
 		rows: []row{{"larder serve", []*figure{
 			is(float64(sent.Load())), is(float64(min(honestPublishes, a.n.attacks))), atMost(float64(failed), 0),
 			atMost(worst.Seconds(), mostTime),
 		}}},
 	})
-	// What it still inspects is not the next measurement's.
+	// A remaining inspection would disturb the next measurement.
 	a.server.kill()
 	return a.server.start(ctx)
 }
 
-// slowArchive is a module of files that are each slow to parse.
+// slowArchive returns a module whose files are all slow to parse.
 func slowArchive(files int) ([]byte, error) {
 	for _, input := range hostile.All() {
 		if input.Name == slowInput {

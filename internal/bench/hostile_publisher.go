@@ -14,8 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 )
 
-// answerWithin is how long an answer is waited for: more than its bound, so that
-// what is above the bound shows by how much.
+// answerWithin is the timeout of a response. It exceeds the bound, so that the
+// report shows by how much a response exceeds the bound.
 const answerWithin = 8 * time.Second
 
 // sentFile is a file of a publish.
@@ -24,7 +24,7 @@ type sentFile struct {
 	data []byte
 }
 
-// attacker publishes as a token holder does, without checking anything before.
+// attacker publishes with a token, without any checks before.
 type attacker struct {
 	v     victim
 	token string
@@ -32,17 +32,16 @@ type attacker struct {
 	urls []string
 }
 
-// reply is how a publish ended.
+// reply is the outcome of a publish.
 type reply struct {
-	// stage is the request that ended it: "announce", "upload", "inspect" or
-	// "commit".
+	// stage is the last request: "announce", "upload", "inspect" or "commit".
 	stage string
-	// status is that of its answer, and 0 where there was none.
+	// status is the status of its response. It is 0 if there was none.
 	status int
 	text   string
 	// took is the time of all requests together.
 	took time.Duration
-	// upload is what was begun, if anything was.
+	// upload is the id of the upload, if it was created.
 	upload string
 }
 
@@ -59,12 +58,14 @@ func (r reply) String() string {
 	return fmt.Sprintf("%s: %d: %s", r.stage, r.status, r.text)
 }
 
-// uploads is the path of a version's uploads: path is modules/… or providers/….
+// uploads returns the path of a version's uploads. path begins with modules/ or
+// providers/.
 func uploads(path, version string) string {
 	return protocol.PublishPath + path + "/" + version + "/uploads"
 }
 
-// publish announces files, sends them, has them inspected, and commits.
+// publish announces files, uploads them, requests their inspections, and
+// commits.
 func (a *attacker) publish(ctx context.Context, path, version string, protocols []string, files ...sentFile) reply {
 	begun := time.Now()
 	r := a.inspected(ctx, path, version, protocols, files)
@@ -77,7 +78,7 @@ func (a *attacker) publish(ctx context.Context, path, version string, protocols 
 	return r
 }
 
-// inspect does the same up to the inspection, and gives the upload up.
+// inspect is like publish, but deletes the upload after the inspections.
 func (a *attacker) inspect(ctx context.Context, path, version string, files ...sentFile) reply {
 	begun := time.Now()
 	r := a.inspected(ctx, path, version, nil, files)
@@ -89,7 +90,7 @@ func (a *attacker) inspect(ctx context.Context, path, version string, files ...s
 }
 
 func (a *attacker) giveUp(ctx context.Context, path, version, upload string) {
-	_ = a.do(ctx, "give up", http.MethodDelete, uploads(path, version)+"/"+upload, nil, nil) // it ends by itself
+	_ = a.do(ctx, "give up", http.MethodDelete, uploads(path, version)+"/"+upload, nil, nil) // uploads expire anyway
 }
 
 func (a *attacker) inspected(ctx context.Context, path, version string, protocols []string, files []sentFile) reply {
@@ -122,7 +123,7 @@ func (a *attacker) inspected(ctx context.Context, path, version string, protocol
 	return r
 }
 
-// inspectFile asks for an inspection until it has ended.
+// inspectFile requests an inspection until it is complete.
 func (a *attacker) inspectFile(ctx context.Context, path, version, upload string, file int) reply {
 	at := fmt.Sprintf("%s/%s/files/%d/inspect", uploads(path, version), upload, file)
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -132,12 +133,12 @@ func (a *attacker) inspectFile(ctx context.Context, path, version, upload string
 			return r
 		}
 		if time.Since(begun) > answerWithin {
-			return reply{stage: "inspect", text: "the inspection goes on"}
+			return reply{stage: "inspect", text: "the inspection continues"}
 		}
 	}
 }
 
-// put sends a file to a presigned URL.
+// put uploads a file to a presigned URL.
 func (a *attacker) put(ctx context.Context, to protocol.Put, data []byte) reply {
 	a.urls = append(a.urls, to.URL)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, to.URL, bytes.NewReader(data))
@@ -150,7 +151,7 @@ func (a *attacker) put(ctx context.Context, to protocol.Put, data []byte) reply 
 	return a.send("upload", request, nil)
 }
 
-// do sends a request with the attacker's token, and decodes the answer.
+// do sends a request with the attacker's token, and decodes the response.
 func (a *attacker) do(ctx context.Context, stage, method, path string, body, into any) reply {
 	var text []byte
 	if body != nil {
@@ -190,13 +191,13 @@ func (a *attacker) send(stage string, request *http.Request, into any) reply {
 	return r
 }
 
-// reason returns what an answer says is wrong.
+// reason returns the error of a response.
 func reason(body []byte) string {
-	var said struct {
+	var answer struct {
 		Errors []string `json:"errors"`
 	}
-	if json.Unmarshal(body, &said) == nil && len(said.Errors) > 0 {
-		return strings.Join(said.Errors, "; ")
+	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
+		return strings.Join(answer.Errors, "; ")
 	}
 	return strings.TrimSpace(string(body))
 }

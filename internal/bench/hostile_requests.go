@@ -24,7 +24,8 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi"
 )
 
-// serverRoutes are those of the server, and functionRoutes those of each function.
+// serverRoutes returns the routes of the server, and functionRoutes those of
+// each function.
 func serverRoutes() []httpapi.Route {
 	all := disk.Routes()
 	for _, f := range functionRoutes() {
@@ -46,7 +47,7 @@ func functionRoutes() []routed {
 	}
 }
 
-// ordinaryParts are what stands for the wildcards of routes in ordinary requests.
+// ordinaryParts replace the wildcards of routes in ordinary requests.
 var ordinaryParts = map[string]string{
 	"namespace": "acme", "name": "good", "system": "null", "type": "note", "version": "1.0.0", "os": "linux",
 	"arch": "amd64", "hostname": "registry.example.com", "document": "index.json", "upload": "A", "file": "0",
@@ -55,7 +56,7 @@ var ordinaryParts = map[string]string{
 
 var wildcard = regexp.MustCompile(`\{([^}]*)\}`)
 
-// filled returns the path of a route whose wildcards are replaced.
+// filled returns the path of a route with its wildcards replaced.
 func filled(r httpapi.Route, with func(name string) string) string {
 	return wildcard.ReplaceAllStringFunc(r.Path, func(part string) string { return with(part[1 : len(part)-1]) })
 }
@@ -63,13 +64,13 @@ func filled(r httpapi.Route, with func(name string) string) string {
 func ordinaryPart(name string) string { return ordinaryParts[name] }
 
 const (
-	// requestsAtOnce is how many connections send raw requests.
+	// requestsAtOnce is the number of connections that send raw requests.
 	requestsAtOnce = 8
-	// rawAnswer is how long an answer to a raw request is waited for.
+	// rawAnswer is the timeout of the response to a raw request.
 	rawAnswer = 5 * time.Second
 )
 
-// rawTally is what was seen of raw requests.
+// rawTally counts the responses to raw requests.
 type rawTally struct {
 	sent, closed, silent, ours, standard int
 	classes                              [6]int
@@ -87,8 +88,8 @@ func (a *attacked) requests(ctx context.Context) error {
 	}
 	all := append(pasted, spread(hostile.Requests(endpoints), a.n.attacks*10)...)
 	var (
-		mu   sync.Mutex
-		seen rawTally
+		mu     sync.Mutex
+		counts rawTally
 	)
 	queue := make(chan hostile.Request)
 	var workers sync.WaitGroup
@@ -97,7 +98,7 @@ func (a *attacked) requests(ctx context.Context) error {
 			for request := range queue {
 				answers, err := a.sendRaw(ctx, request.Raw)
 				mu.Lock()
-				if problem := seen.count(answers, err); problem != "" {
+				if problem := counts.count(answers, err); problem != "" {
 					a.note(fmt.Sprintf("request: %s: %s", request.Name, problem))
 				}
 				mu.Unlock()
@@ -130,29 +131,31 @@ func (a *attacked) requests(ctx context.Context) error {
 			{"5xx", ""}, {"ended it", ""}, {"ordinary request fails then", ""},
 		},
 		rows: []row{{"distinct requests", []*figure{
-			is(float64(seen.sent)), is(float64(seen.classes[1])), is(float64(seen.classes[2])),
-			is(float64(seen.classes[3])), is(float64(seen.classes[4])), is(float64(seen.standard)),
-			is(float64(seen.closed)), is(float64(seen.silent)),
-			atMost(float64(seen.ours), 0), atMost(float64(died), 0), atMost(float64(failed), 0),
+			is(float64(counts.sent)), is(float64(counts.classes[1])), is(float64(counts.classes[2])),
+			is(float64(counts.classes[3])), is(float64(counts.classes[4])), is(float64(counts.standard)),
+			is(float64(counts.closed)), is(float64(counts.silent)),
+			atMost(float64(counts.ours), 0), atMost(float64(died), 0), atMost(float64(failed), 0),
 		}}},
 	})
 	return nil
 }
 
-// pasted returns requests in whose paths and queries somebody has pasted a secret.
+// pasted returns requests with a secret that a person pasted into the path or
+// the query.
 func (a *attacked) pasted(ctx context.Context) ([]hostile.Request, error) {
 	token, err := a.credential(ctx, a.server, "pasted", "read:**")
 	if err != nil {
 		return nil, err
 	}
-	signature := sha256Hex([]byte(token)) // of the form that one has
+	signature := sha256Hex([]byte(token)) // in the form of a signature
 	a.secret(signature)
 	query := "expires=9999999999&signature=" + signature
 	var all []hostile.Request
 	for _, path := range []string{
 		"/" + token, "/v1/modules/" + token + "/a/b/versions", "/v1/providers/acme/" + token + "/versions",
 		"/?token=" + token,
-		"/v1/publish/modules/acme/" + token + "/null/1.0.0/uploads", disk.Path + token, "/v1/modules//" + token, "//" + token,
+		"/v1/publish/modules/acme/" + token + "/null/1.0.0/uploads", disk.Path + token, "/v1/modules//" +
+			token, "//" + token,
 		disk.Path + "modules/acme/good/a.tar.gz%3F" + query, disk.Path + "a%3f" + query, disk.Path + "a%253F" + query,
 		disk.PutPath + "a%3F" + query, disk.Path + "a?" + query, disk.Path + "a;" + query, disk.Path + "a&" + query,
 		disk.Path + "a?" + query + "%zz", disk.Path + "%3Fsignature%3D" + signature, "/" + signature,
@@ -163,18 +166,19 @@ func (a *attacked) pasted(ctx context.Context) ([]hostile.Request, error) {
 	return all, nil
 }
 
-// rawResponse is an answer to a raw request.
+// rawResponse is a response to a raw request.
 type rawResponse struct {
 	status int
-	// ours reports that it has the form of the registry's errors, and is not of
-	// the HTTP library.
+	// ours reports whether it has the form of the registry's errors. Otherwise
+	// it is from the HTTP library.
 	ours bool
 }
 
-// halfOpen is how long a client waits before it says that it sends nothing more.
+// halfOpen is how long a client waits before it closes its side of the
+// connection.
 const halfOpen = 100 * time.Millisecond
 
-// sendRaw sends bytes over a connection of their own, and reads the answers.
+// sendRaw sends bytes over a new connection, and reads the responses.
 func (a *attacked) sendRaw(ctx context.Context, raw []byte) ([]rawResponse, error) {
 	address := strings.TrimPrefix(a.server.url(), "https://")
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: a.server.server.roots, MinVersion: tls.VersionTLS12}}
@@ -186,11 +190,11 @@ func (a *attacked) sendRaw(ctx context.Context, raw []byte) ([]rawResponse, erro
 	if err := connection.SetDeadline(time.Now().Add(rawAnswer)); err != nil {
 		return nil, err
 	}
-	// The server may answer and close before it has read everything.
+	// The server may respond and close before it has read everything.
 	if _, err := connection.Write(raw); err == nil {
 		if half, ok := connection.(*tls.Conn); ok {
-			// A server takes a client that closes at once for one that has gone, and
-			// gives up what the client asked for.
+			// If a client closes its side at once, the server treats it as gone
+			// and cancels its request.
 			defer time.AfterFunc(halfOpen, func() { _ = half.CloseWrite() }).Stop()
 		}
 	}
@@ -216,7 +220,7 @@ func (a *attacked) sendRaw(ctx context.Context, raw []byte) ([]rawResponse, erro
 	}
 }
 
-// count adds the answers to a request, and returns what is wrong with them.
+// count counts the responses to a request, and returns their faults.
 func (t *rawTally) count(answers []rawResponse, err error) string {
 	t.sent++
 	var timeout interface{ Timeout() bool }
@@ -234,7 +238,7 @@ func (t *rawTally) count(answers []rawResponse, err error) string {
 			t.standard++
 		default:
 			t.ours++
-			return fmt.Sprintf("it is answered by %d", r.status)
+			return fmt.Sprintf("the response has status %d", r.status)
 		}
 	}
 	return ""

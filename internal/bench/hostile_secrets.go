@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// shortestSecret is how long a text must be to be looked for in logs: shorter ones
-// are there by chance.
+// shortestSecret is the minimum length of a text to search for in logs. Shorter
+// texts occur by chance.
 const shortestSecret = 24
 
-// credential makes a token, whose use no log may show.
+// credential creates a token, which must not appear in any log.
 func (a *attacked) credential(ctx context.Context, v victim, name string, scopes ...string) (string, error) {
 	token, err := newCredential(ctx, v.catalog(), name, scopes...)
 	a.secret(token)
 	return token, err
 }
 
-// secret adds texts that no log may hold.
+// secret adds texts that must not appear in any log.
 func (a *attacked) secret(texts ...string) {
 	for _, text := range texts {
 		if len(text) >= shortestSecret && !slices.Contains(a.secrets, text) {
@@ -37,7 +37,7 @@ func (a *attacked) presigned(urls ...string) {
 	}
 }
 
-// logsHold looks for secrets in all that the server and the functions have logged.
+// logsHold searches the logs of the server and of the functions for secrets.
 func (a *attacked) logsHold(context.Context) error {
 	logs := map[string]string{"larder serve": a.server.logged(), "functions": strings.Join(a.logs, "\n")}
 	t := table{title: "logs", columns: []column{{"lines", ""}, {"secrets used", ""}, {"of these logged", ""}}}
@@ -48,7 +48,7 @@ func (a *attacked) logsHold(context.Context) error {
 				found++
 				if found <= 5 {
 					line := logs[name][strings.LastIndexByte(logs[name][:at], '\n')+1 : at]
-					a.note(fmt.Sprintf("logs of %s: a secret comes after: %.300s", name, line))
+					a.note(fmt.Sprintf("logs of %s: a secret follows: %.300s", name, line))
 				}
 			}
 		}

@@ -29,27 +29,27 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// victim is a registry that is attacked: a process that can be started again.
+// victim is an attacked registry: a process that can be restarted.
 type victim interface {
-	// start starts the process, and start after kill starts it again.
+	// start starts the process. It can be called again after kill.
 	start(context.Context) error
-	// kill ends the process and those below it.
+	// kill kills the process and its descendants.
 	kill()
 	ended() bool
 	process() int
-	// url and client reach the process that runs now.
+	// url and client are for the current process.
 	url() string
 	client() *http.Client
 	catalog() *catalog.Catalog
-	// logged returns all that the processes have logged until now.
+	// logged returns the logs of all processes so far.
 	logged() string
 }
 
 // hostileAudience is the audience of tokens that the registry accepts.
 const hostileAudience = "larder"
 
-// accessSettings trusts an issuer: its subjects below repo:acme/ may read and
-// publish.
+// accessSettings returns access settings that trust an issuer. Its subjects
+// below repo:acme/ may read and publish.
 func accessSettings(issuer string) ([]byte, error) {
 	return json.Marshal(map[string]any{"issuers": []any{map[string]any{
 		"issuer": issuer, "audiences": []string{hostileAudience},
@@ -60,21 +60,21 @@ func accessSettings(issuer string) ([]byte, error) {
 	}}})
 }
 
-// newCredential stores a token with scopes, and returns it. Its own name begins with
-// the one that is given.
+// newCredential creates a token with scopes, and returns it. The token's name
+// begins with name.
 func newCredential(ctx context.Context, to *catalog.Catalog, name string, scopes ...string) (string, error) {
 	token, digest := access.NewToken()
 	return token, to.AddToken(ctx, digest, registry.Token{Name: name + "-" + digest[:12], Scopes: scopes})
 }
 
-// serverVictim is `larder serve`.
+// serverVictim is a `larder serve`.
 type serverVictim struct {
 	larder, dir string
 	data        *local.Data
 	server      *loaded
 }
 
-// newServerVictim makes the data of a registry that trusts an issuer.
+// newServerVictim creates the data of a registry that trusts an issuer.
 func newServerVictim(ctx context.Context, larder, dir, issuer string) (*serverVictim, error) {
 	rules, err := accessSettings(issuer)
 	if err != nil {
@@ -87,7 +87,8 @@ func newServerVictim(ctx context.Context, larder, dir, issuer string) (*serverVi
 		return nil, err
 	}
 	v := &serverVictim{larder: larder, dir: dir}
-	// The server makes the data's folder, and others open it after that.
+	// The server creates the data folder, and other processes open it after
+	// that.
 	if err := v.start(ctx); err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (v *serverVictim) ended() bool {
 
 func (v *serverVictim) close() {
 	v.server.close()
-	_ = v.data.Close() // nothing is read from it any more
+	_ = v.data.Close() // it is not used again
 }
 
 func (v *serverVictim) process() int              { return v.server.cmd.Process.Pid }
@@ -136,7 +137,7 @@ func (v *serverVictim) logged() string {
 	return string(text)
 }
 
-// hostileStack is what functions have around them, on emulators.
+// hostileStack is the environment of functions, on emulators.
 type hostileStack struct {
 	binaries map[string]string
 	dynamo   *dynamodbtest.Server
@@ -162,7 +163,7 @@ func startStack(ctx context.Context, binaries map[string]string, dir, issuer str
 		Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour, PathStyle: true, Access: string(rules),
 	}.Environment()
 	limits := settings.DefaultPublishLimits
-	limits.Uploads = settings.MaxPublishLimits.Uploads // those that end a process stay under way for hours
+	limits.Uploads = settings.MaxPublishLimits.Uploads // uploads that kill a process stay unfinished for hours
 	maps.Copy(s.env, limits.Environment())
 	s.env["AWS_ENDPOINT_URL_DYNAMODB"], s.env["AWS_ENDPOINT_URL_S3"] = s.dynamo.URL, s.s3.URL
 	s.table = catalog.New(dynamodb.New(awstest.Config(s.dynamo.URL), tableName))
@@ -186,12 +187,12 @@ func (s *hostileStack) function(ctx context.Context, name string) (*lambda.Funct
 	return lambda.StartFunction(ctx, name, s.binaries[name], env, timeout)
 }
 
-// functionVictim is the function that publishes, behind a gateway.
+// functionVictim is the publish function behind a gateway.
 type functionVictim struct {
 	stack    *hostileStack
 	function *lambda.Function
 	gateway  *lambda.Gateway
-	logs     []string // of functions that have ended
+	logs     []string // of functions that have exited
 }
 
 func newFunctionVictim(ctx context.Context, stack *hostileStack) (*functionVictim, error) {
@@ -227,17 +228,18 @@ func (v *functionVictim) logged() string {
 	return strings.Join(append(v.logs, v.function.Log()), "\n")
 }
 
-// goodModule is what ordinary requests ask for.
+// goodModule is the module of ordinary requests.
 var goodModule = registry.Module{Namespace: "acme", Name: "good", System: "null"}
 
-// publishGood publishes a module by the catalog.
+// publishGood publishes goodModule directly in the catalog.
 func (v *serverVictim) publishGood(ctx context.Context) error {
 	dir, remove, err := scratch()
 	if err != nil {
 		return err
 	}
 	defer remove()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"),
+		0o600); err != nil {
 		return err
 	}
 	p := publish.Publisher{Catalog: v.data.Catalog, Objects: v.data.Objects, By: operator}
@@ -245,8 +247,7 @@ func (v *serverVictim) publishGood(ctx context.Context) error {
 	return err
 }
 
-// ordinary sends a request again and again that a client of the registry could
-// send, and notes how it is answered.
+// ordinary sends an ordinary request repeatedly, and records the responses.
 type ordinary struct {
 	v      victim
 	stop   context.CancelFunc
@@ -256,7 +257,7 @@ type ordinary struct {
 	sent   int
 }
 
-// startOrdinary begins with it. It must end before the victim is killed.
+// startOrdinary starts an ordinary. End it before the victim is killed.
 func startOrdinary(ctx context.Context, v victim, token string) *ordinary {
 	ctx, stop := context.WithCancel(ctx)
 	o := &ordinary{v: v, stop: stop, done: make(chan struct{})}
@@ -283,15 +284,15 @@ func startOrdinary(ctx context.Context, v victim, token string) *ordinary {
 	return o
 }
 
-// end ends the requests, after which the results may be read.
+// end stops the requests. The results may be read after that.
 func (o *ordinary) end() {
 	o.stop()
 	<-o.done
 }
 
-var errStatus = errors.New("it is answered by another status")
+var errStatus = errors.New("unexpected status")
 
-// get sends a request that must be answered by 200.
+// get sends a request, and returns an error unless the status is 200.
 func get(ctx context.Context, client *http.Client, url, token string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// slower is how many times as long an init of the registry may take as one of a file server.
+// slower is the bound on the time of an init from the registry, relative to one
+// from a file server.
 const slower = 1.15
 
 func initialise(ctx context.Context, n amounts) (result, error) {
@@ -42,7 +43,8 @@ func initialise(ctx context.Context, n amounts) (result, error) {
 	return result{tables: []table{t}}, err
 }
 
-// configuration uses a module and, where providers are there, one of the registry's own and a mirrored one.
+// configuration uses a module. With providers, it also uses a provider of the
+// registry and a mirrored one.
 func configuration(host string, providers bool) string {
 	text := fmt.Sprintf("module \"hello\" {\n  source  = \"%s/acme/hello/null\"\n  version = \"~> 1.0\"\n}\n", host)
 	if !providers {
@@ -70,13 +72,15 @@ func clientConfiguration(host string) string {
 `, host)
 }
 
-// measureInit publishes a module, and the release of a provider that a folder holds if there is one, to a registry on this
-// machine, and has a client initialise a configuration that uses them, from the registry and from files, in turns.
+// measureInit publishes a module to a registry on this machine, and a provider
+// if release names a folder with a release. A client then initialises a
+// configuration that uses them, in turns from the registry and from a file
+// server.
 func measureInit(ctx context.Context, dir, release string, n amounts) (table, error) {
 	t := table{columns: []column{{"least", "ms"}, {"median", "ms"}, {"median, times the file server's", ""}}}
 	found, missing := clients.Find()
 	if len(found) == 0 {
-		return t, fmt.Errorf("there is no client: %s", missing)
+		return t, fmt.Errorf("found no OpenTofu or Terraform: %s", missing)
 	}
 	data, _, err := local.Create(ctx, filepath.Join(dir, "data"))
 	if err != nil {
@@ -87,7 +91,7 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 		return t, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	// Both servers are the same but for what answers.
+	// Both servers differ only in their handlers.
 	served := &swap{}
 	server := httptest.NewTLSServer(served)
 	defer server.Close()
@@ -95,10 +99,11 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 	files := &files{dir: filepath.Join(dir, "files"), answers: make(map[string]http.Header)}
 	static := httptest.NewTLSServer(files)
 	defer static.Close()
-	files.ask(data.Handler(static.URL, true, access.Settings{}, log))
+	files.copyFrom(data.Handler(static.URL, true, access.Settings{}, log))
 	ca := filepath.Join(dir, "ca.pem")
-	// It is one certificate that all servers of httptest have.
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	// All httptest servers have the same certificate.
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		return t, err
 	}
 	sides := []struct {
@@ -109,16 +114,16 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 	t.title = fmt.Sprintf("%s init, %d of each", c.Name, n.inits)
 	for run := range n.inits + 1 {
 		for i := range sides {
-			side := &sides[(i+run)%len(sides)] // each goes first in turn
+			side := &sides[(i+run)%len(sides)] // the first side alternates
 			took, err := initOnce(ctx, c, dir, ca, strings.TrimPrefix(side.url, "https://"), release != "")
 			if err != nil {
 				return t, fmt.Errorf("%s: %w", side.name, err)
 			}
-			if run > 0 { // the first one warms what can be warmed, and records the files
+			if run > 0 { // the first run fills caches and records the files
 				side.took = append(side.took, took)
 			}
 		}
-		files.ask(nil)
+		files.copyFrom(nil)
 	}
 	beside := sides[0].took.median()
 	for i, side := range sides {
@@ -126,22 +131,26 @@ func measureInit(ctx context.Context, dir, release string, n amounts) (table, er
 		if i > 0 {
 			f = atMost(ratio(side.took.median(), beside), slower)
 		}
-		t.rows = append(t.rows, row{side.name, []*figure{is(milliseconds(side.took.min())), is(milliseconds(side.took.median())), f}})
+		t.rows = append(t.rows, row{side.name,
+			[]*figure{is(milliseconds(side.took.min())), is(milliseconds(side.took.median())), f}})
 	}
 	return t, nil
 }
 
-// publishAll publishes what the configuration uses.
+// publishAll publishes the module and the providers of the configuration.
 func publishAll(ctx context.Context, data *local.Data, dir, release string) error {
 	publisher := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: operator}
 	module := filepath.Join(dir, "module")
 	if err := os.Mkdir(module, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"hello\" {\n  value = \"world\"\n}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"hello\" {\n  value = \"world\"\n}\n"),
+		0o600); err != nil {
 		return err
 	}
-	if _, err := publisher.Module(ctx, releases.Module{Dir: module, Address: registry.Module{Namespace: "acme", Name: "hello", System: "null"}, Version: version(1)}); err != nil {
+	if _, err := publisher.Module(ctx,
+		releases.Module{Dir: module, Address: registry.Module{Namespace: "acme", Name: "hello", System: "null"},
+			Version: version(1)}); err != nil {
 		return err
 	}
 	if release == "" {
@@ -161,13 +170,15 @@ func publishAll(ctx context.Context, data *local.Data, dir, release string) erro
 	}
 	var packages []publish.MirrorPackage
 	for _, pkg := range published.Record.Packages {
-		packages = append(packages, publish.MirrorPackage{ProviderPackage: pkg, SigningKey: id, Path: filepath.Join(release, pkg.Filename)})
+		packages = append(packages, publish.MirrorPackage{ProviderPackage: pkg, SigningKey: id,
+			Path: filepath.Join(release, pkg.Filename)})
 	}
-	_, _, err = publisher.Mirror(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note}, published.Record.Version, packages)
+	_, _, err = publisher.Mirror(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note},
+		published.Record.Version, packages)
 	return err
 }
 
-// initOnce has a client initialise a configuration of which it knows nothing yet.
+// initOnce runs an init of a new configuration and returns its time.
 func initOnce(ctx context.Context, c clients.Client, dir, ca, host string, providers bool) (time.Duration, error) {
 	home, err := os.MkdirTemp(dir, "home")
 	if err != nil {
@@ -178,7 +189,8 @@ func initOnce(ctx context.Context, c clients.Client, dir, ca, host string, provi
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(filepath.Join(work, "main.tf"), []byte(configuration(host, providers)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "main.tf"), []byte(configuration(host, providers)),
+		0o600); err != nil {
 		return 0, err
 	}
 	s := clients.Session{Client: c, Home: home, CAFile: ca, Config: clientConfiguration(host)}
@@ -187,10 +199,11 @@ func initOnce(ctx context.Context, c clients.Client, dir, ca, host string, provi
 	return time.Since(begun), err
 }
 
-// swap is a handler that comes to be after its server.
+// swap is a handler that can be set after its server has started.
 type swap struct{ http.Handler }
 
-// files is a static file server. While it has a handler to ask it writes down what that answers, and serves it from then on.
+// files is a static file server. While next is set, it also records next's
+// responses as files.
 type files struct {
 	dir string
 
@@ -199,7 +212,8 @@ type files struct {
 	answers map[string]http.Header // by path
 }
 
-func (f *files) ask(next http.Handler) {
+// copyFrom sets the handler to record. If next is nil, nothing is recorded.
+func (f *files) copyFrom(next http.Handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next = next
@@ -239,7 +253,7 @@ func (f *files) record(next http.Handler, r *http.Request, path, file string) er
 		return nil
 	}
 	header := answer.Header()
-	header.Del("Content-Length") // the file's
+	header.Del("Content-Length") // the file server sets it
 	f.mu.Lock()
 	f.answers[path] = header
 	f.mu.Unlock()

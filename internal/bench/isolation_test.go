@@ -12,8 +12,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 )
 
-// unchecked builds the command line and the function that publishes without the
-// check of configuration.
+// unchecked builds the command line and the publish function without the check
+// of configuration.
 func unchecked(t *testing.T) (larder, publish string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -21,7 +21,8 @@ func unchecked(t *testing.T) (larder, publish string) {
 	}
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/",
-		"-ldflags", "-X github.com/larder-registry/larder/pkg/safehcl.unchecked=yes", "./scripts/larder", "./functions/publish")
+		"-ldflags", "-X github.com/larder-registry/larder/pkg/safehcl.unchecked=yes",
+		"./scripts/larder", "./functions/publish")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
@@ -29,8 +30,9 @@ func unchecked(t *testing.T) (larder, publish string) {
 	return filepath.Join(dir, "larder"), filepath.Join(dir, "publish")
 }
 
-// TestIsolation refuses modules that end the process which parses them, with the
-// server and the function alive, where nothing has checked the modules before.
+// TestIsolation publishes modules that crash their parser, to builds that do
+// not check configuration first. They must be rejected, and the server and the
+// function must survive.
 func TestIsolation(t *testing.T) {
 	larder, publish := unchecked(t)
 	issuer, err := issuers.StartCI()
@@ -72,7 +74,8 @@ func surviveModules(t *testing.T, v victim) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sender.inspected(t.Context(), "modules/acme/attack/null", version, nil, []sentFile{{"attack.tar.gz", packed}})
+		return sender.inspected(t.Context(), "modules/acme/attack/null", version, nil,
+			[]sentFile{{"attack.tar.gz", packed}})
 	}
 	for version, text := range map[string]string{
 		"0.0.1": "x = 1 " + strings.Repeat(")", 140_010) + "\ny = " + strings.Repeat("(", 140_000),
@@ -80,15 +83,15 @@ func surviveModules(t *testing.T, v victim) {
 		"0.0.3": strings.Repeat("a{\na]\n", 48_000),
 	} {
 		r := send(version, text)
-		if !r.refused() || !strings.Contains(r.text, "its inspection") { // crashed, or was stopped
-			t.Errorf("%s: %s; want it refused because its inspection died", version, r)
+		if !r.refused() || !strings.Contains(r.text, "inspection") { // it crashed or was stopped
+			t.Errorf("%s: %s; want a rejection because the inspection died", version, r)
 		}
 		if v.ended() {
-			t.Fatalf("%s has ended the process:\n%s", version, v.logged())
+			t.Fatalf("the process exited after %s:\n%s", version, v.logged())
 		}
 		again := sender.inspectFile(t.Context(), "modules/acme/attack/null", version, r.upload, 0)
 		if again.status != http.StatusBadRequest || again.text != r.text {
-			t.Errorf("%s, asked again: %s; want %s", version, again, r)
+			t.Errorf("%s, second request: %s; want %s", version, again, r)
 		}
 	}
 	if r := send("1.0.0", "output \"it\" { value = 1 }\n"); !r.accepted() {

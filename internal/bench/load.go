@@ -30,19 +30,21 @@ import (
 )
 
 const (
-	// loadedModules are how many modules clients use and versions are published of. There is one provider.
+	// loadedModules is the number of modules that clients use and that get new
+	// versions. There is also one provider.
 	loadedModules = 5
-	// eachPublish is when the next version is published after the last one, and providerEvery how many of them are of the
-	// provider: one in so many.
+	// eachPublish is the interval between published versions. One in
+	// providerEvery is a version of the provider.
 	eachPublish   = 100 * time.Millisecond
 	providerEvery = 10
-	// archiveSize is that of the modules' archives and of the provider's zips, in bytes, which do not compress.
+	// archiveSize is the size of the modules' archives and of the provider's
+	// zips, in bytes. They do not compress.
 	archiveSize = 64 << 10
-	// grown is how many times as much memory, and as many open files, the server may have in the last third of the time as in
-	// the second.
+	// grown is the bound on the growth of the server's memory and open files,
+	// from the second third of the time to the last.
 	grown = 1.2
-	// patient is how long a client waits for an answer.
-	patient = 10 * time.Second
+	// timeout is how long a client waits for a response.
+	timeout = 10 * time.Second
 )
 
 func load(ctx context.Context, n amounts) (result, error) {
@@ -52,14 +54,16 @@ func load(ctx context.Context, n amounts) (result, error) {
 	}
 	defer remove()
 	larder := filepath.Join(dir, "larder")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", larder, "./scripts/larder").CombinedOutput(); err != nil {
-		return result{}, fmt.Errorf("building larder: %w\n%s", err, out)
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", larder,
+		"./scripts/larder").CombinedOutput(); err != nil {
+		return result{}, fmt.Errorf("cannot build larder: %w\n%s", err, out)
 	}
 	return measureLoad(ctx, larder, dir, n)
 }
 
-// measureLoad serves a folder by the command line in a process of its own, publishes to it from this one, and has clients do
-// meanwhile what an init does. What goes wrong for one of them is a figure above its bound.
+// measureLoad serves a folder with the command line in its own process, and
+// publishes to it from this one. Meanwhile clients send the requests of an
+// init. Each kind of fault is a figure with the bound 0.
 func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, error) {
 	server, err := serve(ctx, larder, dir)
 	if err != nil {
@@ -71,7 +75,7 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 		return result{}, err
 	}
 	defer p.data.Close()
-	for i := range loadedModules + 1 { // there is something of everything from the beginning
+	for i := range loadedModules + 1 { // so that each address has a version from the start
 		if err := p.publish(ctx, i); err != nil {
 			return result{}, err
 		}
@@ -82,7 +86,7 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 	clients := make([]*loadClient, n.clients)
 	var all sync.WaitGroup
 	for i := range clients {
-		clients[i] = &loadClient{server: server, known: p.known, took: make(map[string]times)}
+		clients[i] = &loadClient{server: server, ledger: p.ledger, took: make(map[string]times)}
 		all.Go(func() { clients[i].run(running) })
 	}
 	var failed error
@@ -106,7 +110,7 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 	if err := errors.Join(ctx.Err(), failed); err != nil {
 		return result{}, err
 	}
-	last := &loadClient{server: server, known: p.known, took: make(map[string]times)}
+	last := &loadClient{server: server, ledger: p.ledger, took: make(map[string]times)}
 	last.everything(ctx)
 	logged, err := server.errors()
 	if err != nil {
@@ -117,10 +121,10 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 	for _, c := range clients {
 		problems = append(problems, c.problems...)
 	}
-	r.tables = append(r.tables, table{title: "what went wrong", columns: []column{{"count", ""}}, rows: []row{
+	r.tables = append(r.tables, table{title: "faults", columns: []column{{"count", ""}}, rows: []row{
 		{"requests and downloads", []*figure{atMost(count(problems, errRequest), 0)}},
-		{"versions that a listing lacked", []*figure{atMost(count(problems, errMissing), 0)}},
-		{"versions that were not whole", []*figure{atMost(count(problems, errHalf), 0)}},
+		{"versions missing in a listing", []*figure{atMost(count(problems, errMissing), 0)}},
+		{"incomplete versions", []*figure{atMost(count(problems, errHalf), 0)}},
 		{"errors in the server's log", []*figure{atMost(float64(len(logged)), 0)}},
 	}}, thirds(memory, files))
 	for i, problem := range problems {
@@ -144,14 +148,14 @@ func count(problems []error, kind error) float64 {
 	return n
 }
 
-// What can go wrong for a client.
+// The kinds of faults that a client can see.
 var (
-	errRequest = errors.New("it failed")
+	errRequest = errors.New("the request failed")
 	errMissing = errors.New("a version is missing")
-	errHalf    = errors.New("a version is not whole")
+	errHalf    = errors.New("a version is incomplete")
 )
 
-// summarize says how many requests there were and how long they took.
+// summarize returns the number of requests and their latencies.
 func summarize(clients []*loadClient, n amounts, published [2]int) result {
 	took := make(map[string]times)
 	var every times
@@ -168,12 +172,15 @@ func summarize(clients []*loadClient, n amounts, published [2]int) result {
 		title:   fmt.Sprintf("%d clients for %s", n.clients, n.load),
 		columns: []column{{"per second", ""}, {"median", "ms"}, {"99 of 100 within", "ms"}},
 	}
-	for _, kind := range []string{"discovery", "module versions", "module download", "archive", "provider versions", "provider download", "SHA256SUMS", "zip", "all of them"} {
+	for _, kind := range []string{"discovery", "module versions", "module download", "archive", "provider versions",
+		"provider download", "SHA256SUMS", "zip", "all of them"} {
 		if all := took[kind]; len(all) > 0 {
-			t.rows = append(t.rows, row{kind, []*figure{is(float64(len(all)) / n.load.Seconds()), is(milliseconds(all.median())), is(milliseconds(all.percentile(99)))}})
+			t.rows = append(t.rows, row{kind,
+				[]*figure{is(float64(len(all)) / n.load.Seconds()), is(milliseconds(all.median())),
+					is(milliseconds(all.percentile(99)))}})
 		}
 	}
-	counts := table{title: "done meanwhile", columns: []column{{"count", ""}}, rows: []row{
+	counts := table{title: "work done at the same time", columns: []column{{"count", ""}}, rows: []row{
 		{"inits", []*figure{is(float64(inits))}},
 		{"versions of modules published", []*figure{is(float64(published[0]))}},
 		{"versions of the provider published", []*figure{is(float64(published[1]))}},
@@ -181,9 +188,11 @@ func summarize(clients []*loadClient, n amounts, published [2]int) result {
 	return result{tables: []table{t, counts}}
 }
 
-// thirds compares the thirds of what was sampled. Where the system does not tell, there is nothing to compare.
+// thirds compares the last third of the samples with the second. It has no rows
+// on systems without these samples.
 func thirds(memory, files []float64) table {
-	t := table{title: "the server's process", columns: []column{{"second third, median", ""}, {"last third, median", ""}, {"times", ""}}}
+	t := table{title: "the server's process",
+		columns: []column{{"second third, median", ""}, {"last third, median", ""}, {"times", ""}}}
 	for _, sampled := range []struct {
 		name   string
 		values []float64
@@ -202,21 +211,24 @@ func thirds(memory, files []float64) table {
 	return t
 }
 
-// loaded is `larder serve` in a process.
+// loaded is a `larder serve` in its own process.
 type loaded struct {
 	url   string
 	roots *x509.CertPool
 	cmd   *exec.Cmd
 	log   string
-	ended chan struct{} // closed once the process has ended
+	ended chan struct{} // closed when the process has exited
 }
 
-// client is one that has no connection yet.
+// client returns a client without open connections.
 func (s *loaded) client() *http.Client {
-	return &http.Client{Timeout: patient, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	return &http.Client{Timeout: timeout,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2: true}}
 }
 
-// serve starts `larder serve` with more arguments. A log that is there is continued.
+// serve starts `larder serve` with further arguments. It appends to an existing
+// log.
 func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, error) {
 	s := &loaded{log: filepath.Join(dir, "log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -224,7 +236,8 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 		return nil, err
 	}
 	defer log.Close()
-	args = append([]string{"serve", "--store", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"}, args...)
+	args = append([]string{"serve", "--store", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--json"},
+		args...)
 	s.cmd = exec.CommandContext(ctx, larder, args...)
 	s.cmd.Stderr = log
 	out, err := s.cmd.StdoutPipe()
@@ -234,25 +247,25 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	var said struct {
+	var started struct {
 		URL    string `json:"url"`
 		CAFile string `json:"ca_file"`
 	}
-	err = json.NewDecoder(out).Decode(&said)
+	err = json.NewDecoder(out).Decode(&started)
 	go func() {
-		_ = s.cmd.Wait() // what it has to say is in its log
+		_ = s.cmd.Wait() // its log has any error
 		close(s.ended)
 	}()
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("larder serve: %w", err)
+		return nil, fmt.Errorf("cannot start larder serve: %w", err)
 	}
-	ca, err := os.ReadFile(said.CAFile)
+	ca, err := os.ReadFile(started.CAFile)
 	if err != nil {
 		s.close()
 		return nil, err
 	}
-	s.url, s.roots = said.URL, x509.NewCertPool()
+	s.url, s.roots = started.URL, x509.NewCertPool()
 	s.roots.AppendCertsFromPEM(ca)
 	return s, nil
 }
@@ -262,7 +275,7 @@ func (s *loaded) close() {
 	<-s.ended
 }
 
-// usage is the server's memory in MiB, and how many files it has open.
+// usage returns the server's memory in MiB and its number of open files.
 func (s *loaded) usage() (memory, files float64, err error) {
 	proc := fmt.Sprintf("/proc/%d", s.cmd.Process.Pid)
 	status, err := os.ReadFile(proc + "/status")
@@ -277,7 +290,7 @@ func (s *loaded) usage() (memory, files float64, err error) {
 	return memory / 1024, float64(len(open)), err
 }
 
-// errors returns the lines of the log that are errors.
+// errors returns the log lines with the level ERROR.
 func (s *loaded) errors() ([]string, error) {
 	text, err := os.ReadFile(s.log)
 	if err != nil {
@@ -292,18 +305,19 @@ func (s *loaded) errors() ([]string, error) {
 	return found, nil
 }
 
-// ledger is which versions there are: those whose publish has returned, and those that a client has seen.
+// ledger has the versions that exist: those whose publish has returned, and
+// those that a client has received.
 type ledger struct {
-	mu    sync.Mutex
-	known map[string][]string
-	has   map[string]bool // ADDRESS VERSION
+	mu       sync.Mutex
+	versions map[string][]string
+	has      map[string]bool // ADDRESS VERSION
 }
 
-// of returns the versions of an address that are known by now.
+// of returns the versions of an address so far.
 func (l *ledger) of(address string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.known[address] // what is there of it does not change
+	return l.versions[address] // append does not change these elements
 }
 
 func (l *ledger) add(address string, versions ...string) {
@@ -312,18 +326,18 @@ func (l *ledger) add(address string, versions ...string) {
 	for _, v := range versions {
 		if !l.has[address+" "+v] {
 			l.has[address+" "+v] = true
-			l.known[address] = append(l.known[address], v)
+			l.versions[address] = append(l.versions[address], v)
 		}
 	}
 }
 
-// loadPublisher publishes version after version.
+// loadPublisher publishes one version after another.
 type loadPublisher struct {
 	dir       string
 	data      *local.Data
 	publisher publish.Publisher
 	key       keys.SigningKey
-	known     *ledger
+	ledger    *ledger
 	published [2]int // of modules, of the provider
 }
 
@@ -341,7 +355,8 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &loadPublisher{dir: dir, data: data, known: &ledger{known: make(map[string][]string), has: make(map[string]bool)}}
+	p := &loadPublisher{dir: dir, data: data,
+		ledger: &ledger{versions: make(map[string][]string), has: make(map[string]bool)}}
 	p.publisher = publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: operator}
 	if p.key, _, err = addKey(ctx, data.Catalog); err != nil {
 		return nil, errors.Join(err, data.Close())
@@ -349,7 +364,7 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 	return p, nil
 }
 
-// run publishes until its time is over. What is under way then is finished.
+// run publishes until ctx is done. It completes the last publish.
 func (p *loadPublisher) run(ctx context.Context) error {
 	tick := time.NewTicker(eachPublish)
 	defer tick.Stop()
@@ -369,7 +384,8 @@ func (p *loadPublisher) run(ctx context.Context) error {
 	}
 }
 
-// publish publishes the next version of a module, or of the provider, which is the last of them.
+// publish publishes the next version of a module, or of the provider if which
+// is loadedModules.
 func (p *loadPublisher) publish(ctx context.Context, which int) error {
 	dir, err := os.MkdirTemp(p.dir, "publish")
 	if err != nil {
@@ -386,12 +402,13 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 			return err
 		}
 		p.published[1]++
-		p.known.add(loadedProvider.Path(), v.String())
+		p.ledger.add(loadedProvider.Path(), v.String())
 		return nil
 	}
 	m := loadedModule(which)
-	v := version(len(p.known.of(m.Path())) + 1)
-	for name, content := range map[string][]byte{"main.tf": []byte("output \"it\" { value = 1 }\n"), "data.bin": random(archiveSize)} {
+	v := version(len(p.ledger.of(m.Path())) + 1)
+	for name, content := range map[string][]byte{"main.tf": []byte("output \"it\" { value = 1 }\n"),
+		"data.bin": random(archiveSize)} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return err
 		}
@@ -400,7 +417,7 @@ func (p *loadPublisher) publish(ctx context.Context, which int) error {
 		return err
 	}
 	p.published[0]++
-	p.known.add(m.Path(), v.String())
+	p.ledger.add(m.Path(), v.String())
 	return nil
 }
 
@@ -414,10 +431,11 @@ func random(size int) []byte {
 	return out
 }
 
-// loadClient does again and again what an init does, each time over connections of its own.
+// loadClient sends the requests of an init repeatedly, each time over new
+// connections.
 type loadClient struct {
 	server *loaded
-	known  *ledger
+	ledger *ledger
 
 	http     *http.Client
 	inits    int
@@ -427,7 +445,8 @@ type loadClient struct {
 
 func (c *loadClient) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		// What is begun is finished, so that what goes wrong at the end is no fault of the clock's.
+		// A started init is completed, so that the end of the time causes no
+		// faults.
 		c.init(context.WithoutCancel(ctx))
 	}
 }
@@ -449,12 +468,12 @@ func (c *loadClient) init(ctx context.Context) {
 	c.inits++
 }
 
-// everything uses each version that there is.
+// everything uses each version in the ledger.
 func (c *loadClient) everything(ctx context.Context) {
 	c.http = c.server.client()
 	defer c.http.CloseIdleConnections()
 	use := func(path string, with func(version string) error) {
-		for _, v := range c.known.of(path) {
+		for _, v := range c.ledger.of(path) {
 			if err := with(v); err != nil {
 				c.problems = append(c.problems, err)
 			}
@@ -466,7 +485,7 @@ func (c *loadClient) everything(ctx context.Context) {
 	use(loadedProvider.Path(), func(v string) error { return c.provider(ctx, v) })
 }
 
-// services are where the registry's are.
+// services returns the URLs of the registry's services.
 func (c *loadClient) services(ctx context.Context) (modules, providers string, err error) {
 	var found struct {
 		Modules   string `json:"modules.v1"`
@@ -482,8 +501,8 @@ type listedVersions struct {
 	} `json:"versions"`
 }
 
-// choose checks a listing, for what was known before it was asked for, and returns the newest version of it, unless another
-// one is wanted.
+// choose checks that a listing has the versions that existed before the
+// request. It returns the version want, or the newest one if want is empty.
 func (c *loadClient) choose(path, want string, before []string, l listedVersions) (string, error) {
 	listed := make(map[string]bool, len(l.Versions))
 	all := make([]string, len(l.Versions))
@@ -492,13 +511,13 @@ func (c *loadClient) choose(path, want string, before []string, l listedVersions
 	}
 	for _, v := range before {
 		if !listed[v] {
-			return "", fmt.Errorf("%w: %s %s is not listed, among %d", errMissing, path, v, len(all))
+			return "", fmt.Errorf("%w: %s %s is not in a listing of %d versions", errMissing, path, v, len(all))
 		}
 	}
 	if len(all) == 0 {
-		return "", fmt.Errorf("%w: %s has none", errMissing, path)
+		return "", fmt.Errorf("%w: %s has no versions", errMissing, path)
 	}
-	c.known.add(path, all...)
+	c.ledger.add(path, all...)
 	if want == "" {
 		want = all[0] // the registry lists the newest first
 	}
@@ -510,13 +529,13 @@ func (c *loadClient) module(ctx context.Context, m registry.Module, want string)
 	if err != nil {
 		return err
 	}
-	before := c.known.of(m.Path())
+	before := c.ledger.of(m.Path())
 	var listing struct{ Modules []listedVersions }
 	if _, err := c.getJSON(ctx, "module versions", modules+m.String()+"/versions", &listing); err != nil {
 		return err
 	}
 	if len(listing.Modules) != 1 {
-		return fmt.Errorf("%w: %s: %d modules are listed", errHalf, m, len(listing.Modules))
+		return fmt.Errorf("%w: %s: the listing has %d modules", errHalf, m, len(listing.Modules))
 	}
 	v, err := c.choose(m.Path(), want, before, listing.Modules[0])
 	if err != nil {
@@ -528,7 +547,7 @@ func (c *loadClient) module(ctx context.Context, m registry.Module, want string)
 	}
 	location, err := url.Parse(header.Get("X-Terraform-Get"))
 	if err != nil || location.Host == "" {
-		return fmt.Errorf("%w: %s %s is nowhere: %w", errHalf, m, v, err)
+		return fmt.Errorf("%w: %s %s has no location: %w", errHalf, m, v, err)
 	}
 	query := location.Query()
 	sum, found := strings.CutPrefix(query.Get("checksum"), "sha256:")
@@ -538,7 +557,7 @@ func (c *loadClient) module(ctx context.Context, m registry.Module, want string)
 	query.Del("checksum")
 	query.Del("archive")
 	location.RawQuery = query.Encode()
-	return c.whole(ctx, "archive", location.String(), sum)
+	return c.download(ctx, "archive", location.String(), sum)
 }
 
 func (c *loadClient) provider(ctx context.Context, want string) error {
@@ -547,7 +566,7 @@ func (c *loadClient) provider(ctx context.Context, want string) error {
 		return err
 	}
 	p := loadedProvider
-	before := c.known.of(p.Path())
+	before := c.ledger.of(p.Path())
 	var listing listedVersions
 	if _, err := c.getJSON(ctx, "provider versions", providers+p.String()+"/versions", &listing); err != nil {
 		return err
@@ -562,7 +581,8 @@ func (c *loadClient) provider(ctx context.Context, want string) error {
 		Sum      string `json:"shasum"`
 		SumsURL  string `json:"shasums_url"`
 	}
-	if _, err := c.getJSON(ctx, "provider download", providers+p.String()+"/"+v+"/download/"+loadedPlatform.OS+"/"+loadedPlatform.Arch, &found); err != nil {
+	if _, err := c.getJSON(ctx, "provider download",
+		providers+p.String()+"/"+v+"/download/"+loadedPlatform.OS+"/"+loadedPlatform.Arch, &found); err != nil {
 		return err
 	}
 	sums, _, err := c.get(ctx, "SHA256SUMS", found.SumsURL)
@@ -570,13 +590,13 @@ func (c *loadClient) provider(ctx context.Context, want string) error {
 		return err
 	}
 	if !strings.Contains(string(sums), found.Sum+"  "+found.Filename+"\n") {
-		return fmt.Errorf("%w: %s %s: SHA256SUMS does not have %s", errHalf, p, v, found.Filename)
+		return fmt.Errorf("%w: %s %s: SHA256SUMS lacks %s", errHalf, p, v, found.Filename)
 	}
-	return c.whole(ctx, "zip", found.URL, found.Sum)
+	return c.download(ctx, "zip", found.URL, found.Sum)
 }
 
-// whole downloads what must have a SHA-256.
-func (c *loadClient) whole(ctx context.Context, kind, from, sum string) error {
+// download downloads a file and verifies its SHA-256 digest.
+func (c *loadClient) download(ctx context.Context, kind, from, sum string) error {
 	body, _, err := c.get(ctx, kind, from)
 	if err != nil {
 		return err
@@ -597,7 +617,7 @@ func (c *loadClient) getJSON(ctx context.Context, kind, from string, into any) (
 	return header, err
 }
 
-// get sends one request, and takes its time.
+// get sends one request and records its latency.
 func (c *loadClient) get(ctx context.Context, kind, from string) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {

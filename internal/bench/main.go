@@ -1,11 +1,13 @@
-// Bench measures what a registry costs its clients and its owner: how functions start, what a request takes, how an init
-// compares with a file server, and whether any of it grows with what is published. It prints figures, beside the bounds
-// that some have, and exits with 1 where one is exceeded. scripts/bench builds and runs it.
+// Bench measures the performance and the cost of a registry. It measures how
+// functions start, the cost of requests, and how an init compares with a static
+// file server. It also measures whether these grow with the number of published
+// versions. It prints figures and their bounds, and exits with status 1 if a
+// figure exceeds its bound. scripts/bench builds and runs it.
 //
-// It also attacks a registry of its own on loopback, and counts what an attack breaks.
+// It also attacks a registry of its own on loopback, and counts the faults.
 //
-// Figures are of the machine on which it runs. What is compared is measured in the same run, in turns, so that what else
-// the machine does meets all of it.
+// The figures depend on the machine. Compared figures are measured in turns in
+// the same run, so that other load on the machine affects all of them.
 package main
 
 import (
@@ -24,34 +26,38 @@ import (
 	"time"
 )
 
-// section is a part that can be asked for by name.
+// section is a part of the benchmark that can be selected by name.
 type section struct {
 	name, about string
-	// tools are what scripts/tools must have built.
+	// tools are the programs that scripts/tools must build first.
 	tools   []string
 	measure func(context.Context, amounts) (result, error)
 }
 
-// result is what a section has found out: tables, or the lines of another program, which has judged them itself.
+// result is the result of a section: tables, or the output of another program,
+// which checks its own bounds.
 type result struct {
 	tables []table
 	lines  []string
 }
 
 var sections = []section{
-	{"cold", "how functions start, and how large they are", nil, cold},
-	{"warm", "what a request takes of a function, of the table and of the bucket", nil, warm},
-	{"init", "init of the registry, beside the same files from a static file server", []string{"tofu"}, initialise},
-	{"calls", "calls of the table and of the object store that each operation takes", nil, calls},
-	{"scale", "reads of a large registry on this machine, beside those of a small one", nil, scale},
-	{"load", "many clients of the registry on this machine at once, while versions are published", nil, load},
-	{"hostile", "attacks on the registry of this machine and on the functions", []string{"versitygw"}, attack},
+	{"cold", "start times and sizes of the functions", nil, cold},
+	{"warm", "work of a request in a function, the table and the bucket", nil, warm},
+	{"init", "init from the registry, compared with a static file server", []string{"tofu"}, initialise},
+	{"calls", "calls of the table and of the object store for each operation", nil, calls},
+	{"scale", "reads from a large registry, compared with a small one", nil, scale},
+	{"load", "many concurrent clients, while versions are published", nil, load},
+	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
-	{"publish", "publishing large providers, beside an uploader and a verifier of the same files", []string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run", "TestGibibyte|TestPublishTime")},
-	{"publish-api", "publishing through the registry, beside publishing with AWS credentials", []string{"versitygw"}, goTest("./functions", "-v", "-run", "TestPublishAPI")},
+	{"publish", "publishing large providers, compared with uploading and verifying the files",
+		[]string{"versitygw"}, goTest("./scripts/larder", "-v", "-timeout", "30m", "-run",
+			"TestGibibyte|TestPublishTime")},
+	{"publish-api", "publishing through the registry, compared with AWS credentials", []string{"versitygw"},
+		goTest("./functions", "-v", "-run", "TestPublishAPI")},
 }
 
-// amounts say how much is measured.
+// amounts are the numbers of measurements.
 type amounts struct {
 	starts           int // of each function
 	rounds, requests int // requests of each kind, in so many rounds
@@ -68,7 +74,9 @@ type amounts struct {
 	attackTime       time.Duration // for the configuration that is sent to one target
 }
 
-var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200, reads: 500, clients: 200, load: time.Minute, mirrored: 200, together: 20, attacks: 1 << 20, attackTime: 15 * time.Minute}
+var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
+	reads: 500, clients: 200, load: time.Minute, mirrored: 200, together: 20,
+	attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -134,7 +142,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int)
 		}
 	}
 	if !r.OK {
-		fmt.Fprintln(progress, "bench: something failed, or is above its bound")
+		fmt.Fprintln(progress, "bench: a section failed, or a figure exceeds its bound")
 		return 1
 	}
 	return 0
@@ -143,13 +151,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int)
 func (s section) run(ctx context.Context) (result, error) {
 	if len(s.tools) > 0 {
 		if out, err := exec.CommandContext(ctx, "scripts/tools", s.tools...).CombinedOutput(); err != nil {
-			return result{}, fmt.Errorf("scripts/tools: %w\n%s", err, out)
+			return result{}, fmt.Errorf("cannot run scripts/tools: %w\n%s", err, out)
 		}
 	}
 	return s.measure(ctx, full)
 }
 
-// goTest is a section that is a test or a benchmark of another package, which would take too long in each run of the tests.
+// goTest returns a section that runs a test or a benchmark of another package,
+// which is too slow for the usual tests.
 func goTest(args ...string) func(context.Context, amounts) (result, error) {
 	return func(ctx context.Context, _ amounts) (result, error) {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=60m"}, args...)...)

@@ -25,33 +25,35 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// Each release is for so many platforms. Besides its zips it has SHA256SUMS, the
-// signature of that, and a manifest.
+// Each release has this number of platforms. In addition to the zips it has
+// SHA256SUMS, its signature, and a manifest.
 const (
 	releasePlatforms = 4
 	releaseFiles     = releasePlatforms + 3
 )
 
-// The calls of publishing one version. Through the publish API, the credential is
-// looked up once, and the inspection of each file is claimed and then recorded.
+// The calls of publishing one version. The publish API looks the credential up
+// once. It claims the inspection of each file, and then records it.
 var (
 	moduleDirect   = callBounds{reads: 1, writes: 1, objectWrites: 1}
 	moduleThrough  = callBounds{reads: 6, writes: 4, objectReads: 4, objectWrites: 2}
 	providerDirect = callBounds{reads: 3, writes: 1, objectReads: releaseFiles - 1, objectWrites: releaseFiles - 1}
-	// The keys are read when a release is announced, to verify it, and to publish it.
+	// A release reads the keys when it is announced, verified and published.
 	providerThrough = callBounds{
 		reads: 9 + releaseFiles, writes: 2 + 2*releaseFiles, objectReads: 30, objectWrites: 2*releaseFiles - 1,
 	}
 )
 
-// publishing are the operations that publish: the first version in a namespace
-// (of a provider, in one that has a key), the next one, and that again.
+// publishing returns operations that publish the first version in a namespace,
+// the next version, and the same version again. For a provider, the namespace
+// has a key.
 func (r *countedRegistry) publishing() ([]operation, error) {
 	source := filepath.Join(r.dir, "module")
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte("output \"it\" { value = 1 }\n"),
+		0o600); err != nil {
 		return nil, err
 	}
 	module := func(namespace string, n int) releases.Module {
@@ -64,13 +66,14 @@ func (r *countedRegistry) publishing() ([]operation, error) {
 			return nil, err
 		}
 	}
-	wide := plusRead(moduleThrough) // whether the namespace exists
+	wide := plusRead(moduleThrough) // reads whether the namespace exists
 	read := func(reads, objects int) callBounds { return callBounds{reads: reads, objectReads: objects} }
 	return []operation{
 		{"--store, module, first in its namespace", moduleDirect, r.moduleDirect(module("direct", 1), false)},
 		{"--store, module, next version", moduleDirect, r.moduleDirect(module("direct", 2), false)},
 		{"--store, module, unchanged", read(1, 1), r.moduleDirect(module("direct", 2), true)},
-		{"--registry, module, first in its namespace", moduleThrough, r.moduleThrough(r.token, module("through", 1), false)},
+		{"--registry, module, first in its namespace", moduleThrough,
+			r.moduleThrough(r.token, module("through", 1), false)},
 		{"--registry, module, next version", moduleThrough, r.moduleThrough(r.token, module("through", 2), false)},
 		{"--registry, module, unchanged", read(2, 1), r.moduleThrough(r.token, module("through", 2), true)},
 		{"--registry, module, scope publish:**", wide, r.moduleThrough(r.wide, module("through", 3), false)},
@@ -78,8 +81,8 @@ func (r *countedRegistry) publishing() ([]operation, error) {
 		{"--store, provider, next version", providerDirect, r.providerDirect(2, false)},
 		{"--store, provider, unchanged", read(2, releaseFiles-1), r.providerDirect(2, true)},
 		{"--registry, provider, one inspection at once", providerThrough, r.providerThrough(3, oneAtOnce, false)},
-		// Each inspection changes the item that counts its owner's, so that several
-		// at once make one another try again.
+		// Each inspection changes the item that counts its owner's inspections.
+		// Concurrent inspections therefore make one another retry.
 		{"--registry, provider, next version", callBounds{}, r.providerThrough(4, several, false)},
 		{"--registry, provider, unchanged", read(4, releaseFiles-1), r.providerThrough(4, several, true)},
 	}, nil
@@ -95,10 +98,10 @@ func (r *countedRegistry) release(n int) string {
 	return filepath.Join(r.dir, "release", version(n).String())
 }
 
-// unchanged returns an error unless a publish came to what it must.
+// unchanged returns an error unless a publish reported unchanged as expected.
 func unchanged(got, want bool, err error) error {
 	if err == nil && got != want {
-		err = fmt.Errorf("it has found the version published already: %t", got)
+		err = fmt.Errorf("the publish reported unchanged: %t", got)
 	}
 	return err
 }
@@ -147,8 +150,8 @@ func (r *countedRegistry) providerThrough(n int, how inspections, same bool) fun
 
 var mirrored = registry.MirrorProvider{Hostname: "registry.example.com", Provider: loadedProvider}
 
-// mirroring are the operations of `larder mirror add`: of one version, of so many,
-// and of these again.
+// mirroring returns the operations of `larder mirror add`: of one version, of
+// several versions, and of the same versions again.
 func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
 	all := newest(versions + 1)
 	files := filepath.Join(r.dir, "origin")
@@ -168,24 +171,25 @@ func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
 				Address: mirrored, Constraint: constraint, All: true, Upstream: origin.URL + originPath,
 			})
 			if err == nil && len(results) != want {
-				err = fmt.Errorf("%d versions are mirrored, not %d", len(results), want)
+				err = fmt.Errorf("mirrored %d versions, want %d", len(results), want)
 			}
 			return err
 		}
 	}
-	// Before the first version, the provider's records are read once.
+	// The provider's records are read once before the first version.
 	const records = 2
 	each := callBounds{records + versions, versions, versions, versions}
 	first, rest := all[versions].String(), "> "+all[versions].String()
 	return []operation{
 		{"1 version", callBounds{records + 1, 1, 1, 1}, add(first, 1)},
 		{fmt.Sprintf("%d versions", versions), each, add(rest, versions)},
-		{fmt.Sprintf("the %d again", versions), callBounds{reads: records, objectReads: versions}, add(rest, versions)},
+		{fmt.Sprintf("the %d again", versions), callBounds{reads: records, objectReads: versions},
+			add(rest, versions)},
 	}, nil
 }
 
-// reading are the requests of the protocols, by clients whose credentials are
-// cached except where it is said.
+// reading returns requests of the protocols. The clients' credentials are
+// cached, unless the name mentions otherwise.
 func (r *countedRegistry) reading() []operation {
 	store := r.store()
 	protocols := []http.Handler{modules.New(r.catalog.Modules, store), mirror.New(r.catalog.Mirror, store)}
@@ -200,13 +204,16 @@ func (r *countedRegistry) reading() []operation {
 	one := callBounds{reads: 1}
 	return []operation{
 		{"module versions", one, r.get(protocols[0], ofModule+"/versions", http.StatusOK)},
-		{"module versions, not found", one, r.get(protocols[0], "/v1/modules/direct/vcp/aws/versions", http.StatusNotFound)},
-		{"module versions, credential not cached", plusRead(one), r.get(guarded, ofModule+"/versions", http.StatusOK)},
+		{"module versions, not found", one,
+			r.get(protocols[0], "/v1/modules/direct/vcp/aws/versions", http.StatusNotFound)},
+		{"module versions, credential not cached", plusRead(one),
+			r.get(guarded, ofModule+"/versions", http.StatusOK)},
 		{"module versions, credential cached", one, r.get(guarded, ofModule+"/versions", http.StatusOK)},
 		{"module download", one, r.get(protocols[0], ofModule+"/1.0.0/download", http.StatusNoContent)},
 		{"module download, not found", one, r.get(protocols[0], ofModule+"/9.0.0/download", http.StatusNotFound)},
 		{"provider versions", one, r.get(ofProviders, ofProvider+"/versions", http.StatusOK)},
-		{"provider versions, not found", one, r.get(ofProviders, "/v1/providers/acme/nope/versions", http.StatusNotFound)},
+		{"provider versions, not found", one,
+			r.get(ofProviders, "/v1/providers/acme/nope/versions", http.StatusNotFound)},
 		{
 			"provider download, keys not cached", plusRead(one),
 			r.get(ofProviders, ofProvider+"/1.0.0"+forLinux, http.StatusOK),
@@ -216,7 +223,7 @@ func (r *countedRegistry) reading() []operation {
 		{"mirror index", one, r.get(protocols[1], ofMirror+"/index.json", http.StatusOK)},
 		{"mirror index, not found", one, r.get(protocols[1], ofMirror+"s/index.json", http.StatusNotFound)},
 		{"mirror version", one, r.get(protocols[1], ofMirror+"/1.0.0.json", http.StatusOK)},
-		// Without packages, so that clients go on to the origin.
+		// Without packages, clients continue with the origin.
 		{"mirror version, not found", one, r.get(protocols[1], ofMirror+"/9.0.0.json", http.StatusOK)},
 	}
 }
@@ -243,10 +250,10 @@ func drain[T any](all iter.Seq2[T, error]) error {
 	return nil
 }
 
-// listing are the reads of `larder list`.
+// listing returns the reads of `larder list`.
 func (r *countedRegistry) listing() []operation {
 	m := registry.Module{Namespace: "direct", Name: "vpc", System: "aws"}
-	// The namespaces acme, direct and through.
+	// The namespaces are acme, direct and through.
 	const namespaces = 3
 	return []operation{
 		{"all", callBounds{reads: 2*(1+namespaces) + 1}, func(ctx context.Context) error {
@@ -280,13 +287,15 @@ func (r *countedRegistry) deprecating() []operation {
 	first, second := version(1), version(2)
 	of := func(n *registry.Version, hide bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := r.catalog.Modules.Deprecate(ctx, m, n, catalog.Deprecation{Message: "old", Hide: hide, By: "bench"})
+			_, err := r.catalog.Modules.Deprecate(ctx, m, n,
+				catalog.Deprecation{Message: "old", Hide: hide, By: "bench"})
 			return err
 		}
 	}
 	ofProvider := func(n *registry.Version) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := r.catalog.Providers.Deprecate(ctx, loadedProvider, n, catalog.Deprecation{Message: "old", By: "bench"})
+			_, err := r.catalog.Providers.Deprecate(ctx, loadedProvider, n,
+				catalog.Deprecation{Message: "old", By: "bench"})
 			return err
 		}
 	}
@@ -301,9 +310,10 @@ func (r *countedRegistry) deprecating() []operation {
 		{"version of a module", one, of(&first, false)},
 		{"module", one, of(nil, false)},
 		{"mistyped version", callBounds{reads: 1}, func(ctx context.Context) error {
-			return wants(registry.ErrNotFound, of(&mistyped, false)(ctx))
+			return expect(registry.ErrNotFound, of(&mistyped, false)(ctx))
 		}},
-		// The record of the version that is the latest then is read for its description.
+		// Withdrawal reads the record of the new latest version for its
+		// description.
 		{"--hide, latest version of a module", plusRead(one), of(&second, true)},
 		{"version of a provider", one, ofProvider(&first)},
 		{"provider", one, ofProvider(nil)},
@@ -311,8 +321,8 @@ func (r *countedRegistry) deprecating() []operation {
 	}
 }
 
-// withdrawing are the operations that withdraw: of the catalog, and of the
-// command, which looks first whether the version is there.
+// withdrawing returns operations that withdraw a version. The catalog withdraws
+// it directly; the command first checks whether it exists.
 func (r *countedRegistry) withdrawing() []operation {
 	m := registry.Module{Namespace: "through", Name: "vpc", System: "aws"}
 	withdraw := func(a registry.Address, n int) func(context.Context) error {
@@ -333,7 +343,7 @@ func (r *countedRegistry) withdrawing() []operation {
 		}
 	}
 	missing := func(run func(context.Context) error) func(context.Context) error {
-		return func(ctx context.Context) error { return wants(registry.ErrNotFound, run(ctx)) }
+		return func(ctx context.Context) error { return expect(registry.ErrNotFound, run(ctx)) }
 	}
 	const mistyped = 500
 	one, none := callBounds{reads: 1, writes: 1}, callBounds{reads: 1}
@@ -342,7 +352,8 @@ func (r *countedRegistry) withdrawing() []operation {
 		{"in the catalog, version of a module", one, withdraw(m, 1)},
 		{"in the catalog, mistyped version", none, missing(withdraw(m, mistyped))},
 		{"in the catalog, again", none, withdraw(m, 1)},
-		// The record of the version that is the latest then is read for its description.
+		// Withdrawal reads the record of the new latest version for its
+		// description.
 		{"latest version of a module", plusRead(byCommand), command(m, 3)},
 		{"only version of a module", byCommand, command(m, 2)},
 		{"again", callBounds{reads: 2, objectWrites: 1}, command(m, 3)},

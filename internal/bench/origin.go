@@ -12,17 +12,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// originPath is where an origin serves the provider registry protocol.
+// originPath is the path of an origin's provider registry protocol.
 const originPath = "/v1/providers/"
 
-// newOrigin returns a registry that offers versions of a provider for one
-// platform, signed by a key. Their files are in dir.
+// newOrigin returns a registry that serves versions of a provider for one
+// platform, signed with a key. Their files are in dir.
 func newOrigin(
 	dir string, key keys.SigningKey, p registry.Provider, versions []registry.Version,
 ) (http.Handler, error) {
 	platform := platforms[0]
 	var listing protocol.ProviderListing
-	sums := make(map[string]string) // of the zips, by their names
+	sums := make(map[string]string) // of the zips, by name
 	for _, v := range versions {
 		listing.Versions = append(listing.Versions, protocol.ListedProvider{
 			Version: v, Protocols: []string{"6.0"}, Platforms: []registry.Platform{platform},
@@ -39,7 +39,7 @@ func newOrigin(
 	}
 	answer := func(w http.ResponseWriter, document any) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(document) // the client sees what is missing
+		_ = json.NewEncoder(w).Encode(document) // the client detects a truncated response
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+originPath+"{namespace}/{type}/versions", func(w http.ResponseWriter, _ *http.Request) {

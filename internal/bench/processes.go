@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// memorySample is the interval at which the memory of processes is sampled.
+	// memorySample is the interval between samples of the memory of processes.
 	memorySample = 4 * time.Millisecond
-	// memoryGuard is the memory, in bytes, at which a process that is attacked is
-	// killed for the sake of the machine.
+	// memoryGuard is the memory, in bytes, at which an attacked process is
+	// killed to protect the machine.
 	memoryGuard = 3 << 30
 )
 
-// memoryWatch samples the resident memory of a process and its descendants. On
-// systems without /proc it sees none.
+// memoryWatch samples the resident memory of a process and its descendants. It
+// has no samples on systems without /proc.
 type memoryWatch struct {
 	pid  int
 	done chan struct{}
@@ -30,7 +30,7 @@ type memoryWatch struct {
 	peak int64
 }
 
-// watchMemory watches a process until close.
+// watchMemory samples the memory of a process until close is called.
 func watchMemory(pid int) *memoryWatch {
 	w := &memoryWatch{pid: pid, done: make(chan struct{})}
 	w.all.Go(func() {
@@ -62,7 +62,7 @@ func (w *memoryWatch) sample() {
 	}
 }
 
-// take returns the peak since it was last called, in MiB.
+// take returns the peak since its last call, in MiB.
 func (w *memoryWatch) take() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *memoryWatch) close() {
 	w.all.Wait()
 }
 
-// descendants returns a process and the processes below it.
+// descendants returns a process and all its descendants.
 func descendants(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
@@ -87,7 +87,7 @@ func descendants(pid int) []int {
 		for _, task := range tasks {
 			text, err := os.ReadFile(task)
 			if err != nil {
-				continue // the thread has ended
+				continue // the thread has exited
 			}
 			for _, child := range strings.Fields(string(text)) {
 				if pid, err := strconv.Atoi(child); err == nil {
@@ -99,8 +99,8 @@ func descendants(pid int) []int {
 	return all
 }
 
-// resident returns the resident memory of a process in bytes, and 0 once it has
-// ended.
+// resident returns the resident memory of a process in bytes. It returns 0 if
+// the process has exited.
 func resident(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -113,7 +113,7 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// killTree kills a process of this one and the processes below it.
+// killTree kills a child process and its descendants.
 func killTree(pid int) {
 	for _, pid := range descendants(pid) {
 		if p, err := os.FindProcess(pid); err == nil {

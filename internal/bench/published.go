@@ -21,14 +21,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// shelf writes items as pkg/catalog leaves them after as many publishes, without doing these: the listing of a thousand
-// versions would be rendered a thousand times.
+// shelf writes items directly in the form that pkg/catalog stores them.
+// Publishing each version would render a long listing each time.
 type shelf struct {
 	table   catalog.Table
 	pending []catalog.Change
 }
 
-// batch is how many items are written at once: no table takes more.
+// batch is the number of items of one write, which is the maximum of the
+// tables.
 const batch = 100
 
 func (s *shelf) put(ctx context.Context, partition, sort string, data []byte) error {
@@ -47,7 +48,7 @@ func (s *shelf) putJSON(ctx context.Context, partition, sort string, v any) erro
 	return s.put(ctx, partition, sort, data)
 }
 
-// flush writes what is pending.
+// flush writes the pending items.
 func (s *shelf) flush(ctx context.Context) error {
 	if len(s.pending) == 0 {
 		return nil
@@ -57,17 +58,18 @@ func (s *shelf) flush(ctx context.Context) error {
 	return err
 }
 
-// version is the nth version, from 1: 1.0.0, 1.0.1 and so on, ten patches to a minor and ten minors to a major version.
+// version returns the nth version, counted from 1: 1.0.0, 1.0.1 and so on.
+// There are ten patches to a minor version, and ten minor to a major version.
 func version(n int) registry.Version {
 	n--
 	v, err := registry.ParseVersion(fmt.Sprintf("%d.%d.%d", 1+n/100, n/10%10, n%10))
 	if err != nil {
-		panic(err) // it is one
+		panic(err) // the format is valid
 	}
 	return v
 }
 
-// newest are n versions, the newest first.
+// newest returns n versions, the newest first.
 func newest(n int) []registry.Version {
 	all := make([]registry.Version, n)
 	for i := range all {
@@ -76,24 +78,27 @@ func newest(n int) []registry.Version {
 	return all
 }
 
-// platforms for which providers are built, those first for which most are.
+// platforms are the platforms of providers, the most common ones first.
 var platforms = []registry.Platform{
-	{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}, {OS: "darwin", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"}, {OS: "windows", Arch: "amd64"},
-	{OS: "linux", Arch: "386"}, {OS: "linux", Arch: "arm"}, {OS: "windows", Arch: "386"}, {OS: "freebsd", Arch: "386"}, {OS: "freebsd", Arch: "amd64"}, {OS: "freebsd", Arch: "arm"},
+	{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}, {OS: "darwin", Arch: "amd64"}, {OS: "darwin",
+		Arch: "arm64"}, {OS: "windows", Arch: "amd64"},
+	{OS: "linux", Arch: "386"}, {OS: "linux", Arch: "arm"}, {OS: "windows", Arch: "386"}, {OS: "freebsd",
+		Arch: "386"}, {OS: "freebsd", Arch: "amd64"}, {OS: "freebsd", Arch: "arm"},
 	{OS: "freebsd", Arch: "arm64"}, {OS: "openbsd", Arch: "amd64"}, {OS: "windows", Arch: "arm64"},
 }
 
-// operator is who has published everything.
+// operator is the publisher of everything.
 var operator = registry.Publisher{
 	Kind: registry.PublisherAWS, Name: "arn:aws:iam::111122223333:user/publisher",
 }
 
-var long = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) // ago
+var long = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) // long ago
 
-// sum stands for the hash of a file.
+// sum returns a fake digest of a file.
 func sum(of ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, of...)) }
 
-// module puts a module on the shelf, with so many versions, and the records of the newest ones.
+// module writes a module with a number of versions, and the records of the
+// newest ones.
 func (s *shelf) module(ctx context.Context, m registry.Module, versions, records int) error {
 	all := newest(versions)
 	listing, err := protocol.Compress(protocol.ModuleListing(all))
@@ -107,7 +112,8 @@ func (s *shelf) module(ctx context.Context, m registry.Module, versions, records
 		digest := sum(m, v)
 		hexadecimal := hex.EncodeToString(digest[:])
 		err := s.putJSON(ctx, m.Path(), "version/"+v.String(), registry.ModuleVersion{
-			Version: v, Object: m.ArchiveKey(v, hexadecimal), SHA256: hexadecimal, ContentSHA256: hexadecimal, Size: 12345,
+			Version: v, Object: m.ArchiveKey(v,
+				hexadecimal), SHA256: hexadecimal, ContentSHA256: hexadecimal, Size: 12345,
 			PublishedAt: long, PublishedBy: operator, Description: "A network with public and private subnets",
 		})
 		if err != nil {
@@ -117,7 +123,7 @@ func (s *shelf) module(ctx context.Context, m registry.Module, versions, records
 	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.Summary{Address: m.String(), Latest: all[0]})
 }
 
-// packages are those of a version.
+// packages returns the packages of a version.
 func packages(n int, path, kind string, v registry.Version) []registry.ProviderPackage {
 	all := make([]registry.ProviderPackage, n)
 	for i, platform := range platforms[:n] {
@@ -126,7 +132,8 @@ func packages(n int, path, kind string, v registry.Version) []registry.ProviderP
 		name := "terraform-provider-" + kind + "_" + v.String() + "_" + platform.String() + ".zip"
 		all[i] = registry.ProviderPackage{
 			Platform: platform, Filename: name, H1: "h1:" + base64.StdEncoding.EncodeToString(digest[:]),
-			StoredFile: registry.StoredFile{Object: path + "/" + v.String() + "/" + hexadecimal + "/" + name, SHA256: hexadecimal, Size: 20 << 20},
+			StoredFile: registry.StoredFile{Object: path + "/" + v.String() + "/" + hexadecimal + "/" + name,
+				SHA256: hexadecimal, Size: 20 << 20},
 		}
 	}
 	slices.SortFunc(all, func(a, b registry.ProviderPackage) int {
@@ -135,12 +142,14 @@ func packages(n int, path, kind string, v registry.Version) []registry.ProviderP
 	return all
 }
 
-// provider does for a provider what module does for a module. Each version is signed by a key of that id.
-func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, versions, records, platforms int) error {
+// provider writes a provider like module does. The key with the given id signs
+// each version.
+func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, versions, records,
+	platforms int) error {
 	var listing protocol.ProviderListing
 	for i, v := range newest(versions) {
 		of := packages(platforms, p.Path(), p.Type, v)
-		file := of[0].StoredFile // as good as another
+		file := of[0].StoredFile // any file will do
 		record := registry.ProviderVersion{
 			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: file, Signature: file, SigningKey: key,
 			PublishedAt: long, PublishedBy: operator,
@@ -160,10 +169,11 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 	if err := s.put(ctx, p.Path(), "listing", data); err != nil {
 		return err
 	}
-	return s.putJSON(ctx, "catalog/"+p.Namespace, p.Path(), registry.Summary{Address: p.String(), Latest: version(versions)})
+	return s.putJSON(ctx, "catalog/"+p.Namespace, p.Path(),
+		registry.Summary{Address: p.String(), Latest: version(versions)})
 }
 
-// mirrored does the same for a mirrored provider, with the record of its newest version.
+// mirrored writes a mirrored provider, with the record of its newest version.
 func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, versions, platforms int) error {
 	all := newest(versions)
 	data, err := protocol.Compress(protocol.MirrorListing(all))
@@ -175,18 +185,20 @@ func (s *shelf) mirrored(ctx context.Context, p registry.MirrorProvider, version
 	}
 	record := registry.MirrorVersion{Version: all[0]}
 	for _, pkg := range packages(platforms, p.Path(), p.Type, all[0]) {
-		record.Packages = append(record.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: operator})
+		record.Packages = append(record.Packages,
+			registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long,
+				MirroredBy: operator})
 	}
 	return s.putJSON(ctx, p.Path(), "version/"+all[0].String(), record)
 }
 
-// releasePrefix is what the names of a release's files begin with.
+// releasePrefix returns the prefix of the names of a release's files.
 func releasePrefix(kind string, v registry.Version) string {
 	return "terraform-provider-" + kind + "_" + v.String() + "_"
 }
 
-// writeRelease writes a release of a provider into a folder, which it makes: for
-// each platform a program of so many random bytes, signed by a key.
+// writeRelease writes a release of a provider to a new folder. It has a program
+// of random bytes for each platform, and is signed with a key.
 func writeRelease(
 	dir string, key keys.SigningKey, kind string, v registry.Version, of []registry.Platform, size int,
 ) error {

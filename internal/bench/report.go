@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// report is all that was measured.
+// report has all measurements.
 type report struct {
 	Machine  machine `json:"machine"`
 	Sections []part  `json:"sections"`
-	// OK says that nothing failed and nothing is above its bound.
+	// OK reports that no section failed and no figure exceeds its bound.
 	OK bool `json:"ok"`
 }
 
-// part is a section's.
+// part is the result of a section.
 type part struct {
 	Section string   `json:"section"`
 	About   string   `json:"about"`
@@ -31,7 +31,8 @@ type part struct {
 	Failed  string   `json:"failed,omitempty"`
 }
 
-// table has a row for each thing that was measured, with a figure or nil for each column.
+// table has a row for each measured thing. A row has a figure or nil for each
+// column.
 type table struct {
 	title   string
 	columns []column
@@ -45,7 +46,7 @@ type row struct {
 	figures []*figure
 }
 
-// figure is a number, and the most that it may be where it is bounded.
+// figure is a number with an optional upper bound.
 type figure struct {
 	value float64
 	bound *float64
@@ -78,7 +79,8 @@ func (p part) ok() bool {
 	return p.Failed == ""
 }
 
-// number has three digits that count, or all before the point.
+// number formats a number with three significant digits, or with all digits
+// before the point.
 func number(v float64) string {
 	switch {
 	case v == float64(int64(v)) || v >= 100:
@@ -127,14 +129,14 @@ func (p part) print(w io.Writer) {
 			}
 			fmt.Fprintln(columns, strings.Join(cells, "\t"))
 		}
-		_ = columns.Flush() // to what is printed to
+		_ = columns.Flush() // errors of w are ignored
 	}
 	if p.Failed != "" {
 		fmt.Fprintln(w, "  FAILED:", p.Failed)
 	}
 }
 
-// MarshalJSON writes a figure with its unit under its row and column.
+// MarshalJSON encodes each figure with its unit, by row and column.
 func (t table) MarshalJSON() ([]byte, error) {
 	type measured struct {
 		Value   float64  `json:"value"`
@@ -162,19 +164,20 @@ func (t table) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// machine is where it was measured.
+// machine describes the machine of a measurement.
 type machine struct {
 	Processor string `json:"processor"`
 	Cores     int    `json:"cores"`
 	Go        string `json:"go"`
 	Platform  string `json:"platform"`
-	// Load is how many processes wanted a processor in the minute before, where the system tells: a machine that is busy
-	// measures itself.
+	// Load is the load average of the last minute, on systems that have one. On
+	// a busy machine the figures are not reliable.
 	Load string `json:"load,omitempty"`
 }
 
 func thisMachine() machine {
-	m := machine{Processor: "unknown", Cores: runtime.NumCPU(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	m := machine{Processor: "unknown", Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -198,7 +201,7 @@ func (m machine) print(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// times are measurements of one thing.
+// times are measurements of the same thing.
 type times []time.Duration
 
 func (t times) min() time.Duration { return slices.Min(t) }
@@ -208,10 +211,10 @@ func (t times) median() time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// percentile returns what so many of a hundred are not above.
-func (t times) percentile(of int) time.Duration {
+// percentile returns the value that n percent of the times do not exceed.
+func (t times) percentile(n int) time.Duration {
 	sorted := slices.Sorted(slices.Values(t))
-	return sorted[min(len(sorted)*of/100, len(sorted)-1)]
+	return sorted[min(len(sorted)*n/100, len(sorted)-1)]
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

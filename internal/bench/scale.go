@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// scaleRounds is in how many turns the two registries are read.
+	// scaleRounds is the number of turns in which the two registries are read.
 	scaleRounds = 9
-	// moduleVersions and providerPlatforms are those of everything in them.
+	// moduleVersions and providerPlatforms apply to each module and provider.
 	moduleVersions    = 10
 	providerPlatforms = 4
-	// deeper is how many times as long a request may take in a large registry, where the way through the file is longer and
-	// less of it is at hand.
+	// deeper is the bound on the latency of a large registry, relative to a
+	// small one. Its database file is deeper, and less of it is cached.
 	deeper = 1.5
-	// loadingTime is how long filling both may take, in seconds.
+	// loadingTime is the bound on the time to fill both registries, in seconds.
 	loadingTime = 120
 )
 
@@ -51,7 +51,8 @@ func scale(ctx context.Context, n amounts) (result, error) {
 	filled := time.Since(begun)
 
 	t := table{
-		title:   fmt.Sprintf("%d modules with %d versions each, %d providers with %d", n.modules, moduleVersions, n.providers, n.versions),
+		title: fmt.Sprintf("%d modules with %d versions each, %d providers with %d", n.modules, moduleVersions,
+			n.providers, n.versions),
 		columns: []column{{"in a registry with one, median", "µs"}, {"in this one, median", "µs"}, {"times", ""}},
 	}
 	for _, k := range []struct {
@@ -68,7 +69,7 @@ func scale(ctx context.Context, n amounts) (result, error) {
 		took := make([]times, 2)
 		for round := range scaleRounds {
 			for i := range took {
-				at := (i + round) % len(took) // each goes first in turn
+				at := (i + round) % len(took) // the first registry alternates
 				each, err := []*stocked{small, large}[at].read(ctx, n.reads, k.path)
 				if err != nil {
 					return result{}, err
@@ -77,27 +78,30 @@ func scale(ctx context.Context, n amounts) (result, error) {
 			}
 		}
 		one, all := took[0].median(), took[1].median()
-		t.rows = append(t.rows, row{k.name, []*figure{is(microseconds(one)), is(microseconds(all)), atMost(ratio(all, one), deeper)}})
+		t.rows = append(t.rows, row{k.name,
+			[]*figure{is(microseconds(one)), is(microseconds(all)), atMost(ratio(all, one), deeper)}})
 	}
-	loading := table{title: "loading", columns: []column{{"took", "s"}}, rows: []row{{"both", []*figure{atMost(filled.Seconds(), loadingTime)}}}}
+	loading := table{title: "loading", columns: []column{{"took", "s"}},
+		rows: []row{{"both", []*figure{atMost(filled.Seconds(), loadingTime)}}}}
 	return result{tables: []table{t, loading}}, nil
 }
 
-// stocked is a registry on this machine, with so many modules and providers.
+// stocked is a registry on this machine with modules and providers.
 type stocked struct {
 	data               *local.Data
 	server             *httptest.Server
 	modules, providers int
 }
 
-// stock makes one in a folder.
+// stock creates a stocked registry in a folder.
 func stock(ctx context.Context, dir string, modules, providers, versions int) (*stocked, error) {
 	data, _, err := local.Create(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &stocked{data: data, modules: modules, providers: providers}
-	s.server = httptest.NewTLSServer(data.Handler("https://127.0.0.1:8443", true, access.Settings{}, slog.New(slog.DiscardHandler)))
+	s.server = httptest.NewTLSServer(data.Handler("https://127.0.0.1:8443", true, access.Settings{},
+		slog.New(slog.DiscardHandler)))
 	if err := fill(ctx, filepath.Join(dir, "larder.db"), data.Catalog, modules, providers, versions); err != nil {
 		s.close()
 		return nil, err
@@ -107,7 +111,7 @@ func stock(ctx context.Context, dir string, modules, providers, versions int) (*
 
 func (s *stocked) close() {
 	s.server.Close()
-	_ = s.data.Close() // it goes with its folder
+	_ = s.data.Close() // its folder is removed anyway
 }
 
 func fill(ctx context.Context, database string, published *catalog.Catalog, modules, providers, versions int) error {
@@ -118,7 +122,8 @@ func fill(ctx context.Context, database string, published *catalog.Catalog, modu
 	defer table.Close()
 	s := &shelf{table: table}
 	for i := range modules {
-		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("module-%05d", i), System: "aws"}, moduleVersions, moduleVersions); err != nil {
+		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("module-%05d", i),
+			System: "aws"}, moduleVersions, moduleVersions); err != nil {
 			return err
 		}
 	}
@@ -127,7 +132,8 @@ func fill(ctx context.Context, database string, published *catalog.Catalog, modu
 		return err
 	}
 	for i := range providers {
-		if err := s.provider(ctx, registry.Provider{Namespace: "acme", Type: fmt.Sprintf("provider-%05d", i)}, key, versions, versions, providerPlatforms); err != nil {
+		if err := s.provider(ctx, registry.Provider{Namespace: "acme", Type: fmt.Sprintf("provider-%05d", i)}, key,
+			versions, versions, providerPlatforms); err != nil {
 			return err
 		}
 	}
@@ -142,7 +148,7 @@ func (s *stocked) provider() string {
 	return fmt.Sprintf("/v1/providers/acme/provider-%05d", rand.IntN(s.providers))
 }
 
-// read sends so many requests for paths over one connection, and returns how long each took.
+// read sends n requests over one connection, and returns their latencies.
 func (s *stocked) read(ctx context.Context, n int, path func(*stocked) string) (times, error) {
 	took := make(times, n)
 	for i := range took {
@@ -159,7 +165,7 @@ func (s *stocked) read(ctx context.Context, n int, path func(*stocked) string) (
 		took[i] = time.Since(begun)
 		response.Body.Close()
 		if err != nil || response.StatusCode >= http.StatusMultipleChoices {
-			return nil, fmt.Errorf("%s is answered by %s, %w", r.URL.Path, response.Status, err)
+			return nil, fmt.Errorf("GET %s: %s, %w", r.URL.Path, response.Status, err)
 		}
 	}
 	return took, nil

@@ -28,15 +28,18 @@ import (
 type kind struct {
 	name, function, path string
 	status               int
-	// keys is 1 if it needs the keys of a namespace, which are kept for a minute.
+	// keys is 1 if it reads the keys of a namespace, which are cached for a
+	// minute.
 	keys float64
-	// units of read capacity that it may cost; 0 if any number.
+	// units is the bound on the consumed read capacity units. If 0, there is no
+	// bound.
 	units float64
 }
 
 const (
 	few, many = "module versions, of 100", "module versions, of 5,000"
-	// growth is how many times as much of a processor many versions may take as a few.
+	// growth is the bound on the processor time for many versions, relative to
+	// a few.
 	growth = 2
 )
 
@@ -47,13 +50,17 @@ var kinds = []kind{
 	{"module versions, of 1,000", "modules", "/v1/modules/acme/of-1000/aws/versions", http.StatusOK, 0, 0},
 	{many, "modules", "/v1/modules/acme/of-5000/aws/versions", http.StatusOK, 0, 0},
 	{"module download", "modules", "/v1/modules/acme/of-100/aws/1.9.9/download", http.StatusNoContent, 0, 0},
-	{"provider versions, 500 of 11 platforms", "providers", "/v1/providers/acme/inventory/versions", http.StatusOK, 0, 3},
-	{"provider download, of 11 platforms", "providers", "/v1/providers/acme/inventory/5.9.9/download/linux/amd64", http.StatusOK, 1, 0},
-	{"mirror index, of 500", "mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json", http.StatusOK, 0, 0},
-	{"mirror version, of 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/inventory/5.9.9.json", http.StatusOK, 0, 0},
+	{"provider versions, 500 of 11 platforms", "providers", "/v1/providers/acme/inventory/versions", http.StatusOK, 0,
+		3},
+	{"provider download, of 11 platforms", "providers", "/v1/providers/acme/inventory/5.9.9/download/linux/amd64",
+		http.StatusOK, 1, 0},
+	{"mirror index, of 500", "mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json", http.StatusOK, 0,
+		0},
+	{"mirror version, of 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/inventory/5.9.9.json",
+		http.StatusOK, 0, 0},
 }
 
-// publishKinds publishes what the kinds of requests ask for.
+// publishKinds publishes the modules and providers of the requests.
 func publishKinds(ctx context.Context, table catalog.Table) error {
 	_, key, err := addKey(ctx, catalog.New(table))
 	if err != nil {
@@ -61,7 +68,8 @@ func publishKinds(ctx context.Context, table catalog.Table) error {
 	}
 	s := &shelf{table: table}
 	for _, versions := range []int{1, 100, 1000, 5000} {
-		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("of-%d", versions), System: "aws"}, versions, 1); err != nil {
+		if err := s.module(ctx, registry.Module{Namespace: "acme", Name: fmt.Sprintf("of-%d", versions),
+			System: "aws"}, versions, 1); err != nil {
 			return err
 		}
 	}
@@ -69,7 +77,8 @@ func publishKinds(ctx context.Context, table catalog.Table) error {
 	if err := s.provider(ctx, address, key, 500, 1, 11); err != nil {
 		return err
 	}
-	if err := s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}, 500, 14); err != nil {
+	if err := s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}, 500,
+		14); err != nil {
 		return err
 	}
 	return s.flush(ctx)
@@ -89,7 +98,7 @@ func warm(ctx context.Context, n amounts) (result, error) {
 	return result{tables: tables}, err
 }
 
-// measureRequests measures requests to those functions that are there.
+// measureRequests measures requests to the functions in binaries.
 func measureRequests(ctx context.Context, binaries map[string]string, n amounts) ([]table, error) {
 	d, err := deploy(ctx, binaries, publishKinds)
 	if err != nil {
@@ -103,7 +112,8 @@ func measureRequests(ctx context.Context, binaries map[string]string, n amounts)
 		}
 	}()
 	reads := table{title: "reads, of each request", columns: []column{
-		{"GetItem", ""}, {"Query", ""}, {"S3", ""}, {"read", "bytes"}, {"read units", ""}, {"the first also GetItem", ""}, {"the first also Query", ""},
+		{"GetItem", ""}, {"Query", ""}, {"S3", ""}, {"read", "bytes"}, {"read units", ""}, {"the first also GetItem",
+			""}, {"the first also Query", ""},
 	}}
 	for _, k := range kinds {
 		if binaries[k.function] == "" {
@@ -125,9 +135,11 @@ func measureRequests(ctx context.Context, binaries map[string]string, n amounts)
 			}
 		}
 	}
-	work := table{title: fmt.Sprintf("work, of %d requests in %d rounds", n.rounds*n.requests, n.rounds), columns: []column{
-		{"processor, least", "µs"}, {"processor, median", "µs"}, {"answer", "bytes"}, {"peak memory", "MiB"}, {"allocations without the SDK", ""},
-	}}
+	work := table{title: fmt.Sprintf("work, of %d requests in %d rounds", n.rounds*n.requests, n.rounds),
+		columns: []column{
+			{"processor, least", "µs"}, {"processor, median", "µs"}, {"answer", "bytes"}, {"peak memory",
+				"MiB"}, {"allocations without the SDK", ""},
+		}}
 	allocations, err := countAllocations(ctx, n)
 	if err != nil {
 		return nil, err
@@ -135,7 +147,8 @@ func measureRequests(ctx context.Context, binaries map[string]string, n amounts)
 	took := make(map[string]times)
 	for _, r := range running {
 		took[r.name] = r.processor
-		f := row{r.name, []*figure{is(microseconds(r.processor.min())), is(microseconds(r.processor.median())), is(float64(r.answer)), is(float64(r.memory>>10) / 1024), nil}}
+		f := row{r.name, []*figure{is(microseconds(r.processor.min())), is(microseconds(r.processor.median())),
+			is(float64(r.answer)), is(float64(r.memory>>10) / 1024), nil}}
 		if count, counted := allocations[r.name]; counted {
 			f.figures[4] = is(count)
 		}
@@ -143,12 +156,13 @@ func measureRequests(ctx context.Context, binaries map[string]string, n amounts)
 	}
 	grown := table{title: "growth", columns: []column{{"processor, least", "times"}}}
 	if few, many := took[few], took[many]; len(few) > 0 {
-		grown.rows = []row{{"5,000 versions of a module, beside 100", []*figure{atMost(ratio(many.min(), few.min()), growth)}}}
+		grown.rows = []row{{"5,000 versions of a module, beside 100",
+			[]*figure{atMost(ratio(many.min(), few.min()), growth)}}}
 	}
 	return []table{reads, work, grown}, nil
 }
 
-// requests are those of one kind, to a function of their own.
+// requests are the requests of one kind, with a function of their own.
 type requests struct {
 	kind
 	function  *lambda.Function
@@ -158,8 +172,8 @@ type requests struct {
 	memory    int64
 }
 
-// begin starts a function, and finds out what a request reads: the first one, and any other. The result is not nil where a
-// function runs.
+// begin starts a function, and measures the reads of its first request and of
+// the next one. The result is not nil if a function was started.
 func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, error) {
 	event, err := lambda.Event(request(ctx, k.path, d.token), k.path)
 	if err != nil {
@@ -170,7 +184,7 @@ func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, e
 		return nil, nil, err
 	}
 	r := &requests{kind: k, function: f, event: event}
-	asked := d.asked.Load()
+	asked := d.bucketRequests.Load()
 	d.dynamo.Reads()
 	if r.answer, err = invoke(ctx, f, event, k.status); err != nil {
 		return r, nil, err
@@ -181,7 +195,7 @@ func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, e
 	}
 	next := d.dynamo.Reads()
 	if other := first.Other + next.Other; other > 0 {
-		return r, nil, fmt.Errorf("it has asked the table %d times for something else than to read", other)
+		return r, nil, fmt.Errorf("it sent %d requests to the table that are not reads", other)
 	}
 	one := 1.0
 	if k.function == "discovery" {
@@ -192,13 +206,13 @@ func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, e
 		units = atMost(float64(next.Units), k.units)
 	}
 	return r, []*figure{
-		atMost(float64(next.GetItem), one), atMost(float64(next.Query), 0), atMost(float64(d.asked.Load()-asked), 0),
+		atMost(float64(next.GetItem), one), atMost(float64(next.Query), 0), atMost(float64(d.bucketRequests.Load()-asked), 0),
 		is(float64(next.Bytes)), units,
 		atMost(float64(first.GetItem-next.GetItem), one), atMost(float64(first.Query-next.Query), k.keys),
 	}, nil
 }
 
-// round sends so many requests.
+// round sends n requests.
 func (r *requests) round(ctx context.Context, n int) error {
 	_, before, err := r.function.Usage()
 	if err != nil {
@@ -218,7 +232,8 @@ func (r *requests) round(ctx context.Context, n int) error {
 	return nil
 }
 
-// request is a client's for a path. Those that are written in Go take gzip.
+// request returns a client's request for a path. It accepts gzip, like all
+// clients written in Go.
 func request(ctx context.Context, path, token string) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -227,8 +242,9 @@ func request(ctx context.Context, path, token string) *http.Request {
 	return r
 }
 
-// countAllocations counts them in this process, in a function's handlers on a table in memory: everything but the AWS SDK,
-// whose allocations are no more of one request than of another.
+// countAllocations counts the allocations of a function's handlers in this
+// process, with a table in memory. This excludes the AWS SDK, whose allocations
+// are the same for each request.
 func countAllocations(ctx context.Context, n amounts) (map[string]float64, error) {
 	table := make(memory)
 	if err := publishKinds(ctx, table); err != nil {
@@ -236,7 +252,8 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	}
 	published := catalog.New(table)
 	token, digest := access.NewToken()
-	if err := published.AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}); err != nil {
+	if err := published.AddToken(ctx, digest,
+		registry.Token{Name: "bench", Scopes: []string{"read:**"}}); err != nil {
 		return nil, err
 	}
 	signer, err := presign.New(awstest.Config("https://s3.example.com"), bucketName, presign.Options{PathStyle: true})
@@ -275,7 +292,7 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	return counts, nil
 }
 
-// memory is the least of a table that holds what is published once.
+// memory is a minimal table for items that are written only once.
 type memory map[catalog.Key]catalog.Item
 
 // Get implements catalog.Table.
@@ -297,7 +314,7 @@ func (m memory) Snapshot(_ context.Context, keys ...catalog.Key) ([]catalog.Item
 	return items, nil
 }
 
-// Query implements catalog.Table, for partitions of which everything is asked.
+// Query implements catalog.Table. It supports only queries of whole partitions.
 func (m memory) Query(_ context.Context, q catalog.Query) (page catalog.Page, err error) {
 	for k, item := range m {
 		if k.Partition == q.Partition {

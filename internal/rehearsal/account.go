@@ -29,24 +29,28 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/iam"
 )
 
-// Account stands before an emulator that lets everyone do everything, and does what AWS does: it knows who calls by the
-// access key that signed, and refuses what the caller's role does not allow.
+// Account is a proxy in front of an emulator that allows all requests. It
+// enforces permissions like AWS. It identifies the caller by the access key of
+// the signature, and denies requests that the caller's role does not allow.
 type Account struct {
-	// URL is what AWS_ENDPOINT_URL must be.
+	// URL is the value for AWS_ENDPOINT_URL.
 	URL string
-	// ID and Region are those of the ARNs of what is in it.
+	// ID and Region are part of the ARNs of all resources.
 	ID, Region string
-	// Insights answers queries of logs, and Alarms questions for alarms, in place of the emulator. They are set before the
-	// first call.
+	// Insights and Alarms answer queries of logs and requests for alarms
+	// instead of the emulator. Set them before the first request.
 	Insights, Alarms http.Handler
-	// BucketPolicies are the policies of buckets, in place of the emulator, which would refuse every PUT by one without
-	// looking at its conditions.
+	// BucketPolicies are the policies of buckets, by bucket name. The emulator
+	// has no policies, since it would deny each PUT without evaluating the
+	// conditions.
 	BucketPolicies map[string]string
-	// Unconfirmed lists subscribers as those who have not confirmed yet. The emulator confirms at once.
+	// Unconfirmed lists subscribers as not yet confirmed. The emulator confirms
+	// them at once.
 	Unconfirmed bool
 
 	server *http.Server
-	// tags asks the emulator, as nobody in particular, for the tags of an object; there are none where it is missing.
+	// tags reads the tags of an object from the emulator, without permission
+	// checks. It returns nil if the object does not exist.
 	tags func(ctx context.Context, bucket, key string) (map[string]string, error)
 
 	mu     sync.Mutex
@@ -54,7 +58,8 @@ type Account struct {
 	denied []string
 }
 
-// namedRole is a principal with the policies of several roles: what one of them allows, it may.
+// namedRole is a principal with several roles. It may do everything that one of
+// them allows.
 type namedRole struct {
 	name  string
 	roles []*iam.Role
@@ -72,11 +77,12 @@ func (r namedRole) judge(c iam.Call) error {
 	return denied
 }
 
-// StartAccount starts it in front of the emulator at a URL.
+// StartAccount starts an Account in front of the emulator at a URL. The caller
+// closes it.
 func StartAccount(ctx context.Context, emulator, id, region string) (*Account, error) {
 	target, err := url.Parse(emulator)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint %s: %w", emulator, err)
+		return nil, fmt.Errorf("cannot parse the endpoint %s: %w", emulator, err)
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
@@ -84,7 +90,8 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, tags: tagsIn(emulator), roles: make(map[string]namedRole)}
+	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, tags: tagsIn(emulator),
+		roles: make(map[string]namedRole)}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(response *http.Response) error {
@@ -120,11 +127,11 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 	return a, nil
 }
 
-// Close ends it, but not the emulator.
+// Close stops the proxy, but not the emulator.
 func (a *Account) Close() { _ = a.server.Close() }
 
-// Add lets a principal in, and returns the access key by which it is known. What one of its roles allows, none of the others may
-// deny.
+// Add adds a principal with a name and roles, and returns its access key. No
+// role may deny a request that another one allows.
 func (a *Account) Add(name string, roles ...*iam.Role) string {
 	a.mu.Lock()
 	key := fmt.Sprintf("ASIAREHEARSAL%07d", len(a.roles)+1)
@@ -133,21 +140,22 @@ func (a *Account) Add(name string, roles ...*iam.Role) string {
 	return key
 }
 
-// Admit is like Add for a principal that has an access key already.
+// Admit is like [Account.Add], for an existing access key.
 func (a *Account) Admit(key, name string, roles ...*iam.Role) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.roles[key] = namedRole{name, roles}
 }
 
-// Denied returns the calls that were refused, each with who made it.
+// Denied returns the denied requests, each with the caller's name.
 func (a *Account) Denied() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.denied)
 }
 
-// Unused names what of the principals' statements no call has needed.
+// Unused returns the parts of the principals' statements that no request
+// needed.
 func (a *Account) Unused() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,19 +171,20 @@ func (a *Account) Unused() []string {
 	return unused
 }
 
-// credential is how a signature names who signed and for which service, in a header or a presigned URL.
+// credential matches the access key and the service in a signature, in a header
+// or in a presigned URL.
 var credential = regexp.MustCompile(`(?:Credential=|^)([A-Z0-9]+)/\d{8}/[a-z0-9-]+/([a-z0-9]+)/aws4_request`)
 
 func (a *Account) judge(r *http.Request) (who string, err error) {
 	key, service := signer(r)
 	if key == "" {
-		return "somebody", fmt.Errorf("%s %s is not signed", r.Method, r.URL.Path)
+		return "unknown caller", fmt.Errorf("%s %s is not signed", r.Method, r.URL.Path)
 	}
 	a.mu.Lock()
 	caller, known := a.roles[key]
 	a.mu.Unlock()
 	if !known {
-		return "somebody", fmt.Errorf("access key %s is nobody's", key)
+		return "unknown caller", fmt.Errorf("unknown access key %s", key)
 	}
 	calls, err := a.calls(service, r)
 	for _, c := range calls {
@@ -184,16 +193,18 @@ func (a *Account) judge(r *http.Request) (who string, err error) {
 	return caller.name, err
 }
 
-// signer returns the access key with which a request is signed, and the service that it is for.
+// signer returns the access key and the service of a request's signature.
 func signer(r *http.Request) (key, service string) {
-	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"), r.Header.Get("Authorization")))
+	found := credential.FindStringSubmatch(cmp.Or(r.URL.Query().Get("X-Amz-Credential"),
+		r.Header.Get("Authorization")))
 	if found == nil {
 		return "", ""
 	}
 	return found[1], found[2]
 }
 
-// calls returns what IAM makes of a request. What it does not know it refuses, so that nothing passes unseen.
+// calls returns the permissions that a request needs. It rejects requests that
+// it does not support, so that none passes unchecked.
 func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 	switch service {
 	case "s3":
@@ -220,7 +231,9 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		case service+":"+action == "sts:GetCallerIdentity": // it needs no permission
 			return nil, nil
 		case service+":"+action == "cloudformation:DescribeStacks":
-			return []iam.Call{{Action: "cloudformation:DescribeStacks", Resource: a.ARN("cloudformation", "stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
+			return []iam.Call{{Action: "cloudformation:DescribeStacks",
+				Resource: a.ARN("cloudformation",
+					"stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
 		case service+":"+action == "sns:ListSubscriptionsByTopic":
 			return []iam.Call{{Action: "sns:ListSubscriptionsByTopic", Resource: form.Get("TopicArn")}}, nil
 		}
@@ -228,7 +241,7 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 	return nil, fmt.Errorf("a call of %s that the rehearsal does not know: %s %s", service, r.Method, r.URL.Path)
 }
 
-// lambdaCalls returns the call for the configuration of a function.
+// lambdaCalls returns the permission to read the configuration of a function.
 func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/2015-03-31/functions/")
 	name, configuration := strings.CutSuffix(name, "/configuration")
@@ -238,8 +251,8 @@ func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
 	return []iam.Call{{Action: "lambda:GetFunctionConfiguration", Resource: a.ARN("lambda", "function:"+name)}}, nil
 }
 
-// alarmCalls returns the call for alarms. IAM holds it to all alarms of the
-// account and the region, whichever the request names.
+// alarmCalls returns the permission to read alarms. IAM checks it for all
+// alarms of the account and the region, even if the request names some.
 func (a *Account) alarmCalls(r *http.Request) ([]iam.Call, error) {
 	if r.URL.Path != cloudwatch.DescribeAlarmsPath {
 		return nil, fmt.Errorf("a call of CloudWatch that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
@@ -247,7 +260,7 @@ func (a *Account) alarmCalls(r *http.Request) ([]iam.Call, error) {
 	return []iam.Call{{Action: "cloudwatch:DescribeAlarms", Resource: a.ARN("cloudwatch", "alarm:*")}}, nil
 }
 
-// certificateCalls returns the call for a certificate.
+// certificateCalls returns the permission to read a certificate.
 func (a *Account) certificateCalls(r *http.Request) ([]iam.Call, error) {
 	body, err := drain(r)
 	if err != nil {
@@ -263,7 +276,8 @@ func (a *Account) certificateCalls(r *http.Request) ([]iam.Call, error) {
 	return []iam.Call{{Action: "acm:DescribeCertificate", Resource: in.CertificateArn}}, nil
 }
 
-// logsCalls returns a call for each log group of a query. What names a query by its id has no resource.
+// logsCalls returns a permission for each log group of a query. Requests that
+// name a query by its id have no resource.
 func (a *Account) logsCalls(r *http.Request) ([]iam.Call, error) {
 	body, err := drain(r)
 	if err != nil {
@@ -278,11 +292,12 @@ func (a *Account) logsCalls(r *http.Request) ([]iam.Call, error) {
 			return nil, err
 		}
 		if len(in.LogGroupNames) == 0 {
-			return nil, errors.New("a query of no log group")
+			return nil, errors.New("the query has no log group")
 		}
 		var calls []iam.Call
 		for _, group := range in.LogGroupNames {
-			calls = append(calls, iam.Call{Action: "logs:StartQuery", Resource: a.ARN("logs", "log-group:"+group+":log-stream:")})
+			calls = append(calls, iam.Call{Action: "logs:StartQuery",
+				Resource: a.ARN("logs", "log-group:"+group+":log-stream:")})
 		}
 		return calls, nil
 	default:
@@ -290,22 +305,23 @@ func (a *Account) logsCalls(r *http.Request) ([]iam.Call, error) {
 	}
 }
 
-// ARN names something of the account.
+// ARN returns the ARN of a resource of the account.
 func (a *Account) ARN(service, resource string) string {
 	return "arn:aws:" + service + ":" + a.Region + ":" + a.ID + ":" + resource
 }
 
-// drain returns a request's body, which can be read again.
+// drain returns a request's body, and replaces it so that it can be read again.
 func drain(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, err
 }
 
-// inURL are what of a signed request is in a presigned URL. Anything else there that S3 reads from headers is not let
-// through unseen.
+// inURL are the supported query parameters, including those of presigned URLs.
+// Other parameters are rejected, since S3 may treat them as headers.
 var inURL = []string{
-	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Content-Sha256", "X-Amz-Checksum-Mode",
+	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-SignedHeaders",
+	"X-Amz-Signature", "X-Amz-Content-Sha256", "X-Amz-Checksum-Mode",
 	"x-id", "list-type", "prefix", "start-after", "continuation-token", "max-keys", "encoding-type", "tagging",
 	"versions", "versionId", "key-marker", "version-id-marker",
 }
@@ -347,7 +363,8 @@ func (a *Account) s3Calls(r *http.Request) ([]iam.Call, error) {
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
 }
 
-// bucketAction returns the action of a request for one setting of a bucket, and nothing for any other request.
+// bucketAction returns the action of a request for one setting of a bucket. It
+// returns "" for other requests.
 func bucketAction(r *http.Request, key string) string {
 	names := slices.Sorted(maps.Keys(r.URL.Query()))
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "x-id" })
@@ -363,20 +380,23 @@ func bucketAction(r *http.Request, key string) string {
 	}[names[0]]
 }
 
-// versionCalls is what it takes to list and delete versions of objects.
+// versionCalls returns the permission to list or delete versions of objects.
 func versionCalls(r *http.Request, bucket, key string) ([]iam.Call, error) {
 	query := r.URL.Query()
 	switch {
 	case key == "" && r.Method == http.MethodGet && query.Has("versions") && !query.Has("versionId"):
-		return []iam.Call{{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + bucket, Keys: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}, nil
-	case key != "" && r.Method == http.MethodDelete && query.Get("versionId") != "" && !query.Has("tagging") && !query.Has("versions"):
+		return []iam.Call{{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + bucket,
+			Keys: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}, nil
+	case key != "" && r.Method == http.MethodDelete && query.Get("versionId") != "" && !query.Has("tagging") &&
+		!query.Has("versions"):
 		return []iam.Call{{Action: "s3:DeleteObjectVersion", Resource: "arn:aws:s3:::" + bucket + "/" + key}}, nil
 	}
 	return nil, fmt.Errorf("a call of S3 that the rehearsal does not know: %s %s of versions", r.Method, r.URL.Path)
 }
 
-// putting is what a PUT of an object takes: the permission to tag it too, where it brings tags. S3 does not look at the
-// tags of an object that is there already.
+// putting returns the permissions for a PUT of an object. If the request has
+// tags, it also needs the permission to tag. S3 does not check the tags of an
+// existing object.
 func putting(r *http.Request, object string) ([]iam.Call, error) {
 	keys := make(map[string][]string)
 	var tags []string
@@ -393,27 +413,29 @@ func putting(r *http.Request, object string) ([]iam.Call, error) {
 	}
 	brought, err := url.ParseQuery(strings.Join(tags, "&"))
 	if err != nil {
-		return nil, fmt.Errorf("tags %q: %w", tags, err)
+		return nil, fmt.Errorf("cannot parse the tags %q: %w", tags, err)
 	}
 	tagging := make(map[string][]string)
 	for tag, values := range brought {
 		if len(values) != 1 {
-			return nil, fmt.Errorf("tags %q: %s is there more than once", tags, tag)
+			return nil, fmt.Errorf("cannot parse the tags %q: duplicate %s", tags, tag)
 		}
 		tagging["s3:RequestObjectTag/"+tag] = values
 	}
 	maps.Copy(keys, tagging)
-	return []iam.Call{{Action: "s3:PutObject", Resource: object, Keys: keys}, {Action: "s3:PutObjectTagging", Resource: object, Keys: tagging}}, nil
+	return []iam.Call{{Action: "s3:PutObject", Resource: object, Keys: keys},
+		{Action: "s3:PutObjectTagging", Resource: object, Keys: tagging}}, nil
 }
 
-// maxTagging bounds the tags of a request, in bytes: an object has at most ten.
+// maxTagging is the maximum size of a request with tags, in bytes. An object
+// has at most ten tags.
 const maxTagging = 64 << 10
 
-// retagging is what a PUT of the tags of an object takes.
+// retagging returns the permission for a PUT of an object's tags.
 func (a *Account) retagging(r *http.Request, bucket, key string) ([]iam.Call, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxTagging+1))
 	if err == nil && len(body) > maxTagging {
-		err = fmt.Errorf("they have more than %d bytes", maxTagging)
+		err = fmt.Errorf("more than %d bytes", maxTagging)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var brought struct {
@@ -424,13 +446,14 @@ func (a *Account) retagging(r *http.Request, bucket, key string) ([]iam.Call, er
 		err = xml.Unmarshal(body, &brought)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tags of %s: %w", key, err)
+		return nil, fmt.Errorf("cannot read the new tags of %s: %w", key, err)
 	}
 	has, err := a.tags(r.Context(), bucket, key)
 	if err != nil {
-		return nil, fmt.Errorf("tags of %s: %w", key, err)
+		return nil, fmt.Errorf("cannot read the tags of %s: %w", key, err)
 	}
-	call := iam.Call{Action: "s3:PutObjectTagging", Resource: "arn:aws:s3:::" + bucket + "/" + key, Keys: make(map[string][]string)}
+	call := iam.Call{Action: "s3:PutObjectTagging", Resource: "arn:aws:s3:::" + bucket + "/" + key,
+		Keys: make(map[string][]string)}
 	for _, tag := range brought.Tags {
 		name := "s3:RequestObjectTag/" + tag.Key
 		call.Keys[name] = append(call.Keys[name], tag.Value)
@@ -441,7 +464,8 @@ func (a *Account) retagging(r *http.Request, bucket, key string) ([]iam.Call, er
 	return []iam.Call{call}, nil
 }
 
-// tagsIn returns what asks the emulator at a URL for tags. It has access to everything.
+// tagsIn returns a function that reads tags from the emulator at a URL, without
+// permission checks.
 func tagsIn(emulator string) func(ctx context.Context, bucket, key string) (map[string]string, error) {
 	client := s3.NewFromConfig(awstest.Config(emulator), func(o *s3.Options) { o.UsePathStyle = true })
 	return func(ctx context.Context, bucket, key string) (map[string]string, error) {
@@ -462,11 +486,13 @@ func tagsIn(emulator string) func(ctx context.Context, bucket, key string) (map[
 }
 
 func listing(bucket, prefix string) iam.Call {
-	return iam.Call{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket, Keys: map[string][]string{"s3:prefix": {prefix}}}
+	return iam.Call{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket,
+		Keys: map[string][]string{"s3:prefix": {prefix}}}
 }
 
-// hideMissing answers 403 in place of 404 for an object that is missing to who may not list the bucket, as S3 does. The
-// object's key stands for the prefix of a listing then, as Ceph found of S3: https://github.com/ceph/ceph/pull/68577.
+// hideMissing replaces 404 with 403 for a missing object if the caller may not
+// list the bucket, like S3 does. S3 then checks the object's key as the prefix
+// of a listing: https://github.com/ceph/ceph/pull/68577.
 func (a *Account) hideMissing(response *http.Response) {
 	r := response.Request
 	who, service := signer(r)
@@ -479,7 +505,7 @@ func (a *Account) hideMissing(response *http.Response) {
 	a.mu.Unlock()
 	if err := caller.judge(listing(bucket, key)); err != nil {
 		a.mu.Lock()
-		a.denied = append(a.denied, fmt.Sprintf("%s: asking for a missing object: %v", caller.name, err))
+		a.denied = append(a.denied, fmt.Sprintf("%s: reading a missing object: %v", caller.name, err))
 		a.mu.Unlock()
 		response.StatusCode, response.Status = http.StatusForbidden, "403 Forbidden"
 		response.Header.Del("Content-Length")
@@ -488,7 +514,7 @@ func (a *Account) hideMissing(response *http.Response) {
 	}
 }
 
-// bucketPolicy answers with the policy of a bucket.
+// bucketPolicy answers a request for the policy of a bucket.
 func (a *Account) bucketPolicy(w http.ResponseWriter, r *http.Request) {
 	text, there := a.BucketPolicies[strings.Trim(r.URL.Path, "/")]
 	if !there {
@@ -498,10 +524,10 @@ func (a *Account) bucketPolicy(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// confirmed is the ARN of a subscription in a list of them.
+// confirmed matches the ARN of a subscription in a listing.
 var confirmed = regexp.MustCompile(`<SubscriptionArn>[^<]*</SubscriptionArn>`)
 
-// unconfirm lists subscribers as SNS lists them until they confirm, if that is wanted.
+// unconfirm lists subscribers as unconfirmed, if the account is set so.
 func (a *Account) unconfirm(response *http.Response) error {
 	if _, service := signer(response.Request); service != "sns" || !a.Unconfirmed {
 		return nil
@@ -517,10 +543,10 @@ func (a *Account) unconfirm(response *http.Response) error {
 	return nil
 }
 
-// attribute is a string of DynamoDB's.
+// attribute is a DynamoDB attribute of type string.
 type attribute struct{ S string }
 
-// keyed is what a request says of one item or partition.
+// keyed has the parts of a request that identify an item or a partition.
 type keyed struct {
 	TableName                 string
 	Key                       map[string]attribute
@@ -529,7 +555,8 @@ type keyed struct {
 	ExpressionAttributeValues map[string]json.RawMessage
 }
 
-// partition finds the placeholder of the partition's key in a query, which comes first.
+// partition matches the placeholder of the partition key in a key condition,
+// which must come first.
 var partition = regexp.MustCompile(`^\s*\S+\s*=\s*(:\w+)`)
 
 func (k keyed) leadingKey() (string, error) {
@@ -546,13 +573,13 @@ func (k keyed) leadingKey() (string, error) {
 		}
 	}
 	if key.S == "" {
-		return "", errors.New("a call of DynamoDB without a partition")
+		return "", errors.New("the request has no partition key")
 	}
 	return key.S, nil
 }
 
-// dynamoDBCalls returns a call for each item: a transaction needs the permission
-// of each of its reads or writes.
+// dynamoDBCalls returns a permission for each item. A transaction needs the
+// permissions of all its reads and writes.
 func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	body, err := drain(r)
 	if err != nil {
@@ -561,7 +588,7 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	_, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	named := make(map[string][]keyed)
 	switch action {
-	case "DescribeTable", "DescribeTimeToLive", "DescribeContinuousBackups": // of no item
+	case "DescribeTable", "DescribeTimeToLive", "DescribeContinuousBackups": // these have no item
 		var one keyed
 		err := json.Unmarshal(body, &one)
 		return []iam.Call{{Action: "dynamodb:" + action, Resource: a.ARN("dynamodb", "table/"+one.TableName)}}, err
@@ -580,7 +607,8 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 		err = json.Unmarshal(body, &transaction)
 		for _, item := range transaction.TransactItems {
 			for kind, k := range item {
-				action := map[string]string{"Put": "PutItem", "Delete": "DeleteItem", "Update": "UpdateItem", "ConditionCheck": "ConditionCheckItem"}[kind]
+				action := map[string]string{"Put": "PutItem", "Delete": "DeleteItem", "Update": "UpdateItem",
+					"ConditionCheck": "ConditionCheckItem"}[kind]
 				named[action] = append(named[action], k)
 			}
 		}
@@ -606,7 +634,7 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	return calls, nil
 }
 
-// deny answers as the services do, which speak XML, JSON or CBOR.
+// deny writes the service's own form of a denial, in XML, JSON or CBOR.
 func deny(w http.ResponseWriter, r *http.Request) {
 	_, service := signer(r)
 	status, kind := http.StatusForbidden, "application/xml"

@@ -15,17 +15,20 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// Destroy takes down what a rehearsal has made: its table and its bucket with all that is in them, which a stack keeps
-// otherwise, and then its stack. CDK's own stack stays, since others may use it. It can be run again.
+// Destroy deletes the resources of a rehearsal: its table and its bucket, which
+// the stack retains, with their content, and then its stack. The CDK's own
+// stack stays, since others may use it. Destroy can be run again.
 func (r *Rehearsal) Destroy(ctx context.Context) error {
 	id, err := r.caller(ctx)
 	if err != nil {
 		return err
 	}
-	if r.Endpoint == "" && !r.Ask(fmt.Sprintf("This deletes the stack %s in account %s, region %s, with its table and its bucket. Go on?", StackName, id, r.Account.Region)) {
+	if r.Endpoint == "" && !r.Confirm(fmt.Sprintf(
+		"This deletes the stack %s in account %s, region %s, with its table and its bucket. Continue?",
+		StackName, id, r.Account.Region)) {
 		return ErrNotWanted
 	}
-	if err := r.removeRoles(ctx); err != nil { // of a rehearsal that was killed
+	if err := r.removeRoles(ctx); err != nil { // left by a killed rehearsal
 		return err
 	}
 	found, there, err := describe(ctx, r.Account, StackName)
@@ -36,8 +39,9 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 		fmt.Fprintf(r.Out, "there is no stack %s\n", StackName)
 		return nil
 	}
-	// What the stack itself has made, and no table or bucket that it was told to use. The stack goes last: with it goes the
-	// knowledge of what else there is.
+	// These are only the resources that the stack itself created, without
+	// adopted tables and buckets. The stack goes last, since it has the list of
+	// them.
 	resources, err := stackResources(ctx, r.Account, StackName)
 	if err != nil {
 		return err
@@ -57,21 +61,22 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 		}
 	}
 	return r.step("deleting stack "+StackName, func() error {
-		return r.deleteStack(ctx, aws.ToString(found.StackId)) // by its name it could not be seen to be gone
+		return r.deleteStack(ctx, aws.ToString(found.StackId)) // a deleted stack can be described only by its id
 	})
 }
 
-// deleteStack deletes a stack, and waits until it is gone.
+// deleteStack deletes a stack, and waits until it is deleted.
 func (r *Rehearsal) deleteStack(ctx context.Context, id string) error {
 	formation := cloudformation.NewFromConfig(r.Account)
 	if _, err := formation.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &id}); err != nil {
 		return err
 	}
-	return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: &id}, patience)
+	return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx,
+		&cloudformation.DescribeStacksInput{StackName: &id}, timeout)
 }
 
-// patience is how long AWS may take for one thing.
-const patience = 30 * time.Minute
+// timeout is the maximum time for one operation of AWS.
+const timeout = 30 * time.Minute
 
 func (r *Rehearsal) deleteTable(ctx context.Context, name string) error {
 	client := dynamodb.NewFromConfig(r.Account)
@@ -82,8 +87,9 @@ func (r *Rehearsal) deleteTable(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil && described.Table.TableStatus != dynamodbtypes.TableStatusDeleting {
-		if _, err = client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)}); err == nil {
-			err = dynamodb.NewTableExistsWaiter(client).Wait(ctx, table, patience)
+		if _, err = client.UpdateTable(ctx,
+			&dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)}); err == nil {
+			err = dynamodb.NewTableExistsWaiter(client).Wait(ctx, table, timeout)
 		}
 		if err == nil {
 			_, err = client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name})
@@ -92,10 +98,10 @@ func (r *Rehearsal) deleteTable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return dynamodb.NewTableNotExistsWaiter(client).Wait(ctx, table, patience)
+	return dynamodb.NewTableNotExistsWaiter(client).Wait(ctx, table, timeout)
 }
 
-// deleteBucket deletes a bucket with every version of every object in it.
+// deleteBucket deletes a bucket with all versions of its objects.
 func (r *Rehearsal) deleteBucket(ctx context.Context, name string) error {
 	client := s3.NewFromConfig(r.Account, func(o *s3.Options) { o.UsePathStyle = r.Endpoint != "" })
 	err := emptyBucket(ctx, client, name)
@@ -108,9 +114,10 @@ func (r *Rehearsal) deleteBucket(ctx context.Context, name string) error {
 	return err
 }
 
-// emptyBucket deletes every version of every object in a bucket.
+// emptyBucket deletes all versions of all objects in a bucket.
 func emptyBucket(ctx context.Context, client *s3.Client, name string) error {
-	for pages := s3.NewListObjectVersionsPaginator(client, &s3.ListObjectVersionsInput{Bucket: &name}); pages.HasMorePages(); {
+	for pages := s3.NewListObjectVersionsPaginator(client,
+		&s3.ListObjectVersionsInput{Bucket: &name}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return err
@@ -125,7 +132,8 @@ func emptyBucket(ctx context.Context, client *s3.Client, name string) error {
 		if len(all) == 0 {
 			continue
 		}
-		deleted, err := client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &name, Delete: &s3types.Delete{Objects: all, Quiet: aws.Bool(true)}})
+		deleted, err := client.DeleteObjects(ctx,
+			&s3.DeleteObjectsInput{Bucket: &name, Delete: &s3types.Delete{Objects: all, Quiet: aws.Bool(true)}})
 		if err != nil {
 			return err
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 )
 
-// fillIn gives the resources of a deployed stack what moto's CloudFormation
-// leaves out of them, as the template has it: of a bucket its versions, its
-// block of public access, its lifecycle rules and its policy; of a table its
-// expiry and its recovery; and subscriptions to a topic.
+// fillIn sets the properties of resources that moto's CloudFormation ignores.
+// For a bucket, these are versioning, the public access block, lifecycle rules
+// and the policy. For a table, they are expiry and recovery. It also subscribes
+// to topics.
 func (d *deployment) fillIn(ctx context.Context) error {
 	described, found, err := describe(ctx, d.Account, StackName)
 	if err != nil || !found {
-		return fmt.Errorf("there is no stack %s after its deploy: %w", StackName, err)
+		return fmt.Errorf("cannot find stack %s after its deploy: %w", StackName, err)
 	}
 	id, err := arn.Parse(aws.ToString(described.StackId))
 	if err != nil {
@@ -44,13 +44,14 @@ func (d *deployment) fillIn(ctx context.Context) error {
 			err = d.fillInSubscription(ctx, t, r.Properties)
 		}
 		if err != nil {
-			return fmt.Errorf("filling in what the emulator has left out of %s: %w", logical, err)
+			return fmt.Errorf("cannot set the missing properties of %s: %w", logical, err)
 		}
 	}
 	return nil
 }
 
-// decode reads a property of a template as the API has it.
+// decode decodes a property of a template into a type of the API. It rejects
+// unknown fields.
 func decode(property, into any) error {
 	text, err := json.Marshal(property)
 	if err != nil {
@@ -61,7 +62,7 @@ func decode(property, into any) error {
 	return decoder.Decode(into)
 }
 
-// lifecycleRule is one as CloudFormation has it.
+// lifecycleRule is a lifecycle rule in CloudFormation's form.
 type lifecycleRule struct {
 	ID                             string `json:"Id"`
 	Status                         s3types.ExpirationStatus
@@ -124,7 +125,8 @@ func (d *deployment) fillInBucket(ctx context.Context, name string, properties m
 	return err
 }
 
-// fillInBucketPolicy keeps the policy of a bucket beside the emulator.
+// fillInBucketPolicy stores the policy of a bucket for
+// [Account.BucketPolicies].
 func (d *deployment) fillInBucketPolicy(t template, properties map[string]any) error {
 	document, err := t.document(properties["PolicyDocument"])
 	if err != nil {
@@ -151,7 +153,7 @@ func (d *deployment) fillInTable(ctx context.Context, name string, properties ma
 		return err
 	}
 	update := &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: &expiry}
-	// DynamoDB refuses what is so already.
+	// DynamoDB rejects an update that changes nothing.
 	if aws.ToString(is.TimeToLiveDescription.AttributeName) != aws.ToString(expiry.AttributeName) {
 		if _, err := client.UpdateTimeToLive(ctx, update); err != nil {
 			return err

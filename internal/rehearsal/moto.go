@@ -16,19 +16,21 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// Moto is moto_server, which emulates so much of AWS that CDK can deploy to it.
+// Moto is a moto_server, which emulates enough of AWS for the CDK to deploy to
+// it.
 type Moto struct {
-	// URL has the host localhost, as CDK needs it.
+	// URL has the host localhost, which the CDK needs.
 	URL   string
 	cmd   *exec.Cmd
 	out   bytes.Buffer
 	ended chan struct{}
 }
 
-// ErrNoMoto says that moto_server is not on PATH.
+// ErrNoMoto means that moto_server is not on PATH.
 var ErrNoMoto = errors.New("moto_server is not on PATH")
 
-// StartMoto starts an empty account on a free port.
+// StartMoto starts an empty account on a free port. It returns [ErrNoMoto] if
+// there is no moto_server. The caller closes the result.
 func StartMoto(ctx context.Context) (*Moto, error) {
 	path, err := exec.LookPath("moto_server")
 	if err != nil {
@@ -44,7 +46,7 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
 	startGroup(m.cmd) // it may be a script that starts the server
 	if err := m.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting moto_server: %w", err)
+		return nil, fmt.Errorf("cannot start moto_server: %w", err)
 	}
 	go func() {
 		_ = m.cmd.Wait()
@@ -58,7 +60,7 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 		}
 		select {
 		case <-m.ended:
-			return nil, fmt.Errorf("moto_server has ended:\n%s", &m.out)
+			return nil, fmt.Errorf("moto_server exited:\n%s", &m.out)
 		case <-ctx.Done():
 			m.Close()
 			return nil, ctx.Err()
@@ -66,20 +68,23 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 		}
 		if attempt == 150 {
 			m.Close()
-			return nil, fmt.Errorf("starting moto_server: %w\n%s", err, &m.out)
+			return nil, fmt.Errorf("cannot start moto_server: %w\n%s", err, &m.out)
 		}
 	}
 }
 
-// Env is the environment in which programs find the account, in place of what they would find otherwise.
+// Env returns environment variables with which programs use this account, and
+// no other.
 func (m *Moto) Env() []string {
 	return []string{
-		"AWS_ENDPOINT_URL=" + m.URL, "AWS_REGION=" + awstest.Region, "AWS_DEFAULT_REGION=" + awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
-		"AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_ENDPOINT_URL=" + m.URL, "AWS_REGION=" + awstest.Region, "AWS_DEFAULT_REGION=" +
+			awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+		"AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" +
+			os.DevNull,
 	}
 }
 
-// Close ends the server.
+// Close stops the server.
 func (m *Moto) Close() {
 	endGroup(m.cmd)
 	<-m.ended

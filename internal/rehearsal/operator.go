@@ -18,20 +18,20 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// The roles that operators assume. They are there while a stack is used.
+// The roles that operators assume. They exist while a stack is used.
 const (
 	operatorRole = StackName + "-operator"
 	withdrawRole = StackName + "-withdraw"
 )
 
-// operators are the credentials with which the command line works on a stack.
+// operators are the credentials with which the command line uses a stack.
 type operators struct {
-	// operator has the operator's policy alone, and withdraw the policy for
-	// withdrawing besides.
+	// operator has only the operator's policy. withdraw also has the withdraw
+	// policy.
 	operator, withdraw aws.Credentials
 }
 
-// assume makes the roles that operators have, and assumes them.
+// assume creates the operators' roles, and assumes them.
 func (r *Rehearsal) assume(ctx context.Context, stack *Stack) (o operators, err error) {
 	operator, withdraw := stack.Outputs[settings.OutputOperatorPolicy], stack.Outputs[settings.OutputWithdrawPolicy]
 	if o.operator, err = r.assumeRole(ctx, stack.Account, operatorRole, operator); err != nil {
@@ -41,9 +41,10 @@ func (r *Rehearsal) assume(ctx context.Context, stack *Stack) (o operators, err 
 	return o, err
 }
 
-// assumeRole makes a role that has these policies alone, and returns
-// credentials of it. All that administer the account may assume it.
-func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, policies ...string) (aws.Credentials, error) {
+// assumeRole creates a role with only these policies, and returns its
+// credentials. Administrators of the account may assume it.
+func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, policies ...string) (aws.Credentials,
+	error) {
 	client := iam.NewFromConfig(r.Account)
 	trust := fmt.Sprintf(
 		`{"Version":"2012-10-17","Statement":[{
@@ -60,12 +61,13 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 		},
 	)
 	var exists *iamtypes.EntityAlreadyExistsException
-	if err != nil && !errors.As(err, &exists) { // of a rehearsal that was killed
-		return aws.Credentials{}, fmt.Errorf("cannot make role %s: %w", name, err)
+	if err != nil && !errors.As(err, &exists) { // left by a killed rehearsal
+		return aws.Credentials{}, fmt.Errorf("cannot create role %s: %w", name, err)
 	}
 	for _, policy := range policies {
-		// moto forgets the ARN of a policy that an update of the stack changes. In
-		// an emulator the account judges by the template's policies anyway.
+		// moto loses the ARN of a policy when an update of the stack changes
+		// it. In an emulator, Account evaluates the template's policies
+		// instead.
 		if policy == "" && r.Endpoint != "" {
 			continue
 		}
@@ -73,13 +75,14 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 			ctx,
 			&iam.AttachRolePolicyInput{RoleName: &name, PolicyArn: &policy},
 		); err != nil {
-			return aws.Credentials{}, fmt.Errorf("cannot give role %s the policy %s: %w", name, policy, err)
+			return aws.Credentials{}, fmt.Errorf("cannot attach policy %[2]s to role %[1]s: %[3]w", name, policy, err)
 		}
 	}
 	var c aws.Credentials
 	err = untilAllowed(ctx, func() error {
 		out, err := sts.NewFromConfig(r.Account).AssumeRole(ctx, &sts.AssumeRoleInput{
-			RoleArn: aws.String("arn:aws:iam::" + account + ":role/" + name), RoleSessionName: aws.String("rehearsal"),
+			RoleArn: aws.String("arn:aws:iam::" + account + ":role/" +
+				name), RoleSessionName: aws.String("rehearsal"),
 		})
 		if err != nil {
 			return err
@@ -113,8 +116,8 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 
 var accessDenied = regexp.MustCompile(`^AccessDenied|^InvalidClientTokenId$`)
 
-// untilAllowed does something again while it is not allowed: a new role, and a
-// policy that it was given, take some seconds to have effect everywhere.
+// untilAllowed calls do again while it is denied. New roles, and policies
+// attached to them, take some seconds to become effective.
 func untilAllowed(ctx context.Context, do func() error) error {
 	const attempts, wait = 30, 2 * time.Second
 	for attempt := 1; ; attempt++ {
@@ -132,8 +135,8 @@ func untilAllowed(ctx context.Context, do func() error) error {
 	}
 }
 
-// removeRoles deletes the roles that operators have, as far as they are there.
-// A stack cannot be deleted while a role has its policies.
+// removeRoles deletes the operators' roles that exist. A stack cannot be
+// deleted while its policies are attached to a role.
 func (r *Rehearsal) removeRoles(ctx context.Context) error {
 	var errs []error
 	for _, name := range []string{operatorRole, withdrawRole} {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// startGroup has a command start in a group of processes of its own, all of which endGroup ends.
+// startGroup makes a command start in its own process group, which endGroup
+// kills.
 func startGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func endGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

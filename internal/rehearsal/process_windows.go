@@ -2,7 +2,8 @@ package rehearsal
 
 import "os/exec"
 
-// On Windows the emulators are single processes: it is there so that the command line's tests compile.
+// The emulators are single processes on Windows. These functions let the
+// command line's tests compile.
 
 func startGroup(*exec.Cmd) {}
 

@@ -20,36 +20,39 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Whom the tokens of CI jobs are for, and the repository that may publish.
+// The audience of the CI jobs' tokens, and the repository that may publish.
 const (
 	jobsAudience   = "larder-rehearsal"
 	jobsRepository = "acme/infra"
 )
 
-// fresh is a namespace that nobody has published in yet, and jobs the one for CI jobs.
+// fresh returns a namespace in which nothing has been published. jobs returns
+// the namespace of the CI jobs.
 func (r *Registry) fresh() string { return r.Namespace + "-fresh" }
 func (r *Registry) jobs() string  { return jobsNamespace(r.Namespace) }
 
 func jobsNamespace(namespace string) string { return namespace + "-jobs" }
 
-// trusting are access settings by which jobs for tags of one repository, in one environment, publish modules.
+// trusting returns access settings for CI jobs. Jobs for tags of one
+// repository, in one environment, may publish modules.
 func trusting(issuer, namespace string) (string, error) {
 	rule := map[string]any{
 		"claims": map[string]string{"repository": jobsRepository, "ref": "refs/tags/*", "environment": "release"},
 		"scopes": []string{"publish:modules/" + jobsNamespace(namespace) + "/**"},
 	}
-	text, err := json.Marshal(map[string]any{"issuers": []any{map[string]any{"issuer": issuer, "audiences": []string{jobsAudience}, "rules": []any{rule}}}})
+	text, err := json.Marshal(map[string]any{"issuers": []any{map[string]any{"issuer": issuer,
+		"audiences": []string{jobsAudience}, "rules": []any{rule}}}})
 	return string(text), err
 }
 
-// publisher is somebody who has a token of the registry, and no credentials of AWS.
+// publisher has a token of the registry, and no AWS credentials.
 type publisher struct {
 	*Registry
 	token string
-	file  string // a configuration that has it
+	file  string // a client configuration with the token
 }
 
-// newPublisher makes a token with one scope, and who has it.
+// newPublisher creates a token with one scope, and returns a publisher with it.
 func (r *Registry) newPublisher(ctx context.Context, name, scope string) (publisher, error) {
 	p := publisher{Registry: r}
 	var err error
@@ -64,29 +67,32 @@ func (r *Registry) newPublisher(ctx context.Context, name, scope string) (publis
 	return p, os.WriteFile(p.file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", r.Host, p.token), 0o600)
 }
 
-// larder runs the command line through the registry's own endpoint, and fails unless that says something.
-func (p publisher) larder(ctx context.Context, says string, args ...string) error {
+// larder runs the command line through the registry's own endpoint. It returns
+// an error unless the output contains a text.
+func (p publisher) larder(ctx context.Context, text string, args ...string) error {
 	out, err := p.Through(ctx, []string{"TF_CLI_CONFIG_FILE=" + p.file}, args...)
-	if err == nil && !strings.Contains(out, says) {
-		err = fmt.Errorf("larder %s does not say %q:\n%s", strings.Join(args, " "), says, out)
+	if err == nil && !strings.Contains(out, text) {
+		err = fmt.Errorf("larder %s does not print %q:\n%s", strings.Join(args, " "), text, out)
 	}
 	return err
 }
 
-// refused fails unless the command line does, and says why.
+// refused returns an error unless the command line fails, with a text in its
+// error.
 func (p publisher) refused(ctx context.Context, why string, args ...string) error {
 	err := p.larder(ctx, "", args...)
 	switch {
 	case err == nil:
-		return fmt.Errorf("larder %s succeeds, and must be refused", strings.Join(args, " "))
+		return fmt.Errorf("larder %s succeeded, and must be rejected", strings.Join(args, " "))
 	case !strings.Contains(err.Error(), why):
-		return fmt.Errorf("larder does not say %q: %w", why, err)
+		return fmt.Errorf("larder does not print %q: %w", why, err)
 	}
 	return nil
 }
 
-// ask sends a document to a path of the registry's endpoint, and fails where the status is another.
-func (r *Registry) ask(ctx context.Context, method, path, token string, document, into any, want int) error {
+// send sends a document to a path of the registry's endpoint. It returns an
+// error unless the response has the status.
+func (r *Registry) send(ctx context.Context, method, path, token string, document, into any, want int) error {
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(document); err != nil {
 		return err
@@ -109,14 +115,14 @@ func (r *Registry) ask(ctx context.Context, method, path, token string, document
 	case err != nil:
 		return err
 	case response.StatusCode != want:
-		return fmt.Errorf("%s %s: %s, and it must be %d: %s", method, path, response.Status, want, text)
+		return fmt.Errorf("%s %s: %s, want %d: %s", method, path, response.Status, want, text)
 	case into != nil:
 		return json.Unmarshal(text, into)
 	}
 	return nil
 }
 
-// announcement is of a file that nobody has.
+// announcement announces files that do not exist.
 func announcement(names ...string) protocol.Announcement {
 	var a protocol.Announcement
 	for i, name := range names {
@@ -125,11 +131,12 @@ func announcement(names ...string) protocol.Announcement {
 	return a
 }
 
-// giveUp begins to publish, finds that nothing is inspected before it is there, and gives it up.
+// giveUp begins to publish, and deletes the upload. Before that, it checks that
+// missing files cannot be inspected or committed.
 func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcement) error {
 	var begun protocol.Begun
 	uploads := protocol.PublishPath + path + "/uploads"
-	if err := p.ask(ctx, http.MethodPost, uploads, p.token, a, &begun, http.StatusCreated); err != nil {
+	if err := p.send(ctx, http.MethodPost, uploads, p.token, a, &begun, http.StatusCreated); err != nil {
 		return err
 	}
 	at := uploads + "/" + begun.Upload
@@ -142,15 +149,15 @@ func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcem
 		{http.MethodDelete, at, http.StatusNoContent},
 		{http.MethodPost, at + "/commit", http.StatusNotFound},
 	} {
-		if err := p.ask(ctx, step.method, step.path, p.token, nil, nil, step.want); err != nil {
+		if err := p.send(ctx, step.method, step.path, p.token, nil, nil, step.want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// publishedBy fails unless the record of the only version of something has this
-// publisher.
+// publishedBy returns an error unless there is one version at an address, with
+// this publisher in its record.
 func (r *Registry) publishedBy(ctx context.Context, address string, want registry.Publisher) error {
 	text, err := r.Larder(ctx, "list", address, "--json")
 	if err != nil {
@@ -162,23 +169,23 @@ func (r *Registry) publishedBy(ctx context.Context, address string, want registr
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return fmt.Errorf("the list of versions: %w:\n%s", err, text)
+		return fmt.Errorf("cannot parse the list of versions: %w:\n%s", err, text)
 	}
 	if len(list.Versions) != 1 {
-		return fmt.Errorf("it is not a list of one version:\n%s", text)
+		return fmt.Errorf("the list does not have exactly one version:\n%s", text)
 	}
 	if by := list.Versions[0].PublishedBy; by != want {
-		return fmt.Errorf("%s is published by %+v, and that must be %+v", address, by, want)
+		return fmt.Errorf("%s was published by %+v, want %+v", address, by, want)
 	}
 	return nil
 }
 
-// tokenNamed is the publisher with a registry token of the rehearsal.
+// tokenNamed returns the publisher of a rehearsal's token.
 func (r *Registry) tokenNamed(name string) registry.Publisher {
 	return registry.Publisher{Kind: registry.PublisherToken, Name: r.Namespace + "." + name}
 }
 
-// publishModuleScenario publishes a module with nothing but a token of the registry.
+// publishModuleScenario publishes a module with only a token of the registry.
 func publishModuleScenario(ctx context.Context, r *Registry) error {
 	address := r.fresh() + "/published/null"
 	path := "modules/" + address
@@ -196,11 +203,13 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 		want        int
 	}{
 		{protocol.PublishPath + path + "/1.0.0/uploads", "", http.StatusUnauthorized},
-		{protocol.PublishPath + path + "/1.0.0/uploads", all, http.StatusForbidden}, // a namespace comes to be by a scope that names it
-		{protocol.PublishPath + "modules/" + r.Namespace + "/published/null/1.0.0/uploads", p.token, http.StatusForbidden},
+		{protocol.PublishPath + path + "/1.0.0/uploads", all,
+			http.StatusForbidden}, // a namespace comes to be by a scope that names it
+		{protocol.PublishPath + "modules/" + r.Namespace + "/published/null/1.0.0/uploads", p.token,
+			http.StatusForbidden},
 		{protocol.PublishPath + "providers/" + r.fresh() + "/note/1.0.0/uploads", p.token, http.StatusForbidden},
 	} {
-		if err := r.ask(ctx, http.MethodPost, test.path, test.token, a, nil, test.want); err != nil {
+		if err := r.send(ctx, http.MethodPost, test.path, test.token, a, nil, test.want); err != nil {
 			return err
 		}
 	}
@@ -216,22 +225,24 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	for _, step := range []struct {
-		says string
+		text string
 		args []string
 	}{
-		{"Published " + address, []string{"publish", "module", dir, address, "1.0.0"}},
-		{"Unchanged: " + address, []string{"publish", "module", dir, address, "1.0.0"}},
+		{`"status": "published"`, []string{"publish", "module", dir, address, "1.0.0", "--json"}},
+		{`"status": "unchanged"`, []string{"publish", "module", dir, address, "1.0.0", "--json"}},
 		{"", []string{"deprecate", address, "--message", "rehearsed"}},
 		{"", []string{"deprecate", address, "1.0.0", "--message", "rehearsed"}},
 	} {
-		if err := p.larder(ctx, step.says, step.args...); err != nil {
+		if err := p.larder(ctx, step.text, step.args...); err != nil {
 			return err
 		}
 	}
 	err = errors.Join(
-		p.refused(ctx, "with other content", "publish", "module", other, address, "1.0.0"),
-		p.refused(ctx, "publish:modules/"+r.Namespace+"/published/null", "publish", "module", dir, r.Namespace+"/published/null", "1.0.0"),
-		p.refused(ctx, "publish:modules/"+r.Namespace+"/hello/null", "deprecate", r.Namespace+"/hello/null", "--message", "no"),
+		p.refused(ctx, `"code": "exists"`, "publish", "module", other, address, "1.0.0", "--json"),
+		p.refused(ctx, "publish:modules/"+r.Namespace+"/published/null", "publish", "module", dir,
+			r.Namespace+"/published/null", "1.0.0"),
+		p.refused(ctx, "publish:modules/"+r.Namespace+"/hello/null", "deprecate", r.Namespace+"/hello/null",
+			"--message", "no"),
 		r.get(ctx, "/v1/"+path+"/versions", p.token, http.StatusForbidden),
 		r.get(ctx, "/v1/"+path+"/1.0.0/download", p.token, http.StatusForbidden),
 		r.publishedBy(ctx, address, r.tokenNamed("module-publisher")),
@@ -242,8 +253,8 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 	return r.installModule(ctx, address, "1.0.0", "published")
 }
 
-// publishProviderScenario publishes a provider with nothing but a token of the registry, signed by a key that the
-// registry's owner has added.
+// publishProviderScenario publishes a provider with only a token of the
+// registry. The registry's owner has added the signing key.
 func publishProviderScenario(ctx context.Context, r *Registry) error {
 	release, public, err := r.signedRelease(ctx)
 	if err != nil {
@@ -256,7 +267,7 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	publish := []string{"publish", "provider", release, address}
-	if err := p.refused(ctx, "has no key yet", publish...); err != nil {
+	if err := p.refused(ctx, `"exit_code": 3`, append(publish, "--json")...); err != nil {
 		return err
 	}
 	if _, err := r.Larder(ctx, "key", "add", r.fresh(), public); err != nil {
@@ -269,16 +280,16 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	for _, step := range []struct {
-		says string
+		text string
 		args []string
 	}{
-		{"Published " + address, publish},
-		{"Unchanged: " + address, publish},
+		{`"status": "published"`, append(publish, "--json")},
+		{`"status": "unchanged"`, append(publish, "--json")},
 		{"", []string{"deprecate", address, "--message", "rehearsed"}},
 		{"", []string{"deprecate", address, "--undo"}},
 		{"", []string{"deprecate", address, "1.0.0", "--message", "rehearsed by a token"}},
 	} {
-		if err := p.larder(ctx, step.says, step.args...); err != nil {
+		if err := p.larder(ctx, step.text, step.args...); err != nil {
 			return err
 		}
 	}
@@ -292,8 +303,9 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 	return r.installProvider(ctx, address, "rehearsed by a token")
 }
 
-// trustScenario publishes by the identity of a CI job, without any secret. The same repository's jobs for pull requests
-// have an identity as well, and do not publish.
+// trustScenario publishes with the identity of a CI job, without any secret.
+// Jobs of the same repository for pull requests have an identity too, but may
+// not publish.
 func trustScenario(ctx context.Context, r *Registry) error {
 	if r.CI == nil {
 		return nil
@@ -321,16 +333,21 @@ func trustScenario(ctx context.Context, r *Registry) error {
 		claims map[string]any
 		want   int
 	}{
-		{"another repository's", r.CI, map[string]any{"repository": "acme/other", "sub": "repo:acme/other:environment:release"}, http.StatusForbidden},
-		{"a fork's", r.CI, map[string]any{"repository": "mallory/infra", "sub": "repo:mallory/infra:environment:release"}, http.StatusForbidden},
+		{"another repository's", r.CI, map[string]any{"repository": "acme/other",
+			"sub": "repo:acme/other:environment:release"}, http.StatusForbidden},
+		{"a fork's", r.CI, map[string]any{"repository": "mallory/infra",
+			"sub": "repo:mallory/infra:environment:release"}, http.StatusForbidden},
 		{"another ref's", r.CI, map[string]any{"ref": "refs/heads/feature"}, http.StatusForbidden},
-		{"a branch's that is named like a tag", r.CI, map[string]any{"ref": "refs/heads/refs/tags/v1.0.0"}, http.StatusForbidden},
-		{"a pull request's", r.CI, map[string]any{"ref": "refs/pull/1/merge", "sub": "repo:" + jobsRepository + ":pull_request", "event_name": "pull_request"}, http.StatusForbidden},
+		{"a branch's that is named like a tag", r.CI, map[string]any{"ref": "refs/heads/refs/tags/v1.0.0"},
+			http.StatusForbidden},
+		{"a pull request's", r.CI, map[string]any{"ref": "refs/pull/1/merge",
+			"sub": "repo:" + jobsRepository + ":pull_request", "event_name": "pull_request"}, http.StatusForbidden},
 		{"another environment's", r.CI, map[string]any{"environment": "test"}, http.StatusForbidden},
 		{"nobody's", r.CI, map[string]any{"sub": ""}, http.StatusForbidden},
 		{"an expired one", r.CI, map[string]any{"exp": now.Add(-time.Minute).Unix()}, http.StatusUnauthorized},
 		{"a coming one", r.CI, map[string]any{"nbf": now.Add(time.Hour).Unix()}, http.StatusUnauthorized},
-		{"one for another audience", r.CI, map[string]any{"aud": "https://registry.example.com"}, http.StatusUnauthorized},
+		{"one for another audience", r.CI, map[string]any{"aud": "https://registry.example.com"},
+			http.StatusUnauthorized},
 		{"one of another issuer", stranger, nil, http.StatusUnauthorized},
 		{"one that another has signed", stranger, map[string]any{"iss": r.CI.URL}, http.StatusUnauthorized},
 	} {
@@ -338,7 +355,8 @@ func trustScenario(ctx context.Context, r *Registry) error {
 		if err != nil {
 			return err
 		}
-		if err := r.ask(ctx, http.MethodPost, protocol.PublishPath+"modules/"+address+"/1.0.0/uploads", token, announcement("trusted.tar.gz"), nil, test.want); err != nil {
+		if err := r.send(ctx, http.MethodPost, protocol.PublishPath+"modules/"+address+"/1.0.0/uploads", token,
+			announcement("trusted.tar.gz"), nil, test.want); err != nil {
 			return fmt.Errorf("%s: %w", test.name, err)
 		}
 	}
@@ -350,11 +368,13 @@ func trustScenario(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.Through(ctx, []string{"LARDER_ID_TOKEN=" + token}, "publish", "module", dir, address, "1.0.0", "--ci-identity", "--audience", jobsAudience); err != nil {
+	if _, err := r.Through(ctx, []string{"LARDER_ID_TOKEN=" + token}, "publish", "module", dir, address, "1.0.0",
+		"--ci-identity", "--audience", jobsAudience); err != nil {
 		return err
 	}
 	return errors.Join(
-		r.ask(ctx, http.MethodPost, protocol.PublishPath+"modules/"+r.fresh()+"/published/null/1.0.0/uploads", token, announcement("published.tar.gz"), nil, http.StatusForbidden),
+		r.send(ctx, http.MethodPost, protocol.PublishPath+"modules/"+r.fresh()+"/published/null/1.0.0/uploads", token,
+			announcement("published.tar.gz"), nil, http.StatusForbidden),
 		r.publishedBy(ctx, address, registry.Publisher{
 			Kind: registry.PublisherOIDC, Issuer: r.CI.URL, Subject: subject,
 			Repository: jobsRepository, Ref: ref, Commit: commit,

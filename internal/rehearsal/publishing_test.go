@@ -19,8 +19,8 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// testPublisher tries what the function that publishes must not be able to do if somebody took it over, with its role, on
-// what was published in a rehearsal.
+// testPublisher uses the role of the publish function like an attacker who has
+// taken it over, with the objects and records of a rehearsal.
 func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	t.Helper()
 	roles, _, _, err := stack.Roles()
@@ -34,9 +34,11 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	t.Cleanup(account.Close)
 	config := awstest.Config(account.URL)
 	config.RetryMaxAttempts = 1
-	config.Credentials = credentials.NewStaticCredentialsProvider(account.Add("publish", roles["publish"]), awstest.SecretKey, "session")
+	config.Credentials = credentials.NewStaticCredentialsProvider(account.Add("publish", roles["publish"]),
+		awstest.SecretKey, "session")
 	path := func(o *s3.Options) { o.UsePathStyle = true }
-	bucket, everything, role := aws.String(stack.Outputs[settings.OutputBucket]), s3.NewFromConfig(d.Account, path), s3.NewFromConfig(config, path)
+	bucket, everything, role := aws.String(stack.Outputs[settings.OutputBucket]), s3.NewFromConfig(d.Account,
+		path), s3.NewFromConfig(config, path)
 	listed, err := everything.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: bucket})
 	if err != nil {
 		t.Fatal(err)
@@ -72,12 +74,15 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 			return err
 		}
 		tag := func(value string) error {
-			_, err := role.PutObjectTagging(t.Context(), &s3.PutObjectTaggingInput{Bucket: bucket, Key: key, Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String(objects.Tag), Value: &value}}}})
+			_, err := role.PutObjectTagging(t.Context(),
+				&s3.PutObjectTaggingInput{Bucket: bucket, Key: key,
+					Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String(objects.Tag), Value: &value}}}})
 			return err
 		}
 		if strings.Contains(*key, "/api/") {
 			uploaded++
-			// What nobody has kept expires, and is nobody's.
+			// Uploads that were not published expire, and nobody depends on
+			// them.
 			if tags(*key) != objects.TagKept {
 				continue
 			}
@@ -100,18 +105,24 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 		_, err = role.DeleteObjectTagging(t.Context(), &s3.DeleteObjectTaggingInput{Bucket: bucket, Key: key})
 		refused("untagging "+*key, err)
 	}
-	// A module's one archive by a token and another by a job; of a provider the zip, the sums and the signature.
+	// One archive each of a module by a token and by a job, and the zip, the
+	// sums and the signature of a provider.
 	if uploaded < 5 || others < 5 {
 		t.Errorf("%d objects came through the publish API, and %d otherwise", uploaded, others)
 	}
 	table := dynamodb.New(config, stack.Outputs[settings.OutputTable])
 	module := "modules/" + d.namespace + "-fresh/published/null"
 	for what, change := range map[string]catalog.Change{
-		"making a token":     {Key: catalog.Key{Partition: "tokens", Sort: strings.Repeat("0", 64)}, Data: []byte("{}")},
-		"adding a key":       {Key: catalog.Key{Partition: "keys/" + d.namespace + "-fresh", Sort: "0000000000000000"}, Data: []byte("{}")},
-		"mirroring":          {Key: catalog.Key{Partition: "mirror/example.com/" + d.namespace + "/note", Sort: "version/2.0.0"}, Data: []byte("{}")},
-		"revoking a token":   {Key: catalog.Key{Partition: "tokens", Sort: strings.Repeat("0", 64)}, Revision: 1, Delete: true},
-		"removing a key":     {Key: catalog.Key{Partition: "keys/" + d.namespace + "-fresh", Sort: "0000000000000000"}, Revision: 1, Delete: true},
+		"making a token": {Key: catalog.Key{Partition: "tokens", Sort: strings.Repeat("0", 64)},
+			Data: []byte("{}")},
+		"adding a key": {Key: catalog.Key{Partition: "keys/" + d.namespace + "-fresh",
+			Sort: "0000000000000000"}, Data: []byte("{}")},
+		"mirroring": {Key: catalog.Key{Partition: "mirror/example.com/" + d.namespace + "/note",
+			Sort: "version/2.0.0"}, Data: []byte("{}")},
+		"revoking a token": {Key: catalog.Key{Partition: "tokens", Sort: strings.Repeat("0", 64)}, Revision: 1,
+			Delete: true},
+		"removing a key": {Key: catalog.Key{Partition: "keys/" + d.namespace + "-fresh",
+			Sort: "0000000000000000"}, Revision: 1, Delete: true},
 		"removing a version": {Key: catalog.Key{Partition: module, Sort: "version/1.0.0"}, Revision: 1, Delete: true},
 	} {
 		refused(what, table.Write(t.Context(), change))
@@ -120,13 +131,14 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	refused("listing tokens", err)
 	_, err = table.Query(t.Context(), catalog.Query{Partition: "namespaces"})
 	refused("listing namespaces", err)
-	// What it may read is there for it, so that all this was refused to it and not to nobody.
+	// A permitted read succeeds, so the denials above are not for lack of any
+	// access.
 	if _, err := table.Get(t.Context(), catalog.Key{Partition: module, Sort: "version/1.0.0"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// status is that of what S3 has answered.
+// status returns the HTTP status of an error of S3, or 0.
 func status(err error) int {
 	var failed *awshttp.ResponseError
 	if errors.As(err, &failed) {

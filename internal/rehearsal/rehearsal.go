@@ -1,5 +1,5 @@
-// Package rehearsal deploys the registry as its owner would, to an emulator or to
-// an account of AWS, and uses it as its clients would.
+// Package rehearsal deploys the registry to an emulator or to an AWS account,
+// like its owner would, and then uses it like its clients would.
 package rehearsal
 
 import (
@@ -32,34 +32,40 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// StackName is that of the stack of a rehearsal; no other is touched.
+// StackName is the name of a rehearsal's stack. A rehearsal changes no other
+// stack.
 const StackName = "larder-rehearsal"
 
-// Rehearsal deploys the registry as its owner would, and uses it as clients would.
+// Rehearsal deploys the registry like its owner would, and uses it like its
+// clients would.
 type Rehearsal struct {
 	// Checkout is the root of the source.
 	Checkout string
-	// Older is a commit to deploy first, over which the source is deployed then; none if it is empty.
+	// Older is a commit to deploy first. The checkout is then deployed over it.
+	// If empty, only the checkout is deployed.
 	Older string
-	// Restore says that the registry is filled, lost and restored before the scenarios, in an emulator.
+	// Restore fills, loses and restores the registry before the scenarios. It
+	// works only in an emulator.
 	Restore bool
-	// Account is where to deploy, and Endpoint the URL of the emulator that it is in; empty for AWS itself.
+	// Account is the account to deploy to. Endpoint is the URL of its emulator,
+	// or empty for AWS.
 	Account  aws.Config
 	Endpoint string
-	// Env is added to the environment of programs that find the account by it.
+	// Env is added to the environment of programs, so that they use the
+	// account.
 	Env []string
-	// Out is told what is done, and how long it takes.
+	// Out receives a line for each step, with the time that it took.
 	Out io.Writer
-	// Ask is asked before anything is made in an account of AWS.
-	Ask func(question string) bool
-	// Scenarios are what the deployed registry is used for.
+	// Confirm requests confirmation before a rehearsal changes an AWS account.
+	Confirm func(question string) bool
+	// Scenarios are run with the deployed registry.
 	Scenarios []Scenario
 }
 
-// ErrNotWanted says that the answer to Ask was no.
+// ErrNotWanted is returned if Confirm returned false.
 var ErrNotWanted = errors.New("nothing was done")
 
-// Run rehearses. Its error names what is wrong, a line for each thing.
+// Run runs the rehearsal. Its error has one line for each fault.
 func (r *Rehearsal) Run(ctx context.Context) error {
 	begun := time.Now()
 	if err := r.check(ctx); err != nil {
@@ -81,9 +87,10 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 		fmt.Fprintln(r.Out, "LEFT OUT:", why)
 	}
 	if len(found) == 0 {
-		return errors.New("there is no client to rehearse with")
+		return errors.New("cannot rehearse: found no OpenTofu or Terraform")
 	}
-	// A namespace of its own, so that a second rehearsal on the same stack publishes as the first did.
+	// The namespace is new each time, so that a rehearsal can be repeated on
+	// the same stack.
 	d := &deployment{
 		Rehearsal: r,
 		scratch:   scratch,
@@ -93,7 +100,7 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 		policies:  make(map[string]string),
 	}
 	if r.Endpoint == "" {
-		fmt.Fprintln(r.Out, "LEFT OUT: publishing by a CI job's identity, since AWS does not reach an issuer on this machine")
+		fmt.Fprintln(r.Out, "LEFT OUT: publishing with a CI job's identity, since AWS cannot reach an issuer on this machine")
 	} else {
 		if d.ci, err = issuers.StartCI(); err != nil {
 			return err
@@ -120,18 +127,19 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 	}
 	fmt.Fprintf(r.Out, "rehearsed in %s\n", time.Since(begun).Round(time.Second))
 	if r.Endpoint == "" {
-		fmt.Fprintf(r.Out, "the stack %s stays until scripts/rehearse --destroy\n", StackName)
+		fmt.Fprintf(r.Out, "scripts/rehearse --destroy deletes the stack %s\n", StackName)
 	}
 	return nil
 }
 
-// check finds out, before anything is made, whether what is needed is there.
+// check checks the prerequisites of a rehearsal, before it changes anything.
 func (r *Rehearsal) check(ctx context.Context) error {
 	if r.Restore && r.Endpoint == "" {
-		return errors.New("restoring is rehearsed in an emulator alone: AWS takes up to an hour for it, and keeps the tables and buckets that were lost")
+		return errors.New("cannot rehearse restoring in AWS: it takes up to an hour there, " +
+			"and leaves the lost tables and buckets")
 	}
 	if r.Endpoint != "" && runtime.GOOS != "linux" {
-		return errors.New("functions run on Linux alone: here only a rehearsal in AWS is possible")
+		return errors.New("cannot rehearse in an emulator: functions run only on Linux")
 	}
 	for _, program := range []string{"go", "npm", "node"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -141,24 +149,28 @@ func (r *Rehearsal) check(ctx context.Context) error {
 	if r.Older == "" {
 		return nil
 	}
-	if out, err := exec.CommandContext(ctx, "git", "-C", r.Checkout, "cat-file", "-e", r.Older+":infra/cdk.json").CombinedOutput(); err != nil {
-		return fmt.Errorf("%s is no commit of this checkout that can be deployed: %s", r.Older, bytes.TrimSpace(out))
+	if out, err := exec.CommandContext(ctx, "git", "-C", r.Checkout, "cat-file", "-e",
+		r.Older+":infra/cdk.json").CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot deploy commit %s of this checkout: %s", r.Older, bytes.TrimSpace(out))
 	}
 	return nil
 }
 
-// agree finds out where this is, and asks whether it is meant.
+// agree prints the account and the region, and requests confirmation if they
+// are in AWS.
 func (r *Rehearsal) agree(ctx context.Context) error {
 	id, err := r.caller(ctx)
 	if err != nil {
 		return err
 	}
 	if r.Endpoint != "" {
-		fmt.Fprintf(r.Out, "rehearsing in the emulator at %s, account %s, region %s\n", r.Endpoint, id, r.Account.Region)
+		fmt.Fprintf(r.Out, "rehearsing in the emulator at %s, account %s, region %s\n", r.Endpoint, id,
+			r.Account.Region)
 		return nil
 	}
 	fmt.Fprintf(r.Out, "rehearsing in AWS, account %s, region %s\n", id, r.Account.Region)
-	if !r.Ask(fmt.Sprintf("This makes the stack %s there, with a registry of its own, bootstraps CDK where that is not done, and costs next to nothing. Go on?", StackName)) {
+	if !r.Confirm(fmt.Sprintf("This creates the stack %s with a new registry there, and bootstraps the CDK "+
+		"if necessary. It costs almost nothing. Continue?", StackName)) {
 		return ErrNotWanted
 	}
 	return nil
@@ -172,12 +184,12 @@ func (r *Rehearsal) caller(ctx context.Context) (string, error) {
 		if r.Endpoint != "" {
 			where = r.Endpoint
 		}
-		return "", fmt.Errorf("asking %s whose account this is: %w", where, err)
+		return "", fmt.Errorf("cannot read the account number from %s: %w", where, err)
 	}
 	return aws.ToString(caller.Account), nil
 }
 
-// step does one thing, and says what and how long it took.
+// step runs one step, and prints its name and the time that it took.
 func (r *Rehearsal) step(what string, do func() error) error {
 	fmt.Fprintf(r.Out, "%s ...\n", what)
 	begun := time.Now()
@@ -194,50 +206,57 @@ type deployment struct {
 	*Rehearsal
 	scratch   string
 	namespace string
-	readers   *sync.Map // tokens of clients by namespace
+	readers   *sync.Map // the clients' tokens, by namespace
 	clients   []clients.Client
-	ci        *issuers.CI // whom the stack trusts; nil in AWS
-	// adopted are settings by which the stack has a restored table and bucket.
+	ci        *issuers.CI // an issuer that the stack trusts; nil in AWS
+	// adopted are settings with which the stack adopts a restored table and
+	// bucket.
 	adopted map[string]any
-	// policies are those of buckets, by their names: see Account.
+	// policies are the policies of buckets, by bucket name. See
+	// [Account.BucketPolicies].
 	policies map[string]string
 }
 
-// command is a program that finds the account. It has a folder and further variables.
+// command returns a command that uses the account, with a working directory and
+// further variables.
 func (d *deployment) command(ctx context.Context, dir string, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(append(d.environ(), d.Env...), env...)
-	cmd.WaitDelay = 10 * time.Second // what it has started may hold on to its output
+	cmd.WaitDelay = 10 * time.Second // its child processes may keep its output open
 	return cmd
 }
 
-// run runs a program and returns its standard output. Its error has all that it printed.
+// run runs a program and returns its standard output. An error contains all its
+// output.
 func (d *deployment) run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := d.command(ctx, dir, env, name, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(name), strings.Join(args, " "), err, &said, &out)
+		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(name), strings.Join(args, " "), err, &stderr, &out)
 	}
 	return out.String(), nil
 }
 
-// environ is this process's environment, without what would lead programs elsewhere than to an emulator.
+// environ returns this process's environment, without variables that would make
+// programs use AWS instead of the emulator.
 func (d *deployment) environ() []string {
 	if d.Endpoint == "" {
 		return os.Environ()
 	}
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "AWS_ENDPOINT_URL_") || strings.HasPrefix(variable, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=")
+		return strings.HasPrefix(variable, "AWS_ENDPOINT_URL_") || strings.HasPrefix(variable,
+			"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=")
 	})
 }
 
-// build builds the programs of the source, and installs the CDK's.
+// build builds the programs of the checkout, and installs the CDK.
 func (d *deployment) build(ctx context.Context) error {
-	return d.step("building the command line, and CDK's", func() error {
+	return d.step("building the command line and the CDK app", func() error {
 		folder := d.scratch + string(filepath.Separator)
-		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", folder, "./scripts/larder", "./infra"); err != nil {
+		if _, err := d.run(ctx, d.Checkout, nil, "go", "build", "-o", folder, "./scripts/larder",
+			"./infra"); err != nil {
 			return err
 		}
 		_, err := d.run(ctx, d.Checkout, nil, filepath.Join(d.Checkout, "scripts", "tools"), "cdk")
@@ -245,7 +264,7 @@ func (d *deployment) build(ctx context.Context) error {
 	})
 }
 
-// deploy leaves the source, which is built, deployed, and says what is there then.
+// deploy deploys the checkout, and returns the deployed stack.
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	if err := d.bootstrap(ctx); err != nil {
 		return nil, err
@@ -258,7 +277,7 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	}
 	err = d.step("cdk deploy", func() error {
 		if d.Older != "" {
-			return d.deploySource(ctx, "access") // it was open to everyone
+			return d.deploySource(ctx, "access") // the older release is open to everyone
 		}
 		return d.deploySource(ctx)
 	})
@@ -270,13 +289,14 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	}
 	for _, kept := range []string{settings.OutputTable, settings.OutputBucket} {
 		if older != nil && older.Outputs[kept] != stack.Outputs[kept] {
-			return nil, fmt.Errorf("a deploy over %s makes another %s: it was %s and is %s", d.Older, kept, older.Outputs[kept], stack.Outputs[kept])
+			return nil, fmt.Errorf("a deploy over %s makes another %s: it was %s and is %s", d.Older, kept,
+				older.Outputs[kept], stack.Outputs[kept])
 		}
 	}
 	return stack, nil
 }
 
-// deployAgain deploys the same source, which must change nothing.
+// deployAgain deploys the same source again, which must not change anything.
 func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 	return d.step("cdk deploy again, with no change", func() error {
 		if err := d.deploySource(ctx); err != nil {
@@ -287,18 +307,19 @@ func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 			return err
 		}
 		if changes := again.Changes(stack); len(changes) > 0 {
-			return fmt.Errorf("it changes what is there: %s", strings.Join(changes, "; "))
+			return fmt.Errorf("the second deploy has changed the stack: %s", strings.Join(changes, "; "))
 		}
 		return nil
 	})
 }
 
-// olderModule is what the older release publishes.
+// olderModule returns the address of the module that the older release
+// publishes.
 func (d *deployment) olderModule() string { return d.namespace + "/older/null" }
 
-// olderFolder returns where the source of the older release goes. It is always the
-// same folder for a checkout, because Go caches what it compiles by its path. It is
-// another one for each checkout, because several can share .tools.
+// olderFolder returns the folder for the source of the older release. It is the
+// same one each time, since Go caches compiled packages by their path. Each
+// checkout has its own, since several can share .tools.
 func olderFolder(checkout string) (string, error) {
 	path, err := filepath.Abs(checkout)
 	if err != nil {
@@ -308,7 +329,8 @@ func olderFolder(checkout string) (string, error) {
 	return filepath.Join(path, ".tools", "older-"+hex.EncodeToString(sum[:6])), nil
 }
 
-// deployOlder deploys an older commit and publishes a module with its own command line.
+// deployOlder deploys an older commit, and publishes a module with its command
+// line.
 func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) {
 	err = d.step("cdk deploy of the older "+d.Older, func() error {
 		checkout, err := olderFolder(d.Checkout)
@@ -329,7 +351,8 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {
 			return err
 		}
-		// The first releases must be told so. What they published then is private, as everything is by default.
+		// The first releases need this setting. The module is private after the
+		// update, like everything by default.
 		own := d.settings(map[string]any{"anonymousRead": true})
 		app := cdkApp{folder: d.scratch, command: fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))}
 		var more []string
@@ -337,7 +360,7 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 			if err := writeSettings(filepath.Join(checkout, "infra"), own); err != nil {
 				return err
 			}
-		} else { // it has settings in CDK context
+		} else { // this release reads settings from CDK context
 			for key, value := range own {
 				more = append(more, "-c", fmt.Sprintf("%s=%v", key, value))
 			}
@@ -352,16 +375,19 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if err := os.MkdirAll(module, 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(module, "main.tf"),
+			[]byte("output \"text\" {\n  value = \"older\"\n}\n"), 0o600); err != nil {
 			return err
 		}
-		_, err = d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module, d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
+		_, err = d.run(ctx, checkout, d.pathStyle(), "go", "run", "./scripts/larder", "publish", "module", module,
+			d.olderModule(), "1.0.0", "--store", "stack:"+StackName)
 		return err
 	})
 	return stack, err
 }
 
-// pathStyle is what programs need besides AWS's own variables to use an emulator of S3.
+// pathStyle returns the variables, other than AWS's own, that programs need to
+// use an emulator of S3.
 func (d *deployment) pathStyle() []string {
 	if d.Endpoint == "" {
 		return nil
@@ -369,7 +395,7 @@ func (d *deployment) pathStyle() []string {
 	return []string{"LARDER_S3_PATH_STYLE=true"}
 }
 
-// bootstrap prepares the account for CDK, unless it is.
+// bootstrap prepares the account for the CDK, if necessary.
 func (d *deployment) bootstrap(ctx context.Context) error {
 	const toolkit = "CDKToolkit"
 	_, found, err := describe(ctx, d.Account, toolkit)
@@ -377,7 +403,7 @@ func (d *deployment) bootstrap(ctx context.Context) error {
 		return err
 	}
 	if found {
-		fmt.Fprintf(d.Out, "cdk bootstrap: it has been done, the stack %s is there\n", toolkit)
+		fmt.Fprintf(d.Out, "cdk bootstrap: not needed, since the stack %s exists\n", toolkit)
 		return nil
 	}
 	return d.step("cdk bootstrap", func() error {
@@ -389,23 +415,23 @@ func (d *deployment) bootstrap(ctx context.Context) error {
 	})
 }
 
-// bootstrapVersion is where CDK finds which bootstrap there is. moto answers 500 to an update that rests on the default of
-// this parameter.
+// bootstrapVersion sets the parameter that has the name of the bootstrap
+// version. moto answers an update that relies on its default with 500.
 const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
 
 func (d *deployment) cdkDeploy(ctx context.Context, app cdkApp, more ...string) error {
 	args := append([]string{"deploy", "--require-approval", "never"}, more...)
 	if d.Endpoint != "" {
-		// moto gives a stack that a change set made no outputs.
+		// moto creates no outputs if a stack is created from a change set.
 		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
 	}
 	return d.cdk(ctx, app, args...)
 }
 
-// deploySource deploys the source that is rehearsed, which may drop what is
-// allowed.
+// deploySource deploys the checkout. It may drop the kinds of resources in
+// allowDrop.
 func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) error {
-	// All that a stack can have to tell of itself.
+	// With all resources that `larder doctor --stack` can inspect.
 	own := d.settings(map[string]any{"alarms": true, "dashboard": true})
 	maps.Copy(own, d.adopted)
 	if d.Endpoint != "" {
@@ -432,23 +458,23 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	return d.fillIn(ctx)
 }
 
-// alarmEmail is whom alarms are mailed to in an emulator, which mails nobody.
+// alarmEmail is the recipient of alarms in an emulator, which sends no mail.
 const alarmEmail = "registry@example.com"
 
-// settings returns those that every stack of a rehearsal has, and more.
+// settings returns the settings of every stack of a rehearsal, and more.
 func (d *deployment) settings(more map[string]any) map[string]any {
 	all := map[string]any{"stackName": StackName, "architecture": lambda.Architecture()}
 	maps.Copy(all, more)
 	return all
 }
 
-// cdkApp is the CDK app of a checkout: the folder from which the cdk commands
-// run, and the command that runs the app; none if that is empty.
+// cdkApp is the CDK app of a checkout. folder is the working directory of cdk
+// commands. command runs the app; if empty, cdk.json has the command.
 type cdkApp struct {
 	folder, command string
 }
 
-// source returns the app of the source that is rehearsed, with settings.
+// source returns the app of the checkout, with settings.
 func (d *deployment) source(own map[string]any) (cdkApp, error) {
 	app, err := d.appIn("source")
 	if err == nil {
@@ -457,8 +483,8 @@ func (d *deployment) source(own map[string]any) (cdkApp, error) {
 	return app, err
 }
 
-// appIn returns the app of the source in a folder that is to it as infra is in a
-// checkout, so that the settings of this checkout do not count.
+// appIn returns the checkout's app in a folder with the layout of a checkout.
+// This way the app ignores the settings of this checkout.
 func (d *deployment) appIn(name string) (cdkApp, error) {
 	checkout := filepath.Join(d.scratch, name)
 	app := cdkApp{folder: filepath.Join(checkout, "infra"), command: filepath.Join(d.scratch, "infra")}
@@ -477,7 +503,7 @@ func (d *deployment) appIn(name string) (cdkApp, error) {
 	return app, os.Symlink(filepath.Join(d.Checkout, "dist"), filepath.Join(checkout, "dist"))
 }
 
-// settingsFile is where a stack's owner keeps its settings.
+// settingsFile is the name of the settings file.
 const settingsFile = "settings.json"
 
 func writeSettings(infra string, own map[string]any) error {
@@ -497,17 +523,19 @@ func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error 
 	args = append(args, "--output", out, "--no-version-reporting", "--no-notices", "--ci")
 	env := append(d.pathStyle(), "CDK_DISABLE_CLI_TELEMETRY=true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1")
 	if d.Endpoint != "" {
-		// The CDK checks a template against CloudFormation's schemas, which takes as
-		// long as the rest of a synthesis. It only warns, and nobody would see it here.
+		// The CDK validates a template against CloudFormation's schemas, which
+		// takes as long as the rest of a synthesis. Its warnings are not
+		// visible here.
 		env = append(env, "CDK_VALIDATION=false")
 	}
 	_, err := d.run(ctx, app.folder, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err
 }
 
-// open returns a deployed stack as its users have it, until it is closed. In an
-// emulator it runs; in AWS, running is nil. The command line works on it as
-// roles that have the policies for that alone.
+// open returns a deployed stack in the form that its users have. The caller
+// calls done unless there is an error. In an emulator the stack's
+// functions run on this machine; in AWS, running is nil. The command line uses
+// roles that have only the operators' policies.
 func (d *deployment) open(
 	ctx context.Context,
 	stack *Stack,
@@ -529,13 +557,14 @@ func (d *deployment) open(
 		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient,
 		Namespace: d.namespace, Readers: d.readers, Older: d.olderModule(), Scratch: d.scratch, CI: d.ci,
 		Lose: func(ctx context.Context, key string) error {
-			_, err := d.buckets().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
+			_, err := d.buckets().DeleteObject(ctx,
+				&s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
 			return err
 		},
 	}
-	env := append(d.pathStyle(), "AWS_REGION="+d.Account.Region) // which a profile may have named
+	env := append(d.pathStyle(), "AWS_REGION="+d.Account.Region) // the region may come from a profile
 	if d.Endpoint != "" {
-		err := d.step("starting the deployed functions, since the emulator has no API Gateway", func() error {
+		err := d.step("starting the deployed functions behind a local gateway", func() error {
 			dir, err := os.MkdirTemp(d.scratch, "functions")
 			if err != nil {
 				return err
@@ -548,7 +577,8 @@ func (d *deployment) open(
 			return nil, nil, nil, err
 		}
 		running.Account.BucketPolicies = d.policies
-		registry.Host, registry.HTTP, registry.CAFile = running.Gateway.Host, running.Gateway.Client(), filepath.Join(d.scratch, "ca.pem")
+		registry.Host, registry.HTTP = running.Gateway.Host, running.Gateway.Client()
+		registry.CAFile = filepath.Join(d.scratch, "ca.pem")
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
 			done()
 			return nil, nil, nil, err
@@ -590,18 +620,20 @@ func (d *deployment) open(
 		return err
 	}
 	registry.Through = func(ctx context.Context, env []string, args ...string) (string, error) {
-		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+			"AWS_PROFILE"} {
 			env = append(env, name+"=")
 		}
 		if registry.CAFile != "" {
 			env = append(env, "SSL_CERT_FILE="+registry.CAFile)
 		}
-		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"), append(args, "--registry", "https://"+registry.Host)...)
+		return d.run(ctx, d.scratch, env, filepath.Join(d.scratch, "larder"),
+			append(args, "--registry", "https://"+registry.Host)...)
 	}
 	return registry, running, done, nil
 }
 
-// variables are the environment by which programs have credentials, and no others.
+// variables returns environment variables with these credentials and no others.
 func variables(c aws.Credentials) []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + c.AccessKeyID,
@@ -611,7 +643,7 @@ func variables(c aws.Credentials) []string {
 	}
 }
 
-// use goes through the scenarios with a deployed stack.
+// use runs the scenarios with a deployed stack.
 func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	registry, running, done, err := d.open(ctx, stack)
 	if err != nil {
@@ -620,19 +652,20 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 	defer done()
 	scenarios := d.Scenarios
 	if d.Older != "" {
-		scenarios = append([]Scenario{{"a module that the older release published", func(ctx context.Context, r *Registry) error {
-			return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
-		}}}, scenarios...)
+		scenarios = append([]Scenario{{"a module that the older release published",
+			func(ctx context.Context, r *Registry) error {
+				return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
+			}}}, scenarios...)
 	}
 	if d.adopted != nil {
-		scenarios = append([]Scenario{{"what was restored: verify, init", d.restored}}, scenarios...)
+		scenarios = append([]Scenario{{"the restored registry: verify, init", d.restored}}, scenarios...)
 	}
 	for _, s := range scenarios {
 		if err := d.step(s.Name, func() error { return s.Run(ctx, registry) }); err != nil {
 			if running != nil {
 				return errors.Join(err, running.Wrong())
 			}
-			return fmt.Errorf("%w\nwhat the functions say of it: %s", err, stack.logs())
+			return fmt.Errorf("%w\nto see the functions' logs: %s", err, stack.logs())
 		}
 	}
 	if running == nil {

@@ -19,22 +19,24 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Running is a deployed stack that runs on this machine: its functions' deployed code with the environment that the stack
-// gives them, under their roles, behind a gateway with the deployed routes.
+// Running is a deployed stack that runs on this machine. The functions run
+// their deployed code with their environment and their roles, behind a gateway
+// with the deployed routes.
 type Running struct {
-	// Gateway is where clients go.
+	// Gateway receives the clients' requests.
 	Gateway *lambda.Gateway
-	// Account is where the functions' calls of AWS go.
+	// Account receives the functions' AWS requests.
 	Account   *Account
 	insights  *cloudwatch.Insights
 	functions map[string]*lambda.Function
-	metrics   map[string]string // the namespaces in which they count
+	metrics   map[string]string // the namespaces of their metrics
 	roles     map[string]*iam.Role
 	logGroups map[string]string
 }
 
 // Run starts the stack's functions, which store their data in the emulator at a
-// URL. It unpacks their code below dir. The operators have their policies.
+// URL. It unpacks their code below dir. The operators get their policies. The
+// caller closes the result.
 func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Running, error) {
 	roles, operator, withdraw, err := s.Roles()
 	if err != nil {
@@ -44,19 +46,20 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{Account: account, functions: make(map[string]*lambda.Function), metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string)}
+	r := &Running{Account: account, functions: make(map[string]*lambda.Function), metrics: make(map[string]string),
+		roles: roles, logGroups: make(map[string]string)}
 	r.insights = &cloudwatch.Insights{Lines: r.logged}
 	account.Insights = r.insights
 	account.Alarms = s.Alarms
 	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
-	account.Admit(o.withdraw.AccessKeyID, "the policy for withdrawing", withdraw, operator)
+	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
 		r.logGroups[name] = f.LogGroup
 		r.metrics[name] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
 		env := map[string]string{
 			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
-			// As a role's credentials are.
+			// Credentials in the form of a role's.
 			"AWS_ACCESS_KEY_ID": account.Add("function "+name, roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
 			"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.MemoryMiB),
 		}
@@ -74,7 +77,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	return r, nil
 }
 
-// logged returns what a function has logged, by its log group.
+// logged returns a function's log lines by its log group.
 func (r *Running) logged(group string) ([]string, bool) {
 	for name, at := range r.logGroups {
 		if strings.HasSuffix(at, ":log-group:"+group) {
@@ -84,7 +87,8 @@ func (r *Running) logged(group string) ([]string, bool) {
 	return nil, false
 }
 
-// interrupt runs a program, and interrupts it while it waits for a query of logs. The program must stop the query.
+// interrupt runs a program, and interrupts it while it waits for a query of
+// logs. The program must stop the query.
 func (r *Running) interrupt(cmd *exec.Cmd) error {
 	stopped, waits := r.insights.Stopped(), r.insights.HoldNext()
 	var out bytes.Buffer
@@ -96,17 +100,17 @@ func (r *Running) interrupt(cmd *exec.Cmd) error {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("%s ends before it waits for a query: %w\n%s", cmd, err, &out)
+		return fmt.Errorf("%s ended before it waited for a query: %w\n%s", cmd, err, &out)
 	case <-waits:
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		return err
 	}
 	if err := <-ended; err == nil {
-		return fmt.Errorf("%s succeeds though it was interrupted\n%s", cmd, &out)
+		return fmt.Errorf("%s succeeded although it was interrupted\n%s", cmd, &out)
 	}
 	if r.insights.Stopped() != stopped+1 {
-		return fmt.Errorf("%s was interrupted, and does not stop its query\n%s", cmd, &out)
+		return fmt.Errorf("%s was interrupted, but did not stop its query\n%s", cmd, &out)
 	}
 	return nil
 }
@@ -126,7 +130,7 @@ func (r *Running) start(ctx context.Context, name string, f *StackFunction, env 
 	return err
 }
 
-// Close ends functions and gateway.
+// Close stops the functions and the gateway.
 func (r *Running) Close() {
 	if r.Gateway != nil {
 		r.Gateway.Close()
@@ -137,7 +141,8 @@ func (r *Running) Close() {
 	r.Account.Close()
 }
 
-// Wrong says what has gone wrong behind the gateway, a line for each thing, which a client sees as a mere failure.
+// Wrong returns the faults behind the gateway, one line each. A client only
+// sees that a request fails.
 func (r *Running) Wrong() error {
 	wrong := r.Account.Denied()
 	for _, failure := range r.Gateway.Failures() {
@@ -145,23 +150,23 @@ func (r *Running) Wrong() error {
 	}
 	for name, f := range r.functions {
 		if _, err := cloudwatch.ReadMetrics(r.metrics[name], f.Log()); err != nil {
-			wrong = append(wrong, fmt.Sprintf("function %s counts what CloudWatch would not: %v", name, err))
+			wrong = append(wrong, fmt.Sprintf("function %s writes metrics that CloudWatch would reject: %v", name, err))
 		}
 		for line := range strings.SplitSeq(f.Log(), "\n") {
 			if strings.Contains(line, `"level":"ERROR"`) {
-				wrong = append(wrong, fmt.Sprintf("function %s has logged %s", name, line))
+				wrong = append(wrong, fmt.Sprintf("function %s logged %s", name, line))
 			}
 		}
 	}
 	for _, request := range r.Gateway.Stray() {
 		if request != nowhere {
-			wrong = append(wrong, fmt.Sprintf("no route for %s: it went to $default", request))
+			wrong = append(wrong, fmt.Sprintf("no route for %s: the request went to $default", request))
 		}
 	}
 	return lines(wrong)
 }
 
-// lines makes one error of what is to be said, each thing once and in an order.
+// lines returns one error with all texts, sorted and without duplicates.
 func lines(texts []string) error {
 	slices.Sort(texts)
 	var errs []error
@@ -171,14 +176,15 @@ func lines(texts []string) error {
 	return errors.Join(errs...)
 }
 
-// Unneeded says which permissions and routes nothing has needed.
+// Unneeded returns an error with the permissions and the routes that no request
+// needed.
 func (r *Running) Unneeded() error {
 	var wrong []string
 	for name, f := range r.functions {
 		if f.Log() == "" {
 			continue
 		}
-		// What Lambda does with the role when a function prints.
+		// Lambda itself needs these permissions when a function logs.
 		stream := r.logGroups[name] + ":log-stream:2026/01/01/[$LATEST]0123456789abcdef"
 		for _, action := range []string{"logs:CreateLogStream", "logs:PutLogEvents"} {
 			if err := r.roles[name].Judge(iam.Call{Action: action, Resource: stream}); err != nil {

@@ -18,72 +18,80 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 )
 
-// Scenario is a use of a deployed registry, from publishing to what the real clients make of it.
+// Scenario is one use of a deployed registry, from publishing to installing
+// with the real clients.
 type Scenario struct {
 	Name string
-	// Run fails with what was not as it must be. It can be run again on the same registry.
+	// Run returns an error if the registry does not behave as expected. It can
+	// run again on the same registry.
 	Run func(context.Context, *Registry) error
 }
 
-// Scenarios are what a rehearsal goes through, in this order. Here is where a feature adds its own: between them they must
-// ask for each route, and need each permission of each role.
+// Scenarios returns the scenarios of a rehearsal in their order. Add one for
+// each new feature: together they must request each route, and need each
+// permission of each role.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"discovery, and answers to who has no token", discoveryScenario},
-		{"tokens: make, list, revoke", tokenScenario},
+		{"discovery, and responses without a token", discoveryScenario},
+		{"tokens: create, list, revoke", tokenScenario},
 		{"a module: publish, init, list", moduleScenario},
-		{"a module whose archive is lost: publish again", lostArchiveScenario},
+		{"a module with a missing archive: publish again", lostArchiveScenario},
 		{"a provider: key, publish, deprecate, init, apply", providerScenario},
-		{"a mirror: import, init of two hosts' providers from it alone, export", mirrorScenario},
-		{"publishing by a token: a module, deprecate, init", publishModuleScenario},
-		{"a provider by a token: publish, deprecate, init, apply", publishProviderScenario},
-		{"publishing by a CI job's identity", trustScenario},
-		{"withdrawing: who downloads it, and that nobody does any more", withdrawScenario},
+		{"a mirror: import, init of two hosts' providers, export", mirrorScenario},
+		{"a module with a token: publish, deprecate, init", publishModuleScenario},
+		{"a provider with a token: publish, deprecate, init, apply", publishProviderScenario},
+		{"publishing with a CI job's identity", trustScenario},
+		{"withdrawing: count downloads, withdraw, no more downloads", withdrawScenario},
 		{"the operator: verify, audit, doctor --stack", operatorScenario},
 	}
 }
 
-// Registry is a deployed registry as its users have it.
+// Registry is a deployed registry in the form that its users have.
 type Registry struct {
-	// Host is what addresses begin with.
+	// Host is the host of the addresses of modules and providers.
 	Host string
-	// Clients are the real clients that are there.
+	// Clients are the real clients on this machine.
 	Clients []clients.Client
-	// HTTP trusts the registry.
+	// HTTP trusts the registry's certificate.
 	HTTP *http.Client
-	// CAFile is what clients must trust; empty for what they trust anyway.
+	// CAFile is a certificate that clients must trust. It is empty if they
+	// already do.
 	CAFile string
-	// Larder runs the command line on the deployed stack, as a role that has the
-	// operator's policy alone, and returns what it prints.
+	// Larder runs the command line on the deployed stack, with a role that has
+	// only the operator's policy. It returns the standard output.
 	Larder func(ctx context.Context, args ...string) (string, error)
-	// Withdraw withdraws, as who has the policy for that beside the operator's.
+	// Withdraw runs `larder withdraw`, with a role that also has the withdraw
+	// policy.
 	Withdraw func(ctx context.Context, args ...string) error
-	// Examine returns what `larder doctor --stack` prints as JSON, as the same role.
+	// Examine runs `larder doctor --stack` as the operator, and returns its
+	// JSON output.
 	Examine func(ctx context.Context) (string, error)
-	// Interrupt runs the command line as the same role, and interrupts it while it
-	// waits for a query of logs, which it must stop then. It is nil in AWS.
+	// Interrupt runs the command line as the operator. It interrupts the
+	// program while it waits for a query of logs, which the program must stop.
+	// It is nil in AWS.
 	Interrupt func(ctx context.Context, args ...string) error
-	// Through runs it through the registry's own endpoint, as who has no credentials of AWS, with further variables as
-	// NAME=value.
+	// Through runs the command line through the registry's own endpoint,
+	// without AWS credentials. env are further variables as NAME=value.
 	Through func(ctx context.Context, env []string, args ...string) (string, error)
-	// CI is an issuer that the registry trusts; nil where there is none.
+	// CI is an issuer that the registry trusts, or nil.
 	CI *issuers.CI
-	// Lose deletes an object, behind the registry's back.
+	// Lose deletes an object directly in the bucket.
 	Lose func(ctx context.Context, key string) error
-	// Namespace is where scenarios publish.
+	// Namespace is the namespace in which scenarios publish.
 	Namespace string
-	// Readers are the tokens of clients by namespace, since a name has one token.
+	// Readers are the clients' tokens, by namespace. They are stored because a
+	// name can have only one token.
 	Readers *sync.Map
-	// Older is the module that an older release has published, if there is one. It
-	// did so as an administrator.
+	// Older is the module that an older release published with an
+	// administrator's credentials. It is empty if there is no older release.
 	Older string
-	// Scratch is a folder for files.
+	// Scratch is a folder for temporary files.
 	Scratch string
 
-	config string // of clients, besides their credentials
+	config string // of clients, in addition to their credentials
 }
 
-// nowhere is the one request that scenarios send for which there is no route.
+// nowhere is the only request of the scenarios that has no route.
 const nowhere = "GET /nowhere"
 
 func discoveryScenario(ctx context.Context, r *Registry) error {
@@ -96,7 +104,8 @@ func discoveryScenario(ctx context.Context, r *Registry) error {
 	for _, path := range []string{
 		"/v1/modules/rehearsal/absent/null/versions", "/v1/modules/rehearsal/absent/null/1.0.0/download",
 		"/v1/providers/rehearsal/absent/versions", "/v1/providers/rehearsal/absent/1.0.0/download/linux/amd64",
-		"/v1/mirror/registry.example.com/rehearsal/absent/index.json", "/v1/mirror/registry.example.com/rehearsal/absent/1.0.0.json",
+		"/v1/mirror/registry.example.com/rehearsal/absent/index.json",
+		"/v1/mirror/registry.example.com/rehearsal/absent/1.0.0.json",
 	} {
 		if err := r.get(ctx, path, "", http.StatusUnauthorized); err != nil {
 			return err
@@ -122,14 +131,15 @@ func tokenScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	if name := r.Namespace + ".revoked"; !strings.Contains(listed, name) || strings.Contains(listed, token) {
-		return fmt.Errorf("the list does not have %s, or has the token itself", name)
+		return fmt.Errorf("the listing lacks %s, or contains the token itself", name)
 	}
-	// That it is refused within a minute is for other tests to show.
+	// Other tests check that the token is rejected within a minute.
 	_, err = r.Larder(ctx, "token", "revoke", r.Namespace+".revoked")
 	return err
 }
 
-// readersToken returns the token of clients, which it makes once.
+// readersToken returns the clients' token, which it creates once for a
+// namespace.
 func (r *Registry) readersToken(ctx context.Context) (string, error) {
 	if token, ok := r.Readers.Load(r.Namespace); ok {
 		return token.(string), nil
@@ -141,10 +151,11 @@ func (r *Registry) readersToken(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// newToken makes a token of a name within the rehearsal's namespace.
+// newToken creates a token with a name in the rehearsal's namespace.
 func (r *Registry) newToken(ctx context.Context, name, scope string) (string, error) {
 	var made struct{ Token string }
-	text, err := r.Larder(ctx, "token", "create", "--json", "--name", r.Namespace+"."+name, "--scope", scope, "--expires", "1h")
+	text, err := r.Larder(ctx, "token", "create", "--json", "--name", r.Namespace+"."+name, "--scope", scope,
+		"--expires", "1h")
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +173,7 @@ func moduleScenario(ctx context.Context, r *Registry) error {
 	}
 	listed, err := r.Larder(ctx, "list", r.Namespace)
 	if err == nil && !strings.Contains(listed, address) {
-		err = fmt.Errorf("the list does not have %s:\n%s", address, listed)
+		err = fmt.Errorf("the listing lacks %s:\n%s", address, listed)
 	}
 	return err
 }
@@ -178,10 +189,10 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 	}
 	var list struct{ Versions []struct{ Object string } }
 	if err := json.Unmarshal([]byte(listed), &list); err != nil {
-		return fmt.Errorf("the list of versions: %w:\n%s", err, listed)
+		return fmt.Errorf("cannot parse the list of versions: %w:\n%s", err, listed)
 	}
 	if len(list.Versions) != 1 {
-		return fmt.Errorf("it is not a list of one version:\n%s", listed)
+		return fmt.Errorf("the list does not have exactly one version:\n%s", listed)
 	}
 	if err := r.Lose(ctx, list.Versions[0].Object); err != nil {
 		return err
@@ -192,7 +203,8 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 	return r.installModule(ctx, address, "1.0.0", "lost")
 }
 
-// signedRelease is a release of the test provider, signed by a new key, and the file with its public half.
+// signedRelease returns a folder with a release of the test provider, signed
+// with a new key, and the path of the public key.
 func (r *Registry) signedRelease(ctx context.Context) (release, public string, err error) {
 	if release, err = r.release(ctx); err != nil {
 		return "", "", err
@@ -208,7 +220,8 @@ func (r *Registry) signedRelease(ctx context.Context) (release, public string, e
 	return release, public, os.WriteFile(public, key.Public, 0o600)
 }
 
-// providerScenario builds a real provider, which writes a file, and has it installed and run.
+// providerScenario builds a real provider that writes a file. The clients
+// install and run it.
 func providerScenario(ctx context.Context, r *Registry) error {
 	release, public, err := r.signedRelease(ctx)
 	if err != nil {
@@ -227,7 +240,7 @@ func providerScenario(ctx context.Context, r *Registry) error {
 	if err := r.installProvider(ctx, address, "rehearsed"); err != nil {
 		return err
 	}
-	// What is removed cannot be the key of what others still use.
+	// The key belongs to this namespace only, so nobody else needs it.
 	id, err := r.keyID(ctx)
 	if err != nil {
 		return err
@@ -236,7 +249,8 @@ func providerScenario(ctx context.Context, r *Registry) error {
 	return err
 }
 
-// installProvider installs the provider note with each client, which must print a warning, and has it write a file.
+// installProvider installs the provider note with each client. Each client must
+// print a warning, and writes a file with the provider.
 func (r *Registry) installProvider(ctx context.Context, address, warning string) error {
 	written := filepath.Join(r.Scratch, "note.txt")
 	return r.eachClient(ctx, fmt.Sprintf(`terraform {
@@ -258,20 +272,21 @@ resource "note_file" "it" {
 			return err
 		}
 		if !strings.Contains(out, warning) {
-			return fmt.Errorf("init does not print the deprecation:\n%s", out)
+			return fmt.Errorf("the output of init lacks the deprecation:\n%s", out)
 		}
 		if _, err := run("apply", "-auto-approve"); err != nil {
 			return err
 		}
 		text, err := os.ReadFile(written)
 		if err == nil && string(text) != "written" {
-			err = fmt.Errorf("the provider has written %q", text)
+			err = fmt.Errorf("the provider wrote %q", text)
 		}
-		return errors.Join(err, os.Remove(written)) // the next client's is to write its own
+		return errors.Join(err, os.Remove(written)) // so that the next client writes its own
 	})
 }
 
-// release returns a folder with what a release of the provider note leaves, which is built once.
+// release returns a folder with a release of the provider note, which it builds
+// once.
 func (r *Registry) release(ctx context.Context) (string, error) {
 	built := filepath.Join(r.Scratch, "provider")
 	if _, err := os.Stat(built); err != nil {
@@ -289,7 +304,8 @@ func (r *Registry) release(ctx context.Context) (string, error) {
 	return release, os.CopyFS(release, os.DirFS(built))
 }
 
-// mirrorScenario mirrors the same provider for two hosts that are nowhere, and has it installed by both addresses.
+// mirrorScenario mirrors the same provider for two hosts that do not exist. The
+// clients install it by both addresses.
 func mirrorScenario(ctx context.Context, r *Registry) error {
 	release, err := r.release(ctx)
 	if err != nil {
@@ -311,7 +327,7 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 	}
 	for _, args := range [][]string{
 		{"mirror", "import", folder},
-		{"mirror", "import", folder}, // nothing is left to do
+		{"mirror", "import", folder}, // imports nothing
 		append([]string{"mirror", "export", exported}, addresses...),
 		{"list", addresses[0]},
 	} {
@@ -322,7 +338,12 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 	if err := sameZips(folder, exported); err != nil {
 		return err
 	}
-	r = r.with(fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = \"https://%s/v1/mirror/\"\n  }\n}\n", r.Host))
+	r = r.with(fmt.Sprintf(`provider_installation {
+  network_mirror {
+    url = "https://%s/v1/mirror/"
+  }
+}
+`, r.Host))
 	return r.eachClient(ctx, fmt.Sprintf(`terraform {
   required_providers {
     one = {
@@ -340,14 +361,15 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 		}
 		for _, address := range addresses {
 			if !strings.Contains(out, "Installed "+address) {
-				return fmt.Errorf("init does not say that it installed %s:\n%s", address, out)
+				return fmt.Errorf("the output of init lacks the installation of %s:\n%s", address, out)
 			}
 		}
 		return nil
 	})
 }
 
-// sameZips fails where a zip of one folder is not in the other, byte for byte.
+// sameZips returns an error unless each zip of one folder is also in the other,
+// with the same content.
 func sameZips(folder, other string) error {
 	zips, err := filepath.Glob(filepath.Join(folder, "*/*/*/*.zip"))
 	if err != nil {
@@ -364,13 +386,13 @@ func sameZips(folder, other string) error {
 			return err
 		}
 		if !bytes.Equal(first, second) {
-			return fmt.Errorf("%s is not what was imported", name)
+			return fmt.Errorf("the exported file %s differs from the imported one", name)
 		}
 	}
 	return nil
 }
 
-// with returns the registry for clients that have more in their configuration.
+// with returns the registry for clients with more in their configuration.
 func (r *Registry) with(config string) *Registry {
 	with := *r
 	with.config += config
@@ -393,7 +415,8 @@ func (r *Registry) keyID(ctx context.Context) (string, error) {
 	return list.Keys[0].ID, nil
 }
 
-// get asks for a path, with a token or none, and fails where the status is another or the answer is not JSON.
+// get requests a path, with a token or without one. It returns an error unless
+// the response has the status and is JSON.
 func (r *Registry) get(ctx context.Context, path, token string, want int) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
 	if err != nil {
@@ -409,12 +432,12 @@ func (r *Registry) get(ctx context.Context, path, token string, want int) error 
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err == nil && (response.StatusCode != want || !json.Valid(body)) {
-		err = fmt.Errorf("GET %s: %s, and it must be %d: %s", path, response.Status, want, body)
+		err = fmt.Errorf("GET %s: %s, want %d: %s", path, response.Status, want, body)
 	}
 	return err
 }
 
-// publishModule publishes a module whose output is a text.
+// publishModule publishes a module with a text as its output.
 func (r *Registry) publishModule(ctx context.Context, address, version, text string) error {
 	dir, err := r.folder(fmt.Sprintf("output \"text\" {\n  value = %q\n}\n", text))
 	if err != nil {
@@ -424,7 +447,7 @@ func (r *Registry) publishModule(ctx context.Context, address, version, text str
 	return err
 }
 
-// installModule installs a module with each client, and fails where its output is another text.
+// installModule installs a module with each client. Its output must be a text.
 func (r *Registry) installModule(ctx context.Context, address, constraint, text string) error {
 	config := fmt.Sprintf(`module "it" {
   source  = "%s/%s"
@@ -443,14 +466,15 @@ output "text" {
 		}
 		out, err := run("output", "-raw", "text")
 		if err == nil && out != text {
-			err = fmt.Errorf("the module's output is %q, and must be %q", out, text)
+			err = fmt.Errorf("the module's output is %q, want %q", out, text)
 		}
 		return err
 	})
 }
 
-// eachClient runs a use of a configuration with each client, in a folder and a home of its own.
-func (r *Registry) eachClient(ctx context.Context, config string, use func(run func(args ...string) (string, error)) error) error {
+// eachClient calls use with each client, in a folder and a home of its own.
+func (r *Registry) eachClient(ctx context.Context, config string,
+	use func(run func(args ...string) (string, error)) error) error {
 	token, err := r.readersToken(ctx)
 	if err != nil {
 		return err
@@ -465,7 +489,8 @@ func (r *Registry) eachClient(ctx context.Context, config string, use func(run f
 		if err != nil {
 			return err
 		}
-		session := clients.Session{Client: c, Home: home, CAFile: r.CAFile, Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token) + r.config}
+		session := clients.Session{Client: c, Home: home, CAFile: r.CAFile,
+			Config: fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.Host, token) + r.config}
 		if err := use(func(args ...string) (string, error) { return session.Run(ctx, dir, args...) }); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
 		}
@@ -473,7 +498,7 @@ func (r *Registry) eachClient(ctx context.Context, config string, use func(run f
 	return errors.Join(errs...)
 }
 
-// folder makes a folder that has one file.
+// folder creates a folder with a main.tf.
 func (r *Registry) folder(main string) (string, error) {
 	dir, err := os.MkdirTemp(r.Scratch, "module")
 	if err != nil {

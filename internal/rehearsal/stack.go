@@ -31,20 +31,22 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Stack is a deployed registry, as AWS tells of it.
+// Stack is a deployed registry as AWS describes it.
 type Stack struct {
 	Account, Region string
-	// Outputs of the stack, by name.
+	// Outputs are the stack's outputs, by name.
 	Outputs map[string]string
-	// Functions by their names within the stack.
+	// Functions are the functions, by their names within the stack.
 	Functions map[string]*StackFunction
-	// Routes of the gateway: the names of functions by route keys.
+	// Routes are the names of the gateway's functions, by route key.
 	Routes map[string]string
-	// OperatorPolicy is the document of the policy for who publishes with AWS credentials.
+	// OperatorPolicy is the document of the policy for publishing with AWS
+	// credentials.
 	OperatorPolicy string
-	// WithdrawPolicy is that of the policy for who withdraws versions.
+	// WithdrawPolicy is the document of the policy for withdrawing versions.
 	WithdrawPolicy string
-	// Alarms are those of the template, which an emulator of CloudFormation may leave out.
+	// Alarms are the alarms of the template. An emulator of CloudFormation may
+	// create none.
 	Alarms cloudwatch.Alarms
 
 	updated string
@@ -52,20 +54,21 @@ type Stack struct {
 
 // StackFunction is a function of a stack.
 type StackFunction struct {
-	// Environment is what the stack tells it.
+	// Environment has the variables that the stack sets.
 	Environment map[string]string
 	// Policies are the documents of its role.
 	Policies []string
-	// LogGroup is the ARN of where it logs.
+	// LogGroup is the ARN of its log group.
 	LogGroup string
-	// Timeout and MemoryMiB are how long it may take, and how much.
+	// Timeout and MemoryMiB are its limits.
 	Timeout   time.Duration
 	MemoryMiB int
-	// Code is the zip file that was deployed.
+	// Code is the deployed zip file.
 	Code []byte
 }
 
-// template is a deployed CloudFormation template. It says what an emulator without API Gateway cannot be asked for.
+// template is a deployed CloudFormation template. It has the resources that an
+// emulator without API Gateway cannot describe.
 type template struct {
 	Resources map[string]struct {
 		Type       string
@@ -73,10 +76,10 @@ type template struct {
 	}
 
 	account, region string
-	physical        map[string]string // what became of each resource
+	physical        map[string]string // physical IDs by logical ID
 }
 
-// Inspect reads a deployed stack.
+// Inspect reads a deployed stack. It returns an error if there is none.
 func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, error) {
 	described, found, err := describe(ctx, account, name)
 	if err != nil {
@@ -89,7 +92,8 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: make(map[string]string), Functions: make(map[string]*StackFunction), Routes: make(map[string]string)}
+	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: make(map[string]string),
+		Functions: make(map[string]*StackFunction), Routes: make(map[string]string)}
 	s.updated = fmt.Sprint(described.CreationTime, described.LastUpdatedTime)
 	for _, o := range described.Outputs {
 		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
@@ -100,7 +104,8 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 	}
 	for logical, r := range t.Resources {
 		if r.Type == "AWS::IAM::Policy" {
-			return nil, fmt.Errorf("policy %s: a role's statements are in the role itself, where they are judged", logical)
+			return nil, fmt.Errorf("policy %s: the rehearsal evaluates only the inline policies of roles",
+				logical)
 		}
 		if r.Type != "AWS::Lambda::Function" {
 			continue
@@ -118,7 +123,8 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		if r.Type != "AWS::IAM::ManagedPolicy" {
 			continue
 		}
-		for output, document := range map[string]*string{settings.OutputOperatorPolicy: &s.OperatorPolicy, settings.OutputWithdrawPolicy: &s.WithdrawPolicy} {
+		for output, document := range map[string]*string{settings.OutputOperatorPolicy: &s.OperatorPolicy,
+			settings.OutputWithdrawPolicy: &s.WithdrawPolicy} {
 			if t.physical[logical] != s.Outputs[output] {
 				continue
 			}
@@ -130,7 +136,7 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 	return s, t.routes(s.Routes)
 }
 
-// readTemplate reads the template of a deployed stack, and what became of its resources.
+// readTemplate reads the template and the physical IDs of a deployed stack.
 func readTemplate(ctx context.Context, account aws.Config, name string, id arn.ARN) (template, error) {
 	t := template{account: id.AccountID, region: id.Region, physical: make(map[string]string)}
 	resources, err := stackResources(ctx, account, name)
@@ -150,35 +156,38 @@ func readTemplate(ctx context.Context, account aws.Config, name string, id arn.A
 		return template{}, err
 	}
 	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
-		return template{}, fmt.Errorf("template of stack %s: %w", name, err)
+		return template{}, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
 	}
 	return t, nil
 }
 
-// describe returns a stack, if it is found.
+// describe returns a stack, and whether it exists.
 func describe(ctx context.Context, account aws.Config, name string) (stack types.Stack, found bool, err error) {
-	described, err := cloudformation.NewFromConfig(account).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	described, err := cloudformation.NewFromConfig(account).DescribeStacks(ctx,
+		&cloudformation.DescribeStacksInput{StackName: &name})
 	if err != nil && strings.Contains(err.Error(), "does not exist") {
 		return types.Stack{}, false, nil
 	}
 	if err != nil || len(described.Stacks) != 1 {
-		return types.Stack{}, false, fmt.Errorf("looking for stack %s: %w", name, err)
+		return types.Stack{}, false, fmt.Errorf("cannot describe stack %s: %w", name, err)
 	}
 	return described.Stacks[0], true, nil
 }
 
-func stackResources(ctx context.Context, account aws.Config, name string) (all []types.StackResourceSummary, err error) {
-	for pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(account), &cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
+func stackResources(ctx context.Context, account aws.Config, name string) (all []types.StackResourceSummary,
+	err error) {
+	for pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(account),
+		&cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("resources of stack %s: %w", name, err)
+			return nil, fmt.Errorf("cannot list the resources of stack %s: %w", name, err)
 		}
 		all = append(all, page.StackResourceSummaries...)
 	}
 	return all, nil
 }
 
-// logs says where functions that run in AWS log.
+// logs returns commands that print the logs of functions in AWS.
 func (s *Stack) logs() string {
 	var groups []string
 	for _, f := range s.Functions {
@@ -188,10 +197,11 @@ func (s *Stack) logs() string {
 	return strings.Join(groups, "; ")
 }
 
-// hash is what CDK puts behind a name.
+// hash matches the suffix that the CDK appends to logical IDs.
 var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
 
-// FunctionName returns the name of a function in the tree for its name in a template.
+// FunctionName returns the name of a function from its logical ID in a
+// template.
 func FunctionName(logical string) string { return hash.ReplaceAllString(logical, "") }
 
 func (t template) function(ctx context.Context, account aws.Config, logical string) (*StackFunction, error) {
@@ -199,17 +209,20 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if properties["Runtime"] != "provided.al2023" || properties["Handler"] != "bootstrap" {
 		return nil, fmt.Errorf("its runtime is %v with handler %v", properties["Runtime"], properties["Handler"])
 	}
-	deployed, err := lambda.NewFromConfig(account).GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: aws.String(t.physical[logical])})
+	deployed, err := lambda.NewFromConfig(account).GetFunctionConfiguration(ctx,
+		&lambda.GetFunctionConfigurationInput{FunctionName: aws.String(t.physical[logical])})
 	if err != nil {
 		return nil, err
 	}
-	f := &StackFunction{Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second, MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
+	f := &StackFunction{Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second,
+		MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
 	if deployed.Environment != nil {
 		f.Environment = deployed.Environment.Variables
 	}
 	role := t.Resources[reference(properties["Role"])].Properties
 	if role["ManagedPolicyArns"] != nil {
-		return nil, fmt.Errorf("its role has managed policies, which are wider than it needs: %v", role["ManagedPolicyArns"])
+		return nil, fmt.Errorf("its role has managed policies, which allow too much: %v",
+			role["ManagedPolicyArns"])
 	}
 	inline, _ := role["Policies"].([]any)
 	for _, policy := range inline {
@@ -221,11 +234,14 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 		f.Policies = append(f.Policies, document)
 	}
 	logging, _ := properties["LoggingConfig"].(map[string]any)
-	f.LogGroup = "arn:aws:logs:" + t.region + ":" + t.account + ":log-group:" + fmt.Sprint(t.resolve(logging["LogGroup"]))
+	f.LogGroup = "arn:aws:logs:" + t.region + ":" + t.account + ":log-group:" +
+		fmt.Sprint(t.resolve(logging["LogGroup"]))
 
 	code, _ := t.resolve(properties["Code"]).(map[string]any)
 	client := s3.NewFromConfig(account, func(o *s3.Options) { o.UsePathStyle = true })
-	object, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(fmt.Sprint(code["S3Bucket"])), Key: aws.String(fmt.Sprint(code["S3Key"]))})
+	object, err := client.GetObject(ctx,
+		&s3.GetObjectInput{Bucket: aws.String(fmt.Sprint(code["S3Bucket"])),
+			Key: aws.String(fmt.Sprint(code["S3Key"]))})
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +250,7 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 		return nil, err
 	}
 	if sum := sha256.Sum256(f.Code); base64.StdEncoding.EncodeToString(sum[:]) != aws.ToString(deployed.CodeSha256) {
-		return nil, errors.New("the code that Lambda has is not the code of the template")
+		return nil, errors.New("the function's code differs from the template's code")
 	}
 	return f, nil
 }
@@ -254,10 +270,11 @@ func (t template) document(value any) (string, error) {
 	return string(text), err
 }
 
-// variable is what Fn::Sub replaces.
+// variable matches a variable of Fn::Sub.
 var variable = regexp.MustCompile(`\$\{([A-Za-z0-9:.]+)\}`)
 
-// resolve replaces references of a template's value by what they refer to.
+// resolve replaces the references in a template's value with the resources'
+// names.
 func (t template) resolve(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -294,7 +311,8 @@ func (t template) resolve(value any) any {
 }
 
 func (t template) name(ref string) string {
-	if pseudo, ok := map[string]string{"AWS::AccountId": t.account, "AWS::Region": t.region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}[ref]; ok {
+	if pseudo, ok := map[string]string{"AWS::AccountId": t.account, "AWS::Region": t.region, "AWS::Partition": "aws",
+		"AWS::URLSuffix": "amazonaws.com"}[ref]; ok {
 		return pseudo
 	}
 	return t.physical[ref]
@@ -315,7 +333,9 @@ func (t template) arn(ref string) string {
 	return "arn of " + ref // it matches nothing
 }
 
-// Unpack writes the function's binary to a folder, and says where it lies. It must run for anyone on this machine.
+// Unpack writes the function's binary to a folder and returns its path. It
+// returns an error unless the binary is executable for everyone, like in
+// Lambda.
 func (f *StackFunction) Unpack(dir string) (string, error) {
 	z, err := zip.NewReader(bytes.NewReader(f.Code), int64(len(f.Code)))
 	if err != nil {
@@ -331,7 +351,7 @@ func (f *StackFunction) Unpack(dir string) (string, error) {
 		return "", err
 	}
 	if info.Mode().Perm()&0o111 != 0o111 {
-		return "", fmt.Errorf("its bootstrap has mode %s, and Lambda could not run it", info.Mode())
+		return "", fmt.Errorf("cannot run bootstrap in Lambda: its mode is %s", info.Mode())
 	}
 	binary, err := io.ReadAll(io.LimitReader(in, 200<<20))
 	if err != nil {
@@ -341,7 +361,8 @@ func (f *StackFunction) Unpack(dir string) (string, error) {
 	return path, os.WriteFile(path, binary, 0o700)
 }
 
-// reference returns the first resource that a template's value refers to.
+// reference returns the name of the first resource that a template's value
+// refers to.
 func reference(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
@@ -366,16 +387,18 @@ func reference(value any) string {
 	return ""
 }
 
-// routes finds which function each route leads to, through its integration, and that the gateway may invoke it.
+// routes adds the function of each route to out. It returns an error unless the
+// gateway may invoke the function.
 func (t template) routes(out map[string]string) error {
 	stages := 0
 	for _, r := range t.Resources {
-		if r.Type == "AWS::ApiGatewayV2::Stage" && r.Properties["StageName"] == "$default" && r.Properties["AutoDeploy"] == true {
+		if r.Type == "AWS::ApiGatewayV2::Stage" && r.Properties["StageName"] == "$default" &&
+			r.Properties["AutoDeploy"] == true {
 			stages++
 		}
 	}
 	if stages != 1 {
-		return fmt.Errorf("the gateway has %d stages that serve at its root, and must have one", stages)
+		return fmt.Errorf("the gateway has %d default stages, want 1", stages)
 	}
 	for _, r := range t.Resources {
 		if r.Type != "AWS::ApiGatewayV2::Route" {
@@ -384,23 +407,25 @@ func (t template) routes(out map[string]string) error {
 		key := fmt.Sprint(r.Properties["RouteKey"])
 		integration := t.Resources[reference(r.Properties["Target"])]
 		if version := integration.Properties["PayloadFormatVersion"]; version != "2.0" {
-			return fmt.Errorf("route %s: its events have format %v, and functions read 2.0", key, version)
+			return fmt.Errorf("route %s: events have format %v, but functions need 2.0", key, version)
 		}
 		function := reference(integration.Properties["IntegrationUri"])
 		if !t.invocable(function, key) {
-			return fmt.Errorf("route %s: nothing permits the gateway to invoke function %s for it", key, FunctionName(function))
+			return fmt.Errorf("route %s: the gateway has no permission to invoke function %s for it", key,
+				FunctionName(function))
 		}
 		out[key] = FunctionName(function)
 	}
 	return nil
 }
 
-// invocable says whether a permission lets the gateway invoke a function for a route. That it holds for any stage and
-// method is how CDK makes them.
+// invocable reports whether a permission lets the gateway invoke a function for
+// a route, with any stage and method, in the CDK's form.
 func (t template) invocable(function, routeKey string) bool {
 	_, path, _ := strings.Cut(routeKey, " ") // none for $default
 	for _, r := range t.Resources {
-		if r.Type != "AWS::Lambda::Permission" || reference(r.Properties["FunctionName"]) != function || r.Properties["Principal"] != "apigateway.amazonaws.com" {
+		if r.Type != "AWS::Lambda::Permission" || reference(r.Properties["FunctionName"]) != function ||
+			r.Properties["Principal"] != "apigateway.amazonaws.com" {
 			continue
 		}
 		if source := fmt.Sprint(t.resolve(r.Properties["SourceArn"])); strings.HasSuffix(source, "/*/*"+path) {
@@ -410,41 +435,44 @@ func (t template) invocable(function, routeKey string) bool {
 	return false
 }
 
-// Roles returns the roles of the functions by their names, of who publishes with the operator's policy, and of the policy that
-// who withdraws has beside it.
+// Roles returns the roles of the functions by name, a role with the operator's
+// policy, and a role with the withdraw policy.
 func (s *Stack) Roles() (functions map[string]*iam.Role, operator, withdraw *iam.Role, err error) {
 	functions = make(map[string]*iam.Role)
 	for name, f := range s.Functions {
 		if functions[name], err = iam.NewRole(f.Policies...); err != nil {
-			return nil, nil, nil, fmt.Errorf("role of function %s: %w", name, err)
+			return nil, nil, nil, fmt.Errorf("cannot read the role of function %s: %w", name, err)
 		}
 	}
 	if operator, err = iam.NewRole(s.OperatorPolicy); err != nil {
-		return nil, nil, nil, fmt.Errorf("the operator's policy: %w", err)
+		return nil, nil, nil, fmt.Errorf("cannot read the operator's policy: %w", err)
 	}
 	if withdraw, err = iam.NewRole(s.WithdrawPolicy); err != nil {
-		return nil, nil, nil, fmt.Errorf("the policy for withdrawing: %w", err)
+		return nil, nil, nil, fmt.Errorf("cannot read the withdraw policy: %w", err)
 	}
 	return functions, operator, withdraw, nil
 }
 
-// Changes says what differs from another state of the same stack.
+// Changes returns the differences from another state of the same stack.
 func (s *Stack) Changes(other *Stack) []string {
 	var changes []string
 	if s.updated != other.updated {
 		changes = append(changes, "the stack was updated")
 	}
 	if !maps.Equal(s.Outputs, other.Outputs) {
-		changes = append(changes, fmt.Sprintf("the outputs were %v and are %v", s.Outputs, other.Outputs))
+		changes = append(changes, fmt.Sprintf("the outputs differ: %v and %v", s.Outputs, other.Outputs))
 	}
-	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy || s.WithdrawPolicy != other.WithdrawPolicy || len(s.Functions) != len(other.Functions) {
-		changes = append(changes, "routes, functions or the operator's policy are others")
+	if !maps.Equal(s.Routes, other.Routes) || s.OperatorPolicy != other.OperatorPolicy ||
+		s.WithdrawPolicy != other.WithdrawPolicy || len(s.Functions) != len(other.Functions) {
+		changes = append(changes, "routes, functions or the operators' policies have changed")
 	}
 	if !reflect.DeepEqual(s.Alarms, other.Alarms) {
-		changes = append(changes, "the alarms are others")
+		changes = append(changes, "the alarms have changed")
 	}
 	for name, f := range s.Functions {
-		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout || f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) || !slices.Equal(f.Policies, o.Policies) {
+		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout ||
+			f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) ||
+			!slices.Equal(f.Policies, o.Policies) {
 			changes = append(changes, "function "+name+" has changed")
 		}
 	}

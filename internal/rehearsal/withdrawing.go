@@ -11,8 +11,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 )
 
-// withdrawScenario withdraws versions of a module, a provider and a mirrored provider, in a namespace that is another one each
-// time, as their numbers are used up then.
+// withdrawScenario withdraws versions of a module, a provider and a mirrored
+// provider. Its namespace is new each time, since withdrawn version numbers
+// cannot be used again.
 func withdrawScenario(ctx context.Context, r *Registry) error {
 	namespace := fmt.Sprintf("%s-%d", r.Namespace, time.Now().Unix())
 	module, provider, mirrored := namespace+"/gone/null", namespace+"/note", "gone.example.com/"+namespace+"/note"
@@ -50,13 +51,15 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 			return err
 		}
 	}
-	if err := r.publishModule(ctx, module, "1.0.0", "version 1.0.0"); err == nil || !strings.Contains(err.Error(), "rehearsed") {
-		return fmt.Errorf("publishing again what is withdrawn is not refused: %w", err)
+	if err := r.publishModule(ctx, module, "1.0.0", "version 1.0.0"); err == nil || !strings.Contains(err.Error(),
+		"rehearsed") {
+		return fmt.Errorf("publishing a withdrawn version again is not rejected: %w", err)
 	}
 	return r.installModule(ctx, module, "~> 1.0", "version 1.1.0")
 }
 
-// counted waits until it is counted that each client has downloaded a version: what functions log is there some time later.
+// counted waits until the downloads of a version by all clients are counted.
+// The functions' log lines arrive with a delay.
 func (r *Registry) counted(ctx context.Context, address, version string) error {
 	const attempts, wait = 20, 10 * time.Second
 	for attempt := 1; ; attempt++ {
@@ -78,10 +81,12 @@ func (r *Registry) counted(ctx context.Context, address, version string) error {
 			n += d.Count
 		}
 		switch {
-		case n >= len(r.Clients) && len(counted.Downloads) == 1 && strings.Contains(counted.Downloads[0].Caller, r.Namespace+".clients"):
+		case n >= len(r.Clients) && len(counted.Downloads) == 1 && strings.Contains(counted.Downloads[0].Caller,
+			r.Namespace+".clients"):
 			return nil
 		case attempt == attempts:
-			return fmt.Errorf("%d clients have downloaded %s %s, and what is counted is\n%s", len(r.Clients), address, version, text)
+			return fmt.Errorf("%d clients have downloaded %s %s, and what is counted is\n%s", len(r.Clients), address,
+				version, text)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,13 +1,18 @@
-// Package access decides who may read and who may publish what. It knows callers by bearer credentials: tokens of the
-// registry itself, and JWTs of OpenID Connect issuers, several at once, whose claims rules turn into scopes.
+// Package access authorizes reading and publishing. It identifies
+// callers by bearer credentials: the registry's own tokens, and JWTs of OpenID
+// Connect issuers. Several issuers can be used at once. Rules map the claims of
+// their tokens to scopes.
 //
-// It promises that nothing is looked up for a caller who may not see it, so that a refusal never tells whether something
-// is there: 401 for a credential that is missing or bad, 403 where a good one's scopes do not reach. A decision about a
-// credential is kept for a minute, a bad one's too, so that a revoked token is refused within a minute. No credential is
-// ever logged or kept; tokens are found by their SHA-256.
+// Access control runs before any lookup, so a response never reveals whether
+// something exists to callers who may not see it. The status is 401 for a
+// missing or bad credential, and 403 for a valid one without a matching scope.
 //
-// Who may publish is told to what serves it as a Caller, and may not read thereby. What is public can be read by anyone
-// and published by nobody.
+// Decisions are cached for a minute, including those about bad credentials, so
+// a revoked token is rejected within a minute. Credentials are never logged or
+// stored. Tokens are found by their SHA-256 digest.
+//
+// A permission to publish does not include the permission to read. Anyone can
+// read public resources, and nobody can publish them without a credential.
 package access
 
 import (
@@ -28,54 +33,62 @@ import (
 	"github.com/larder-registry/larder/pkg/ttlcache"
 )
 
-// Tokens finds the record of a token by its digest, which is hexadecimal, or fails with registry.ErrNotFound.
+// Tokens finds the record of a token by its digest, in hexadecimal. It returns
+// registry.ErrNotFound if there is none.
 type Tokens interface {
 	Token(ctx context.Context, digest string) (registry.Token, error)
 }
 
-// Control decides who may read and publish what.
+// Control decides who may read and publish. Create one with [New].
 type Control struct {
 	public  []Pattern
 	tokens  Tokens
 	issuers map[string]*issuer
 	now     func() time.Time
 
-	// Good and bad ones apart, so that a flood of bad ones drives out no good one. One without any scope is as a bad one.
+	// Good and bad credentials have separate caches, so that many bad ones
+	// cannot evict a good one. A credential without any scope is in the bad
+	// cache.
 	good, bad *ttlcache.Cache[digest, decision]
 }
 
 type digest [sha256.Size]byte
 
-// decision is what was found out about a credential.
+// decision is the result for a credential.
 type decision struct {
 	caller caller
 	err    error
 }
 
-// caller is who a credential stands for.
+// caller is the holder of a credential.
 type caller struct {
 	name   string    // for the log
-	scopes [][]Scope // a token's, or those of each rule that holds, which all callers of the rule share
-	// as is who publishes; nil where no scope lets him publish anything, so that readers do not pay for it.
+	scopes [][]Scope // a token's scopes, or those of each matching rule, which its callers share
+	// as is the caller for publishing. It is nil if no scope allows publishing,
+	// so that readers do not pay for it.
 	as *Caller
 }
 
 const (
-	// keep is how long a decision holds.
-	keep = time.Minute
-	// remembered bounds the decisions of each kind. Most are below a kilobyte: a caller of an issuer is his name and which
-	// rules hold, and a refusal is its reason, cut short. One who may publish has a registry.Publisher too. A token
-	// has its own scopes, as many as it was made with.
-	remembered = 4096
-	// longest bounds a credential, in bytes. API Gateway has less room for all headers together.
-	longest = 16 << 10
+	// cacheTime is how long a decision is cached.
+	cacheTime = time.Minute
+	// maxDecisions bounds each cache. Most decisions have less than a kilobyte:
+	// a name and the matching rules, or the truncated reason of an error. A
+	// caller who may publish has a registry.Publisher too, and a token has its
+	// own scopes.
+	maxDecisions = 4096
+	// maxCredential bounds a credential, in bytes. API Gateway allows less for
+	// all headers together.
+	maxCredential = 16 << 10
 )
 
-// New returns the access control that settings describe.
+// New returns the access control for settings.
 func New(s Settings, tokens Tokens) *Control {
 	c := &Control{
 		public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now,
-		good: ttlcache.New[digest, decision](remembered, keep), bad: ttlcache.New[digest, decision](remembered, keep),
+		good: ttlcache.New[digest, decision](maxDecisions, cacheTime), bad: ttlcache.New[digest, decision](
+			maxDecisions, cacheTime,
+		),
 	}
 	for _, i := range s.Issuers {
 		c.issuers[i.Issuer] = newIssuer(i)
@@ -84,7 +97,7 @@ func New(s Settings, tokens Tokens) *Control {
 }
 
 // RequireRead returns a handler that passes a request to next if the caller may
-// read what its path names. Paths are below /v1/.
+// read the resource of its path. Paths begin with /v1/.
 func (c *Control) RequireRead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.check(r); err != nil {
@@ -96,10 +109,12 @@ func (c *Control) RequireRead(next http.Handler) http.Handler {
 }
 
 // RequirePublish returns a handler that passes a request to next if the caller
-// may publish what its path names. Paths begin with /v1/publish/ and then
-// modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE, and every method on
-// them needs a scope to publish that. next gets the caller with [CallerOf]. It
-// must take what is published from the path, because nothing else is checked.
+// may publish the resource of its path. Paths begin with /v1/publish/, followed
+// by modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE. Every method
+// needs a scope for publishing.
+//
+// next gets the caller with [CallerOf]. It must take the address from the path,
+// because nothing else is checked.
 func (c *Control) RequirePublish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		as, err := c.checkPublisher(r)
@@ -111,11 +126,12 @@ func (c *Control) RequirePublish(next http.Handler) http.Handler {
 	})
 }
 
-// depths are how many segments name what can be read, by the first of them. Whatever else a path has behind these is a
-// version or a document of the same thing.
+// depths has the number of segments of a resource, by the first segment. Any
+// further segments of a path are a version or a document of that resource.
 var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4}
 
-// resource returns what a path is about: what scopes are matched with. A path of no known kind is about itself, whole.
+// resource returns the resource of a path, which scopes must match. It returns
+// the complete path for unknown kinds.
 func resource(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
 	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
@@ -124,8 +140,8 @@ func resource(path string) []string {
 	return segments
 }
 
-// published returns what a path below /v1/publish/ is about. A path of another shape is about nothing, which the pattern
-// ** alone covers.
+// published returns the resource of a path below /v1/publish/. It returns nil
+// for other paths, which only the pattern ** covers.
 func published(path string) []string {
 	below, found := strings.CutPrefix(path, "/v1/publish/")
 	segments := strings.Split(below, "/")
@@ -157,13 +173,13 @@ func (c *Control) check(r *http.Request) error {
 	if public || allows(who.scopes, Read, what) {
 		return nil
 	}
-	return errReach
+	return errNoScope
 }
 
 var (
-	errNoCredential = fmt.Errorf("%w: there is no credential", registry.ErrUnauthenticated)
-	errReach        = fmt.Errorf("%w: no scope of the caller reaches it", registry.ErrForbidden)
-	errNobody       = fmt.Errorf("%w: what the caller publishes would be nobody's, since his token has no subject", registry.ErrForbidden)
+	errNoCredential = fmt.Errorf("%w: no credential", registry.ErrUnauthenticated)
+	errNoScope      = fmt.Errorf("%w: no scope of the caller covers this path", registry.ErrForbidden)
+	errNoSubject    = fmt.Errorf("%w: the token has no subject, which publishing needs", registry.ErrForbidden)
 )
 
 func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
@@ -176,9 +192,10 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	}
 	who, err := c.authenticate(r.Context(), credential)
 	if errors.Is(err, registry.ErrIssuer) {
-		// The hint of err is for the operator alone.
+		// The hint of err is only for the operator.
+		requestlog.From(r.Context()).Hint = registry.Hint(err)
 		err = httpapi.Explain(err, "the registry cannot check this identity, because it cannot use its issuer")
-		return nil, registry.WithHint(err, "The registry's operator finds the reason in its log.")
+		return nil, registry.WithHint(err, "The registry's operator can find the reason in the log.")
 	}
 	if err != nil {
 		return nil, err
@@ -190,15 +207,16 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	requestlog.From(r.Context()).Caller = name
 	switch {
 	case !allows(who.scopes, Publish, published(r.URL.Path)):
-		return nil, errReach
+		return nil, errNoScope
 	case who.as == nil:
-		return nil, errNobody
+		return nil, errNoSubject
 	}
 	return who.as, nil
 }
 
-// bearer returns a request's credential, which is empty if there is none: clients send an empty one where a variable is
-// set and empty.
+// bearer returns the credential of a request, or an empty string if there is
+// none. Clients send an empty credential if a variable is set to an empty
+// value.
 //
 // Source: RFC 6750, section 2.1.
 func bearer(r *http.Request) (string, error) {
@@ -210,13 +228,13 @@ func bearer(r *http.Request) (string, error) {
 	credential = strings.Trim(credential, " ")
 	switch {
 	case len(headers) > 1:
-		return "", fmt.Errorf("%w: there are %d Authorization headers", registry.ErrBadCredential, len(headers))
+		return "", fmt.Errorf("%w: %d Authorization headers", registry.ErrBadCredential, len(headers))
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", fmt.Errorf("%w: it is no bearer credential", registry.ErrBadCredential)
-	case len(credential) > longest:
-		return "", fmt.Errorf("%w: it has more than %d bytes", registry.ErrBadCredential, longest)
+		return "", fmt.Errorf("%w: not a Bearer token", registry.ErrBadCredential)
+	case len(credential) > maxCredential:
+		return "", fmt.Errorf("%w: more than %d bytes", registry.ErrBadCredential, maxCredential)
 	case strings.ContainsFunc(credential, notToken68):
-		return "", fmt.Errorf("%w: it has characters that no credential has", registry.ErrBadCredential)
+		return "", fmt.Errorf("%w: invalid characters", registry.ErrBadCredential)
 	}
 	return credential, nil
 }
@@ -225,13 +243,14 @@ func notToken68(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("-._~+/=", r)
 }
 
-// authenticate finds out who a credential stands for. Errors are registry.ErrBadCredential, or registry.ErrUnavailable
-// where it cannot be found out at present.
+// authenticate returns the holder of a credential. Errors are
+// registry.ErrBadCredential, or registry.ErrUnavailable if the credential
+// cannot be verified at present.
 func (c *Control) authenticate(ctx context.Context, credential string) (caller, error) {
 	sum := digest(sha256.Sum256([]byte(credential)))
 	now := c.now()
-	for _, known := range []*ttlcache.Cache[digest, decision]{c.good, c.bad} {
-		if d, found := known.Get(sum, now); found {
+	for _, cached := range []*ttlcache.Cache[digest, decision]{c.good, c.bad} {
+		if d, found := cached.Get(sum, now); found {
 			return d.caller, d.err
 		}
 	}
@@ -241,41 +260,49 @@ func (c *Control) authenticate(ctx context.Context, credential string) (caller, 
 	switch {
 	case d.err == nil && len(d.caller.scopes) > 0:
 		c.good.Add(sum, d, now, changes)
-	// Whoever runs a job at a CI service has its issuer's tokens, for any audience, which no rule need hold for.
+	// Anyone with a job at a CI service can get its issuer's tokens for any
+	// audience, without matching a rule.
 	case d.err == nil, errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
 		c.bad.Add(sum, d, now, changes)
 	}
 	return d.caller, d.err
 }
 
-// decide looks at a credential. changes is when it will be decided otherwise, such as when it ends; the zero time is never.
-func (c *Control) decide(ctx context.Context, credential string, sum digest) (who caller, changes time.Time, err error) {
+// decide verifies a credential. changes is the time at which the decision
+// changes, for example because the credential expires. It is the zero time if
+// it never changes.
+func (c *Control) decide(
+	ctx context.Context, credential string, sum digest,
+) (who caller, changes time.Time, err error) {
 	switch {
 	case strings.HasPrefix(credential, tokenPrefix):
 		if !wellFormed(credential) {
-			return caller{}, time.Time{}, fmt.Errorf("%w: it begins as a token of the registry, and is mistyped or cut", registry.ErrBadCredential)
+			return caller{}, time.Time{}, fmt.Errorf("%w: a mistyped or truncated registry token", registry.ErrBadCredential)
 		}
 		return c.token(ctx, hex.EncodeToString(sum[:]))
 	case strings.Count(credential, ".") == 2:
 		return c.jwt(ctx, credential)
 	}
-	return caller{}, time.Time{}, fmt.Errorf("%w: it is neither a token of the registry nor a JWT; an issuer that gives opaque access tokens may need to be asked for an audience, by the login's authorize parameters", registry.ErrBadCredential)
+	return caller{}, time.Time{}, fmt.Errorf("%w: neither a registry token nor a JWT; if the issuer returns opaque "+
+		"access tokens, set an audience in the authorize parameters of the login", registry.ErrBadCredential)
 }
 
 func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, error) {
 	record, err := c.tokens.Token(ctx, digest)
 	if errors.Is(err, registry.ErrNotFound) {
-		return caller{}, time.Time{}, fmt.Errorf("%w: there is no such token: it was revoked, has expired, or is another registry's", registry.ErrBadCredential)
+		return caller{}, time.Time{}, fmt.Errorf("%w: unknown token: it was revoked, has expired, or is for another registry",
+			registry.ErrBadCredential)
 	}
 	if err != nil {
-		return caller{}, time.Time{}, fmt.Errorf("looking for a token: %w", err)
+		return caller{}, time.Time{}, fmt.Errorf("cannot look up a token: %w", err)
 	}
 	if record.IsExpired(c.now()) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: token %q has expired", registry.ErrBadCredential, record.Name)
 	}
 	scopes, err := ParseScopes(record.Scopes)
 	if err != nil {
-		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error()) // no caller's fault, as registry.ErrInvalid would be
+		// not registry.ErrInvalid, because it is not the caller's mistake
+		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error())
 	}
 	who := caller{name: "token " + record.Name, scopes: [][]Scope{scopes}}
 	if who.publishes() {
@@ -284,5 +311,5 @@ func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, 
 	return who, record.ExpiresAt, nil
 }
 
-// errRecord is a record that no release has written.
-var errRecord = errors.New("its record cannot be read")
+// errRecord means that no release of Larder has written the record.
+var errRecord = errors.New("unreadable record")

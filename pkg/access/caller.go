@@ -10,14 +10,19 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Caller is who publishes, as access control has verified him.
+// Caller is a verified caller who may publish.
 type Caller struct {
-	// ID is his alone, and the same each time he calls: what he has begun is his by it. A token's is by its digest, so that
-	// another of the same name is another caller; others' is by issuer and subject, which for a CI service is all jobs of
-	// one repository and ref, or environment. It is short, and a segment of a path.
+	// ID identifies the caller, and is the same for each request. It decides
+	// which uploads belong to the caller. It is short, and a valid path
+	// segment.
+	//
+	// The ID of a registry token derives from its digest, so another token with
+	// the same name is another caller. The ID of a JWT derives from its issuer
+	// and subject. For a CI service, all jobs of one repository and ref or
+	// environment have the same subject.
 	ID string
-	// Publisher identifies the caller in records, in the audit trail and in the log. It
-	// is bounded and printable, and no decision may rest on it.
+	// Publisher identifies the caller in records, in the audit trail and in the
+	// log. It is bounded and printable. Never base a decision on it.
 	Publisher registry.Publisher
 
 	scopes [][]Scope
@@ -25,8 +30,8 @@ type Caller struct {
 
 type callerKey struct{}
 
-// CallerOf returns the caller of a request that RequirePublish has let through,
-// and reports whether there is one.
+// CallerOf returns the caller of a request that [Control.RequirePublish] has
+// let through, and reports whether there is one.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(*Caller)
 	if !ok {
@@ -35,17 +40,22 @@ func CallerOf(ctx context.Context) (Caller, bool) {
 	return *c, true
 }
 
-// NamesNamespace says whether one of the scopes that let the caller publish a thing, such as modules/acme/vpc/aws, names
-// its namespace: publish:modules/acme/** and publish:*/acme do, and publish:** and publish:modules/*/vpc/aws do not. A
-// namespace's first publish needs one that does, so that none comes to be by a mistake in typing, or is made up to look
-// like another.
+// NamesNamespace reports whether a scope that covers a path, such as
+// modules/acme/vpc/aws, names its namespace. For example,
+// publish:modules/acme/** and publish:*/acme do, but publish:** and
+// publish:modules/*/vpc/aws do not.
+//
+// The first publish in a namespace needs a scope that names it. Nobody can then
+// create a namespace by a typo, or one that looks like another.
 func (c Caller) NamesNamespace(path string) bool {
 	thing := strings.Split(path, "/")
 	for _, some := range c.scopes {
 		if slices.ContainsFunc(some, func(s Scope) bool {
 			p := s.Pattern
-			// Behind a ** it could be any segment that has the namespace's name.
-			return s.Verb == Publish && len(p) > 1 && p[0] != "**" && len(thing) > 1 && p[1] == thing[1] && matches(p, thing, true)
+			// After a ** the segment may match something else with the
+			// namespace's name.
+			return s.Verb == Publish && len(p) > 1 && p[0] != "**" && len(thing) > 1 && p[1] == thing[1] &&
+				matches(p, thing, true)
 		}) {
 			return true
 		}
@@ -53,7 +63,7 @@ func (c Caller) NamesNamespace(path string) bool {
 	return false
 }
 
-// publishes says whether a caller may publish anything.
+// publishes reports whether a caller may publish anything.
 func (c caller) publishes() bool {
 	return slices.ContainsFunc(c.scopes, func(some []Scope) bool {
 		return slices.ContainsFunc(some, func(s Scope) bool { return s.Verb == Publish })
@@ -64,12 +74,14 @@ func tokenCaller(digest, name string, scopes [][]Scope) *Caller {
 	return &Caller{ID: "token-" + registry.TokenID(digest), Publisher: tokenPublisher(name), scopes: scopes}
 }
 
-// caller is who publishes by a JWT; nil where it has no subject, and could be anybody's.
+// caller returns the caller of a JWT. It returns nil if the token has no
+// subject, because such a token may belong to anyone.
 func (i *issuer) caller(c claims, all map[string]any, scopes [][]Scope) *Caller {
 	if c.Subject == "" {
 		return nil
 	}
-	// An issuer is a URL, in which there is no NUL, so that no other two are as one.
+	// An issuer is a URL without NUL characters, so different issuers and
+	// subjects cannot have the same digest.
 	sum := sha256.Sum256([]byte(i.Issuer.Issuer + "\x00" + c.Subject))
 	return &Caller{ID: "jwt-" + hex.EncodeToString(sum[:]), Publisher: i.publisher(c, all), scopes: scopes}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Fits is what every key goes through.
+// Fits is fits.
 var Fits = fits
 
-// What tests go up to.
+// Limits that tests reach.
 const (
-	Remembered = remembered
-	Longest    = longest
-	MaxKeys    = maxKeys
+	MaxDecisions  = maxDecisions
+	MaxCredential = maxCredential
+	MaxKeys       = maxKeys
 )
 
-// Clocks are those from which access control and its issuers take the time.
+// Clocks returns the clocks of access control and its issuers.
 func Clocks(c *Control) []func() time.Time {
 	clocks := []func() time.Time{c.now}
 	for _, i := range c.issuers {
@@ -28,7 +28,7 @@ func Clocks(c *Control) []func() time.Time {
 	return clocks
 }
 
-// SetClock has access control and its issuers take the time from a test.
+// SetClock sets the clock of access control and its issuers.
 func SetClock(c *Control, now func() time.Time) {
 	c.now = now
 	for _, i := range c.issuers {
@@ -36,25 +36,25 @@ func SetClock(c *Control, now func() time.Time) {
 	}
 }
 
-// SetTransport has access control ask its issuers by a test's transport.
+// SetTransport sets the transport of requests to issuers.
 func SetTransport(c *Control, t http.RoundTripper) {
 	for _, i := range c.issuers {
 		i.provider.Client.Transport = t
 	}
 }
 
-// SetPatience has access control wait for its issuers' answers for longer, so that
-// a test can tell who waits from who does not.
-func SetPatience(c *Control, d time.Duration) {
+// SetTimeout sets a longer timeout for requests to issuers. Tests can then
+// distinguish callers that wait from others.
+func SetTimeout(c *Control, d time.Duration) {
 	for _, i := range c.issuers {
 		i.provider.Client.Timeout = d
 	}
 }
 
-// Decisions are how many are kept.
+// Decisions returns the sizes of the caches.
 func Decisions(c *Control) (good, bad int) { return c.good.Len(), c.bad.Len() }
 
-// Forget has access control decide anew.
+// Forget empties the caches.
 func Forget(c *Control) {
 	empty := New(Settings{}, nil)
 	c.good, c.bad = empty.good, empty.bad

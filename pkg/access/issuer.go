@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// issuer is an issuer with the keys that it publishes.
+// issuer is an issuer of the settings with its published keys.
 type issuer struct {
 	Issuer
 	provider *openid.Provider
@@ -24,7 +24,7 @@ type issuer struct {
 
 const (
 	maxKeys  = 100
-	keysHint = "Ask the issuer's operator for keys that sign by RS256 with at least 2048 bits, ES256 or EdDSA."
+	keysHint = "The issuer must publish keys for RS256 with at least 2048 bits, ES256 or EdDSA. Contact its operator."
 )
 
 func newIssuer(settings Issuer) *issuer {
@@ -34,7 +34,7 @@ func newIssuer(settings Issuer) *issuer {
 }
 
 func (i *issuer) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
-	c, err := i.provider.Configuration(ctx) // anew too, since keys may move
+	c, err := i.provider.Configuration(ctx) // again, since the keys may have moved
 	if err != nil {
 		return nil, err
 	}
@@ -43,34 +43,35 @@ func (i *issuer) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, registry.WithHint(fmt.Errorf("it has %d keys, more than %d", len(set.Keys), maxKeys), keysHint)
+		return nil, registry.WithHint(fmt.Errorf("the issuer has %d keys, more than %d", len(set.Keys), maxKeys), keysHint)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
-		// A key of a kind that is not known here is no reason to refuse the others.
+		// A key of an unknown type does not make the others invalid.
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
 			keys = append(keys, key)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, registry.WithHint(errors.New("it has no key that can be used"), keysHint)
+		return nil, registry.WithHint(errors.New("the issuer has no usable key"), keysHint)
 	}
 	return keys, nil
 }
 
-// IssuerProblem is why no token of an issuer can be verified at present.
+// IssuerProblem describes an issuer whose tokens cannot be verified at present.
 type IssuerProblem struct {
-	// Issuer is its identifier.
+	// Issuer is the issuer's identifier.
 	Issuer string
-	// Err has a hint. It is registry.ErrIssuer if trying again does not mend it.
+	// Err has a hint. It is registry.ErrIssuer if another attempt cannot
+	// succeed.
 	Err error
 }
 
-// CheckIssuers fetches the keys of all issuers, several at once, and returns the
-// problems by the issuers' identifiers. It takes a few seconds if an issuer does not
-// answer. The keys are cached as those that a token needs. If ctx ends, it returns
-// nothing.
+// CheckIssuers fetches the keys of all issuers, several at once, and returns
+// the problems in the order of the issuers' identifiers. It takes a few seconds
+// if an issuer does not respond. It caches the keys for later requests. If ctx
+// ends, it returns nil.
 func (c *Control) CheckIssuers(ctx context.Context) []IssuerProblem {
 	const parallel = 8
 	issuers := slices.Sorted(maps.Keys(c.issuers))
@@ -89,7 +90,7 @@ func (c *Control) CheckIssuers(ctx context.Context) []IssuerProblem {
 	}
 	_ = checks.Wait()
 	if ctx.Err() != nil {
-		return nil // no issuer is at fault
+		return nil // not a problem of the issuers
 	}
 	return slices.DeleteFunc(problems, func(p IssuerProblem) bool { return p.Err == nil })
 }

@@ -22,16 +22,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// algorithms are the only ones with which a credential may be signed.
+// algorithms lists the accepted signature algorithms.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
-// leeway is how far clocks may be apart.
+// leeway is the accepted difference between clocks.
 const leeway = 30 * time.Second
 
-// minRSA is the least size of a key, in bits.
+// minRSA is the minimum size of an RSA key, in bits.
 const minRSA = 2048
 
-// fits says whether a key is the one that a token's header names, if it names one, and is of the algorithm's kind.
+// fits reports whether a key may verify a token with a header. The key must
+// have the header's key id, if there is one, and the type of the algorithm.
 func fits(key jose.JSONWebKey, header jose.Header) bool {
 	if header.KeyID != "" && header.KeyID != key.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
 		return false
@@ -48,26 +49,28 @@ func fits(key jose.JSONWebKey, header jose.Header) bool {
 	return false
 }
 
-// errUnknownKey is a signature by no key that the issuer has published, which it may yet.
-var errUnknownKey = errors.New("no key that the issuer has published has signed it")
+// errUnknownKey means that none of the issuer's published keys has signed a
+// token. The issuer may publish the key later.
+var errUnknownKey = errors.New("not signed with a published key of the issuer")
 
-// claims are those that decide whether a token holds.
+// claims are the claims that decide whether a token is valid.
 type claims struct {
 	jwt.Claims
 	ClientID string `json:"client_id"`
 	TokenUse string `json:"token_use"`
 }
 
-// jwt verifies a JWT and turns its claims into scopes.
+// jwt verifies a JWT and returns its caller. changes is the time at which the
+// result may change.
 //
 // Sources: RFC 7519; RFC 8725, the best current practices.
-func (c *Control) jwt(ctx context.Context, credential string) (caller, time.Time, error) {
+func (c *Control) jwt(ctx context.Context, credential string) (_ caller, changes time.Time, _ error) {
 	bad := func(format string, args ...any) (caller, time.Time, error) {
 		return caller{}, time.Time{}, fmt.Errorf("%w: %w", registry.ErrBadCredential, fmt.Errorf(format, args...))
 	}
 	token, err := jwt.ParseSigned(credential, algorithms)
 	if err != nil {
-		return bad("it is no JWT that is signed by RS256, ES256 or EdDSA")
+		return bad("not a JWT with an RS256, ES256 or EdDSA signature")
 	}
 	if err := checkHeader(credential); err != nil {
 		return bad("%w", err)
@@ -76,11 +79,11 @@ func (c *Control) jwt(ctx context.Context, credential string) (caller, time.Time
 		Issuer string `json:"iss"`
 	}
 	if err := token.UnsafeClaimsWithoutVerification(&unverified); err != nil {
-		return bad("its claims cannot be read")
+		return bad("unreadable claims")
 	}
 	i := c.issuers[unverified.Issuer]
 	if i == nil {
-		return bad("its issuer %.100q is not among the registry's", unverified.Issuer)
+		return bad("issuer %.100q is not in the access settings", unverified.Issuer)
 	}
 	var claimed claims
 	var all map[string]any
@@ -93,11 +96,12 @@ func (c *Control) jwt(ctx context.Context, credential string) (caller, time.Time
 		return caller{}, time.Time{}, err
 	}
 	if !verified {
-		return bad("of issuer %s, key %.100q: %w, or its claims cannot be read", i.Issuer.Issuer, token.Headers[0].KeyID, errUnknownKey)
+		return bad("issuer %s, key %.100q: %w, or the claims are unreadable",
+			i.Issuer.Issuer, token.Headers[0].KeyID, errUnknownKey)
 	}
 	now := c.now()
 	if err := i.accepts(claimed, now); err != nil {
-		_, _, err = bad("of issuer %s, subject %.100q: %w", i.Issuer.Issuer, claimed.Subject, err)
+		_, _, err = bad("issuer %s, subject %.100q: %w", i.Issuer.Issuer, claimed.Subject, err)
 		return caller{}, claimed.begins(now), err
 	}
 	who := caller{name: i.name(claimed, all), scopes: i.scopes(all)}
@@ -107,23 +111,23 @@ func (c *Control) jwt(ctx context.Context, credential string) (caller, time.Time
 	return who, claimed.Expiry.Time().Add(leeway), nil
 }
 
-// checkHeader refuses a JWT whose header says that it is of another kind than an
-// access token or an ID token, or that it needs an extension to be understood.
+// checkHeader rejects a JWT that is neither an access token nor an ID token, or
+// that needs an extension, according to its header.
 //
-// Sources: RFC 7515, sections 4.1.9 and 4.1.11; RFC 8725, section 3.11; RFC 9068,
-// section 2.1.
+// Sources: RFC 7515, sections 4.1.9 and 4.1.11; RFC 8725, section 3.11; RFC
+// 9068, section 2.1.
 func checkHeader(credential string) error {
 	encoded, _, _ := strings.Cut(credential, ".")
 	text, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return errors.New("its header is not in base64url")
+		return errors.New("the header is not base64url")
 	}
 	var header map[string]any
 	if err := json.Unmarshal(text, &header); err != nil {
-		return errors.New("its header is no JSON object")
+		return errors.New("the header is not a JSON object")
 	}
 	if _, found := header["crit"]; found {
-		return errors.New("its header has extensions that must be understood, by crit")
+		return errors.New("the header has unsupported critical extensions")
 	}
 	kind, found := header["typ"]
 	if !found {
@@ -134,10 +138,11 @@ func checkHeader(credential string) error {
 	case "jwt", "at+jwt":
 		return nil
 	}
-	return fmt.Errorf("it is of type %.100q: only JWT and at+jwt are accepted", fmt.Sprint(kind))
+	return fmt.Errorf("type %.100q: only JWT and at+jwt are accepted", fmt.Sprint(kind))
 }
 
-// begins is when a token will hold that does not hold yet; of others it is the zero time.
+// begins returns the time at which a token becomes valid. It is the zero time
+// if that is not in the future.
 func (c claims) begins(now time.Time) time.Time {
 	begin := c.NotBefore.Time()
 	if issued := c.IssuedAt.Time(); issued.After(begin) {
@@ -149,17 +154,18 @@ func (c claims) begins(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// accepts says whether verified claims are of a token that is for this registry, now.
+// accepts returns an error unless verified claims are valid now, and for this
+// registry.
 func (i *issuer) accepts(c claims, now time.Time) error {
 	if c.Expiry == nil {
-		return errors.New("it never expires")
+		return errors.New("the token has no expiry")
 	}
 	err := c.ValidateWithLeeway(jwt.Expected{Issuer: i.Issuer.Issuer, Time: now}, leeway)
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
-		return fmt.Errorf("it expired at %s; log in again", c.Expiry.Time().UTC().Format(time.RFC3339))
+		return fmt.Errorf("the token expired at %s; log in again", c.Expiry.Time().UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
-		return errors.New("it does not hold yet: is a clock wrong?")
+		return errors.New("the token is not valid yet; check the clocks")
 	case err != nil:
 		return err
 	}
@@ -168,14 +174,15 @@ func (i *issuer) accepts(c claims, now time.Time) error {
 			return nil
 		}
 	}
-	// Amazon Cognito's access tokens have no audience.
+	// Access tokens of Amazon Cognito have no audience.
 	if len(c.Audience) == 0 && c.TokenUse == "access" && slices.Contains(i.ClientIDs, c.ClientID) {
 		return nil
 	}
-	return fmt.Errorf("it is for %.200q, client %.100q, and not for this registry", strings.Join(c.Audience, " "), c.ClientID)
+	return fmt.Errorf("the token is for audience %.200q, client %.100q, not for this registry",
+		strings.Join(c.Audience, " "), c.ClientID)
 }
 
-// name returns what the log calls a caller.
+// name returns the name of a caller for the log.
 func (i *issuer) name(c claims, all map[string]any) string {
 	name, _ := all[i.Name].(string)
 	if name == "" {
@@ -184,7 +191,7 @@ func (i *issuer) name(c claims, all map[string]any) string {
 	return fmt.Sprintf("%.200s of %s", name, i.Issuer.Issuer)
 }
 
-// scopes returns those of each rule that holds.
+// scopes returns the scopes of each rule that matches.
 func (i *issuer) scopes(all map[string]any) [][]Scope {
 	var scopes [][]Scope
 	for _, r := range i.Rules {
@@ -207,8 +214,8 @@ func (r Rule) holds(all map[string]any) bool {
 	return true
 }
 
-// AcceptsAll reports whether a rule holds for all tokens for which another one
-// holds, as far as the segments of their patterns show it one by one.
+// AcceptsAll reports whether a rule matches all tokens that another one
+// matches. It compares the segments of their patterns one by one.
 func (r Rule) AcceptsAll(other Rule) bool {
 	for name, pattern := range r.Claims {
 		want, ok := other.Claims[name]
@@ -219,10 +226,11 @@ func (r Rule) AcceptsAll(other Rule) bool {
 	return true
 }
 
-// exact is where the numbers begin that are read from JSON as another's neighbour: ids that differ would become equal.
+// exact is the first number that JSON may round to a neighbor. Different ids
+// from there on could become equal.
 const exact = 1 << 53
 
-// values returns the values of a claim as text: none, one, or those of a list.
+// values returns the values of a claim as texts: none, one, or those of a list.
 func values(all map[string]any, name string) []string {
 	var value any = all
 	if path, nested := strings.CutPrefix(name, "/"); nested {

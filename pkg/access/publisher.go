@@ -10,19 +10,19 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// maxPart bounds each text of a registry.Publisher that is taken from a credential,
-// in bytes. OpenID Connect allows a subject 255.
+// maxPart bounds each text of a registry.Publisher from a credential, in bytes.
+// OpenID Connect allows 255 bytes for a subject.
 const maxPart = 256
 
-// tokenPublisher returns the holder of a registry token. The text that names it is
-// bounded, its prefix included.
+// tokenPublisher returns the publisher for a registry token. Its text form is
+// bounded, including the prefix.
 func tokenPublisher(name string) registry.Publisher {
 	return registry.Publisher{Kind: registry.PublisherToken, Name: printable.Line(name, maxPart-len("token "))}
 }
 
-// publisher returns the holder of a JWT of the issuer, from its verified claims.
-// Issuer, subject and name are cut where they are too long. The claims of a CI job
-// are either complete or left out.
+// publisher returns the publisher for a JWT of the issuer, from its verified
+// claims. It truncates the issuer, the subject and the name if they are too
+// long. It includes the claims of a CI job only if they are complete.
 func (i *issuer) publisher(c claims, all map[string]any) registry.Publisher {
 	p := registry.Publisher{
 		Kind:    registry.PublisherOIDC,
@@ -45,8 +45,8 @@ func (i *issuer) publisher(c claims, all map[string]any) registry.Publisher {
 	return p
 }
 
-// githubHost returns the host that serves the repositories and runs of a GitHub
-// issuer, or "" for any other issuer. The path of GitHub's own issuers can name an
+// githubHost returns the host of the repositories and runs of a GitHub issuer,
+// or "" for any other issuer. The paths of GitHub's own issuers can name an
 // enterprise.
 //
 // Source: GitHub's manual, "OpenID Connect reference".
@@ -63,13 +63,13 @@ func githubHost(issuer *url.URL) string {
 	return ""
 }
 
-// jobClaims are the verified claims of a token that may be a CI job's. Only claims
-// that the CI service sets itself are read: a job can choose the name of its
-// workflow or environment, but not its repository, ref, commit and run.
+// jobClaims are the verified claims of a token of a possible CI job. Only
+// claims that the CI service itself sets are used. A job can choose the name of
+// its workflow or environment, but not its repository, ref, commit and run.
 type jobClaims map[string]any
 
-// text returns a claim if it is a string of at most maxPart bytes that is valid, and
-// "" otherwise. No check accepts "".
+// text returns a claim if it is a valid string of at most maxPart bytes, and ""
+// otherwise. No check accepts "".
 func (c jobClaims) text(name string, isValid func(string) bool) string {
 	text, _ := c[name].(string)
 	if len(text) > maxPart || !isValid(text) {
@@ -78,7 +78,8 @@ func (c jobClaims) text(name string, isValid func(string) bool) string {
 	return text
 }
 
-// github fills in the job of a GitHub token. web is where its repository is.
+// github sets the job of a GitHub token. web is the URL of the host of its
+// repository.
 func (c jobClaims) github(p *registry.Publisher, web *url.URL) {
 	p.Repository = c.text("repository", func(s string) bool { return isRepository(s) && strings.Count(s, "/") == 1 })
 	p.Ref = c.text("ref", isRef)
@@ -94,20 +95,21 @@ func (c jobClaims) github(p *registry.Publisher, web *url.URL) {
 	p.RunURL = page.String()
 }
 
-// isGitLab reports whether a token is of a GitLab job. GitLab can have any host; its
-// tokens for people have neither a project nor a job.
+// isGitLab reports whether a token belongs to a GitLab job. GitLab can run on
+// any host. Its tokens for people have neither a project nor a job.
 func (c jobClaims) isGitLab() bool {
 	_, project := c["project_path"].(string)
 	return project && (c.text("job_id", isNumber) != "" || c.text("pipeline_id", isNumber) != "")
 }
 
-// gitlab fills in the job of a GitLab token. web is where its project is, which is
-// what GitLab uses as its issuer.
+// gitlab sets the job of a GitLab token. web is the URL of the GitLab server,
+// which is also its issuer.
 //
-// Source: GitLab's manual, "OpenID Connect (OIDC) Authentication Using ID Tokens".
+// Source: GitLab's manual, "OpenID Connect (OIDC) Authentication Using ID
+// Tokens".
 func (c jobClaims) gitlab(p *registry.Publisher, web *url.URL) {
 	p.Repository = c.text("project_path", isRepository)
-	// The claim ref alone does not tell a branch from a tag of the same name.
+	// The claim ref does not distinguish a branch from a tag of the same name.
 	if p.Ref = c.text("ref_path", isRef); p.Ref == "" {
 		p.Ref = c.text("ref", isRef)
 	}
@@ -126,8 +128,8 @@ func (c jobClaims) gitlab(p *registry.Publisher, web *url.URL) {
 	}
 }
 
-// isRepository reports whether a text is the path of a repository: two plain
-// segments or more.
+// isRepository reports whether a text is the path of a repository: at least two
+// plain segments.
 func isRepository(s string) bool {
 	segments := strings.Split(s, "/")
 	for _, part := range segments {
@@ -138,15 +140,16 @@ func isRepository(s string) bool {
 	return len(segments) > 1
 }
 
-// isRef reports whether a text is printable and has only characters that Git allows
-// in a ref.
+// isRef reports whether a text is printable and has only characters that Git
+// allows in a ref.
 func isRef(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(` ~^:?*[\`, r)
 	})
 }
 
-// isCommit reports whether a text is the full hash of a commit, by SHA-1 or SHA-256.
+// isCommit reports whether a text is the full SHA-1 or SHA-256 hash of a
+// commit.
 func isCommit(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }

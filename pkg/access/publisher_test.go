@@ -25,14 +25,14 @@ type (
 	publisher = registry.Publisher
 )
 
-// with returns the claims with some changed.
+// with returns the claims with some of them changed.
 func (c claimSet) with(changed claimSet) claimSet {
 	all := maps.Clone(c)
 	maps.Copy(all, changed)
 	return all
 }
 
-// A job has chosen the claims of the last lines of these.
+// A job can choose the claims on the last lines of these.
 var (
 	githubClaims = claimSet{
 		"sub": "repo:acme/vpc:environment:release", "repository": "acme/vpc", "ref": "refs/tags/v1.0.0",
@@ -62,7 +62,8 @@ func gitlabPublisher() publisher {
 	}
 }
 
-// checkPublisher fails where the publisher of a token with these claims is another.
+// checkPublisher fails unless the publisher of a token with these claims is
+// want.
 func checkPublisher(t *testing.T, issuer access.Issuer, claims claimSet, want publisher) {
 	t.Helper()
 	text, err := json.Marshal(claims)
@@ -78,8 +79,8 @@ func checkPublisher(t *testing.T, issuer access.Issuer, claims claimSet, want pu
 	}
 }
 
-// The claims of a GitHub job are complete or left out, and the page of its run is
-// built from plain ones.
+// The claims of a GitHub job are either complete or omitted, and the URL of its
+// run is built from plain claims.
 func TestGitHubPublisher(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 1000)
@@ -107,30 +108,30 @@ func TestGitHubPublisher(t *testing.T) {
 		}},
 		"a long subject": {claimSet{"sub": long}, func(p *publisher) { p.Subject = long[:256] + "…" }},
 
-		"no repository":                   {claimSet{"repository": nil}, noRepository},
-		"a repository above another":      {claimSet{"repository": "../other"}, noRepository},
-		"a repository of three segments":  {claimSet{"repository": "acme/vpc/x"}, noRepository},
-		"a repository of one segment":     {claimSet{"repository": "vpc"}, noRepository},
-		"a repository with a query":       {claimSet{"repository": "acme/vpc?x=y"}, noRepository},
-		"a repository with an escape":     {claimSet{"repository": "acme/%2e%2e"}, noRepository},
-		"a list of repositories":          {claimSet{"repository": []string{"acme/vpc"}}, noRepository},
-		"a long repository":               {claimSet{"repository": "acme/" + long}, noRepository},
-		"no ref":                          {claimSet{"ref": nil}, noRef},
-		"a long ref":                      {claimSet{"ref": "refs/heads/" + long}, noRef},
-		"a ref with a control character":  {claimSet{"ref": "refs/heads/x\x1b[31m"}, noRef},
-		"a ref in the other direction":    {claimSet{"ref": "refs/heads/\u202ex"}, noRef},
-		"a ref that is no UTF-8":          {claimSet{"ref": "refs/heads/\xff"}, noRef},
-		"a ref of two lines":              {claimSet{"ref": "refs/heads/x\ny"}, noRef},
-		"a ref that looks like two":       {claimSet{"ref": "refs/heads/x, repository acme/other"}, noRef},
-		"a ref that is a number":          {claimSet{"ref": 7}, noRef},
-		"no commit":                       {claimSet{"sha": ""}, noCommit},
-		"a short commit":                  {claimSet{"sha": someCommit[:7]}, noCommit},
-		"a commit that is no hexadecimal": {claimSet{"sha": strings.Repeat("g", 40)}, noCommit},
-		"no run":                          {claimSet{"run_id": nil}, noRun},
-		"a run above another":             {claimSet{"run_id": "1/../../.."}, noRun},
-		"a run that is no string":         {claimSet{"run_id": 9001}, noRun},
-		"a long run":                      {claimSet{"run_id": strings.Repeat("1", 21)}, noRun},
-		"an attempt above another":        {claimSet{"run_attempt": "../1"}, noAttempt},
+		"no repository":                    {claimSet{"repository": nil}, noRepository},
+		"a repository above another":       {claimSet{"repository": "../other"}, noRepository},
+		"a repository of three segments":   {claimSet{"repository": "acme/vpc/x"}, noRepository},
+		"a repository of one segment":      {claimSet{"repository": "vpc"}, noRepository},
+		"a repository with a query":        {claimSet{"repository": "acme/vpc?x=y"}, noRepository},
+		"a repository with an escape":      {claimSet{"repository": "acme/%2e%2e"}, noRepository},
+		"a list of repositories":           {claimSet{"repository": []string{"acme/vpc"}}, noRepository},
+		"a long repository":                {claimSet{"repository": "acme/" + long}, noRepository},
+		"no ref":                           {claimSet{"ref": nil}, noRef},
+		"a long ref":                       {claimSet{"ref": "refs/heads/" + long}, noRef},
+		"a ref with a control character":   {claimSet{"ref": "refs/heads/x\x1b[31m"}, noRef},
+		"a ref in the other direction":     {claimSet{"ref": "refs/heads/\u202ex"}, noRef},
+		"a ref that is not UTF-8":          {claimSet{"ref": "refs/heads/\xff"}, noRef},
+		"a ref of two lines":               {claimSet{"ref": "refs/heads/x\ny"}, noRef},
+		"a ref that looks like two":        {claimSet{"ref": "refs/heads/x, repository acme/other"}, noRef},
+		"a ref that is a number":           {claimSet{"ref": 7}, noRef},
+		"no commit":                        {claimSet{"sha": ""}, noCommit},
+		"a short commit":                   {claimSet{"sha": someCommit[:7]}, noCommit},
+		"a commit that is not hexadecimal": {claimSet{"sha": strings.Repeat("g", 40)}, noCommit},
+		"no run":                           {claimSet{"run_id": nil}, noRun},
+		"a run above another":              {claimSet{"run_id": "1/../../.."}, noRun},
+		"a run that is not a string":       {claimSet{"run_id": 9001}, noRun},
+		"a long run":                       {claimSet{"run_id": strings.Repeat("1", 21)}, noRun},
+		"an attempt above another":         {claimSet{"run_attempt": "../1"}, noAttempt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +142,7 @@ func TestGitHubPublisher(t *testing.T) {
 	}
 }
 
-// The run of a GitHub job is at the host that its issuer belongs to.
+// The run of a GitHub job is on the host of its issuer.
 func TestGitHubHosts(t *testing.T) {
 	t.Parallel()
 	for issuer, web := range map[string]string{
@@ -169,7 +170,8 @@ func TestGitHubHosts(t *testing.T) {
 	}
 }
 
-// The same of a GitLab job, whose issuer is the GitLab that runs it.
+// Claims of a GitLab job follow the same rules. Its issuer is the GitLab server
+// that runs it.
 func TestGitLabPublisher(t *testing.T) {
 	t.Parallel()
 	const pipeline = gitlabIssuer + "/acme/net/vpc/-/pipelines/574"
@@ -216,8 +218,8 @@ func TestGitLabPublisher(t *testing.T) {
 	}
 }
 
-// People have a name, by the claim that the settings say. Other CI services have no
-// more than their issuer and subject.
+// People have a name from the claim in the settings. For other CI services,
+// only the issuer and subject are used.
 func TestPublisherNames(t *testing.T) {
 	t.Parallel()
 	const people = "https://idp.example.com"
@@ -261,8 +263,8 @@ func TestPublisherNames(t *testing.T) {
 	}
 }
 
-// Whatever a token claims, its publisher is printable and bounded, and its run has a
-// page at the issuer's own host.
+// For any claims, the publisher is printable and bounded, and the page of its
+// run is on the issuer's own host.
 func FuzzPublisher(f *testing.F) {
 	f.Add("acme/vpc", "refs/heads/main", someCommit, "1", "2")
 	f.Add("../..", "\u202e", "", "1?", "#")

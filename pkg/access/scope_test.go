@@ -6,7 +6,8 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 )
 
-// A pattern covers another one only if it covers everything that the other does.
+// A pattern covers another one only if it covers everything that the other
+// does.
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -44,7 +45,7 @@ func TestCovers(t *testing.T) {
 }
 
 // A rule accepts all tokens of another one only if it demands no more of each
-// claim. Unlike those of scopes, patterns of claims match whole values.
+// claim. Unlike patterns of scopes, patterns of claims match complete values.
 func TestAcceptsAll(t *testing.T) {
 	t.Parallel()
 	type claims = map[string]string

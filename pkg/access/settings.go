@@ -11,38 +11,46 @@ import (
 	"github.com/larder-registry/larder/pkg/openid"
 )
 
-// Settings say who may read and publish besides the holders of the registry's own tokens. As JSON they are the setting
-// "access" of the stack, and a file for the local registry.
+// Settings define who may read and publish, apart from the holders of the
+// registry's own tokens. As JSON they are the stack's setting "access", and a
+// file for the local registry.
 type Settings struct {
-	// Public covers what anyone may read, without a credential.
+	// Public lists what anyone may read without a credential.
 	Public []Pattern `json:"public,omitempty"`
-	// Issuers are whose JWTs are credentials.
+	// Issuers lists the issuers whose JWTs are credentials.
 	Issuers []Issuer `json:"issuers,omitempty"`
-	// Login is how people get one, by `tofu login` and `terraform login`.
+	// Login configures how people get a JWT with `tofu login` and `terraform
+	// login`.
 	Login *openid.Login `json:"login,omitempty"`
 }
 
-// Issuer is an OpenID Connect issuer, such as the organisation's identity provider, or a CI service's for its jobs.
+// Issuer is an OpenID Connect issuer, for example an organization's identity
+// provider, or a CI service.
 type Issuer struct {
-	// Issuer is its identifier: a URL, exactly as it is in its tokens.
+	// Issuer is the issuer's identifier: a URL, exactly like in its tokens.
 	Issuer string `json:"issuer"`
-	// Audiences are those of which a token must have one.
+	// Audiences lists the accepted audiences. A token must have one of them.
 	Audiences []string `json:"audiences,omitempty"`
-	// ClientIDs are accepted in place of an audience in access tokens that have none, which are those of Amazon Cognito.
+	// ClientIDs are accepted instead of an audience in access tokens without
+	// one, such as those of Amazon Cognito.
 	ClientIDs []string `json:"clientIds,omitempty"`
-	// Name is the claim that names a caller in the log and in what he publishes; sub if
-	// it is empty.
+	// Name is the claim that names a caller in the log and in published
+	// records. If empty, sub is used.
 	Name string `json:"name,omitempty"`
-	// Rules turn claims into scopes. A token has the scopes of all rules that it matches.
+	// Rules map claims to scopes. A token has the scopes of all rules that it
+	// matches.
 	Rules []Rule `json:"rules"`
 }
 
-// Rule gives scopes to tokens whose claims all match. One by which CI jobs publish names more than their repository, such
-// as a ref or an environment: jobs for pull requests are the repository's too.
+// Rule gives scopes to tokens whose claims all match. A rule that lets CI jobs
+// publish should name more than their repository, such as a ref or an
+// environment. Jobs for pull requests have the same repository.
 type Rule struct {
-	// Claims maps the names of claims to patterns of their values: segments with slashes between them, of which * is any
-	// one and ** any number. A name that begins with a slash leads into objects: /realm_access/roles. Of a list, one value
-	// must match.
+	// Claims maps the names of claims to patterns of their values. A pattern
+	// consists of segments between slashes, of which * matches any one and **
+	// matches any number. A name that begins with a slash is a path into
+	// objects, such as /realm_access/roles. If the claim is a list, one of its
+	// values must match.
 	Claims map[string]string `json:"claims"`
 	Scopes []Scope           `json:"scopes"`
 }
@@ -50,9 +58,9 @@ type Rule struct {
 // maxSettings bounds settings as text, in bytes.
 const maxSettings = 64 << 10
 
-// FieldError is what is wrong with one field of settings.
+// FieldError is an error in one field of settings.
 type FieldError struct {
-	// Path leads to the field: names of fields, and indexes of lists.
+	// Path is the path of the field: names of fields, and indexes of lists.
 	Path []any
 	Err  error
 }
@@ -62,12 +70,12 @@ func (e *FieldError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// ParseSettings reads settings from JSON, strictly. Errors are registry.ErrInvalid
-// and have the line and the column.
+// ParseSettings parses settings from JSON, and rejects unknown fields. Errors
+// are registry.ErrInvalid and have the line and the column.
 func ParseSettings(text []byte) (Settings, error) { return ParseSettingsFile("", text) }
 
-// ParseSettingsFile is like [ParseSettings], and its errors have the name of the
-// file too.
+// ParseSettingsFile is like [ParseSettings], and its errors also have the name
+// of the file.
 func ParseSettingsFile(name string, text []byte) (Settings, error) {
 	s, err := parseSettings(name, text)
 	if err != nil {
@@ -79,7 +87,9 @@ func ParseSettingsFile(name string, text []byte) (Settings, error) {
 func parseSettings(name string, text []byte) (Settings, error) {
 	var s Settings
 	if len(text) > maxSettings {
-		return s, &jsonfile.Error{Name: name, Line: 1, Column: 1, Text: fmt.Sprintf("they have more than %d bytes", maxSettings)}
+		return s, &jsonfile.Error{
+			Name: name, Line: 1, Column: 1, Text: fmt.Sprintf("the settings have more than %d bytes", maxSettings),
+		}
 	}
 	file, err := jsonfile.Parse(name, text)
 	if err != nil {
@@ -95,13 +105,13 @@ func parseSettings(name string, text []byte) (Settings, error) {
 	return s, err
 }
 
-// Complete fills in what is left out. It returns a [FieldError] for the first
-// field that is wrong.
+// Complete sets the defaults. It returns a [FieldError] for the first invalid
+// field.
 func (s *Settings) Complete() error {
 	seen := make(map[string]bool)
 	for n, i := range s.Issuers {
 		if seen[i.Issuer] {
-			return &FieldError{[]any{"issuers", n, "issuer"}, fmt.Errorf("issuer %s is there twice", i.Issuer)}
+			return &FieldError{[]any{"issuers", n, "issuer"}, fmt.Errorf("issuer %s is listed twice", i.Issuer)}
 		}
 		seen[i.Issuer] = true
 		if path, err := i.check(); err != nil {
@@ -112,8 +122,8 @@ func (s *Settings) Complete() error {
 		return nil
 	}
 	if !seen[s.Login.Issuer] {
-		return &FieldError{[]any{"login", "issuer"}, fmt.Errorf("login: issuer %q is none of the issuers, "+
-			"so that its tokens would be refused", s.Login.Issuer)}
+		return &FieldError{[]any{"login", "issuer"}, fmt.Errorf("login: issuer %q is not among the issuers, "+
+			"so the registry would reject its tokens", s.Login.Issuer)}
 	}
 	if err := s.Login.Complete(); err != nil {
 		return &FieldError{[]any{"login"}, fmt.Errorf("login: %w", err)}
@@ -121,17 +131,18 @@ func (s *Settings) Complete() error {
 	return nil
 }
 
-// check returns what is wrong with an issuer, and the path that leads there.
+// check returns an error if an issuer is invalid, and the path of the invalid
+// field.
 func (i Issuer) check() (path []any, err error) {
 	if err := openid.CheckIssuer(i.Issuer); err != nil {
 		return []any{"issuer"}, err
 	}
 	if len(i.Audiences)+len(i.ClientIDs) == 0 || slices.Contains(append(i.Audiences, i.ClientIDs...), "") {
-		return []any{"audiences"}, errors.New("audiences is missing: " +
-			"without one, a token that was made for somebody else would be accepted")
+		return []any{"audiences"}, errors.New("audiences are missing: " +
+			"without them, the registry would accept tokens for other services")
 	}
 	if len(i.Rules) == 0 {
-		return []any{"rules"}, errors.New("rules are missing: without one, its tokens have no scope")
+		return []any{"rules"}, errors.New("rules are missing: without them, the issuer's tokens have no scope")
 	}
 	for n, r := range i.Rules {
 		if path, err := r.check(); err != nil {
@@ -143,11 +154,11 @@ func (i Issuer) check() (path []any, err error) {
 
 func (r Rule) check() (path []any, err error) {
 	if len(r.Claims) == 0 {
-		return []any{"claims"}, errors.New("claims are missing: it would hold for everyone the issuer knows; " +
-			`if that is meant, say {"sub": "**"}`)
+		return []any{"claims"}, errors.New("claims are missing: the rule would match every token of the issuer; " +
+			`if this is intended, set them to {"sub": "**"}`)
 	}
 	if len(r.Scopes) == 0 || len(r.Scopes) > maxScopes {
-		return []any{"scopes"}, fmt.Errorf("it has %d scopes, not 1 to %d", len(r.Scopes), maxScopes)
+		return []any{"scopes"}, fmt.Errorf("the rule has %d scopes, not 1 to %d", len(r.Scopes), maxScopes)
 	}
 	for _, claim := range slices.Sorted(maps.Keys(r.Claims)) {
 		if err := checkClaim(claim, r.Claims[claim]); err != nil {
@@ -167,8 +178,8 @@ func checkClaim(claim, want string) error {
 		return fmt.Errorf("claim %s: the value has more than two **", claim)
 	}
 	if slices.ContainsFunc(pattern, partlyWild) {
-		return fmt.Errorf("claim %s: %.100q: a * is a whole segment between slashes, and no part of one: "+
-			"write the value out, or use a claim whose whole value says it, such as repository_owner", claim, want)
+		return fmt.Errorf("claim %s: %.100q: a * must be a complete segment between slashes: "+
+			"write the complete value, or use a claim with only that part, such as repository_owner", claim, want)
 	}
 	return nil
 }

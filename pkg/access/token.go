@@ -9,12 +9,15 @@ import (
 	"strings"
 )
 
-// A token is larder_, 43 characters of 256 random bits, and 6 of a checksum, all of them letters and digits, so that a
-// double click selects it whole. A scanner for secrets finds it by the expression
+// A token is larder_, 43 characters that encode 256 random bits, and 6
+// characters of a checksum. All are letters, digits and underscores, so a
+// double click selects the complete token. Secret scanners can find it with the
+// expression
 //
 //	larder_[0-9A-Za-z]{49}
 //
-// and the checksum tells it, and the registry before any look-up, from what only looks like one.
+// The checksum lets scanners, and the registry before any lookup, reject texts
+// that only look like a token.
 const (
 	tokenPrefix    = "larder_"
 	randomLength   = 43
@@ -22,7 +25,8 @@ const (
 	digits         = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewToken makes a token. It is shown once; what is stored is its digest.
+// NewToken returns a new token and its digest. Show the token once, and store
+// only the digest.
 func NewToken() (token, digest string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -32,18 +36,20 @@ func NewToken() (token, digest string) {
 	return token, hex.EncodeToString(sum[:])
 }
 
-// wellFormed says whether a string has the form of a token, its checksum included.
+// wellFormed reports whether a string has the form of a token with a correct
+// checksum.
 func wellFormed(s string) bool {
 	body := len(s) - checksumLength
-	return len(s) == len(tokenPrefix)+randomLength+checksumLength && strings.HasPrefix(s, tokenPrefix) && checksum(s[:body]) == s[body:]
+	return len(s) == len(tokenPrefix)+randomLength+checksumLength &&
+		strings.HasPrefix(s, tokenPrefix) && checksum(s[:body]) == s[body:]
 }
 
-// checksum is the CRC-32 of IEEE 802.3. It is no secret.
+// checksum returns the CRC-32 of IEEE 802.3. It is not a secret.
 func checksum(s string) string {
 	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(s)))), checksumLength)
 }
 
-// base62 writes a number with leading zeros.
+// base62 formats a number with leading zeros.
 func base62(n *big.Int, length int) string {
 	out := make([]byte, length)
 	base, digit := big.NewInt(int64(len(digits))), new(big.Int)

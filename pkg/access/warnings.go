@@ -6,18 +6,21 @@ import (
 	"strings"
 )
 
-// Warnings returns a line for each rule that lets more jobs publish than its
-// author may know. Such a rule is valid. The warnings are for people who write
-// settings, and name the issuer, the rule by its number, and what to add.
+// Warnings returns a line for each rule that may let more jobs publish than its
+// author intends. Such a rule is valid. The warnings are for people who write
+// settings. They name the issuer, the rule by its number, and the claims to
+// add.
 //
-// A CI service lets somebody else take the name of a deleted or renamed
-// organization, and runs jobs for pull requests under the repository's name. So
-// a rule that names a job should have one of these claims too: a ref, an
-// environment, a workflow at a ref, sub, or an id that is never given again,
-// such as repository_owner_id. A rule by nothing but how a job runs, such as a ref
-// alone, is for the jobs of everybody. A claim whose pattern is wildcards alone
-// does not count. A rule for people, such as one by their groups, needs none of
-// these. No warning does not mean that a rule is as narrow as it could be.
+// CI services let someone else take the name of a deleted or renamed
+// organization. They also run jobs for pull requests under the repository's
+// name. So a rule that names a job should also have a claim that narrows it. Such a
+// claim is a ref, an environment, a workflow at a ref, sub, or a permanent id such
+// as repository_owner_id.
+//
+// A rule whose claims only describe how a job runs, such as only a ref, matches
+// everyone's jobs. A claim whose pattern has only wildcards does not count. A
+// rule for people, for example by their groups, needs none of these claims.
+// Even a rule without a warning may be broader than necessary.
 func (s Settings) Warnings() []string {
 	var warnings []string
 	for _, i := range s.Issuers {
@@ -30,19 +33,19 @@ func (s Settings) Warnings() []string {
 	return warnings
 }
 
-// nameClaims name a CI job by what somebody else can come to have.
+// nameClaims name a CI job by a name that someone else can take over.
 var nameClaims = []string{
 	"repository", "repository_owner", "actor", "workflow", // GitHub, Forgejo, Gitea
 	"project_path", "namespace_path", "user_login", // GitLab
 }
 
-// circumstanceClaims say how a CI job runs, and not whose job it is.
+// circumstanceClaims describe how a CI job runs, and not whose job it is.
 var circumstanceClaims = []string{
 	"ref", "ref_type", "ref_path", "ref_protected", "head_ref", "base_ref", "environment", "environment_protected",
 	"event_name", "pipeline_source", "repository_visibility", "project_visibility", "runner_environment",
 }
 
-// loose returns why a rule should not let its callers publish, or "".
+// loose returns the reason why a rule is too broad for publishing, or "".
 func (r Rule) loose() string {
 	if !slices.ContainsFunc(r.Scopes, func(s Scope) bool { return s.Verb == Publish }) {
 		return ""
@@ -58,16 +61,16 @@ func (r Rule) loose() string {
 	}
 	switch {
 	case !identified:
-		return "anyone with a token of this issuer can publish: add the claims that your publishers have"
+		return "anyone with a token of this issuer can publish: add claims that only your publishers have"
 	case named && !narrowed:
-		return "it lets jobs publish by a name alone, which somebody else may take over: " +
+		return "the rule identifies jobs only by a name that someone else may take over: " +
 			"add an id, such as repository_owner_id or namespace_id, and a ref or an environment"
 	}
 	return ""
 }
 
-// narrows reports whether a claim is of one kind of job, or of an owner whom
-// nobody can replace.
+// narrows reports whether a claim limits a rule to one kind of job or to one
+// owner. The owner must be given by an id that no other owner can get.
 func narrows(claim string) bool {
 	switch claim {
 	case "ref", "ref_type", "ref_path", "ref_protected", "environment", "job_workflow_ref", "workflow_ref", "sub":

@@ -4,49 +4,57 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	const names, everyone = "by a name alone", "anyone"
+	texts := golden.New(t)
 	for _, test := range []struct {
 		name, claims, scopes string
-		want                 string // of the one warning; none if it is empty
+		warned               bool
 	}{
-		{"repository alone", `{"repository": "acme/vpc"}`, `["publish:modules/acme/vpc/aws"]`, names},
-		{"owner alone", `{"repository_owner": "acme"}`, `["publish:modules/acme/*"]`, names},
-		{"project alone", `{"project_path": "acme/vpc"}`, `["publish:modules/acme/vpc/aws"]`, names},
-		{"namespace alone", `{"namespace_path": "acme"}`, `["publish:modules/acme/*"]`, names},
-		{"actor alone", `{"actor": "ada"}`, `["publish:modules/acme/*"]`, names},
-		{"event alone", `{"repository": "acme/vpc", "event_name": "push"}`, `["publish:modules/acme/*"]`, names},
-		{"any ref", `{"repository": "acme/vpc", "ref": "**"}`, `["publish:modules/acme/*"]`, names},
-		{"any environment", `{"repository": "acme/vpc", "environment": "*"}`, `["publish:modules/acme/*"]`, names},
-		{"any id", `{"repository": "acme/vpc", "repository_id": "*"}`, `["publish:modules/acme/*"]`, names},
-		{"any segments", `{"repository": "acme/vpc", "job_workflow_ref": "*/**"}`, `["publish:modules/acme/*"]`, names},
-		{"empty part of a name", `{"repository": "acme/vpc", "_id": "1"}`, `["publish:modules/acme/*"]`, names},
-		{"reads too", `{"repository": "acme/vpc"}`, `["read:**", "publish:modules/acme/*"]`, names},
-		{"everyone by subject", `{"sub": "**"}`, `["publish:**"]`, everyone},
-		{"everyone by subject, in segments", `{"sub": "*"}`, `["publish:**"]`, everyone},
-		{"everyone by audience", `{"aud": "https://registry.example.com"}`, `["publish:**"]`, everyone},
-		{"ref of everybody", `{"ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, everyone},
-		{"environment of everybody", `{"environment": "release"}`, `["publish:modules/acme/*"]`, everyone},
-		{"event of everybody", `{"event_name": "push"}`, `["publish:modules/acme/*"]`, everyone},
-		{"every public repository", `{"repository_visibility": "public"}`, `["publish:modules/acme/*"]`, everyone},
-		{"every repository", `{"repository": "*/*"}`, `["publish:modules/acme/*"]`, everyone},
+		{"only a repository", `{"repository": "acme/vpc"}`, `["publish:modules/acme/vpc/aws"]`, true},
+		{"only an owner", `{"repository_owner": "acme"}`, `["publish:modules/acme/*"]`, true},
+		{"only a project", `{"project_path": "acme/vpc"}`, `["publish:modules/acme/vpc/aws"]`, true},
+		{"only a namespace", `{"namespace_path": "acme"}`, `["publish:modules/acme/*"]`, true},
+		{"only an actor", `{"actor": "ada"}`, `["publish:modules/acme/*"]`, true},
+		{
+			"only a repository and an event", `{"repository": "acme/vpc", "event_name": "push"}`,
+			`["publish:modules/acme/*"]`, true,
+		},
+		{"any ref", `{"repository": "acme/vpc", "ref": "**"}`, `["publish:modules/acme/*"]`, true},
+		{"any environment", `{"repository": "acme/vpc", "environment": "*"}`, `["publish:modules/acme/*"]`, true},
+		{"any id", `{"repository": "acme/vpc", "repository_id": "*"}`, `["publish:modules/acme/*"]`, true},
+		{"any segments", `{"repository": "acme/vpc", "job_workflow_ref": "*/**"}`, `["publish:modules/acme/*"]`, true},
+		{"empty part of a name", `{"repository": "acme/vpc", "_id": "1"}`, `["publish:modules/acme/*"]`, true},
+		{"reads too", `{"repository": "acme/vpc"}`, `["read:**", "publish:modules/acme/*"]`, true},
+		{"everyone by subject", `{"sub": "**"}`, `["publish:**"]`, true},
+		{"everyone by subject, in segments", `{"sub": "*"}`, `["publish:**"]`, true},
+		{"everyone by audience", `{"aud": "https://registry.example.com"}`, `["publish:**"]`, true},
+		{"ref of everybody", `{"ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, true},
+		{"environment of everybody", `{"environment": "release"}`, `["publish:modules/acme/*"]`, true},
+		{"event of everybody", `{"event_name": "push"}`, `["publish:modules/acme/*"]`, true},
+		{"every public repository", `{"repository_visibility": "public"}`, `["publish:modules/acme/*"]`, true},
+		{"every repository", `{"repository": "*/*"}`, `["publish:modules/acme/*"]`, true},
 
-		{"ref", `{"repository": "acme/vpc", "ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, ""},
-		{"type of ref", `{"project_path": "acme/vpc", "ref_type": "tag"}`, `["publish:modules/acme/*"]`, ""},
-		{"protected ref", `{"project_path": "acme/vpc", "ref_protected": "true"}`, `["publish:modules/acme/*"]`, ""},
-		{"environment", `{"repository": "acme/vpc", "environment": "release"}`, `["publish:modules/acme/*"]`, ""},
-		{"workflow", `{"repository": "acme/vpc", "job_workflow_ref": "acme/ci/.github/workflows/p.yml@refs/tags/v1"}`, `["publish:modules/acme/*"]`, ""},
-		{"subject", `{"sub": "repo:acme/vpc:environment:release"}`, `["publish:modules/acme/*"]`, ""},
-		{"repository by id", `{"repository_id": "123"}`, `["publish:modules/acme/*"]`, ""},
-		{"owner by id", `{"repository": "acme/vpc", "repository_owner_id": "123"}`, `["publish:modules/acme/*"]`, ""},
-		{"project by id", `{"project_id": "123"}`, `["publish:modules/acme/*"]`, ""},
-		{"namespace by id", `{"namespace_id": "123"}`, `["publish:modules/acme/*"]`, ""},
-		{"people by group", `{"groups": "platform"}`, `["publish:modules/acme/*"]`, ""},
-		{"people by nested role", `{"/realm_access/roles": "publisher"}`, `["publish:modules/acme/*"]`, ""},
-		{"reading alone", `{"repository": "acme/vpc"}`, `["read:**"]`, ""},
+		{"ref", `{"repository": "acme/vpc", "ref": "refs/tags/*"}`, `["publish:modules/acme/*"]`, false},
+		{"type of ref", `{"project_path": "acme/vpc", "ref_type": "tag"}`, `["publish:modules/acme/*"]`, false},
+		{"protected ref", `{"project_path": "acme/vpc", "ref_protected": "true"}`, `["publish:modules/acme/*"]`, false},
+		{"environment", `{"repository": "acme/vpc", "environment": "release"}`, `["publish:modules/acme/*"]`, false},
+		{
+			"workflow", `{"repository": "acme/vpc", "job_workflow_ref": "acme/ci/.github/workflows/p.yml@refs/tags/v1"}`,
+			`["publish:modules/acme/*"]`, false,
+		},
+		{"subject", `{"sub": "repo:acme/vpc:environment:release"}`, `["publish:modules/acme/*"]`, false},
+		{"repository by id", `{"repository_id": "123"}`, `["publish:modules/acme/*"]`, false},
+		{"owner by id", `{"repository": "acme/vpc", "repository_owner_id": "123"}`, `["publish:modules/acme/*"]`, false},
+		{"project by id", `{"project_id": "123"}`, `["publish:modules/acme/*"]`, false},
+		{"namespace by id", `{"namespace_id": "123"}`, `["publish:modules/acme/*"]`, false},
+		{"people by group", `{"groups": "platform"}`, `["publish:modules/acme/*"]`, false},
+		{"people by nested role", `{"/realm_access/roles": "publisher"}`, `["publish:modules/acme/*"]`, false},
+		{"only reading", `{"repository": "acme/vpc"}`, `["read:**"]`, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +63,7 @@ func TestWarnings(t *testing.T) {
 				{"claims": %s, "scopes": %s}
 			]}]}`, test.claims, test.scopes))
 			warnings := s.Warnings()
-			if test.want == "" {
+			if !test.warned {
 				if len(warnings) > 0 {
 					t.Errorf("warned: %q", warnings)
 				}
@@ -64,11 +72,10 @@ func TestWarnings(t *testing.T) {
 			if len(warnings) != 1 {
 				t.Fatalf("%d warnings: %q", len(warnings), warnings)
 			}
-			for _, part := range []string{"issuer https://a.example.com, rule 2: ", test.want} {
-				if !strings.Contains(warnings[0], part) {
-					t.Errorf("%q does not have %q", warnings[0], part)
-				}
+			if part := "issuer https://a.example.com, rule 2: "; !strings.HasPrefix(warnings[0], part) {
+				t.Errorf("%q does not begin with %q", warnings[0], part)
 			}
+			texts.Text(t, warnings[0])
 		})
 	}
 	if warnings := parse(t, `{}`).Warnings(); len(warnings) > 0 {

@@ -1,14 +1,23 @@
-// Package archive packs modules and reads packed ones.
+// Package archive packs modules, and reads and verifies module and provider
+// archives.
 //
-// It promises that the same files give the same tar, whoever packs them, when and where; that what is likely to hold a
-// secret stays out unless it is asked for; and that nothing it has accepted leads out of the folder into which a client
-// unpacks it.
+// Packing is deterministic: the same files give the same tar on every machine
+// and at any time. Files that are likely to hold secrets are excluded unless
+// the caller includes them. No accepted archive has an entry that a client
+// would unpack outside its target folder.
 //
-// An archive holds plain files alone. Both clients unpack a symbolic link of a tar as an empty file, so that a link is
-// packed as what it leads to, if that is within the module, and an archive with a link is refused.
+// Archives contain regular files only. Both clients unpack a symbolic link of a
+// tar as an empty file. [Pack] therefore packs the target of a link if it is
+// within the module, and readers reject archives with links.
 package archive
 
-import "github.com/dustin/go-humanize"
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
 
 // File is one file of an archive.
 type File struct {
@@ -16,15 +25,31 @@ type File struct {
 	Path string `json:"path"`
 	// Size in bytes.
 	Size int64 `json:"size"`
-	// Executable says whether the file may be run.
+	// Executable reports whether the file has an executable bit.
 	Executable bool `json:"executable,omitempty"`
 }
 
-// The bounds of a module. They are far from what a module needs, and near enough to keep whoever reads one safe.
+// maxFiles is the largest number of files in a module. Real modules have far
+// fewer.
 const maxFiles = 100_000
 
-// shownSize returns a bound as people read it.
+// shownSize formats a number of bytes for people, such as "1.0 GiB".
 func shownSize(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
-// maxSize is in bytes, unpacked. It is a variable for the sake of tests.
+// maxSize is the largest size of an unpacked module, in bytes. Tests lower it.
 var maxSize int64 = 1 << 30
+
+// invalidModule returns registry.ErrInvalid for the files of a module.
+func invalidModule(format string, args ...any) error {
+	return fmt.Errorf("%w module: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// invalidArchive returns registry.ErrInvalid for the archive of a module.
+func invalidArchive(format string, args ...any) error {
+	return fmt.Errorf("%w module archive: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// invalidZip returns registry.ErrInvalid for the zip of a provider.
+func invalidZip(format string, args ...any) error {
+	return fmt.Errorf("%w provider zip: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
+}

@@ -11,8 +11,9 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 )
 
-// BenchmarkReadProvider reads zips of what providers are made of, which is programs, and of what compression gives nothing
-// for. MB/s are those of the zip.
+// BenchmarkReadProvider reads zips of programs, which are the content of
+// providers, and of random bytes, which do not compress. MB/s is relative to
+// the size of the zip.
 func BenchmarkReadProvider(b *testing.B) {
 	program, err := os.Open(os.Args[0]) // this one
 	if err != nil {
@@ -50,7 +51,7 @@ func BenchmarkReadProvider(b *testing.B) {
 	}
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read.
 type counting struct {
 	zip  io.ReaderAt
 	read int64

@@ -12,8 +12,9 @@ import (
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// blocks are those of the language that take a fixed number of labels in every release of both clients. Others, and all
-// that depends on values, are for the clients to judge: they know more than this reader, and differ.
+// blocks are the blocks that take the same number of labels in every release of
+// both clients. Everything else is left to the clients, because their rules
+// differ and depend on values.
 var blocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "terraform"},
 	{Type: "locals"},
@@ -25,9 +26,8 @@ var blocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "data", LabelNames: []string{"type", "name"}},
 }}
 
-// checkConfig parses one file of configuration with the parser that the clients
-// use. It returns registry.ErrInvalid with the file and the line, or the error
-// of ctx.
+// checkConfig parses a configuration file with the clients' parser. It returns
+// registry.ErrInvalid with the file and the line, or the error of ctx.
 func checkConfig(ctx context.Context, parser *safehcl.Parser, name string, source []byte) error {
 	parse := parser.Parse
 	if strings.HasSuffix(name, ".json") {
@@ -39,7 +39,10 @@ func checkConfig(ctx context.Context, parser *safehcl.Parser, name string, sourc
 		err = safehcl.FirstError(name, problems)
 	}
 	if problem, ok := errors.AsType[*safehcl.Error](err); ok {
-		return fmt.Errorf("%w module: %w", registry.ErrInvalid, problem)
+		err = fmt.Errorf("%w module: %w", registry.ErrInvalid, problem)
+		if problem.Hint != "" {
+			err = registry.WithHint(err, "%s", problem.Hint)
+		}
 	}
 	return err
 }

@@ -1,4 +1,4 @@
 package archive
 
-// The bound is lower in tests, which need not unpack a gigabyte to see it kept.
+// init lowers the limit, so that tests do not have to unpack a gigabyte.
 func init() { maxSize = 64 << 20 }

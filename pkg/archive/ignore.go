@@ -13,28 +13,30 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// rule is one line of .terraformignore, or one that is built in. The last rule that matches a path decides.
+// rule is a line of .terraformignore or a built-in line. The last rule that
+// matches a path applies.
 type rule struct {
-	line    string // as it was written
-	pattern string // of doublestar, matched against whole paths
-	dirOnly bool   // it ended in a slash: it matches what is below such a folder
-	include bool   // it began with an exclamation mark
-	secret  bool   // what it leaves out may hold secrets
-	own     bool   // it is of the module's .terraformignore
+	line    string // as written
+	pattern string // for doublestar, matched against whole paths
+	dirOnly bool   // ends in a slash: it matches the content of a folder
+	include bool   // begins with an exclamation mark
+	secret  bool   // the files it excludes may contain secrets
+	own     bool   // comes from the module's .terraformignore
 }
 
-// templates are the ends of names of environment files that hold no secrets, such
-// as .env.example. Modules read them with templatefile.
+// templates are the suffixes of environment files without secrets, such as
+// .env.example. Modules read these files with templatefile.
 var templates = []string{".example", ".sample", ".template", ".tpl", ".tftpl", ".tmpl", ".dist"}
 
-// isTemplate reports whether a path is that of a template of an environment file.
+// isTemplate reports whether a path names a template of an environment file.
 func isTemplate(p string) bool {
 	name := path.Base(p)
 	return strings.HasPrefix(name, ".env.") &&
 		slices.ContainsFunc(templates, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// always comes after .terraformignore, so that a careless !pattern there cannot take these in; --include can.
+// always contains the built-in rules. They apply after .terraformignore, so a
+// careless !pattern there cannot include these files. Only --include can.
 var always = func() []rule {
 	var rules []rule
 	for _, line := range []struct {
@@ -42,8 +44,10 @@ var always = func() []rule {
 		patterns string
 	}{
 		{false, ".git .hg/ .svn/ .bzr/ .terraform/ .terragrunt-cache/ larder-data/ .DS_Store"},
-		{true, "*.tfstate *.tfstate.*backup *.tfstate.lock.info terraform.tfstate.d/ tfplan *.tfplan tfplan.json *.tfplan.json *.tfvars *.tfvars.json"},
-		{true, ".terraformrc .tofurc terraform.rc tofu.rc *.tfrc *.tfrc.json .netrc _netrc .aws/ .env .env.* crash.log crash.*.log id_rsa id_dsa id_ecdsa id_ed25519"},
+		{true, "*.tfstate *.tfstate.*backup *.tfstate.lock.info terraform.tfstate.d/ " +
+			"tfplan *.tfplan tfplan.json *.tfplan.json *.tfvars *.tfvars.json"},
+		{true, ".terraformrc .tofurc terraform.rc tofu.rc *.tfrc *.tfrc.json .netrc _netrc .aws/ .env .env.* " +
+			"crash.log crash.*.log id_rsa id_dsa id_ecdsa id_ed25519"},
 	} {
 		for pattern := range strings.FieldsSeq(line.patterns) {
 			r, err := parseRule(pattern)
@@ -57,8 +61,10 @@ var always = func() []rule {
 	return rules
 }()
 
-// parseRule reads a pattern of .terraformignore: relative to the module where it begins with a slash, anywhere below it
-// otherwise; for folders where it ends in one; with * and ? for anything but a slash, ** for any number of folders.
+// parseRule parses a pattern of .terraformignore. A leading slash anchors it to
+// the module's folder. A trailing slash limits it to folders. An asterisk or a
+// question mark matches anything but a slash, and ** matches any number of
+// folders.
 func parseRule(line string) (rule, error) {
 	r := rule{line: line}
 	p, include := strings.CutPrefix(line, "!")
@@ -66,9 +72,9 @@ func parseRule(line string) (rule, error) {
 	p, r.dirOnly = strings.CutSuffix(p, "/")
 	p, anchored := strings.CutPrefix(p, "/")
 	if p == "" {
-		return rule{}, fmt.Errorf("%w pattern %q: it names nothing", registry.ErrInvalid, line)
+		return rule{}, fmt.Errorf("%w pattern %q: it is empty", registry.ErrInvalid, line)
 	}
-	p = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(p) // braces mean themselves
+	p = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(p) // braces have no special meaning
 	if !anchored {
 		p = "**/" + p
 	}
@@ -96,12 +102,12 @@ func parseIgnore(in io.Reader) ([]rule, error) {
 		rules = append(rules, r)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, err)
+		return nil, fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, withReason(err))
 	}
 	return rules, nil
 }
 
-// matches says whether the rule matches a path itself or a folder that it is in.
+// matches reports whether the rule matches a path or a folder that contains it.
 func (r rule) matches(p string, isDir bool) bool {
 	if r.match(p) && (isDir || !r.dirOnly) {
 		return true
@@ -122,10 +128,11 @@ func (r rule) match(p string) bool {
 	return ok && err == nil
 }
 
-// ignore is a set of rules in their order.
+// ignore is a list of rules in order of increasing precedence.
 type ignore []rule
 
-// excludes returns the rule that leaves a path out, if one does.
+// excludes reports whether a path is excluded, and returns the rule that
+// excludes it.
 func (rules ignore) excludes(p string, isDir bool) (rule, bool) {
 	var last rule
 	excluded := false
@@ -137,7 +144,8 @@ func (rules ignore) excludes(p string, isDir bool) (rule, bool) {
 	return last, excluded
 }
 
-// prunes says whether all below a folder that is left out is left out too, because no later rule takes anything in.
+// prunes reports whether an excluded folder can be skipped because no later
+// rule includes anything in it.
 func (rules ignore) prunes(dir string) bool {
 	excluded := false
 	for _, r := range rules {

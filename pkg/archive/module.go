@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"maps"
@@ -19,23 +18,24 @@ import (
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// Module is what ReadModule found.
+// Module is the result of [ReadModule].
 type Module struct {
 	// SHA256 of the archive, in lower-case hexadecimal.
 	SHA256 string
-	// ContentSHA256 of the uncompressed tar. It tells whether two archives hold the same, since gzip's bytes may differ
-	// between releases of a compressor.
+	// ContentSHA256 of the uncompressed tar, in lower-case hexadecimal. Compare
+	// it to find out whether two archives have the same content, because the
+	// output of gzip differs between releases of a compressor.
 	ContentSHA256 string
 	// Size of the archive in bytes.
 	Size  int64
 	Files []File
 }
 
-// Folders returns the folders that hold configuration and so can be a source of a
-// module block: "." for the root, and those below modules/.
+// Folders returns the folders with configuration that a module block can use as
+// a source: "." for the root, and folders below modules/.
 func (m Module) Folders() []string { return Folders(m.Files) }
 
-// Folders is [Module.Folders] for the files of a module.
+// Folders is like [Module.Folders] for a list of files.
 func Folders(files []File) (folders []string) {
 	for _, f := range files {
 		if isConfig(f.Path) {
@@ -46,18 +46,21 @@ func Folders(files []File) (folders []string) {
 	return slices.Compact(folders)
 }
 
-// The bounds of configuration: of one file and of all in bytes, and of their number.
+// The limits of configuration: bytes of one file, bytes of all files, and
+// number of files.
 const (
 	maxConfig      = 1 << 20
 	maxConfigs     = 16 << 20
 	maxConfigFiles = 10_000
 )
 
-// ReadModule reads a packed module to its end and verifies it: that it unpacks
-// within its own folder, that there is configuration at its root or below modules/,
-// and that all of it parses. Errors that lie in the archive are registry.ErrInvalid
-// and name the file, and the line where there is one. It ends with the error of ctx
-// within about a second after ctx does.
+// ReadModule reads a packed module to its end and verifies it. The module must
+// unpack within its own folder, have configuration at its root or below
+// modules/, and all of its configuration must parse.
+//
+// An invalid archive is registry.ErrInvalid with the name of the file and, if
+// known, the line. ReadModule returns the error of ctx within about a second
+// after ctx ends.
 func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
 	packed := digest{ctx: ctx, r: archive, hash: sha256.New()}
 	m, err := readModule(ctx, &packed)
@@ -68,9 +71,10 @@ func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
 	return m, nil
 }
 
-// digest counts and hashes what is read through it, until its context ends.
+// digest counts and hashes the bytes read through it. It fails when its context
+// ends.
 type digest struct {
-	ctx  context.Context //nolint:containedctx // io.Reader has none, and it is that of the one who reads
+	ctx  context.Context //nolint:containedctx // io.Reader has no parameter for it; it is the caller's
 	r    io.Reader
 	hash hash.Hash
 	n    int64
@@ -94,21 +98,22 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 		return Module{}, ctx.Err()
 	}
 	if err != nil {
-		return Module{}, fmt.Errorf("%w module archive: %w", registry.ErrInvalid, err)
+		return Module{}, invalidArchive("%w", err)
 	}
-	// One byte beyond the bound tells that it was passed. Headers and padding have room beside the files.
+	// Reading one byte more than the limit shows that it was exceeded. The limit
+	// includes headers and padding.
 	most := maxSize + maxFiles*2048
 	content := digest{ctx: ctx, r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
 	m, configs, err := readTar(&content)
 	if err == nil {
-		_, err = io.Copy(io.Discard, &content) // what follows the tar's end is content too
+		_, err = io.Copy(io.Discard, &content) // bytes after the tar's end are part of the content sum
 	}
 	if content.n > most {
-		return Module{}, fmt.Errorf("%w module archive: it unpacks to more than %s", registry.ErrInvalid, shownSize(maxSize))
+		return Module{}, invalidArchive("it unpacks to more than %s", shownSize(maxSize))
 	}
 	if err != nil {
 		if !errors.Is(err, registry.ErrInvalid) && ctx.Err() == nil {
-			err = fmt.Errorf("%w module archive: %w", registry.ErrInvalid, err)
+			err = invalidArchive("%w", err)
 		}
 		return Module{}, err
 	}
@@ -116,7 +121,8 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 	return m, checkConfigs(ctx, m.Files, configs)
 }
 
-// readTar returns the files of a tar, and what those that may be configuration hold.
+// readTar returns the files of a tar and the content of its configuration
+// files.
 func readTar(r io.Reader) (Module, map[string][]byte, error) {
 	var m Module
 	configs := make(map[string][]byte)
@@ -138,27 +144,28 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 		}
 		paths, named = append(paths, entry), named+len(entry)
 		if len(paths) > 2*maxFiles || named > maxPaths {
-			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files and folders, or %s of paths",
-				registry.ErrInvalid, 2*maxFiles, shownSize(maxPaths))
+			return Module{}, nil, invalidArchive("it has more than %d files and folders, or more than %s of paths",
+				2*maxFiles, shownSize(maxPaths))
 		}
 		if header.Typeflag == tar.TypeDir {
 			continue
 		}
 		if header.Typeflag != tar.TypeReg {
-			return Module{}, nil, fmt.Errorf("%w module archive: %s is not a plain file", registry.ErrInvalid, header.Name)
+			return Module{}, nil, invalidArchive("%s is not a regular file", header.Name)
 		}
 		f := File{Path: header.Name, Size: header.Size, Executable: header.Mode&0o111 != 0}
 		m.Files = append(m.Files, f)
 		if total += f.Size; len(m.Files) > maxFiles || total > maxSize {
-			return Module{}, nil, fmt.Errorf("%w module archive: it has more than %d files or %s",
-				registry.ErrInvalid, maxFiles, shownSize(maxSize))
+			return Module{}, nil, invalidArchive("it has more than %d files or more than %s", maxFiles, shownSize(maxSize))
 		}
 		if isConfig(f.Path) {
 			if config += f.Size; f.Size > maxConfig {
-				return Module{}, nil, fmt.Errorf("%w module: %s has more than %d MiB: move long texts to files that file() or templatefile() reads", registry.ErrInvalid, f.Path, maxConfig>>20)
+				return Module{}, nil, registry.WithHint(invalidModule("%s has more than %s", f.Path, shownSize(maxConfig)),
+					"Move long texts to files that file() or templatefile() reads.")
 			}
 			if config > maxConfigs {
-				return Module{}, nil, fmt.Errorf("%w module: its configuration has more than %d MiB: split the module", registry.ErrInvalid, maxConfigs>>20)
+				return Module{}, nil, registry.WithHint(invalidModule("its configuration has more than %s", shownSize(maxConfigs)),
+					"Split the module.")
 			}
 			if configs[f.Path], err = io.ReadAll(in); err != nil {
 				return Module{}, nil, err
@@ -167,41 +174,44 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 	}
 }
 
-// isConfig says whether a file is configuration that an installed module may consist of: in a module's own folder, and
-// by its name what the clients read.
+// isConfig reports whether a file can be configuration of an installed module.
+// It must have a name that clients read, and be at the root or below modules/.
 func isConfig(p string) bool {
 	dir, name := path.Dir(p), path.Base(p)
 	if dir != "." && !strings.HasPrefix(dir, "modules/") {
 		return false
 	}
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") {
+	isAutosave := strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || isAutosave {
 		return false
 	}
 	return hasExtension(name)
 }
 
-// hasExtension says whether a file's name ends as configuration's does.
+// hasExtension reports whether a file name has an extension of configuration.
 func hasExtension(name string) bool {
-	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(e string) bool { return strings.HasSuffix(name, e) })
+	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(extension string) bool {
+		return strings.HasSuffix(name, extension)
+	})
 }
 
-// checkConfigs checks that there is configuration, and that it parses. It returns
-// the first problem of each file.
+// checkConfigs checks that there is configuration and that it parses. It
+// returns the first problem of each file.
 //
-// Many modules have it only below modules/. Every depth there counts, because
-// clients install //modules/a/b as they install //modules/a.
+// Configuration at any depth below modules/ counts, because clients install
+// //modules/a/b in the same way as //modules/a.
 func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) error {
 	names := slices.Sorted(maps.Keys(configs))
 	if len(names) == 0 {
 		return errNoConfig(files)
 	}
 	if len(configs) > maxConfigFiles {
-		return fmt.Errorf("%w module: it has more than %d files of configuration", registry.ErrInvalid, maxConfigFiles)
+		return invalidModule("it has more than %d files of configuration", maxConfigFiles)
 	}
 	var parser safehcl.Parser
 	var problems registry.Problems
 	for _, name := range names {
-		// OpenTofu reads a .tofu file in place of the .tf file of the same name.
+		// OpenTofu reads a .tofu file instead of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {
 			continue
 		}
@@ -210,13 +220,14 @@ func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) 
 			return err
 		}
 		if problem, ok := errors.AsType[*safehcl.Error](err); ok && problem.Line == 0 {
-			break // the bounds of all files would refuse the others too
+			break // the limits on all files reject the remaining files too
 		}
 	}
 	return problems.Err("")
 }
 
-// tofuTwin returns the name of the file that OpenTofu reads in place of a .tf or .tf.json file.
+// tofuTwin returns the name of the file that OpenTofu reads instead of a .tf or
+// .tf.json file, or an empty string.
 func tofuTwin(p string) string {
 	if base, ok := strings.CutSuffix(p, ".tf"); ok {
 		return base + ".tofu"
@@ -227,18 +238,19 @@ func tofuTwin(p string) string {
 	return ""
 }
 
-// errNoConfig says what to do about files without configuration where it must be.
+// errNoConfig returns the error for a module without configuration, with a hint
+// that depends on its files.
 func errNoConfig(files []File) error {
-	err := fmt.Errorf("%w module: there is no .tf or .tofu file at its root or below modules/", registry.ErrInvalid)
+	err := invalidModule("there is no .tf or .tofu file at its root or below modules/")
 	for _, f := range files {
-		// Examples and tests use a module that is elsewhere.
+		// Examples and tests call a module in another folder.
 		top, _, below := strings.Cut(f.Path, "/")
 		if below && hasExtension(f.Path) && !slices.Contains([]string{"example", "examples", "test", "tests"}, top) {
-			return fmt.Errorf("%w: publish the folder that holds them, such as %s", err, path.Dir(f.Path))
+			return registry.WithHint(err, "Publish the folder that contains them, such as %s.", path.Dir(f.Path))
 		}
 	}
 	if slices.ContainsFunc(files, func(f File) bool { return f.Path == ".terraformignore" }) {
-		return fmt.Errorf("%w: .terraformignore may leave them out", err)
+		return registry.WithHint(err, "Check whether .terraformignore excludes them.")
 	}
-	return fmt.Errorf("%w: publish the folder that holds them", err)
+	return registry.WithHint(err, "Publish the folder that contains them.")
 }

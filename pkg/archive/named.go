@@ -10,11 +10,13 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// findNamed sets NamedBy of the excluded files. It finds paths that configuration
-// has as literals after ${path.module}, such as in templatefile("${path.module}/x").
+// findNamed sets NamedBy of the excluded files. It finds literal paths after
+// ${path.module} in the configuration, such as in
+// templatefile("${path.module}/x").
 func (p *packer) findNamed(ctx context.Context) error {
 	if len(p.excluded) == 0 {
 		return nil
@@ -26,7 +28,7 @@ func (p *packer) findNamed(ctx context.Context) error {
 		}
 		source, err := p.read(f)
 		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", f.from, err)
+			return regularfile.Unreadable(f.from, err)
 		}
 		file, err := parser.Parse(ctx, f.Path, source)
 		if _, invalid := errors.AsType[*safehcl.Error](err); invalid {
@@ -51,7 +53,7 @@ func (p *packer) read(f packed) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, maxConfig))
 }
 
-// name records that a path is named at a place.
+// name records that the configuration at a position names a path.
 func (p *packer) name(named string, at hcl.Range) {
 	for i := range p.excluded {
 		left := &p.excluded[i]

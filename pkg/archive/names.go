@@ -16,37 +16,37 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// This file holds the rules for names in archives. They are the same for
-// packing a module, reading one, and reading the zip of a provider. What was
-// reviewed on one system is then what every other system unpacks.
+// This file contains the rules for names in archives. [Pack], [ReadModule] and
+// [ReadProvider] apply the same rules, so every system unpacks the files that
+// someone reviewed on another one.
 
 const (
 	maxPath  = 1024     // bytes
-	maxName  = 255      // bytes of one part of a path, which is what file systems take
+	maxName  = 255      // bytes of one part of a path, the limit of common file systems
 	maxPaths = 16 << 20 // bytes of all paths in a module's archive
 )
 
-// What to do about a name, or about one of two. It follows a rule's error.
+// The hints for a rejected name, and for two names that conflict.
 const (
-	renameInModule    = "rename it, or leave it out in .terraformignore"
-	renameOneInModule = "rename one of them, or leave one out in .terraformignore"
-	renameInZip       = "rename it, and zip the files anew from within their folder"
-	renameOneInZip    = "rename one of them, and zip the files anew"
+	renameInModule    = "Rename it, or exclude it in .terraformignore."
+	renameOneInModule = "Rename one of them, or exclude one in .terraformignore."
+	renameInZip       = "Rename it, and zip the files again from within their folder."
+	renameOneInZip    = "Rename one of them, and zip the files again."
 )
 
-// checkPath reports why a path cannot unpack to the same place on every
-// system.
+// checkPath returns an error if a path does not unpack to the same place on
+// every system.
 func checkPath(p string) error {
 	if len(p) > maxPath {
-		return fmt.Errorf("it has more than %d bytes", maxPath)
+		return fmt.Errorf("it is longer than %d bytes", maxPath)
 	}
 	switch r := invisible(p); {
 	case r == utf8.RuneError:
-		return errors.New("it is not in UTF-8")
+		return errors.New("it is not valid UTF-8")
 	case r >= 0:
-		return fmt.Errorf("it has the character %U, which does not show, or reorders text", r)
+		return fmt.Errorf("it contains %U, which is invisible or reorders text", r)
 	case !fs.ValidPath(p) || p == ".":
-		return errors.New("it does not lead to a file below the archive's root")
+		return errors.New("it is not a relative path below the archive's root")
 	}
 	for name := range strings.SplitSeq(p, "/") {
 		if err := checkName(name); err != nil {
@@ -59,27 +59,27 @@ func checkPath(p string) error {
 // checkName checks one part of a path.
 func checkName(name string) error {
 	if len(name) > maxName {
-		return fmt.Errorf("it has a name of more than %d bytes", maxName)
+		return fmt.Errorf("one of its parts is longer than %d bytes", maxName)
 	}
 	if at := strings.IndexAny(name, `\<>:"|?*`); at >= 0 {
-		return fmt.Errorf("it has %q, which names on Windows cannot have", name[at])
+		return fmt.Errorf("it contains %q, which Windows does not allow in names", name[at])
 	}
 	trimmed := strings.TrimRight(name, ". ")
-	// git~1 is the short name that Windows makes for .git.
+	// Windows uses git~1 as the short name of .git.
 	if strings.EqualFold(trimmed, ".git") || strings.EqualFold(trimmed, "git~1") {
-		return fmt.Errorf("it has the part %q, from which git reads settings and hooks", name)
+		return fmt.Errorf("git reads settings and hooks from its part %q", name)
 	}
 	if trimmed != name {
-		return fmt.Errorf("it has the part %q, which ends in a dot or a space, and Windows removes that", name)
+		return fmt.Errorf("its part %q ends in a dot or a space, which Windows removes", name)
 	}
 	if isDevice(name) {
-		return fmt.Errorf("it has the part %q, which is a device on Windows", name)
+		return fmt.Errorf("its part %q is a device name on Windows", name)
 	}
 	return nil
 }
 
-// quotePath returns the beginning of a path, in quotes. Characters that do not
-// show are escaped, and so are all beyond ASCII beside them.
+// quotePath returns the first 255 bytes of a path in quotes. If the path
+// contains invisible characters, it escapes everything outside ASCII.
 func quotePath(p string) string {
 	if invisible(p) >= 0 {
 		return fmt.Sprintf("%+.255q", p)
@@ -87,8 +87,8 @@ func quotePath(p string) string {
 	return fmt.Sprintf("%.255q", p)
 }
 
-// isDevice reports whether Windows reserves a name for a device. An extension
-// does not change that.
+// isDevice reports whether Windows reserves a name for a device, with or
+// without an extension.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func isDevice(name string) bool {
@@ -104,9 +104,9 @@ func isDevice(name string) bool {
 	return found && utf8.RuneCountInString(port) == 1 && strings.Contains("123456789¹²³", port)
 }
 
-// invisible returns the first character that a person does not see, or that
-// changes the order of others; utf8.RuneError for bytes that are not UTF-8; or
-// -1 if there is none.
+// invisible returns the first character of s that is invisible or reorders the
+// text around it. It returns utf8.RuneError for bytes that are not UTF-8, and
+// -1 if there is no such character.
 func invisible(s string) rune {
 	for _, r := range s {
 		if r == utf8.RuneError || !unicode.IsGraphic(r) ||
@@ -117,17 +117,16 @@ func invisible(s string) rune {
 	return -1
 }
 
-// checkPaths reports two paths that cannot stand beside one another on every
-// system. Some systems ignore case or Unicode normalisation. The path of a
-// folder ends in a slash. Folders count too, whether they have entries of their
-// own or not.
+// checkPaths returns an error if two paths cannot coexist on every system. Some
+// systems ignore case or Unicode normalization. The path of a folder ends in a
+// slash. Folders are compared too, even if they have no entries of their own.
 func checkPaths(paths []string) error {
 	type folded struct{ path, folded string }
 	all := make([]folded, len(paths))
 	for i, p := range paths {
 		all[i] = folded{p, foldPath(p)}
 	}
-	// In this order, everything in a folder directly follows the folder.
+	// This order puts the content of a folder directly after the folder.
 	slices.SortFunc(all, func(a, b folded) int {
 		return cmp.Or(cmp.Compare(a.folded, b.folded), cmp.Compare(a.path, b.path))
 	})
@@ -139,7 +138,7 @@ func checkPaths(paths []string) error {
 	return nil
 }
 
-// checkPair compares two paths that are neighbours in the order of checkPaths.
+// checkPair compares two paths that are neighbors in the order of [checkPaths].
 func checkPair(first, second string) error {
 	a, b := first, second
 	for {
@@ -149,23 +148,23 @@ func checkPair(first, second string) error {
 		case partA != partB && foldPath(partA) != foldPath(partB):
 			return nil
 		case partA != partB && norm.NFC.String(partA) == norm.NFC.String(partB):
-			return fmt.Errorf("%+q and %+q are one name on macOS, since they differ only in how letters are composed",
+			return fmt.Errorf("%+q and %+q are the same name on macOS: they differ only in Unicode normalization",
 				first, second)
 		case partA != partB:
-			return fmt.Errorf("%s and %s are one name on Windows and macOS, since they differ only in case", first, second)
+			return fmt.Errorf("%s and %s are the same name on Windows and macOS: they differ only in case", first, second)
 		case moreA != moreB:
 			return fmt.Errorf("%s is both a file and a folder", strings.TrimSuffix(first, "/"))
 		case !moreA && partA == "": // entries for the same folder
 			return nil
 		case !moreA:
-			return fmt.Errorf("%s is in it twice", first)
+			return fmt.Errorf("it contains %s twice", first)
 		}
 		a, b = restA, restB
 	}
 }
 
-// foldPath returns what a path has in common with every path that may be the
-// same file. Its separator sorts before every character of a name.
+// foldPath returns a form that is equal for all paths that may name the same
+// file. Its separator sorts before every character of a name.
 //
 // Source: Unicode Standard, section 3.13, "canonical caseless match".
 func foldPath(p string) string {
@@ -173,31 +172,32 @@ func foldPath(p string) string {
 	return strings.ReplaceAll(p, "/", "\x00")
 }
 
-// checkHeader checks the name and the mode of one entry of a module's tar, and
-// returns its path as [checkPaths] takes it. Clients keep the mode when they
-// unpack, set-user-ID bits included.
+// checkHeader checks the name and the mode of an entry of a module's tar. It
+// returns the path for [checkPaths]. Modes matter because clients apply them
+// when they unpack, including set-user-ID bits.
 func checkHeader(header *tar.Header) (string, error) {
 	p := header.Name
 	if header.Typeflag == tar.TypeDir {
 		p = strings.TrimSuffix(p, "/")
 	}
 	if err := checkPath(p); err != nil {
-		return "", fmt.Errorf("%w path %s in an archive: %w: %s", registry.ErrInvalid, quotePath(p), err, renameInModule)
+		err := fmt.Errorf("%w path %s in an archive: %w", registry.ErrInvalid, quotePath(p), err)
+		return "", registry.WithHint(err, renameInModule)
 	}
 	if header.Typeflag == tar.TypeDir {
 		p += "/"
 	}
 	if header.Mode&0o7000 != 0 {
-		return "", fmt.Errorf("%w module archive: %s has a special mode: run chmod u-s,g-s,-t on it, and pack it again",
-			registry.ErrInvalid, p)
+		return "", registry.WithHint(invalidArchive("%s has a special mode", p),
+			"Run `chmod u-s,g-s,-t` on it, and pack the module again.")
 	}
 	return p, nil
 }
 
-// checkModulePaths is checkPaths for the entries of a module's tar.
+// checkModulePaths applies [checkPaths] to the entries of a module's tar.
 func checkModulePaths(paths []string) error {
 	if err := checkPaths(paths); err != nil {
-		return fmt.Errorf("%w module archive: %w: %s", registry.ErrInvalid, err, renameOneInModule)
+		return registry.WithHint(invalidArchive("%w", err), renameOneInModule)
 	}
 	return nil
 }

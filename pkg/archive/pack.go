@@ -18,65 +18,68 @@ import (
 
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Options of Pack.
+// Options are the options of [Pack].
 type Options struct {
-	// Include has patterns, as .terraformignore has them, of files to pack although they are left out otherwise.
+	// Include has patterns in the syntax of .terraformignore. Pack includes
+	// matching files that it would exclude otherwise.
 	Include []string
-	// Skip is a folder to leave out if it is within the module, such as where the registry keeps its data.
+	// Skip is a folder to exclude if it is within the module, such as the
+	// registry's data folder.
 	Skip string
-	// Progress receives how much of the folder is packed. If nil, that is dropped.
+	// Progress receives the progress of packing. If nil, progress is not
+	// reported.
 	Progress progress.Reporter
 }
 
-// Excluded is a file that was not packed because it may hold a secret, or because
-// .terraformignore names it.
+// Excluded is a file that was not packed because it may hold a secret or
+// because .terraformignore excludes it.
 type Excluded struct {
-	// Path of a file, or of a folder with a slash at its end.
+	// Path of a file, or of a folder with a trailing slash.
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
-	// Pattern that it matches; empty if it was left out for its content.
+	// Pattern that matches the file. It is empty if the file was excluded for its
+	// content.
 	Pattern string `json:"pattern,omitempty"`
-	// Ignored reports that .terraformignore names it.
+	// Ignored reports whether .terraformignore excludes the file.
 	Ignored bool `json:"ignored,omitempty"`
-	// NamedBy is the file and the line of configuration that name it, if there
-	// is one.
+	// NamedBy is the file and the line of configuration that name the file, if
+	// any.
 	NamedBy string `json:"named_by,omitempty"`
 }
 
 // String returns PATH, which REASON.
-func (l Excluded) String() string { return l.Path + ", which " + l.Reason }
+func (e Excluded) String() string { return e.Path + ", which " + e.Reason }
 
-// Pack writes the module in dir to w as a gzip-compressed tar with the module at its root: files in the order of their
-// paths, with fixed times, owners and modes. Folders have no entries of their own, and links become what they lead to.
+// Pack writes the module in dir to w as a gzip-compressed tar with the module
+// at its root. Files are sorted by path and have fixed times, owners and modes.
+// Folders have no entries. Symbolic links are replaced by their targets.
 //
-// It honours .terraformignore in dir. It returns what it left out because of that
-// file, and because it may hold secrets. Errors that lie in the module are
-// registry.ErrInvalid and name the file.
+// Pack applies .terraformignore in dir. It returns the files that it excluded
+// because of that file or because they may contain secrets. If the module is
+// invalid, the error is registry.ErrInvalid and names the file.
 func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Excluded, error) {
 	shown := filepath.Clean(dir)
 	reporter := progress.Or(options.Progress)
 	reporter.Step("reading " + shown)
-	refused := func(err error) error {
-		if failed, ok := errors.AsType[*fs.PathError](err); ok {
-			err = failed.Err // the rest is a system call, and the path again
-		}
-		return fmt.Errorf("%w module folder %s: %w", registry.ErrInvalid, shown, err)
+	invalidFolder := func(err error) error {
+		return fmt.Errorf("%w module folder %s: %w", registry.ErrInvalid, shown, withReason(err))
 	}
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return nil, refused(err)
+		return nil, invalidFolder(err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, refused(err)
+		return nil, invalidFolder(err)
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, refused(errors.New("it is a file"))
+		return nil, invalidFolder(errors.New("it is a file"))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, refused(err)
+		return nil, invalidFolder(err)
 	}
 	defer root.Close()
 	p := packer{root: root, dir: dir}
@@ -98,8 +101,14 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Excl
 	return p.excluded, p.write(ctx, w, moved)
 }
 
-// checkPaths checks the files' own paths first, because these are what to rename,
-// and then the paths in the archive. Links make the two differ.
+// withReason replaces the text of a file error by its [regularfile.Reason].
+func withReason(err error) error {
+	return registry.Errorf(err, "%s", regularfile.Reason(err))
+}
+
+// checkPaths checks the paths of the source files first, because those are the
+// names that the user can change. Then it checks the paths in the archive,
+// which differ below links.
 func (p *packer) checkPaths() error {
 	var own, packed []string
 	for _, f := range p.files {
@@ -108,7 +117,7 @@ func (p *packer) checkPaths() error {
 	slices.Sort(own)
 	for _, paths := range [][]string{slices.Compact(own), packed} {
 		if err := checkPaths(paths); err != nil {
-			return fmt.Errorf("%w module: %w: %s", registry.ErrInvalid, err, renameOneInModule)
+			return registry.WithHint(invalidModule("%w", err), renameOneInModule)
 		}
 	}
 	return nil
@@ -118,14 +127,14 @@ type packer struct {
 	root     *os.Root
 	dir      string
 	rules    ignore
-	asked    []rule // of Options.Include
+	included []rule // of Options.Include
 	skip     string // of Options.Skip, relative to dir
 	files    []packed
 	total    int64 // bytes of files
 	excluded []Excluded
 }
 
-// packed is a file of the archive, and the path of the file it is made from.
+// packed is a file of the archive with the path of its source file.
 type packed struct {
 	File
 	from string
@@ -142,7 +151,7 @@ func (p *packer) load(options Options) error {
 		}
 		p.rules = own
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, err)
+		return fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, withReason(err))
 	}
 	p.rules = append(p.rules, always...)
 	for _, pattern := range options.Include {
@@ -151,20 +160,20 @@ func (p *packer) load(options Options) error {
 			return err
 		}
 		if r.include {
-			return fmt.Errorf("%w pattern %q: what is to be included has no exclamation mark", registry.ErrInvalid, pattern)
+			return fmt.Errorf("%w pattern %q: a pattern to include has no exclamation mark", registry.ErrInvalid, pattern)
 		}
 		r.include = true
-		p.asked = append(p.asked, r)
+		p.included = append(p.included, r)
 	}
-	p.rules = append(p.rules, p.asked...)
+	p.rules = append(p.rules, p.included...)
 	if options.Skip != "" {
 		p.skip = within(p.dir, options.Skip)
 	}
 	return nil
 }
 
-// Unmatched returns the patterns of [Options.Include] that match none of the packed
-// files, nor a folder that these are in.
+// Unmatched returns the patterns of [Options.Include] that match neither a
+// packed file nor a folder that contains one.
 func Unmatched(include []string, files []File) (unmatched []string) {
 	for _, pattern := range include {
 		r, err := parseRule(pattern)
@@ -175,7 +184,8 @@ func Unmatched(include []string, files []File) (unmatched []string) {
 	return unmatched
 }
 
-// within returns the slash-separated path of a folder below dir, or an empty one.
+// within returns the slash-separated path of folder relative to dir. It is
+// empty if folder is not below dir.
 func within(dir, folder string) string {
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -191,20 +201,21 @@ func within(dir, folder string) string {
 	return filepath.ToSlash(relative)
 }
 
-// collect finds what is to be packed in a folder. Where a link led there, real is the folder's own path; within holds
-// the folders above, by which a link that leads back into one of them is found.
+// collect finds the files of a folder. dir is the path in the archive. real is
+// the path of the source folder, which differs below links. within has the
+// folders above, so that collect detects links that lead back into one of them.
 func (p *packer) collect(ctx context.Context, dir, real string, within []fs.FileInfo) error {
 	info, err := p.root.Stat(real)
 	if err != nil {
-		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return invalidModule("%w", regularfile.Unreadable(real, err))
 	}
 	if slices.ContainsFunc(within, func(above fs.FileInfo) bool { return os.SameFile(above, info) }) {
-		return fmt.Errorf("%w module: the symbolic link %s leads to a folder that it is in", registry.ErrInvalid, dir)
+		return invalidModule("the symbolic link %s leads to a folder that contains it", dir)
 	}
 	within = append(within[:len(within):len(within)], info)
 	entries, err := fs.ReadDir(p.root.FS(), real)
 	if err != nil {
-		return fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return invalidModule("%w", regularfile.Unreadable(real, err))
 	}
 	if dir != "." && isRegistry(entries) {
 		p.excluded = append(p.excluded, Excluded{Path: dir + "/", Reason: "is a registry's data"})
@@ -218,7 +229,7 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 		if e.Type() != fs.ModeSymlink {
 			err = p.visit(ctx, name, target, e.IsDir(), within)
 		} else if r, excluded := p.rules.excludes(name, false); excluded {
-			p.leave(r, name)
+			p.exclude(r, name)
 		} else {
 			err = p.followLink(ctx, name, target, within)
 		}
@@ -229,37 +240,38 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 	return nil
 }
 
-// followLink packs what a link leads to under a name. Errors name the link by its
-// own path, because the name may lead through another link.
+// followLink packs the target of a link under a name. Errors name the link by
+// its own path, because the name may lead through another link.
 func (p *packer) followLink(ctx context.Context, name, link string, within []fs.FileInfo) error {
-	refuse := func(format string, args ...any) error {
-		why := fmt.Errorf(format, args...)
-		return fmt.Errorf("%w module: the symbolic link %s %w", registry.ErrInvalid, link, why)
+	invalidLink := func(format string, args ...any) error {
+		return invalidModule("the symbolic link %s %w", link, fmt.Errorf(format, args...))
 	}
-	// The root refuses what leads out of it, and what is absolute.
+	// The root rejects absolute paths and paths that lead out of it.
 	info, err := p.root.Stat(link)
 	if err != nil {
 		if to, err := p.root.Readlink(link); err == nil && filepath.IsAbs(to) {
-			return refuse("leads to an absolute path: make it relative, or leave out the link in .terraformignore")
+			return registry.WithHint(invalidLink("leads to an absolute path"),
+				"Make it relative, or exclude the link in .terraformignore.")
 		}
-		return refuse("does not lead to something within the module: copy that in, " +
-			"or leave out the link in .terraformignore")
+		return registry.WithHint(invalidLink("does not lead to a file or folder within the module"),
+			"Copy its target into the module, or exclude the link in .terraformignore.")
 	}
 	target, err := filepath.EvalSymlinks(filepath.Join(p.dir, link))
 	if err == nil {
 		target, err = filepath.Rel(p.dir, target)
 	}
 	if err != nil {
-		return refuse("cannot be followed: %w", err)
+		return invalidLink("cannot be resolved: %w", withReason(err))
 	}
 	target = filepath.ToSlash(target)
 	if _, excluded := p.rules.excludes(target, info.IsDir()); excluded {
-		return refuse("leads to %s, which is left out: leave out the link too", target)
+		return registry.WithHint(invalidLink("leads to %s, which is excluded", target), "Exclude the link too.")
 	}
 	return p.visit(ctx, name, target, info.IsDir(), within)
 }
 
-// visit packs a folder or a file that lies at real under a name, unless a rule leaves it out.
+// visit packs a folder or a file at real under a name, unless a rule excludes
+// it.
 func (p *packer) visit(ctx context.Context, name, real string, isDir bool, within []fs.FileInfo) error {
 	if isDir {
 		if real == p.skip {
@@ -268,7 +280,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 		for _, folder := range []string{name, real} {
 			if p.rules.prunes(folder) {
 				r, _ := p.rules.excludes(folder, true)
-				p.leave(r, name+"/")
+				p.exclude(r, name+"/")
 				return nil
 			}
 		}
@@ -276,7 +288,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	}
 	for _, file := range []string{name, real} {
 		if r, excluded := p.rules.excludes(file, false); excluded {
-			p.leave(r, name)
+			p.exclude(r, name)
 			return nil
 		}
 	}
@@ -284,8 +296,8 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(p.asked, func(r rule) bool { return r.matches(name, false) }) {
-		secret, err := p.holdsSecret(real)
+	if !slices.ContainsFunc(p.included, func(r rule) bool { return r.matches(name, false) }) {
+		secret, err := p.findSecret(real)
 		if err != nil {
 			return err
 		}
@@ -296,44 +308,46 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	}
 	p.files = append(p.files, packed{f, real})
 	if p.total += f.Size; p.total > maxSize || len(p.files) > maxFiles {
-		return fmt.Errorf("%w module: it has more than %d files or %s: leave out in .terraformignore what the module "+
-			"does not need", registry.ErrInvalid, maxFiles, shownSize(maxSize))
+		return registry.WithHint(
+			invalidModule("it has more than %d files or more than %s", maxFiles, shownSize(maxSize)),
+			"Exclude files that the module does not need in .terraformignore.")
 	}
 	return nil
 }
 
-// leave records what a rule leaves out, unless that is what tools make, such as
-// .git.
-func (p *packer) leave(r rule, name string) {
+// exclude records a file that a rule excludes. It does not record files that
+// tools create, such as .git.
+func (p *packer) exclude(r rule, name string) {
 	switch {
 	case r.own:
 		p.excluded = append(p.excluded, Excluded{
 			Path: name, Reason: "is named by .terraformignore", Pattern: r.line, Ignored: true,
 		})
 	case r.secret:
-		p.excluded = append(p.excluded, Excluded{Path: name, Reason: "may hold secrets", Pattern: r.line})
+		p.excluded = append(p.excluded, Excluded{Path: name, Reason: "may contain secrets", Pattern: r.line})
 	}
 }
 
 func (p *packer) describe(name, real string) (File, error) {
 	for _, path := range []string{real, name} {
 		if err := checkPath(path); err != nil {
-			return File{}, fmt.Errorf("%w path %s in the module: %w: %s",
-				registry.ErrInvalid, quotePath(path), err, renameInModule)
+			err := fmt.Errorf("%w path %s in the module: %w", registry.ErrInvalid, quotePath(path), err)
+			return File{}, registry.WithHint(err, renameInModule)
 		}
 	}
 	info, err := p.root.Stat(real)
 	if err != nil {
-		return File{}, fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return File{}, invalidModule("%w", regularfile.Unreadable(real, err))
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%w module: %s is neither a file nor a link: leave it out in .terraformignore",
-			registry.ErrInvalid, real)
+		return File{}, registry.WithHint(invalidModule("%s is not a regular file or a link", real),
+			"Exclude it in .terraformignore.")
 	}
 	return File{Path: name, Size: info.Size(), Executable: info.Mode()&0o111 != 0}, nil
 }
 
-// isRegistry recognises the data of a local registry, whatever its folder is called; its keys are secret.
+// isRegistry reports whether a folder has the data of a local registry. It does
+// not depend on the folder's name. The data includes secret keys.
 func isRegistry(entries []fs.DirEntry) bool {
 	found := 0
 	for _, e := range entries {
@@ -341,21 +355,22 @@ func isRegistry(entries []fs.DirEntry) bool {
 			found++
 		}
 	}
-	return found >= 2 // one of them may be lost
+	return found >= 2 // one of them may be missing
 }
 
-// holdsSecret recognises, by what they are, files that may have any name: a saved plan, which is a zip whose first file is
-// tfplan, and a private key in PEM. It returns a reason to leave the file out, or nothing.
-func (p *packer) holdsSecret(name string) (string, error) {
+// findSecret reads the beginning of a file and returns why the file must be
+// excluded, or an empty string. It detects saved plans and private keys in PEM
+// under any name. A saved plan is a zip with tfplan as its first file.
+func (p *packer) findSecret(name string) (string, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return "", invalidModule("%w", regularfile.Unreadable(name, err))
 	}
 	defer f.Close()
 	head := make([]byte, 128)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", fmt.Errorf("%w module: %w", registry.ErrInvalid, err)
+		return "", invalidModule("%w", regularfile.Unreadable(name, err))
 	}
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && len(head) > 36 && string(head[30:36]) == "tfplan" {
@@ -368,10 +383,11 @@ func (p *packer) holdsSecret(name string) (string, error) {
 	return "", nil
 }
 
-// epoch is the time of everything in an archive.
+// epoch is the modification time of all entries.
 var epoch = time.Unix(0, 0)
 
-// write packs the files, and calls moved with how much it has read of them.
+// write packs the files. It calls moved with the number of bytes that it has
+// read.
 func (p *packer) write(ctx context.Context, w io.Writer, moved func(int64)) error {
 	compressed := gzip.NewWriter(w)
 	out := tar.NewWriter(compressed)
@@ -380,11 +396,11 @@ func (p *packer) write(ctx context.Context, w io.Writer, moved func(int64)) erro
 			return err
 		}
 		if err := p.add(out, f, moved); err != nil {
-			return fmt.Errorf("packing %s: %w", f.Path, err)
+			return fmt.Errorf("cannot pack %s: %w", f.Path, withReason(err))
 		}
 	}
 	if err := errors.Join(out.Close(), compressed.Close()); err != nil {
-		return fmt.Errorf("packing: %w", err)
+		return fmt.Errorf("cannot write the archive: %w", err)
 	}
 	return nil
 }
@@ -400,14 +416,18 @@ func (p *packer) add(out *tar.Writer, f packed, moved func(int64)) error {
 	}
 	defer in.Close()
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != f.Size {
-		return fmt.Errorf("%w module: the file changed while it was packed: try again", registry.ErrInvalid)
+		return errChanged()
 	}
 	if err := out.WriteHeader(header); err != nil {
 		return err
 	}
 	n, err := io.Copy(out, progress.Reader(in, moved))
 	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && n != f.Size {
-		return fmt.Errorf("%w module: the file changed while it was packed: try again", registry.ErrInvalid)
+		return errChanged()
 	}
 	return err
+}
+
+func errChanged() error {
+	return registry.WithHint(invalidModule("the file changed while it was packed"), "Try again.")
 }

@@ -2,24 +2,26 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// headLength is how much of a program is kept: enough for what says which machine it is for.
+// headLength is how many bytes of a program are read. They identify its
+// platform.
 const headLength = 4 << 10
 
-// machines are the numbers by which programs name what they run on, by Go's names for it.
+// machines maps the machine numbers of each executable format to GOARCH values.
 var machines = struct{ elf, macho, pe map[uint32]string }{
 	elf:   map[uint32]string{3: "386", 40: "arm", 62: "amd64", 183: "arm64", 22: "s390x", 243: "riscv64", 258: "loong64"},
 	macho: map[uint32]string{0x01000007: "amd64", 0x0100000c: "arm64"},
 	pe:    map[uint32]string{0x014c: "386", 0x01c4: "arm", 0x8664: "amd64", 0xaa64: "arm64"},
 }
 
-// RunsOn says whether the program can be one for a platform, as far as its first bytes tell. What is of no known format,
-// such as a script, may be. Errors are registry.ErrInvalid.
+// RunsOn checks that the program can run on a platform, judging by its first
+// bytes. It returns nil for unknown formats such as scripts, and
+// registry.ErrInvalid if the program cannot run there.
 func (z ProviderZip) RunsOn(platform registry.Platform) error {
 	format, arch := identify(z.head)
 	want := "ELF"
@@ -30,12 +32,16 @@ func (z ProviderZip) RunsOn(platform registry.Platform) error {
 		want = "Mach-O"
 	}
 	if format != "" && format != want || arch != "" && arch != platform.Arch {
-		return fmt.Errorf("%w provider zip: its program is of the format %s for %s, and cannot run on %s: was it built or named for another platform?", registry.ErrInvalid, format, arch, platform)
+		return registry.WithHint(
+			invalidZip("its %s program is built for %s and cannot run on %s",
+				format, cmp.Or(arch, "an unknown architecture"), platform),
+			"Check that the program was built for this platform and that the zip has the right name.")
 	}
 	return nil
 }
 
-// identify returns a program's format and architecture; what it does not know is empty.
+// identify returns the format and the architecture of a program. Either is
+// empty if it is unknown.
 func identify(head []byte) (format, arch string) {
 	little, big := binary.LittleEndian, binary.BigEndian
 	switch {

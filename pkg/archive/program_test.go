@@ -46,19 +46,37 @@ func TestRunsOn(t *testing.T) {
 	}{
 		{"this test", own[:headLength], runtime.GOOS + "_" + runtime.GOARCH, true},
 		{"this test", own[:headLength], runtime.GOOS + "_s390x", runtime.GOARCH == "s390x"},
-		{"linux", elf(62), "linux_amd64", true}, {"linux", elf(62), "freebsd_amd64", true}, {"linux", elf(62), "linux_arm64", false}, {"linux", elf(62), "windows_amd64", false}, {"linux", elf(62), "darwin_amd64", false},
-		{"linux arm64", elf(183), "linux_arm64", true}, {"linux arm64", elf(183), "linux_amd64", false}, {"an unknown machine", elf(999), "linux_amd64", true}, {"big endian", s390x, "linux_s390x", true}, {"big endian", s390x, "linux_amd64", false},
-		{"darwin", macho(0x0100000c), "darwin_arm64", true}, {"darwin", macho(0x0100000c), "darwin_amd64", false}, {"darwin", macho(0x01000007), "linux_amd64", false},
+		{"linux", elf(62), "linux_amd64", true},
+		{"linux", elf(62), "freebsd_amd64", true},
+		{"linux", elf(62), "linux_arm64", false},
+		{"linux", elf(62), "windows_amd64", false},
+		{"linux", elf(62), "darwin_amd64", false},
+		{"linux arm64", elf(183), "linux_arm64", true},
+		{"linux arm64", elf(183), "linux_amd64", false},
+		{"an unknown machine", elf(999), "linux_amd64", true},
+		{"big endian", s390x, "linux_s390x", true},
+		{"big endian", s390x, "linux_amd64", false},
+		{"darwin", macho(0x0100000c), "darwin_arm64", true},
+		{"darwin", macho(0x0100000c), "darwin_amd64", false},
+		{"darwin", macho(0x01000007), "linux_amd64", false},
 		{"universal", []byte{0xca, 0xfe, 0xba, 0xbe, 0, 0, 0, 2}, "darwin_arm64", true},
-		{"windows", pe(0x8664), "windows_amd64", true}, {"windows", pe(0x8664), "windows_arm64", false}, {"windows", pe(0x8664), "linux_amd64", false}, {"windows cut", pe(0x8664)[:0x60], "windows_amd64", true},
-		{"a script", []byte("#!/bin/sh\n"), "linux_amd64", true}, {"nothing", nil, "linux_amd64", true},
+		{"windows", pe(0x8664), "windows_amd64", true},
+		{"windows", pe(0x8664), "windows_arm64", false},
+		{"windows", pe(0x8664), "linux_amd64", false},
+		{"windows cut", pe(0x8664)[:0x60], "windows_amd64", true},
+		{"a script", []byte("#!/bin/sh\n"), "linux_amd64", true},
+		{"nothing", nil, "linux_amd64", true},
 	} {
 		platform, err := registry.ParsePlatform(test.platform)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (ProviderZip{head: test.head}).RunsOn(platform); (err == nil) != test.runs || err != nil && !errors.Is(err, registry.ErrInvalid) {
-			t.Errorf("%s on %s: %v", test.name, test.platform, err)
+		err = (ProviderZip{head: test.head}).RunsOn(platform)
+		if (err == nil) != test.runs {
+			t.Errorf("%s on %s: got error %v, want success: %t", test.name, test.platform, err, test.runs)
+		}
+		if err != nil && !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s on %s: got error %v, want ErrInvalid", test.name, test.platform, err)
 		}
 	}
 }

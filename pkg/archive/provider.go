@@ -28,51 +28,66 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Provider is what ReadProvider found.
+// Provider is the result of [ReadProvider].
 type Provider struct {
 	ProviderZip
-	// SHA256 of the zip, in lower-case hexadecimal: what follows zh: in a lock file.
+	// SHA256 of the zip, in lower-case hexadecimal. Lock files contain it with
+	// the prefix "zh:".
 	SHA256 string
-	// H1 is the hash of the files, as a lock file has it. Clients compute it from the zip and again from what they
-	// unpacked; both give this.
+	// H1 is the hash of the files in lock files. Clients compute it from the zip
+	// and again from the unpacked files. Both results are this value.
 	H1 string
 }
 
-// ProviderZip is the zip of a provider as it describes itself, of which the files are yet to be unpacked.
+// ProviderZip describes the zip of a provider by its directory. Its files are
+// not unpacked yet.
 type ProviderZip struct {
 	// Size of the zip in bytes.
 	Size int64
 	// Files in the order of the zip's directory.
 	Files []File
 
-	members []member // in the order in which they stand in the zip
+	members []member // in the order of their content in the zip
 	head    []byte   // of the program
 }
 
 // member is a file within a zip.
 type member struct {
 	*zip.FileHeader
-	body int64 // where what is compressed of it begins
+	body int64 // offset of the compressed content
 }
 
-// The bounds of a provider. Clients unpack to disk and keep none, but for Terragrunt's provider cache, which takes 1 GiB
-// and 100 files.
+// The limits of a provider's zip. The clients have no limits of their own,
+// except Terragrunt's provider cache with 1 GiB and 100 files.
 const (
 	maxMembers   = 1000
 	maxDirectory = 4 << 20 // bytes
 	maxUnpacked  = 4 << 30 // bytes
-	maxRatio     = 200     // of what a zip unpacks to, if that is more than freeRatio bytes; a program's is about 3
-	freeRatio    = 64 << 20
+	// maxRatio limits how many times larger than the zip its content may be, if
+	// the content has more than freeRatio bytes. A program's ratio is about 3.
+	maxRatio  = 200
+	freeRatio = 64 << 20
 )
 
-// providerBuffer is how much is read at a time, since the zip may lie where each request costs.
+// Hints for invalid zips.
+const (
+	hintZipAgain = "Zip the files again."
+	hintTooLarge = "Remove files that the provider does not need."
+)
+
+// providerBuffer is the size of a read, in bytes. It is large because the zip
+// may be in an object store, where each request costs money.
 const providerBuffer = 1 << 20
 
-// ReadProvider reads the zip of a provider to its end and verifies it: that it holds what clients run, and that every
-// client unpacks it to the same files, whatever its system. It takes a few megabytes, whatever the zip says. Errors that
-// lie in the zip are registry.ErrInvalid and name the file; those of reading it, and ctx's, are passed on.
+// ReadProvider reads the zip of a provider to its end and verifies it. The zip
+// must contain a program that clients can run, and every client on every system
+// must unpack the same files from it. It takes a few megabytes of memory for
+// any zip.
 //
-// It is InspectProvider and then HashFiles, which reads the zip a single time.
+// An invalid zip is registry.ErrInvalid with the name of the file. Errors of
+// reading the zip and of ctx are returned as they are.
+//
+// ReadProvider combines [InspectProvider] and [ProviderZip.HashFiles].
 func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType string) (Provider, error) {
 	found, err := InspectProvider(ctx, zip, size, providerType)
 	if err != nil {
@@ -86,15 +101,15 @@ func ReadProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType
 	return Provider{ProviderZip: found, SHA256: hex.EncodeToString(sum.Sum(nil)), H1: h1}, nil
 }
 
-// ReadProviderFile reads a file with [ReadProvider]. It must be a regular one.
+// ReadProviderFile calls [ReadProvider] for a regular file.
 func ReadProviderFile(ctx context.Context, path, providerType string, r progress.Reporter) (Provider, error) {
 	return withZipFile(path, r, func(zip io.ReaderAt, size int64) (Provider, error) {
 		return ReadProvider(ctx, zip, size, providerType)
 	})
 }
 
-// InspectProviderFile reads a file with [InspectProvider]. It must be a regular
-// one. What it returns has the SHA256 of the zip too, and no H1.
+// InspectProviderFile calls [InspectProvider] for a regular file. The result
+// includes the SHA256 of the zip, but no H1.
 func InspectProviderFile(ctx context.Context, path, providerType string, r progress.Reporter) (Provider, error) {
 	return withZipFile(path, r, func(zip io.ReaderAt, size int64) (Provider, error) {
 		found, err := InspectProvider(ctx, zip, size, providerType)
@@ -107,7 +122,7 @@ func InspectProviderFile(ctx context.Context, path, providerType string, r progr
 	})
 }
 
-// withZipFile calls read with the file at a path, and reports how much it reads.
+// withZipFile calls read with the file at a path, and reports progress to r.
 func withZipFile(
 	path string, r progress.Reporter, read func(zip io.ReaderAt, size int64) (Provider, error),
 ) (Provider, error) {
@@ -125,20 +140,22 @@ func withZipFile(
 	return read(progress.ReaderAt(f, moved), info.Size())
 }
 
-// InspectProvider verifies all of a zip that it takes no unpacking to verify, by reading what it says of itself and how its
-// program begins. Errors are as those of ReadProvider.
+// InspectProvider verifies everything about a zip that does not require
+// unpacking all of it. It reads the zip's records and the beginning of the
+// program. Its errors are those of [ReadProvider].
 func InspectProvider(ctx context.Context, zip io.ReaderAt, size int64, providerType string) (ProviderZip, error) {
 	in := newSource(ctx, zip, size)
 	found, err := inspectProvider(in, providerType)
 	if in.failed != nil {
-		return ProviderZip{}, fmt.Errorf("reading a provider zip: %w", in.failed)
+		return ProviderZip{}, fmt.Errorf("cannot read the provider zip: %w", in.failed)
 	}
 	return found, err
 }
 
-// source is a zip to inspect. It remembers what has failed in reading, which the zip has no part in.
+// source is a zip to inspect. It records the first error of reading, which does
+// not make the zip invalid.
 type source struct {
-	ctx    context.Context //nolint:containedctx // io.ReaderAt has none, and it is that of the one who inspects
+	ctx    context.Context //nolint:containedctx // io.ReaderAt has no parameter for it; it is the caller's
 	zip    io.ReaderAt
 	size   int64
 	failed error
@@ -160,7 +177,7 @@ func (s *source) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// stream returns the zip from its first byte to its last.
+// stream returns a reader for the whole zip.
 func (s *source) stream() io.Reader { return io.NewSectionReader(s, 0, s.size) }
 
 func inspectProvider(in *source, providerType string) (ProviderZip, error) {
@@ -176,34 +193,40 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 			return ProviderZip{}, err
 		}
 		if unpacked += f.UncompressedSize64; f.UncompressedSize64 > maxUnpacked || unpacked > maxUnpacked {
-			return ProviderZip{}, fmt.Errorf("%w provider zip: with %s it unpacks to more than %s: leave out what the "+
-				"provider does not need", registry.ErrInvalid, f.Name, shownSize(maxUnpacked))
+			return ProviderZip{}, registry.WithHint(
+				invalidZip("with %s it unpacks to more than %s", f.Name, shownSize(maxUnpacked)), hintTooLarge)
 		}
 		if isBomb(f.UncompressedSize64, f.CompressedSize64) {
-			return ProviderZip{}, fmt.Errorf("%w provider zip: %s unpacks to more than %d times its size: leave it out", registry.ErrInvalid, f.Name, maxRatio)
+			return ProviderZip{}, registry.WithHint(
+				invalidZip("%s unpacks to more than %d times its size", f.Name, maxRatio), "Remove this file from the zip.")
 		}
 		paths = append(paths, f.Name)
-		found.Files = append(found.Files, File{Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0})
+		found.Files = append(found.Files, File{
+			Path: f.Name, Size: int64(f.UncompressedSize64), Executable: f.Mode()&0o111 != 0,
+		})
 	}
 	if isBomb(unpacked, uint64(in.size)) {
-		return ProviderZip{}, fmt.Errorf("%w provider zip: it unpacks to more than %d times its size: leave out what the provider does not need", registry.ErrInvalid, maxRatio)
+		return ProviderZip{}, registry.WithHint(
+			invalidZip("it unpacks to more than %d times its size", maxRatio), hintTooLarge)
 	}
 	if err := checkPaths(paths); err != nil {
-		return ProviderZip{}, fmt.Errorf("%w provider zip: %w: %s", registry.ErrInvalid, err, renameOneInZip)
+		return ProviderZip{}, registry.WithHint(invalidZip("%w", err), renameOneInZip)
 	}
 	program, err := findProgram(found.Files, providerType)
 	if err != nil {
 		return ProviderZip{}, err
 	}
 	i := slices.IndexFunc(members, func(m member) bool { return m.Name == program })
-	found.head, err = headOf(members[i], in)
+	found.head, err = readHead(members[i], in)
 	return found, err
 }
 
 func isBomb(unpacked, packed uint64) bool { return unpacked > freeRatio && unpacked/maxRatio > packed }
 
-// The records of a zip, of which the lengths are those of their fixed parts.
-// https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+// The signatures of a zip's records and the lengths of their fixed parts, in
+// bytes.
+//
+// Source: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 const (
 	localSignature      = "PK\x03\x04"
 	localLength         = 30
@@ -211,7 +234,7 @@ const (
 	directoryLength     = 46
 	endSignature        = "PK\x05\x06"
 	endLength           = 22
-	locatorSignature    = "PK\x06\x07" // of zip64, before the end record
+	locatorSignature    = "PK\x06\x07" // of zip64, in front of the end record
 	locatorLength       = 20
 	descriptorSignature = "PK\x07\x08"
 
@@ -225,38 +248,47 @@ var (
 	le64 = binary.LittleEndian.Uint64
 )
 
-// openZip opens a zip that all readers find the same members in: it consists of them, its directory and its end, and of
-// nothing before, between or behind them. archive/zip alone would take more than that, and believe what the end says of
-// the number of members.
+// openZip opens a zip in which all readers find the same members. The zip must
+// consist only of its members, its directory and its end record, without gaps.
+// archive/zip accepts more than that, and trusts the number of members in the
+// end record.
 func openZip(in *source) (*zip.Reader, []member, error) {
 	size := in.size
 	tail := make([]byte, max(0, min(size, endLength+1<<16-1)))
 	at := -1
 	if len(tail) >= endLength {
-		_, _ = in.ReadAt(tail, size-int64(len(tail))) // what could not be read has no signature
-		// A signature that is nearer to the end than the record is long is a part of the comment.
+		_, _ = in.ReadAt(tail, size-int64(len(tail))) // after an error there is no signature
+		// A signature closer to the end than the length of the record is part of
+		// the comment.
 		at = bytes.LastIndex(tail[:len(tail)-endLength+len(endSignature)], []byte(endSignature))
 	}
 	if at < 0 {
-		return nil, nil, fmt.Errorf("%w provider zip: it is no zip, or is cut short: hand in the zip that the provider's release has for this platform", registry.ErrInvalid)
+		return nil, nil, registry.WithHint(invalidZip("it is not a zip, or it is truncated"),
+			"Use the zip of the provider's release for this platform.")
 	}
 	end := tail[at:]
 	if len(end) != endLength+int(le16(end[20:])) {
-		return nil, nil, fmt.Errorf("%w provider zip: its end record is not at its end: zip the files anew, and append nothing", registry.ErrInvalid)
+		return nil, nil, registry.WithHint(invalidZip("its end record is not at its end"),
+			"Zip the files again, and append nothing to the zip.")
 	}
 	count, length, offset := int(le16(end[10:])), int64(le32(end[12:])), int64(le32(end[16:]))
-	if at >= locatorLength && bytes.HasPrefix(tail[at-locatorLength:], []byte(locatorSignature)) || offset == 1<<32-1 {
-		return nil, nil, fmt.Errorf("%w provider zip: it is in the format for more than 4 GiB, zip64: zip files instead of what a pipe brings, and do not force that format", registry.ErrInvalid)
+	hasLocator := at >= locatorLength && bytes.HasPrefix(tail[at-locatorLength:], []byte(locatorSignature))
+	if hasLocator || offset == 1<<32-1 {
+		return nil, nil, registry.WithHint(invalidZip("it is in the zip64 format for more than 4 GiB"),
+			"Zip files instead of the output of a pipe, and do not force zip64.")
 	}
 	if le32(end[4:]) != 0 || le16(end[8:]) != le16(end[10:]) {
-		return nil, nil, fmt.Errorf("%w provider zip: it is split into several: zip the files into one", registry.ErrInvalid)
+		return nil, nil, registry.WithHint(invalidZip("it is split into several files"), "Zip the files into one zip.")
 	}
 	if count > maxMembers || length > maxDirectory {
-		return nil, nil, fmt.Errorf("%w provider zip: it has more than %d files, or more than %s of names: leave out what "+
-			"the provider does not need", registry.ErrInvalid, maxMembers, shownSize(maxDirectory))
+		return nil, nil, registry.WithHint(
+			invalidZip("it has more than %d files, or more than %s of names", maxMembers, shownSize(maxDirectory)),
+			hintTooLarge)
 	}
 	if offset+length != size-int64(len(end)) {
-		return nil, nil, fmt.Errorf("%w provider zip: its directory is not where its end record says, as in a self-extracting program: zip the files anew, and put nothing before or between them", registry.ErrInvalid)
+		return nil, nil, registry.WithHint(
+			invalidZip("its directory is not at the offset in its end record, as in a self-extracting program"),
+			"Zip the files again, and put nothing in front of them or between them.")
 	}
 	offsets, err := readDirectory(io.NewSectionReader(in, offset, length), count)
 	if err != nil {
@@ -264,13 +296,17 @@ func openZip(in *source) (*zip.Reader, []member, error) {
 	}
 	z, err := zip.NewReader(in, size)
 	if err != nil || len(z.File) != count {
-		return nil, nil, fmt.Errorf("%w provider zip: its directory is broken, %w: zip the files anew", registry.ErrInvalid, cmp.Or(err, zip.ErrFormat))
+		return nil, nil, registry.WithHint(
+			invalidZip("its directory is damaged: %w", cmp.Or(err, zip.ErrFormat)),
+			hintZipAgain,
+		)
 	}
 	members, err := checkLayout(in, z.File, offsets, offset)
 	return z, members, err
 }
 
-// readDirectory returns where the members begin, and makes sure that there are just as many as the end record says.
+// readDirectory returns the offsets of the members. It returns an error if
+// their number differs from count, the number in the end record.
 func readDirectory(in io.Reader, count int) ([]int64, error) {
 	r := bufio.NewReader(in)
 	offsets := make([]int64, count)
@@ -281,20 +317,23 @@ func readDirectory(in io.Reader, count int) ([]int64, error) {
 			_, err = r.Discard(int(le16(head[28:])) + int(le16(head[30:])) + int(le16(head[32:])))
 		}
 		if err != nil || !bytes.HasPrefix(head[:], []byte(directorySignature)) || le16(head[34:]) != 0 {
-			return nil, fmt.Errorf("%w provider zip: its directory is broken at file %d of %d: zip the files anew", registry.ErrInvalid, i+1, count)
+			return nil, registry.WithHint(invalidZip("its directory is damaged at file %d of %d", i+1, count), hintZipAgain)
 		}
-		// That of zip64 is refused with the rest, since no member begins there.
+		// The placeholder of a zip64 offset is rejected later, because no member
+		// begins there.
 		offsets[i] = int64(le32(head[42:]))
 	}
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w provider zip: its directory has more than the %d files of its end record: zip the files anew", registry.ErrInvalid, count)
+		return nil, registry.WithHint(
+			invalidZip("its directory has more than the %d files of its end record", count), hintZipAgain)
 	}
 	return offsets, nil
 }
 
-// checkLayout says whether the members stand one behind the other from the zip's start to its directory, and say of
-// themselves what the directory says. It returns them in that order. Members that overlap are how a small zip unpacks to petabytes, see
-// https://www.bamsoftware.com/hacks/zipbomb/
+// checkLayout checks that the members follow one another from the start of the
+// zip to its directory, and that their own headers match the directory. It
+// returns them in this order. Overlapping members let a small zip unpack to
+// petabytes, see https://www.bamsoftware.com/hacks/zipbomb/.
 func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory int64) ([]member, error) {
 	order := make([]int, len(files))
 	for i := range order {
@@ -310,7 +349,9 @@ func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory i
 			next = offsets[order[i+1]]
 		}
 		if offsets[n] != at {
-			return nil, fmt.Errorf("%w provider zip: %.255q does not begin where the file before it, or nothing, ends, as in a self-extracting program: zip the files anew", registry.ErrInvalid, f.Name)
+			return nil, registry.WithHint(
+				invalidZip("%.255q does not begin at the start or where the file before it ends, as in a self-extracting program",
+					f.Name), hintZipAgain)
 		}
 		body, err := checkLocal(in, f, at, next)
 		if err != nil {
@@ -320,43 +361,49 @@ func checkLayout(in io.ReaderAt, files []*zip.File, offsets []int64, directory i
 		at = next
 	}
 	if at != directory {
-		return nil, fmt.Errorf("%w provider zip: something other than files stands before its directory: zip the files anew", registry.ErrInvalid)
+		return nil, registry.WithHint(invalidZip("there are bytes other than files before its directory"), hintZipAgain)
 	}
 	return members, nil
 }
 
-// checkLocal compares what stands before and behind a member, between at and next, with the directory. Clients go by the
-// directory, other programs do not. It returns where what is compressed of it begins.
+// checkLocal compares the headers of a member, which takes the bytes from at to
+// next, with the directory. Clients use the directory, but other programs do
+// not. It returns the offset of the compressed content.
 func checkLocal(in io.ReaderAt, f *zip.File, at, next int64) (body int64, err error) {
-	differs := fmt.Errorf("%w provider zip: what it says of %.255q at the file itself is not what its directory says: zip the files anew", registry.ErrInvalid, f.Name)
+	differs := registry.WithHint(
+		invalidZip("the header of %.255q in front of its content differs from the directory", f.Name), hintZipAgain)
 	var head [localLength]byte
-	if _, err := in.ReadAt(head[:], at); err != nil || !bytes.HasPrefix(head[:], []byte(localSignature)) {
+	_, err = in.ReadAt(head[:], at)
+	if err != nil || !bytes.HasPrefix(head[:], []byte(localSignature)) {
 		return 0, differs
 	}
 	flags, crc, packed, unpacked := le16(head[6:]), le32(head[14:]), le32(head[18:]), le32(head[22:])
 	name := make([]byte, len(f.Name))
-	if _, err := in.ReadAt(name, at+localLength); err != nil || int(le16(head[26:])) != len(name) || string(name) != f.Name {
+	_, err = in.ReadAt(name, at+localLength)
+	if err != nil || int(le16(head[26:])) != len(name) || string(name) != f.Name {
 		return 0, differs
 	}
 	if le16(head[8:]) != f.Method || (flags^f.Flags)&(flagEncrypted|flagDescriptor) != 0 {
 		return 0, differs
 	}
-	// Sizes of zip64 are in an extra field, and then these are all ones.
+	// If the sizes are in the extra field of zip64, these are all ones.
 	is := func(got uint32, want uint64) bool { return got == 1<<32-1 || uint64(got) == want }
-	if flags&flagDescriptor == 0 && (crc != f.CRC32 || !is(packed, f.CompressedSize64) || !is(unpacked, f.UncompressedSize64)) {
+	sameSizes := is(packed, f.CompressedSize64) && is(unpacked, f.UncompressedSize64)
+	if flags&flagDescriptor == 0 && (crc != f.CRC32 || !sameSizes) {
 		return 0, differs
 	}
 	body = at + localLength + int64(len(name)) + int64(le16(head[28:]))
 	left := next - body
 	if left < 0 || f.CompressedSize64 > uint64(left) {
-		return 0, fmt.Errorf("%w provider zip: %.255q overlaps what follows it: zip the files anew", registry.ErrInvalid, f.Name)
+		return 0, registry.WithHint(invalidZip("%.255q overlaps the record after it", f.Name), hintZipAgain)
 	}
 	left -= int64(f.CompressedSize64)
 	if flags&flagDescriptor == 0 && left == 0 {
 		return body, nil
 	}
 	if flags&flagDescriptor == 0 || left > 24 {
-		return 0, fmt.Errorf("%w provider zip: behind %.255q stands something that is no file: zip the files anew", registry.ErrInvalid, f.Name)
+		return 0, registry.WithHint(
+			invalidZip("after %.255q there are bytes that do not belong to a file", f.Name), hintZipAgain)
 	}
 	descriptor := make([]byte, left)
 	if _, err := in.ReadAt(descriptor, next-left); err != nil || !isDescriptor(descriptor, f) {
@@ -365,8 +412,8 @@ func checkLocal(in io.ReaderAt, f *zip.File, at, next int64) (body int64, err er
 	return body, nil
 }
 
-// isDescriptor says whether the bytes behind a member repeat its sum and sizes. Their signature may be left out, and the
-// sizes may have four or eight bytes.
+// isDescriptor reports whether the bytes after a member repeat its checksum and
+// sizes. The signature is optional, and sizes have four or eight bytes.
 func isDescriptor(b []byte, f *zip.File) bool {
 	if len(b) == 16 || len(b) == 24 {
 		if !bytes.HasPrefix(b, []byte(descriptorSignature)) {
@@ -375,45 +422,61 @@ func isDescriptor(b []byte, f *zip.File) bool {
 		b = b[4:]
 	}
 	switch {
-	case len(b) == 12:
-		return le32(b) == f.CRC32 && uint64(le32(b[4:])) == f.CompressedSize64 && uint64(le32(b[8:])) == f.UncompressedSize64
-	case len(b) == 20:
-		return le32(b) == f.CRC32 && le64(b[4:]) == f.CompressedSize64 && le64(b[12:]) == f.UncompressedSize64
+	case len(b) == 12 && le32(b) == f.CRC32:
+		return uint64(le32(b[4:])) == f.CompressedSize64 && uint64(le32(b[8:])) == f.UncompressedSize64
+	case len(b) == 20 && le32(b) == f.CRC32:
+		return le64(b[4:]) == f.CompressedSize64 && le64(b[12:]) == f.UncompressedSize64
 	}
 	return false
 }
 
-// checkMember says whether a member is a plain file that all clients can unpack to the same place.
+// checkMember checks that a member is a regular file that all clients can
+// unpack to the same place.
 func checkMember(f *zip.File) error {
 	mode := f.Mode()
 	named := checkPath(f.Name)
 	switch {
-	// The zip's hash has a line for a folder, that of what it unpacks to has none: the lock file of one client would not
-	// do for another.
+	// The hash of a zip has a line for each folder, and the hash of the
+	// unpacked files does not. The lock file of one client would therefore not
+	// match in another.
 	case strings.HasSuffix(f.Name, "/") || mode.IsDir():
-		return fmt.Errorf("%w provider zip: %.255q is an entry for a folder, with which clients compute two different hashes: zip without them, with zip -D", registry.ErrInvalid, f.Name)
+		return registry.WithHint(
+			invalidZip("%.255q is an entry for a folder, for which clients compute two different hashes", f.Name),
+			"Zip without entries for folders, such as with `zip -D`.")
 	case named != nil:
-		return fmt.Errorf("%w provider zip: the path %s does not unpack to the same place everywhere: %w: %s",
-			registry.ErrInvalid, quotePath(f.Name), named, renameInZip)
-	// Clients give what they unpack the mode that the zip has, set-user-ID bits included.
+		return registry.WithHint(
+			invalidZip("the path %s does not unpack to the same place everywhere: %w", quotePath(f.Name), named), renameInZip)
+	// Clients apply the modes of the zip when they unpack, including
+	// set-user-ID bits.
 	case mode&^fs.ModePerm != 0:
-		return fmt.Errorf("%w provider zip: %s is a link, a device or the like, or has a special mode: zip a plain file in its place", registry.ErrInvalid, f.Name)
-	// They then read the files to hash them. A mode of zero is also what they make of an unknown system's.
+		return registry.WithHint(
+			invalidZip("%s is a link, a device or another special file, or has a special mode", f.Name),
+			"Zip a regular file instead.")
+	// Clients then read the files to hash them. They also use a mode of zero
+	// for files from an unknown system.
 	case mode&0o400 == 0:
-		return fmt.Errorf("%w provider zip: %s has mode %#o, and cannot be read where it is unpacked: chmod +r it, and zip it with its mode", registry.ErrInvalid, f.Name, mode)
+		return registry.WithHint(
+			invalidZip("%s has mode %#o, so clients cannot read it after they unpack it", f.Name, mode),
+			"Run `chmod +r` on it, and zip it with its mode.")
 	case f.Flags&flagEncrypted != 0:
-		return fmt.Errorf("%w provider zip: %s is encrypted: zip without a password", registry.ErrInvalid, f.Name)
+		return registry.WithHint(invalidZip("%s is encrypted", f.Name), "Zip the files without a password.")
 	case f.Method != zip.Store && f.Method != zip.Deflate:
-		return fmt.Errorf("%w provider zip: %s is compressed by method %d, which clients cannot read: compress it by deflate", registry.ErrInvalid, f.Name, f.Method)
+		return registry.WithHint(
+			invalidZip("%s is compressed with method %d, which clients cannot read", f.Name, f.Method),
+			"Compress it with deflate.")
 	}
 	return nil
 }
 
-// findProgram returns the path of the file at the root that clients take for the provider, and can run. They take the
-// first by name that is terraform-provider-TYPE or goes on with a dot or an underscore, whatever it holds, and do not
-// look at its mode until they run it (ExecutableFile in OpenTofu's internal/providercache/cached_provider.go). They
-// unpack it with the mode that the zip has; one that was packed on Windows has none, and is unpacked as 0666. Windows
-// itself wants .exe, and no mode.
+// findProgram returns the path of the program at the root that clients run.
+// Clients choose the first file by name that is terraform-provider-TYPE, or
+// continues with a dot or an underscore. They do not check its mode before they
+// run it. See ExecutableFile in OpenTofu's
+// internal/providercache/cached_provider.go.
+//
+// Clients unpack the program with its mode in the zip. A program packed on
+// Windows has no mode and is unpacked as 0666. Windows requires the extension
+// .exe and no mode.
 func findProgram(files []File, providerType string) (string, error) {
 	want := "terraform-provider-" + providerType
 	var program File
@@ -431,18 +494,27 @@ func findProgram(files []File, providerType string) (string, error) {
 	}
 	switch {
 	case program.Path == "" && below != "":
-		return "", fmt.Errorf("%w provider zip: %s is not at its root: zip it from within its folder, or with zip -j", registry.ErrInvalid, below)
+		return "", registry.WithHint(invalidZip("%s is not at its root", below),
+			"Zip it from within its folder, or with `zip -j`.")
 	case program.Path == "":
-		return "", fmt.Errorf("%w provider zip: no file %s, %s_… or %s.exe is at its root: name the program so, by the provider's type", registry.ErrInvalid, want, want, want)
+		return "", registry.WithHint(
+			invalidZip("there is no file %s, %s_… or %s.exe at its root", want, want, want),
+			"Name the program after the provider's type.")
 	case !program.Executable && !strings.EqualFold(path.Ext(program.Path), ".exe"):
-		return "", fmt.Errorf("%w provider zip: clients would run %s, which is not executable: chmod +x it, and zip it on Linux or macOS; if it is not the program, rename it; if it is for Windows, its name ends in .exe", registry.ErrInvalid, program.Path)
+		return "", registry.WithHint(
+			invalidZip("clients would run %s, which is not executable", program.Path),
+			"Run `chmod +x` on it, and zip it on Linux or macOS. If it is not the program, rename it. "+
+				"The name of a program for Windows must end in .exe.")
 	}
 	return program.Path, nil
 }
 
-// HashFiles reads the zip that was inspected from its first byte to its last, unpacks all files, which compares them with
-// the sizes and sums that the zip has for them, and returns their h1. It takes about a megabyte. Errors that lie in the zip
-// are registry.ErrInvalid, and may come before the zip's end; those of reading it are passed on.
+// HashFiles reads the inspected zip from its first byte to its last and returns
+// the h1 hash of its files. It unpacks all files and compares them with their
+// sizes and checksums in the zip. It takes about a megabyte of memory.
+//
+// An invalid zip is registry.ErrInvalid, which HashFiles may return before it
+// has read the whole zip. Errors of reading the zip are returned as they are.
 func (z ProviderZip) HashFiles(in io.Reader) (h1 string, err error) {
 	stream := &stream{in: in}
 	u := newUnpacker(providerBuffer)
@@ -452,23 +524,23 @@ func (z ProviderZip) HashFiles(in io.Reader) (h1 string, err error) {
 			sums[m.Name], err = u.hash(m, stream)
 		}
 		if stream.failed != nil {
-			return "", fmt.Errorf("reading a provider zip: %w", stream.failed)
+			return "", fmt.Errorf("cannot read the provider zip: %w", stream.failed)
 		}
 		if err != nil {
 			return "", damaged(m, err)
 		}
 	}
-	// Of what is behind them nothing is unread, for who hashes the zip as it is read here.
+	// Read the rest too, because the caller may hash the bytes of in.
 	if _, err := io.Copy(io.Discard, stream); err != nil {
-		return "", fmt.Errorf("reading a provider zip: %w", err)
+		return "", fmt.Errorf("cannot read the provider zip: %w", err)
 	}
 	if stream.at != z.Size {
-		return "", fmt.Errorf("%w provider zip: it ends after %d of %d bytes: upload it again", registry.ErrInvalid, stream.at, z.Size)
+		return "", registry.WithHint(invalidZip("it ends after %d of %d bytes", stream.at, z.Size), "Upload it again.")
 	}
 	return hash1(sums), nil
 }
 
-// hash1 is dirhash.Hash1 of files whose own sums are known.
+// hash1 is dirhash.Hash1 for files whose SHA-256 sums are known.
 func hash1(sums map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
@@ -478,10 +550,12 @@ func hash1(sums map[string][]byte) string {
 }
 
 func damaged(m member, err error) error {
-	return fmt.Errorf("%w provider zip: %s is not what the zip's directory says: %w: zip the files anew", registry.ErrInvalid, m.Name, err)
+	err = invalidZip("%s differs from the zip's directory: %w", m.Name, err)
+	return registry.WithHint(err, hintZipAgain)
 }
 
-// stream is a zip that is read from its first byte on. It remembers what has failed in reading.
+// stream reads a zip from its first byte. It records the first error of
+// reading.
 type stream struct {
 	in     io.Reader
 	at     int64
@@ -502,7 +576,7 @@ func (s *stream) skipTo(at int64) error {
 	return err
 }
 
-// unpacker unpacks one member after the other.
+// unpacker unpacks members one at a time.
 type unpacker struct {
 	packed  *bufio.Reader
 	inflate io.ReadCloser
@@ -514,26 +588,28 @@ func newUnpacker(buffer int) *unpacker {
 	return &unpacker{packed, flate.NewReader(packed), make([]byte, 32<<10)}
 }
 
-// open returns what a member unpacks to, from where what is compressed of it begins.
+// open returns the unpacked content of a member. in must be at the start of the
+// compressed content.
 func (u *unpacker) open(m member, in io.Reader) io.Reader {
 	u.packed.Reset(io.LimitReader(in, int64(m.CompressedSize64)))
 	if m.Method == zip.Store {
 		return u.packed
 	}
-	_ = u.inflate.(flate.Resetter).Reset(u.packed, nil) // of a reader that was not closed, which does not fail
+	_ = u.inflate.(flate.Resetter).Reset(u.packed, nil) // Reset does not fail for an open reader
 	return u.inflate
 }
 
-// hash unpacks a member, of which the stream is at the beginning, to its end and returns its SHA-256.
+// hash unpacks a member to its end and returns its SHA-256. in must be at the
+// start of the compressed content.
 func (u *unpacker) hash(m member, in io.Reader) ([]byte, error) {
 	hash, sum := sha256.New(), crc32.NewIEEE()
-	// Asked for a byte more than there should be, it also tells that there is none.
+	// Reading one byte more than the size shows that there is no more content.
 	unpacked := io.LimitReader(u.open(m, in), int64(m.UncompressedSize64)+1)
 	n, err := io.CopyBuffer(io.MultiWriter(hash, sum), unpacked, u.chunk)
 	if err != nil {
 		return nil, err
 	}
-	// The compressed bytes end where their content does.
+	// The compressed bytes must end with the content.
 	if _, err := u.packed.ReadByte(); !errors.Is(err, io.EOF) || uint64(n) != m.UncompressedSize64 {
 		return nil, zip.ErrFormat
 	}
@@ -543,8 +619,8 @@ func (u *unpacker) hash(m member, in io.Reader) ([]byte, error) {
 	return hash.Sum(nil), nil
 }
 
-// headOf returns how a member begins.
-func headOf(m member, in io.ReaderAt) ([]byte, error) {
+// readHead returns the first bytes of a member's content.
+func readHead(m member, in io.ReaderAt) ([]byte, error) {
 	packed := io.NewSectionReader(in, m.body, int64(m.CompressedSize64))
 	head := make([]byte, min(headLength, m.UncompressedSize64))
 	if _, err := io.ReadFull(newUnpacker(headLength).open(m, packed), head); err != nil {

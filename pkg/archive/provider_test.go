@@ -23,12 +23,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// member is a file of a zip: 0644 and deflated, unless edit says otherwise. Where raw is set, body is compressed already,
-// and sum and sizes are edit's.
+// member is a file of a zip. It has mode 0644 and is deflated unless edit
+// changes that. If raw is set, body is compressed already, and edit sets the
+// sum and the sizes.
 type member struct {
 	name, body string
 	edit       func(*zip.FileHeader)
@@ -39,7 +41,7 @@ func mode(m fs.FileMode) func(*zip.FileHeader) { return func(h *zip.FileHeader) 
 
 func program(name string) member { return member{name, "\x7fELF and so on", mode(0o755), false} }
 
-// foo is the program of the provider of that type.
+// foo is the program of the provider of type foo.
 var foo = program("terraform-provider-foo_v1.2.3")
 
 func writeZip(t testing.TB, w io.Writer, members ...member) {
@@ -87,7 +89,8 @@ const (
 	end       = "PK\x05\x06"
 )
 
-// patch returns the zip with bytes put over those at an offset into the nth record of a signature.
+// patch returns a copy of the zip with bytes replaced at an offset into the nth
+// record with a signature.
 func patch(t testing.TB, packed []byte, signature string, nth, offset int, put ...byte) []byte {
 	t.Helper()
 	packed = slices.Clone(packed)
@@ -95,7 +98,7 @@ func patch(t testing.TB, packed []byte, signature string, nth, offset int, put .
 	for range nth + 1 {
 		next := bytes.Index(packed[at+1:], []byte(signature))
 		if next < 0 {
-			t.Fatalf("%q is not in it %d times", signature, nth+1)
+			t.Fatalf("the zip does not contain %q %d times", signature, nth+1)
 		}
 		at += 1 + next
 	}
@@ -105,7 +108,8 @@ func patch(t testing.TB, packed []byte, signature string, nth, offset int, put .
 
 func le32(v int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(v)) }
 
-// splice returns the zip with more bytes at an offset, its directory and end moved accordingly.
+// splice returns a copy of the zip with bytes inserted at an offset, and
+// adjusts its directory and its end record.
 func splice(t testing.TB, packed []byte, offset int, more string) []byte {
 	t.Helper()
 	packed = slices.Insert(slices.Clone(packed), offset, []byte(more)...)
@@ -117,12 +121,15 @@ func splice(t testing.TB, packed []byte, offset int, more string) []byte {
 		if begin := int(binary.LittleEndian.Uint32(head[42:])); begin >= offset {
 			copy(head[42:], le32(begin+len(more)))
 		}
-		at += 46 + int(binary.LittleEndian.Uint16(head[28:])) + int(binary.LittleEndian.Uint16(head[30:])) + int(binary.LittleEndian.Uint16(head[32:]))
+		for _, length := range []int{28, 30, 32} {
+			at += int(binary.LittleEndian.Uint16(head[length:]))
+		}
+		at += 46
 	}
 	return packed
 }
 
-// plain stores a member without a descriptor.
+// plain returns a stored member without a descriptor.
 func plain(name, body string, m fs.FileMode) member {
 	return member{name, body, func(h *zip.FileHeader) {
 		h.SetMode(m)
@@ -133,6 +140,7 @@ func plain(name, body string, m fs.FileMode) member {
 
 func TestReadProviderRefuses(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	good := zipOf(t, foo, member{name: "LICENSE", body: "text"})
 	stored := zipOf(t, plain("terraform-provider-foo", "abc", 0o755), plain("LICENSE", "text", 0o644))
 	offset := int(binary.LittleEndian.Uint32(good[len(good)-6:])) // of the directory
@@ -144,7 +152,7 @@ func TestReadProviderRefuses(t *testing.T) {
 		}
 		return zipOf(t, members...)
 	}
-	// A program may say of itself that it is more than it is.
+	// claims returns a member whose header has any sizes.
 	claims := func(name string, packed, unpacked int) member {
 		return member{name, strings.Repeat("x", packed), func(h *zip.FileHeader) {
 			h.SetMode(0o755)
@@ -158,124 +166,171 @@ func TestReadProviderRefuses(t *testing.T) {
 	tests := []struct {
 		name   string
 		packed []byte
-		want   string
 	}{
-		{"nothing", nil, "no zip"},
-		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "no zip"},
-		{"cut short", good[:len(good)-1], "no zip"},
-		{"cut in the middle", good[:len(good)/2], "no zip"},
-		{"only an end", []byte(end + strings.Repeat("\x00", 18)), "no file terraform-provider-foo"},
-		{"something behind it", append(slices.Clone(good), 0), "append nothing"},
-		{"a comment that is cut", patch(t, good, end, 0, 20, 1, 0), "append nothing"},
-		{"something before it", append([]byte("#!/bin/sh\n"), good...), "self-extracting"},
-		{"something before it that offsets know of", splice(t, good, 0, "#!/bin/sh\n"), "terraform-provider-foo_v1.2.3"},
-		{"something between files", splice(t, stored, 30+22+3, "hidden"), "terraform-provider-foo"},
-		{"much between files", splice(t, good, bytes.LastIndex(good, []byte(local)), strings.Repeat("hidden", 10)), "terraform-provider-foo"},
-		{"something before the directory", splice(t, stored, bytes.Index(stored, []byte(directory)), "hidden"), "LICENSE"},
-		{"something before the directory, and no file", append([]byte("hidden"+end), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0), "before its directory"},
-		{"something behind the directory", append(append(slices.Clone(good[:len(good)-22]), "hidden"...), good[len(good)-22:]...), "self-extracting"},
-		{"zip64's end record", append(append(slices.Clone(good[:len(good)-22]), append([]byte("PK\x06\x07"), make([]byte, 16)...)...), good[len(good)-22:]...), "zip64"},
-		{"zip64's offset", patch(t, good, end, 0, 16, 255, 255, 255, 255), "zip64"},
-		{"split", patch(t, good, end, 0, 4, 1), "split"},
-		{"split, with a part of the directory", patch(t, good, end, 0, 8, 1), "split"},
-		{"a file of another part", patch(t, good, directory, 1, 34, 1), "at file 2 of 2"},
-		{"more files than there are", patch(t, good, end, 0, 8, 3, 0, 3, 0), "at file 3 of 3"},
-		{"fewer files than there are", patch(t, good, end, 0, 8, 1, 0, 1, 0), "more than the 1 files"},
-		{"too many files", named(many...), "more than 1000 files"},
-		{"a claim of too many files", patch(t, good, end, 0, 8, 255, 254, 255, 254), "more than 1000 files"},
-		{"a directory that is too large", patch(t, good, end, 0, 12, 0, 0, 64, 1), "4.0 MiB of names"},
-		{"a directory that begins elsewhere", patch(t, good, end, 0, 12, append(le32(len(good)-22-offset-1), le32(offset+1)...)...), "at file 1 of 2"},
-		{"a broken extra field", patch(t, zipOf(t, foo, member{"x", "", func(h *zip.FileHeader) { h.Extra = []byte{1, 0, 4, 0, 0, 0, 0, 0} }, false}), directory, 1, 24, 255, 255, 255, 255), "its directory is broken"},
-		{"a file twice", zipOf(t, foo, member{name: "a"}, member{name: "a"}), "a is in it twice"},
-		{"a file in two cases", named("License", "LICENSE"), "LICENSE and License are one"},
-		{"a folder in two cases", named("docs/a", "e", "Docs/b"), "docs/a and Docs/b are one"},
-		{"a file that ends in a dot", named("LICENSE", "LICENSE."), `it has the part "LICENSE."`},
-		{"a file that is a folder", named("a/b", "a", "a-b"), "both a file and a folder"},
-		{"a file that is a folder in another case", named("A/b", "a", "a-b"), "a and A/b are one"},
-		{"a path up", named("../evil"), "../evil"},
-		{"a path up in the middle", named("a/../../evil"), "a/../../evil"},
-		{"an absolute path", named("/etc/evil"), "/etc/evil"},
-		{"a path of Windows", named(`a\..\evil`), `a\\..\\evil`},
-		{"a drive", named("C:evil"), "C:evil"},
-		{"a stream", named("LICENSE:evil"), "LICENSE:evil"},
-		{"no name", named(""), `""`},
-		{"a line break", named("a\nb"), `a\nb`},
-		{"a long name", named(strings.Repeat("a", 256)), "aaa"},
-		{"a very long path", named(strings.Repeat("a/", 30_000)), "zip -D"},
-		{"a folder", named("docs/", "docs/a"), "zip -D"},
-		{"a folder by its mode", link(fs.ModeDir | 0o755), "zip -D"},
-		{"a symbolic link", link(fs.ModeSymlink | 0o777), "x is a link"},
-		{"a device", link(fs.ModeDevice | 0o644), "x is a link, a device"},
-		{"a character device", link(fs.ModeDevice | fs.ModeCharDevice | 0o644), "x is a link, a device"},
-		{"a pipe", link(fs.ModeNamedPipe | 0o644), "x is a link, a device"},
-		{"a socket", link(fs.ModeSocket | 0o644), "x is a link, a device"},
-		{"set-user-ID", link(fs.ModeSetuid | 0o755), "special mode"},
-		{"unreadable", link(0o200), "chmod +r"},
-		{"of an unknown system", patch(t, good, directory, 1, 5, 7), "LICENSE has mode"},
-		{"encrypted", patch(t, patch(t, good, local, 1, 6, 9), directory, 1, 8, 9), "LICENSE is encrypted"},
-		{"encrypted by the file alone", patch(t, good, local, 1, 6, 9), "LICENSE"},
-		{"compressed otherwise", patch(t, patch(t, good, local, 1, 8, 12), directory, 1, 10, 12), "LICENSE is compressed by method 12"},
-		{"another name at the file", patch(t, good, local, 1, 30, 'l'), "LICENSE"},
-		{"a longer name at the file", patch(t, good, local, 1, 26, 8), "LICENSE"},
-		{"another method at the file", patch(t, good, local, 1, 8, 0), "LICENSE"},
-		{"another sum at the file", patch(t, stored, local, 1, 14, 1), "LICENSE"},
-		{"another size at the file", patch(t, stored, local, 1, 18, 1), "LICENSE"},
-		{"another unpacked size at the file", patch(t, stored, local, 1, 22, 1), "LICENSE"},
-		{"another size behind the file", patch(t, good, "PK\x07\x08", 1, 8, 1), "LICENSE"},
-		{"no signature behind the file", patch(t, good, "PK\x07\x08", 1, 0, 'p'), "LICENSE"},
-		{"no file where one is said to begin", patch(t, good, local, 1, 0, 'p'), "LICENSE"},
-		{"files in one place", patch(t, good, directory, 1, 42, 0), "overlaps"},
-		{"a file that begins nowhere", patch(t, good, directory, 0, 42, 1), "does not begin where"},
-		{"a file within another", patch(t, stored, local, 0, 28, 9), "terraform-provider-foo\" overlaps"},
-		{"another size in the directory", patch(t, good, directory, 1, 24, 1), "LICENSE"},
+		{"nothing", nil},
+		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>")},
+		{"cut short", good[:len(good)-1]},
+		{"cut in the middle", good[:len(good)/2]},
+		{"only an end", []byte(end + strings.Repeat("\x00", 18))},
+		{"something behind it", append(slices.Clone(good), 0)},
+		{"a comment that is cut", patch(t, good, end, 0, 20, 1, 0)},
+		{"something before it", append([]byte("#!/bin/sh\n"), good...)},
+		{"something before it that offsets know of", splice(t, good, 0, "#!/bin/sh\n")},
+		{"something between files", splice(t, stored, 30+22+3, "hidden")},
+		{"much between files", splice(t, good, bytes.LastIndex(good, []byte(local)), strings.Repeat("hidden", 10))},
+		{"something before the directory", splice(t, stored, bytes.Index(stored, []byte(directory)), "hidden")},
+		{
+			"something before the directory, and no file",
+			append([]byte("hidden"+end), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0),
+		},
+		{
+			"something behind the directory",
+			append(append(slices.Clone(good[:len(good)-22]), "hidden"...), good[len(good)-22:]...),
+		},
+		{
+			"zip64's end record",
+			append(
+				append(slices.Clone(good[:len(good)-22]), append([]byte("PK\x06\x07"), make([]byte, 16)...)...),
+				good[len(good)-22:]...),
+		},
+		{"zip64's offset", patch(t, good, end, 0, 16, 255, 255, 255, 255)},
+		{"split", patch(t, good, end, 0, 4, 1)},
+		{"split, with a part of the directory", patch(t, good, end, 0, 8, 1)},
+		{"a file of another part", patch(t, good, directory, 1, 34, 1)},
+		{"more files than there are", patch(t, good, end, 0, 8, 3, 0, 3, 0)},
+		{"fewer files than there are", patch(t, good, end, 0, 8, 1, 0, 1, 0)},
+		{"too many files", named(many...)},
+		{"a claim of too many files", patch(t, good, end, 0, 8, 255, 254, 255, 254)},
+		{"a directory that is too large", patch(t, good, end, 0, 12, 0, 0, 64, 1)},
+		{
+			"a directory that begins elsewhere",
+			patch(t, good, end, 0, 12, append(le32(len(good)-22-offset-1), le32(offset+1)...)...),
+		},
+		{
+			"a broken extra field",
+			patch(
+				t,
+				zipOf(t, foo, member{"x", "", func(h *zip.FileHeader) { h.Extra = []byte{1, 0, 4, 0, 0, 0, 0, 0} }, false}),
+				directory,
+				1,
+				24,
+				255,
+				255,
+				255,
+				255,
+			),
+		},
+		{"a file twice", zipOf(t, foo, member{name: "a"}, member{name: "a"})},
+		{"a file in two cases", named("License", "LICENSE")},
+		{"a folder in two cases", named("docs/a", "e", "Docs/b")},
+		{"a file that ends in a dot", named("LICENSE", "LICENSE.")},
+		{"a file that is a folder", named("a/b", "a", "a-b")},
+		{"a file that is a folder in another case", named("A/b", "a", "a-b")},
+		{"a path up", named("../evil")},
+		{"a path up in the middle", named("a/../../evil")},
+		{"an absolute path", named("/etc/evil")},
+		{"a path of Windows", named(`a\..\evil`)},
+		{"a drive", named("C:evil")},
+		{"a stream", named("LICENSE:evil")},
+		{"no name", named("")},
+		{"a line break", named("a\nb")},
+		{"a long name", named(strings.Repeat("a", 256))},
+		{"a very long path", named(strings.Repeat("a/", 30_000))},
+		{"a folder", named("docs/", "docs/a")},
+		{"a folder by its mode", link(fs.ModeDir | 0o755)},
+		{"a symbolic link", link(fs.ModeSymlink | 0o777)},
+		{"a device", link(fs.ModeDevice | 0o644)},
+		{"a character device", link(fs.ModeDevice | fs.ModeCharDevice | 0o644)},
+		{"a pipe", link(fs.ModeNamedPipe | 0o644)},
+		{"a socket", link(fs.ModeSocket | 0o644)},
+		{"set-user-ID", link(fs.ModeSetuid | 0o755)},
+		{"unreadable", link(0o200)},
+		{"of an unknown system", patch(t, good, directory, 1, 5, 7)},
+		{"encrypted", patch(t, patch(t, good, local, 1, 6, 9), directory, 1, 8, 9)},
+		{"encrypted by the file alone", patch(t, good, local, 1, 6, 9)},
+		{"compressed otherwise", patch(t, patch(t, good, local, 1, 8, 12), directory, 1, 10, 12)},
+		{"another name at the file", patch(t, good, local, 1, 30, 'l')},
+		{"a longer name at the file", patch(t, good, local, 1, 26, 8)},
+		{"another method at the file", patch(t, good, local, 1, 8, 0)},
+		{"another sum at the file", patch(t, stored, local, 1, 14, 1)},
+		{"another size at the file", patch(t, stored, local, 1, 18, 1)},
+		{"another unpacked size at the file", patch(t, stored, local, 1, 22, 1)},
+		{"another size behind the file", patch(t, good, "PK\x07\x08", 1, 8, 1)},
+		{"no signature behind the file", patch(t, good, "PK\x07\x08", 1, 0, 'p')},
+		{"no file where one is said to begin", patch(t, good, local, 1, 0, 'p')},
+		{"files in one place", patch(t, good, directory, 1, 42, 0)},
+		{"a file that begins nowhere", patch(t, good, directory, 0, 42, 1)},
+		{"a file within another", patch(t, stored, local, 0, 28, 9)},
+		{"another size in the directory", patch(t, good, directory, 1, 24, 1)},
 		{"a sum of zero", zipOf(t, foo, member{"LICENSE", "text", func(h *zip.FileHeader) {
 			h.Method, h.CompressedSize64, h.UncompressedSize64 = zip.Store, 4, 4
-		}, true}), "LICENSE is not what the zip's directory says"},
+		}, true})},
 		{"a broken sum", zipOf(t, foo, member{"LICENSE", "text", func(h *zip.FileHeader) {
 			h.Method, h.CRC32, h.CompressedSize64, h.UncompressedSize64 = zip.Store, 1, 4, 4
-		}, true}), "LICENSE is not what the zip's directory says"},
-		{"no deflate", zipOf(t, foo, claims("x", 10, 10)), "x is not what"},
-		{"bytes behind the deflated", zipOf(t, foo, member{"x", "\x03\x00more", func(h *zip.FileHeader) { h.CompressedSize64 = 6 }, true}), "x is not what"},
-		{"less than it says", zipOf(t, foo, member{"x", "\x03\x00", func(h *zip.FileHeader) { h.CompressedSize64, h.UncompressedSize64 = 2, 1 }, true}), "x is not what"},
+		}, true})},
+		{"no deflate", zipOf(t, foo, claims("x", 10, 10))},
+		{
+			"bytes behind the deflated",
+			zipOf(t, foo, member{"x", "\x03\x00more", func(h *zip.FileHeader) { h.CompressedSize64 = 6 }, true}),
+		},
+		{
+			"less than it says",
+			zipOf(
+				t,
+				foo,
+				member{"x", "\x03\x00", func(h *zip.FileHeader) { h.CompressedSize64, h.UncompressedSize64 = 2, 1 }, true},
+			),
+		},
 		{"stored, but longer", zipOf(t, foo, member{"x", "abc", func(h *zip.FileHeader) {
 			h.Method, h.CompressedSize64, h.UncompressedSize64 = zip.Store, 3, 2
-		}, true}), "x is not what"},
-		{"a bomb", zipOf(t, foo, claims("x", 1000, 64<<20+1)), "x unpacks to more than 200 times"},
-		{"a bomb of several", zipOf(t, foo, claims("x", 1000, 64<<20), claims("y", 1000, 64<<20)), "it unpacks to more than 200 times"},
-		{"a large file", zipOf(t, foo, claims("x", 1, 4<<30+1)), "with x it unpacks to more than 4.0 GiB"},
-		{"a file beyond all numbers", zipOf(t, foo, claims("x", 1, -1)), "with x it unpacks to more than 4.0 GiB"},
-		{"large files", zipOf(t, foo, claims("x", 11<<20, 2<<30), claims("y", 11<<20, 2<<30)), "with y it unpacks to more than 4.0 GiB"},
-		{"no program", zipOf(t, member{name: "README.md"}), "no file terraform-provider-foo"},
-		{"the program of another type", zipOf(t, program("terraform-provider-foobar")), "no file terraform-provider-foo,"},
-		{"the program of a type with a suffix", zipOf(t, program("terraform-provider-foo-bar_v1")), "no file terraform-provider-foo,"},
-		{"another program", zipOf(t, program("opentofu-provider-foo")), "no file terraform-provider-foo,"},
-		{"the program in another case", zipOf(t, program("Terraform-Provider-foo")), "no file terraform-provider-foo,"},
-		{"a program further down", zipOf(t, program("dist/terraform-provider-foo_v1")), "dist/terraform-provider-foo_v1 is not at its root"},
-		{"a program that is not executable", zipOf(t, member{name: "terraform-provider-foo_v1"}), "terraform-provider-foo_v1, which is not executable"},
-		{"a program that was packed on Windows", zipOf(t, member{"terraform-provider-foo", "", func(h *zip.FileHeader) { h.CreatorVersion, h.ExternalAttrs = 0, 0 }, false}), "terraform-provider-foo, which is not executable"},
-		{"a file that clients take for the program", zipOf(t, foo, member{name: "terraform-provider-foo.md"}), "terraform-provider-foo.md, which is not executable"},
+		}, true})},
+		{"a bomb", zipOf(t, foo, claims("x", 1000, 64<<20+1))},
+		{"a bomb of several", zipOf(t, foo, claims("x", 1000, 64<<20), claims("y", 1000, 64<<20))},
+		{"a large file", zipOf(t, foo, claims("x", 1, 4<<30+1))},
+		{"a file beyond all numbers", zipOf(t, foo, claims("x", 1, -1))},
+		{"large files", zipOf(t, foo, claims("x", 11<<20, 2<<30), claims("y", 11<<20, 2<<30))},
+		{"no program", zipOf(t, member{name: "README.md"})},
+		{"the program of another type", zipOf(t, program("terraform-provider-foobar"))},
+		{"the program of a type with a suffix", zipOf(t, program("terraform-provider-foo-bar_v1"))},
+		{"another program", zipOf(t, program("opentofu-provider-foo"))},
+		{"the program in another case", zipOf(t, program("Terraform-Provider-foo"))},
+		{"a program further down", zipOf(t, program("dist/terraform-provider-foo_v1"))},
+		{"a program that is not executable", zipOf(t, member{name: "terraform-provider-foo_v1"})},
+		{
+			"a program that was packed on Windows",
+			zipOf(
+				t,
+				member{"terraform-provider-foo", "", func(h *zip.FileHeader) { h.CreatorVersion, h.ExternalAttrs = 0, 0 }, false},
+			),
+		},
+		{"a file that clients take for the program", zipOf(t, foo, member{name: "terraform-provider-foo.md"})},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p, err := readProvider(t, test.packed)
-			if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v, %v; want ErrInvalid that names %q", p, err, test.want)
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Fatalf("got %+v and error %v, want ErrInvalid", p, err)
 			}
-			if err != nil && (len(err.Error()) > 3000 || strings.ContainsAny(err.Error(), "\n\\\x00") && !strings.Contains(err.Error(), `"`)) {
-				t.Errorf("not a line: %v", err)
+			texts.Error(t, err)
+			if len(err.Error()) > 3000 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+			if strings.ContainsAny(err.Error(), "\n\\\x00") && !strings.Contains(err.Error(), `"`) {
+				t.Errorf("the error is not a line: %v", err)
 			}
 		})
 	}
-	if _, err := archive.ReadProvider(t.Context(), bytes.NewReader(good), -1, "foo"); !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("a negative size: %v", err)
-	}
-	if _, err := archive.ReadProvider(t.Context(), bytes.NewReader(good), int64(len(good))+5, "foo"); !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("a size beyond the end: %v", err)
+	for _, size := range []int64{-1, int64(len(good)) + 5} {
+		_, err := archive.ReadProvider(t.Context(), bytes.NewReader(good), size, "foo")
+		if !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("a size of %d: got error %v, want ErrInvalid", size, err)
+		}
 	}
 }
 
-// What is accepted has the sums that clients compute, from the zip and from what they unpack.
+// TestReadProviderAccepts checks that accepted zips have the sums that clients
+// compute, both from the zip and from the unpacked files.
 func TestReadProviderAccepts(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("0123456789abcdef", 1<<18)
@@ -288,17 +343,20 @@ func TestReadProviderAccepts(t *testing.T) {
 		"as a release has it":        zipOf(t, released...),
 		"a program alone":            zipOf(t, program("terraform-provider-foo")),
 		"with the protocol's number": zipOf(t, program("terraform-provider-foo_v1.2.3_x5")),
-		"for Windows":                zipOf(t, member{"terraform-provider-foo_v1.2.3.exe", "MZ", dos, false}, member{"LICENSE", "text", dos, false}),
-		"for Windows, unversioned":   zipOf(t, member{"terraform-provider-foo.exe", "MZ", nil, false}),
-		"for Windows, packed on it":  zipOf(t, member{"terraform-provider-foo.EXE", "MZ", dos, false}),
-		"files in folders":           zipOf(t, append(released, member{name: "docs/b/c.md"}, member{name: "docs/a.md"}, member{name: "docs-d"}, member{name: "docs.e"})...),
-		"stored":                     zipOf(t, plain("terraform-provider-foo", "abc", 0o755), plain("empty", "", 0o400)),
+		"for Windows": zipOf(t,
+			member{"terraform-provider-foo_v1.2.3.exe", "MZ", dos, false}, member{"LICENSE", "text", dos, false}),
+		"for Windows, unversioned":  zipOf(t, member{"terraform-provider-foo.exe", "MZ", nil, false}),
+		"for Windows, packed on it": zipOf(t, member{"terraform-provider-foo.EXE", "MZ", dos, false}),
+		"files in folders": zipOf(t,
+			append(released, member{name: "docs/b/c.md"},
+				member{name: "docs/a.md"}, member{name: "docs-d"}, member{name: "docs.e"})...),
+		"stored": zipOf(t, plain("terraform-provider-foo", "abc", 0o755), plain("empty", "", 0o400)),
 		"a comment": func() []byte {
 			packed := patch(t, zipOf(t, foo), end, 0, 20, 7, 0)
 			return append(packed, "PK\x05\x06 hi"...)
 		}(),
 		"not in the directory's order": func() []byte {
-			// Two directory entries of one length change places.
+			// Swap two directory entries of the same length.
 			packed := zipOf(t, program("terraform-provider-foo"), plain("terraform-provider-bar", "b", 0o644))
 			first, last := bytes.Index(packed, []byte(directory)), len(packed)-22
 			size := (last - first) / 2
@@ -337,17 +395,31 @@ func TestReadProviderAccepts(t *testing.T) {
 				t.Fatal(err)
 			}
 			sum := sha256.Sum256(packed)
-			if p.SHA256 != hex.EncodeToString(sum[:]) || p.Size != int64(len(packed)) {
-				t.Errorf("zip is sha256:%s, %d bytes", p.SHA256, p.Size)
+			if want := hex.EncodeToString(sum[:]); p.SHA256 != want {
+				t.Errorf("zip is sha256:%s, want %s", p.SHA256, want)
+			}
+			if p.Size != int64(len(packed)) {
+				t.Errorf("zip has %d bytes, want %d", p.Size, len(packed))
 			}
 			fromZip, dir := clientHash(t, packed), unpack(t, packed)
 			fromDir, err := dirhash.HashDir(dir, "", dirhash.Hash1)
-			if err != nil || p.H1 != fromZip || p.H1 != fromDir {
-				t.Errorf("%s, but of the zip %s and of the folder %s, %v", p.H1, fromZip, fromDir, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.H1 != fromZip {
+				t.Errorf("H1 is %s, and %s of the zip", p.H1, fromZip)
+			}
+			if p.H1 != fromDir {
+				t.Errorf("H1 is %s, and %s of the folder", p.H1, fromDir)
 			}
 			for _, f := range p.Files {
-				if info, err := os.Stat(filepath.Join(dir, f.Path)); err != nil || info.Size() != f.Size || f.Executable != (info.Mode()&0o111 != 0) {
-					t.Errorf("%+v is %v, %v", f, info, err)
+				info, err := os.Stat(filepath.Join(dir, f.Path))
+				if err != nil {
+					t.Fatal(err)
+				}
+				unpacked := archive.File{Path: f.Path, Size: info.Size(), Executable: info.Mode()&0o111 != 0}
+				if diff := cmp.Diff(unpacked, f); diff != "" {
+					t.Error(diff)
 				}
 			}
 		})
@@ -360,13 +432,14 @@ func TestReadProviderAccepts(t *testing.T) {
 	if diff := cmp.Diff(want, p.Files); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	// As sha256sum gives it for the lines that it gives for these files.
+	// This is the output of sha256sum for the lines that sha256sum prints for
+	// these files.
 	if want := "h1:sMmPAKPgTDo6O2Q5iM9Q0G6+U43/wA7ZlWQ3mAF3aVI="; p.H1 != want {
-		t.Errorf("%s, want %s", p.H1, want)
+		t.Errorf("H1 is %s, want %s", p.H1, want)
 	}
 }
 
-// clientHash returns the hash that clients compute of a zip.
+// clientHash returns the hash that clients compute for a zip.
 func clientHash(t testing.TB, packed []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "zip")
@@ -380,7 +453,7 @@ func clientHash(t testing.TB, packed []byte) string {
 	return sum
 }
 
-// unpack unpacks a zip as clients do.
+// unpack unpacks a zip in the way that clients do.
 func unpack(t testing.TB, packed []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -398,7 +471,9 @@ func unpack(t testing.TB, packed []byte) string {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, f.Name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, body, 0o600), os.Chmod(path, f.Mode())); err != nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, body, 0o600),
+			os.Chmod(path, f.Mode()))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -407,7 +482,7 @@ func unpack(t testing.TB, packed []byte) string {
 
 var zeros = make([]byte, 1<<20)
 
-// sparse keeps only what is written that is not all zeros.
+// sparse is a file that stores only the writes that are not all zeros.
 type sparse struct {
 	size  int64
 	parts map[int64][]byte
@@ -438,7 +513,8 @@ func (s *sparse) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// However large a zip is, reading it takes little memory. Nothing may run beside this test.
+// TestReadProviderMemory checks that reading a zip of any size takes little
+// memory. No other test may run at the same time.
 func TestReadProviderMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hashes two gigabytes")
@@ -449,7 +525,10 @@ func TestReadProviderMemory(t *testing.T) {
 		_, _ = sum.Write(zeros)
 	}
 	z := zip.NewWriter(large)
-	h := &zip.FileHeader{Name: "terraform-provider-foo", Method: zip.Store, CRC32: sum.Sum32(), CompressedSize64: 1 << 30, UncompressedSize64: 1 << 30}
+	h := &zip.FileHeader{
+		Name: "terraform-provider-foo", Method: zip.Store, CRC32: sum.Sum32(),
+		CompressedSize64: 1 << 30, UncompressedSize64: 1 << 30,
+	}
 	h.SetMode(0o755)
 	out, err := z.CreateRaw(h)
 	if err != nil {
@@ -483,7 +562,8 @@ func TestReadProviderMemory(t *testing.T) {
 	}
 }
 
-// What ends the reading is not the zip's fault.
+// TestReadProviderPassesOn checks that errors of reading and of the context do
+// not make the zip invalid.
 func TestReadProviderPassesOn(t *testing.T) {
 	t.Parallel()
 	packed := zipOf(t, plain("terraform-provider-foo", strings.Repeat("x", 8<<20), 0o755))
@@ -504,11 +584,12 @@ func TestReadProviderPassesOn(t *testing.T) {
 			cancel()
 			if reads < n {
 				if err != nil || n < 16 {
-					t.Errorf("%s: read at once, or %v", name, err)
+					t.Errorf("%s: %d reads, error %v", name, reads, err)
 				}
 				break
 			}
-			// Nothing checks what comes after the last read, which may have ended well.
+			// Nothing is checked after the last read, so the function may have
+			// succeeded.
 			if err != nil && (!errors.Is(err, want) || errors.Is(err, registry.ErrInvalid)) || reads > n {
 				t.Errorf("%s at read %d: %v after %d", name, n, err, reads)
 			}
@@ -520,7 +601,8 @@ type readerAt func(p []byte, offset int64) (int, error)
 
 func (r readerAt) ReadAt(p []byte, offset int64) (int, error) { return r(p, offset) }
 
-// Whatever the bytes are, reading them ends with a provider that clients unpack and hash the same, or with ErrInvalid.
+// FuzzReadProvider checks that any bytes give ErrInvalid, or a provider that
+// clients unpack and hash in the same way.
 func FuzzReadProvider(f *testing.F) {
 	f.Add(zipOf(f, foo, member{name: "LICENSE", body: "text"}))
 	f.Add(zipOf(f, plain("terraform-provider-foo.exe", "MZ", 0o644), plain("docs/a", "", 0o600)))
@@ -536,7 +618,7 @@ func FuzzReadProvider(f *testing.F) {
 			return
 		}
 		if want := clientHash(t, packed); p.H1 != want {
-			t.Errorf("%s, and to clients %s", p.H1, want)
+			t.Errorf("H1 is %s, and clients compute %s", p.H1, want)
 		}
 		for _, f := range p.Files {
 			if !filepath.IsLocal(f.Path) {

@@ -11,7 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// audited returns changes with the entry that says who makes them, so that
+// audited returns changes with the audit entry that records them, so that
 // neither is ever stored without the other.
 func audited(entry registry.AuditEntry, changes ...Change) ([]Change, error) {
 	entry.At = time.Now().UTC()
@@ -19,21 +19,20 @@ func audited(entry registry.AuditEntry, changes ...Change) ([]Change, error) {
 	return append(changes, recorded), err
 }
 
-// AcceptLoss adds an entry that names others of its subject that the trail has
-// lost. It does not write what they said.
+// AcceptLoss adds an entry to the audit trail that names other entries of its
+// subject as missing. It does not restore them.
 func (c *Catalog) AcceptLoss(ctx context.Context, subject, lost, by string) error {
 	return update(ctx, c.table, nil, func([]Item) ([]Change, error) {
 		return audited(registry.AuditEntry{By: by, Action: registry.AuditAcceptLoss, Subject: subject, Detail: lost})
 	})
 }
 
-// trailBegins is before any release has kept a trail.
+// trailBegins is earlier than the first release.
 var trailBegins = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Audit returns who has changed what since a time, the newest change first, and
-// the whole trail since the zero time. It returns an entry that cannot be read, or
-// is not as it was written, with its problem, so that nobody hides a change by
-// adding to the trail.
+// Audit returns the audit entries since a time, the newest first. The zero time
+// returns the whole trail. An entry that cannot be read or was altered has a
+// Problem, so that nobody can hide a change by adding to the trail.
 func (c *Catalog) Audit(ctx context.Context, since time.Time) iter.Seq2[registry.AuditEntry, error] {
 	return func(yield func(registry.AuditEntry, error) bool) {
 		if since = since.UTC(); since.Before(trailBegins) {
@@ -54,8 +53,8 @@ func (c *Catalog) Audit(ctx context.Context, since time.Time) iter.Seq2[registry
 	}
 }
 
-// AuditTrail returns all of what Audit does, the oldest change first, and holds no
-// more than a page of it at a time.
+// AuditTrail returns the whole audit trail, the oldest entry first. At most one
+// page is in memory at a time.
 func (c *Catalog) AuditTrail(ctx context.Context) iter.Seq2[registry.AuditEntry, error] {
 	return func(yield func(registry.AuditEntry, error) bool) {
 		for month := trailBegins; !month.After(lastMonth()); month = month.AddDate(0, 1, 0) {
@@ -72,7 +71,8 @@ func (c *Catalog) AuditTrail(ctx context.Context) iter.Seq2[registry.AuditEntry,
 	}
 }
 
-// lastMonth is the month after this one, for writers whose clocks are ahead.
+// lastMonth returns the month after this one, for writers whose clocks are
+// ahead.
 func lastMonth() time.Time {
 	now := time.Now().UTC()
 	return time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
@@ -90,22 +90,23 @@ func (c *Catalog) auditOf(ctx context.Context, partition string, since time.Time
 	return entries, nil
 }
 
-// auditEntry reads an entry. Its time is that of its key: who changes what an item holds cannot change that.
+// auditEntry reads an entry. It takes the time from the key, which nobody can
+// alter by changing the data of the item.
 func auditEntry(item Item) registry.AuditEntry {
 	var entry registry.AuditEntry
-	unreadable := json.Unmarshal(item.Data, &entry)
+	decodeErr := json.Unmarshal(item.Data, &entry)
 	stamp, _, _ := strings.Cut(item.Sort, "#")
-	at, untimed := time.Parse(auditTime, stamp)
-	of := "item " + item.Partition + " " + item.Sort
+	at, timeErr := time.Parse(auditTime, stamp)
+	name := "item " + item.Partition + " " + item.Sort
 	switch {
-	case unreadable != nil:
-		entry = registry.AuditEntry{Problem: of + ": " + unreadable.Error()}
-	case untimed != nil:
-		entry.Problem = of + ": its key has no time"
+	case decodeErr != nil:
+		entry = registry.AuditEntry{Problem: name + ": " + decodeErr.Error()}
+	case timeErr != nil:
+		entry.Problem = name + ": its key has no time"
 	case auditPartition(at) != item.Partition:
-		entry.Problem = of + ": it is in another month's part of the trail"
+		entry.Problem = name + ": it is in the partition of another month"
 	case !at.Equal(entry.At):
-		entry.Problem = of + ": it says that it is of " + entry.At.UTC().Format(time.RFC3339)
+		entry.Problem = name + ": its data has another time, " + entry.At.UTC().Format(time.RFC3339)
 	default:
 		entry.Problem = ""
 	}

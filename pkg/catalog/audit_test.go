@@ -11,13 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// trail returns what was done since a time, the newest first.
+// trail returns the audit entries since a time, the newest first.
 func trail(t testing.TB, c *catalog.Catalog, since time.Time) []string {
 	t.Helper()
 	var all []string
@@ -34,7 +35,8 @@ func trail(t testing.TB, c *catalog.Catalog, since time.Time) []string {
 	return all
 }
 
-// Each change is recorded with who, what and when; what changes nothing is not, and neither is what fails.
+// The trail records each change with its author, its action and its time. It
+// records nothing for changes that fail or have no effect.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	ctx, began := t.Context(), time.Now()
@@ -44,7 +46,9 @@ func TestAudit(t *testing.T) {
 	publish(t, c, vpc, record(t, "1.0.0", "a"))
 	publish(t, c, vpc, record(t, "0.0.0", "b"))
 	for range 2 {
-		if _, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "A", Owner: "Releases", AddedBy: "kay"}); err != nil {
+		if _, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{
+			ID: "A", Owner: "Releases", AddedBy: "kay",
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,14 +71,20 @@ func TestAudit(t *testing.T) {
 		message string
 		hide    bool
 	}{{"use 2.0.0", false}, {"leaks", true}, {"", false}} {
-		if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: d.message, Hide: d.hide, By: "dee"}); err != nil {
+		if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{
+			Message: d.message, Hide: d.hide, By: "dee",
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{Message: "use acme/stock", By: "dee"}); err != nil {
+	if _, err := c.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{
+		Message: "use acme/stock", By: "dee",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddToken(ctx, "dig", registry.Token{ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom"}); err != nil {
+	if err := c.AddToken(ctx, "dig", registry.Token{
+		ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.RevokeToken(ctx, "ci", "rob"); err != nil {
@@ -111,8 +121,11 @@ func TestAudit(t *testing.T) {
 		t.Error(diff)
 	}
 	for e, err := range c.Audit(ctx, time.Time{}.AddDate(2000, 0, 0)) {
-		if err != nil || e.At.Before(began) || e.At.After(time.Now()) {
-			t.Errorf("%v at %v", err, e.At)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.At.Before(began) || e.At.After(time.Now()) {
+			t.Errorf("an entry has the time %v", e.At)
 		}
 	}
 	if got := trail(t, c, time.Now()); got != nil {
@@ -120,7 +133,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// The trail goes back over months, and over many pages of one, as far as it is asked to.
+// Audit reads several months, and several pages of a month, as far as
+// requested.
 func TestAuditOfMonths(t *testing.T) {
 	t.Parallel()
 	const many = 150
@@ -132,7 +146,9 @@ func TestAuditOfMonths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := catalog.Key{Partition: "audit/" + at.Format("2006-01"), Sort: at.Format("2006-01-02T15:04:05.000000000Z") + "#" + by}
+		key := catalog.Key{
+			Partition: "audit/" + at.Format("2006-01"), Sort: at.Format("2006-01-02T15:04:05.000000000Z") + "#" + by,
+		}
 		if err := table.Write(t.Context(), catalog.Change{Key: key, Data: data}); err != nil {
 			t.Fatal(err)
 		}
@@ -164,11 +180,12 @@ func TestAuditOfMonths(t *testing.T) {
 		}
 	}
 	for range c.Audit(t.Context(), time.Time{}) {
-		break // who has seen enough may stop
+		break // a caller can stop early
 	}
 }
 
-// What somebody adds to the trail, or writes over in it, hides nothing of the rest, and is told for what it is.
+// An entry that someone adds to the trail, or overwrites, hides no other entry
+// and is reported as a problem.
 func TestAuditForged(t *testing.T) {
 	t.Parallel()
 	table := open(t)
@@ -181,51 +198,64 @@ func TestAuditForged(t *testing.T) {
 		month + "-99": `{}`,
 		"zz":          `{"at":"1970-01-01T00:00:00Z"}`,
 		"zzz":         `no JSON`,
-		// In the part of this month, an entry of the next.
+		// An entry of the next month in the partition of this month.
 		next + "-01T00:00:00.000000000Z#a": `{"at":"` + next + `-01T00:00:00Z","problem":""}`,
 	} {
-		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "audit/" + month, Sort: sort}, Data: []byte(data)}); err != nil {
+		if err := table.Write(t.Context(), catalog.Change{
+			Key: catalog.Key{Partition: "audit/" + month, Sort: sort}, Data: []byte(data),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// As one whose clock is ahead would write them; of the second the time was written over.
+	// Entries as a writer whose clock is ahead would write them. The time of
+	// the second was overwritten.
 	for sort, data := range map[string]string{
 		next + "-01T00:00:00.000000000Z#b": `{"at":"` + next + `-01T00:00:00Z","problem":"made up","by":"early"}`,
 		next + "-01T00:00:00.000000000Z#c": `{"at":"1970-01-01T00:00:00Z"}`,
 	} {
-		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "audit/" + next, Sort: sort}, Data: []byte(data)}); err != nil {
+		if err := table.Write(t.Context(), catalog.Change{
+			Key: catalog.Key{Partition: "audit/" + next, Sort: sort}, Data: []byte(data),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var got []string
+	var got, problems []string
 	for e, err := range c.Audit(t.Context(), began) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		problem := e.Problem[strings.LastIndex(e.Problem, ": ")+1:]
-		got = append(got, strings.TrimSpace(fmt.Sprintf("%v %s:%s", e.At.IsZero(), e.By, problem)))
+		got = append(got, fmt.Sprintf("zero time: %t, by: %q, problem: %t", e.At.IsZero(), e.By, e.Problem != ""))
+		if e.Problem != "" {
+			_, reason, _ := strings.Cut(e.Problem, ": ") // without the name of the item
+			problems = append(problems, reason+"\n")
+		}
 		ok := e.Problem == "" && e.Action == registry.AuditPublish
 		if ok != (e.By == "somebody") {
-			t.Errorf("%+v is taken for a publish: %t", e, ok)
+			t.Errorf("%+v is a publish: %t", e, ok)
 		}
 		if ok && (e.Subject != "modules/acme/vpc/aws" || e.Version.String() != "1.0.0") {
-			t.Errorf("%+v is taken for the publish of %s %s", e, e.Subject, e.Version)
+			t.Errorf("%+v is a publish of %s %s", e, e.Subject, e.Version)
 		}
 	}
 	want := []string{
-		"false : it says that it is of 1970-01-01T00:00:00Z", "false early:",
-		"true : invalid character 'o' in literal null (expecting 'u')", "true : its key has no time",
-		"true : its key has no time", "false : it is in another month's part of the trail", "false somebody:",
+		`zero time: false, by: "", problem: true`,
+		`zero time: false, by: "", problem: true`,
+		`zero time: false, by: "early", problem: false`,
+		`zero time: false, by: "somebody", problem: false`,
+		`zero time: true, by: "", problem: true`,
+		`zero time: true, by: "", problem: true`,
+		`zero time: true, by: "", problem: true`,
 	}
-	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	slices.Sort(problems)
+	golden.New(t).Text(t, strings.Join(problems, ""))
 }
 
-// A change and its entry are there together or not at all, whichever call of the table fails, and whether or not the answer to
-// a write is lost.
+// A change and its audit entry are both stored or neither, whichever call of
+// the table fails. That includes a write whose response is lost.
 func TestAuditFailsAtEachCall(t *testing.T) {
 	t.Parallel()
 	for _, done := range []bool{false, true} {
@@ -234,7 +264,9 @@ func TestAuditFailsAtEachCall(t *testing.T) {
 			good := catalog.New(table)
 			m, v := module(t, "acme/vpc/aws"), record(t, "1.0.0", "a").Version
 			publish(t, good, m, record(t, "1.0.0", "a"))
-			_, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: call, Done: done}).Modules.Deprecate(t.Context(), m, &v, catalog.Deprecation{Message: "old", Hide: false, By: "ada"})
+			_, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: call, Done: done}).Modules.Deprecate(
+				t.Context(), m, &v, catalog.Deprecation{Message: "old", Hide: false, By: "ada"},
+			)
 			stored, getErr := good.Modules.Get(t.Context(), m, v)
 			if getErr != nil {
 				t.Fatal(getErr)
@@ -251,13 +283,15 @@ func TestAuditFailsAtEachCall(t *testing.T) {
 			}
 		}
 	}
-	// One that cannot be read is an error, and no end of the trail.
+	// An entry that cannot be read is an error and does not end the trail.
 	table := open(t)
 	publish(t, catalog.New(table), module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
 	for call := int64(1); call <= 2; call++ {
 		entries := 0
 		var err error
-		for _, err = range catalog.New(&tabletest.Faulty{Table: table, FailAt: call}).Audit(t.Context(), time.Now().AddDate(0, -1, 0)) {
+		for _, err = range catalog.New(&tabletest.Faulty{
+			Table: table, FailAt: call,
+		}).Audit(t.Context(), time.Now().AddDate(0, -1, 0)) {
 			entries++
 		}
 		if err == nil {
@@ -266,7 +300,8 @@ func TestAuditFailsAtEachCall(t *testing.T) {
 	}
 }
 
-// AuditTrail returns what Audit does, the other way round, over months and pages.
+// AuditTrail returns the same entries as Audit in the opposite order, over
+// several months and pages.
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	table := open(t)

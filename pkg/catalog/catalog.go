@@ -1,20 +1,21 @@
-// Package catalog holds what is published on a table: a record for each version,
-// a listing for each address, which clients get as it is stored, and an entry by
-// which the address is found.
+// Package catalog stores the published versions in a table. Each version has a
+// record. Each address has a listing, which clients receive as stored, and a
+// catalog entry, which makes the address findable.
 //
-// A version becomes visible as a whole or not at all: its record, the listing,
-// the entry and the audit trail are one write. A record does not change once it
-// is written, except that it may be deprecated, and that a tombstone replaces it
-// when its version is withdrawn. A number is never used twice.
+// A version becomes visible in one write of its record, the listing, the entry
+// and the audit trail. A record does not change after that, with two
+// exceptions: a version can be deprecated, and withdrawing it replaces the
+// record with a tombstone. A version number is never reused.
 //
-// Each change reads what it depends on in one snapshot and is repeated if another
-// writer comes between. An item that cannot be read is registry.ErrCorrupt:
-// nobody gets it, and nothing is made of it. Finding and mending such items is
-// the work of `larder verify`, which uses Stored and Rebuild.
+// Each change reads all its inputs in one snapshot, and starts again if another
+// writer interferes. An item that cannot be read is [registry.ErrCorrupt]: it
+// is neither returned nor used. `larder verify` finds and repairs such items,
+// with [Versions.Stored] and [Versions.Rebuild].
 //
-// The files build on one another in this order, which a test holds: table, layout,
-// items, audit, index, kinds, versions, uploads, publish, lifecycle, repair, keys,
-// tokens, catalog.
+// A test enforces the order in which the files build on one another:
+//
+//	table, layout, items, audit, index, kinds, versions, uploads, publish,
+//	lifecycle, repair, keys, tokens, catalog
 package catalog
 
 import (
@@ -25,7 +26,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Catalog reads and writes what is published.
+// Catalog reads and writes the published versions, signing keys, tokens and
+// uploads of a registry.
 type Catalog struct {
 	Modules   Versions[registry.Module, registry.ModuleVersion]
 	Providers Versions[registry.Provider, registry.ProviderVersion]
@@ -34,7 +36,7 @@ type Catalog struct {
 	table Table
 }
 
-// New returns the catalog on a table.
+// New returns the catalog that is stored in a table.
 func New(t Table) *Catalog {
 	return &Catalog{
 		Modules:   Versions[registry.Module, registry.ModuleVersion]{t, moduleKind{}},
@@ -44,16 +46,16 @@ func New(t Table) *Catalog {
 	}
 }
 
-// CheckSchema returns registry.ErrSchema if another release has written the
-// registry in a way that this one does not read. The items of a registry that has
-// no schema version yet say whether there are any from before the first release.
+// CheckSchema returns [registry.ErrSchema] if this release cannot read the
+// registry because another release wrote it. If the registry has no schema
+// version yet, CheckSchema looks for items from before the first release.
 func (c *Catalog) CheckSchema(ctx context.Context) error {
 	_, err := c.table.Get(ctx, schemaKey)
 	if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	// Whatever is published or mirrored has an item in one of these, and so have keys
-	// and tokens.
+	// Every published or mirrored version, key and token has an item in one of
+	// these partitions.
 	for _, partition := range []string{namespaces, catalogPartition(mirrorCatalog), tokens} {
 		if _, err := c.table.Query(ctx, Query{Partition: partition, Limit: 1}); err != nil {
 			return err
@@ -62,10 +64,10 @@ func (c *Catalog) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// AnyVersions are the versions of one address, of whichever kind it is.
+// AnyVersions are the versions of one address of any kind.
 type AnyVersions interface {
-	// Check returns registry.ErrNotFound if the address has no version, not even a
-	// withdrawn one.
+	// Check returns [registry.ErrNotFound] if the address has no version, not
+	// even a withdrawn one.
 	Check(context.Context) error
 	// Withdrawal is [Versions.Withdrawal].
 	Withdrawal(context.Context, registry.Version) (*registry.Withdrawal, error)
@@ -84,7 +86,7 @@ func (c *Catalog) Of(a registry.Address) AnyVersions {
 	case registry.MirrorProvider:
 		return versionsOf[registry.MirrorProvider, registry.MirrorVersion]{c.Mirror.Versions, a}
 	}
-	panic(fmt.Sprintf("catalog: no versions are of a %T", a))
+	panic(fmt.Sprintf("catalog: unexpected address type %T", a))
 }
 
 type versionsOf[A registry.Address, R registry.Record] struct {
@@ -110,8 +112,8 @@ func (v versionsOf[A, R]) Withdraw(ctx context.Context, n registry.Version, w re
 	return v.versions.Withdraw(ctx, v.address, n, w, missing)
 }
 
-// HasNamespace reports whether anything was ever published in a namespace, or a
-// key added to it.
+// HasNamespace reports whether anything was ever published to a namespace, or a
+// signing key was added to it.
 func (c *Catalog) HasNamespace(ctx context.Context, name string) (bool, error) {
 	_, err := c.table.Get(ctx, namespaceKey(name))
 	if errors.Is(err, registry.ErrNotFound) {
@@ -125,8 +127,8 @@ func (c *Catalog) Namespaces(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, c.table, namespaces, "")
 }
 
-// Entries returns the paths that have an entry in the catalog of a namespace, such
-// as modules/acme/vpc/aws, whether or not the entry can be read.
+// Entries returns the paths that have an entry in the catalog of a namespace,
+// such as modules/acme/vpc/aws. It includes entries that cannot be read.
 func (c *Catalog) Entries(ctx context.Context, namespace string) ([]string, error) {
 	var paths []string
 	for _, prefix := range []string{moduleKind{}.prefix(), providerKind{}.prefix()} {
@@ -139,12 +141,13 @@ func (c *Catalog) Entries(ctx context.Context, namespace string) ([]string, erro
 	return paths, nil
 }
 
-// MirrorEntries is Entries for mirrored providers.
+// MirrorEntries is like [Catalog.Entries], for mirrored providers.
 func (c *Catalog) MirrorEntries(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, c.table, catalogPartition(mirrorCatalog), mirrorKind{}.prefix())
 }
 
-// AllEntries is Entries for all namespaces and mirrored providers.
+// AllEntries is like [Catalog.Entries], for all namespaces and mirrored
+// providers.
 func (c *Catalog) AllEntries(ctx context.Context) ([]string, error) {
 	paths, err := c.MirrorEntries(ctx)
 	if err != nil {

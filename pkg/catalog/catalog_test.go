@@ -48,8 +48,11 @@ func record(t testing.TB, version, content string) registry.ModuleVersion {
 		t.Fatal(err)
 	}
 	return registry.ModuleVersion{
-		Version: v, Object: "modules/acme/vpc/aws/" + version + "/archive-of-" + content, SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
-		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}, Description: "of " + version,
+		Version: v, Object: "modules/acme/vpc/aws/" + version + "/archive-of-" + content,
+		SHA256: "archive-of-" + content, ContentSHA256: content, Size: 7,
+		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC),
+		PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
+		Description: "of " + version,
 	}
 }
 
@@ -82,27 +85,45 @@ func TestPublishModule(t *testing.T) {
 	c := catalog.New(open(t))
 	vpc := module(t, "acme/vpc/aws")
 	first := record(t, "1.0.0", "a")
-	for _, r := range []registry.ModuleVersion{first, record(t, "1.10.0", "b"), record(t, "1.9.0", "c"), record(t, "2.0.0-rc.1", "d")} {
+	for _, r := range []registry.ModuleVersion{
+		first, record(t, "1.10.0", "b"), record(t, "1.9.0", "c"), record(t, "2.0.0-rc.1", "d"),
+	} {
 		publish(t, c, vpc, r)
 	}
 	if got := listed(t, c, vpc); got != "[2.0.0-rc.1 1.10.0 1.9.0 1.0.0]" {
 		t.Errorf("listed: %s", got)
 	}
-	// A second record of a version changes nothing and gives back the first.
+	// A second record of a version changes nothing and returns the first one.
 	stored, created, err := put(t.Context(), c.Modules, vpc, record(t, "1.0.0", "other"))
-	if diff := cmp.Diff(first, stored); diff != "" || created || err != nil {
-		t.Errorf("publishing 1.0.0 again: %v, %v, %s", created, err, diff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created {
+		t.Error("publishing 1.0.0 again creates it again")
+	}
+	if diff := cmp.Diff(first, stored); diff != "" {
+		t.Errorf("publishing 1.0.0 again returns (-want +got):\n%s", diff)
 	}
 	got, err := c.Modules.Get(t.Context(), vpc, first.Version)
-	if diff := cmp.Diff(first, got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, got); diff != "" {
+		t.Errorf("Get (-want +got):\n%s", diff)
 	}
 	all, err := c.Modules.All(t.Context(), vpc)
-	if err != nil || len(all) != 4 || all[0].Version.String() != "2.0.0-rc.1" || all[3].Version != first.Version {
-		t.Errorf("versions: %v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	for _, r := range all {
+		versions = append(versions, r.Version.String())
+	}
+	if diff := cmp.Diff([]string{"2.0.0-rc.1", "1.10.0", "1.9.0", "1.0.0"}, versions); diff != "" {
+		t.Errorf("All (-want +got):\n%s", diff)
 	}
 	if _, err := c.Modules.All(t.Context(), module(t, "acme/other/aws")); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("versions of nothing: %v", err)
+		t.Errorf("an address without versions: %v", err)
 	}
 }
 
@@ -110,14 +131,18 @@ func TestModules(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	for address, versions := range map[string][]string{
-		"acme/vpc/aws": {"1.0.0", "0.9.0", "2.0.0-rc.1"}, "acme/dns/aws": {"1.0.0-a", "1.0.0-b"}, "Acme/vpc/aws": {"3.0.0"}, "acme2/vpc/aws": {"4.0.0"},
+		"acme/vpc/aws":  {"1.0.0", "0.9.0", "2.0.0-rc.1"},
+		"acme/dns/aws":  {"1.0.0-a", "1.0.0-b"},
+		"Acme/vpc/aws":  {"3.0.0"},
+		"acme2/vpc/aws": {"4.0.0"},
 	} {
 		for _, v := range versions {
 			publish(t, c, module(t, address), record(t, v, v))
 		}
 	}
 	for namespace, want := range map[string]string{
-		"":     "Acme/vpc/aws 3.0.0 of 3.0.0, acme/dns/aws 1.0.0-b of 1.0.0-b, acme/vpc/aws 1.0.0 of 1.0.0, acme2/vpc/aws 4.0.0 of 4.0.0, ",
+		"": "Acme/vpc/aws 3.0.0 of 3.0.0, acme/dns/aws 1.0.0-b of 1.0.0-b, " +
+			"acme/vpc/aws 1.0.0 of 1.0.0, acme2/vpc/aws 4.0.0 of 4.0.0, ",
 		"acme": "acme/dns/aws 1.0.0-b of 1.0.0-b, acme/vpc/aws 1.0.0 of 1.0.0, ",
 		"none": "",
 	} {
@@ -134,7 +159,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// Whichever call fails, the version is visible everywhere or nowhere, and publishing again makes it visible.
+// If any call fails, the version is visible everywhere or nowhere. Publishing
+// it again makes it visible.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
 	vpc := module(t, "acme/vpc/aws")
@@ -149,7 +175,7 @@ func TestPublishFails(t *testing.T) {
 				faulty := &tabletest.Faulty{Table: table, FailAt: at, Done: done}
 				_, _, err := put(t.Context(), catalog.New(faulty).Modules, vpc, record(t, "1.1.0", "b"))
 				if err == nil {
-					break // there are fewer calls
+					break // there are no more calls
 				}
 				if !errors.Is(err, tabletest.ErrFault) {
 					t.Fatal(err)
@@ -162,7 +188,9 @@ func TestPublishFails(t *testing.T) {
 				if _, _, err := put(t.Context(), good.Modules, vpc, record(t, "1.1.0", "b")); err != nil {
 					t.Errorf("call %d failed, and publishing again: %v", at, err)
 				}
-				if got, want := listed(t, good, vpc), strings.Replace("[1.1.0 "+before[1:], "[1.1.0 othing", "[1.1.0]", 1); got != want {
+				if got, want := listed(t, good, vpc), strings.Replace(
+					"[1.1.0 "+before[1:], "[1.1.0 othing", "[1.1.0]", 1,
+				); got != want {
 					t.Errorf("call %d failed, then listed: %s, want %s", at, got, want)
 				}
 			}
@@ -178,7 +206,9 @@ func TestPublishersAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range publishers {
 		wait.Go(func() {
-			if _, created, err := put(t.Context(), c.Modules, vpc, record(t, fmt.Sprintf("1.%d.0", i), "x")); err != nil || !created {
+			if _, created, err := put(
+				t.Context(), c.Modules, vpc, record(t, fmt.Sprintf("1.%d.0", i), "x"),
+			); err != nil || !created {
 				t.Errorf("publisher %d: %v, %v", i, created, err)
 			}
 		})
@@ -187,7 +217,8 @@ func TestPublishersAtOnce(t *testing.T) {
 	if got := listed(t, c, vpc); strings.Count(got, " ") != publishers-1 || !strings.HasPrefix(got, "[1.19.0 1.18.0 ") {
 		t.Errorf("listed: %s", got)
 	}
-	// Twenty with different bytes of one version: one record stays, and each is told which.
+	// Twenty publishers publish different content of one version. One record is
+	// stored, and every publisher receives it.
 	won := make([]string, publishers)
 	var created sync.Map
 	for i := range publishers {
@@ -213,7 +244,7 @@ func TestPublishersAtOnce(t *testing.T) {
 	})
 	for _, w := range won {
 		if w != won[0] {
-			t.Errorf("told %s and %s", won[0], w)
+			t.Errorf("publishers receive %s and %s", won[0], w)
 		}
 	}
 	if winners != 1 {
@@ -221,14 +252,16 @@ func TestPublishersAtOnce(t *testing.T) {
 	}
 }
 
-// A table on which another writer is always faster is given up in the end.
+// If another writer is always faster, publishing gives up in the end.
 func TestAlwaysConflicting(t *testing.T) {
 	t.Parallel()
 	table := conflicting{open(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := put(ctx, catalog.New(table).Modules, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a")); err == nil || ctx.Err() == nil {
-		t.Errorf("%v, and the context is %v", err, ctx.Err())
+	if _, _, err := put(
+		ctx, catalog.New(table).Modules, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"),
+	); err == nil || ctx.Err() == nil {
+		t.Errorf("%v, want an error after the context ends: %v", err, ctx.Err())
 	}
 }
 
@@ -236,13 +269,16 @@ type conflicting struct{ catalog.Table }
 
 func (conflicting) Write(context.Context, ...catalog.Change) error { return registry.ErrConflict }
 
-// What is stored wrongly is an error, and no panic.
+// Reading damaged items returns an error and does not panic.
 func TestCorruptItems(t *testing.T) {
 	t.Parallel()
 	table := open(t)
 	c := catalog.New(table)
 	vpc := module(t, "acme/vpc/aws")
-	for _, k := range []catalog.Key{{Partition: "modules/acme/vpc/aws", Sort: "version/1.0.0"}, {Partition: "modules/acme/vpc/aws", Sort: "listing"}, {Partition: "catalog/acme", Sort: "modules/acme/vpc/aws"}, {Partition: "namespaces", Sort: "acme"}} {
+	for _, k := range []catalog.Key{
+		{Partition: "modules/acme/vpc/aws", Sort: "version/1.0.0"}, {Partition: "modules/acme/vpc/aws", Sort: "listing"},
+		{Partition: "catalog/acme", Sort: "modules/acme/vpc/aws"}, {Partition: "namespaces", Sort: "acme"},
+	} {
 		if err := table.Write(t.Context(), catalog.Change{Key: k, Data: []byte("{")}); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +299,8 @@ func TestCorruptItems(t *testing.T) {
 	}
 }
 
-// BenchmarkVersions serves a versions request of modules with many versions: one read of the table, and the bytes.
+// BenchmarkVersions serves a versions request for modules with many versions.
+// It measures one read of the table and the response.
 func BenchmarkVersions(b *testing.B) {
 	for _, count := range []int{1, 100, 1_000, 5_000} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
@@ -277,7 +314,9 @@ func BenchmarkVersions(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := table.Write(b.Context(), catalog.Change{Key: catalog.Key{Partition: vpc.Path(), Sort: "listing"}, Data: rendered}); err != nil {
+			if err := table.Write(b.Context(), catalog.Change{
+				Key: catalog.Key{Partition: vpc.Path(), Sort: "listing"}, Data: rendered,
+			}); err != nil {
 				b.Fatal(err)
 			}
 			h := modules.New(catalog.New(table).Modules, nil)
@@ -302,7 +341,7 @@ func BenchmarkVersions(b *testing.B) {
 	}
 }
 
-// discard is a response that goes nowhere.
+// discard is a response writer that discards the response.
 type discard struct {
 	header http.Header
 	status int
@@ -319,12 +358,14 @@ func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { d.bytes += len(b); return len(b), nil }
 
 // put publishes a record.
-func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
+func put[A registry.Address, R registry.Record](
+	ctx context.Context, versions catalog.Versions[A, R], a A, r R,
+) (stored R, created bool, err error) {
 	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
 	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
-// A record that is not one of the version, or of the address, is not stored.
+// A record of another version or address is not stored.
 func TestPublishAnothersRecord(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))

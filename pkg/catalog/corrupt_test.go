@@ -13,10 +13,12 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// isCorrupt reports whether an error is registry.ErrCorrupt alone, on which no
-// client can act.
+// isCorrupt reports whether an error is registry.ErrCorrupt and wraps no other
+// sentinel on which a client could act.
 func isCorrupt(err error) bool {
-	for _, sentinel := range []error{registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists} {
+	for _, sentinel := range []error{
+		registry.ErrNotFound, registry.ErrConflict, registry.ErrUnavailable, registry.ErrInvalid, registry.ErrExists,
+	} {
 		if errors.Is(err, sentinel) {
 			return false
 		}
@@ -24,7 +26,7 @@ func isCorrupt(err error) bool {
 	return errors.Is(err, registry.ErrCorrupt)
 }
 
-// do calls what its words say: a call and a version.
+// do performs a call, written as its name and a version.
 func (k kind) do(t testing.TB, c *catalog.Catalog, call string) error {
 	t.Helper()
 	what, version, _ := strings.Cut(call, " ")
@@ -56,13 +58,13 @@ func (k kind) do(t testing.TB, c *catalog.Catalog, call string) error {
 		_, err := c.Providers.Deprecate(t.Context(), a, v, catalog.Deprecation{Message: "old", By: "dora"})
 		return err
 	}
-	t.Fatalf("there is no call %q of %s", call, k.address)
+	t.Fatalf("unknown call %q in %s", call, k.address)
 	return nil
 }
 
-// What was lost is neither published again nor made up for by what is left, until
-// it is repaired or withdrawn. A reader finds what has a record.
-func TestLost(t *testing.T) {
+// A version whose items are missing is not published again or replaced until it
+// is repaired or withdrawn. Versions with a record can still be read.
+func TestMissingItems(t *testing.T) {
 	t.Parallel()
 	const (
 		listing, first, second = "listing", "version/1.0.0", "version/1.1.0"
@@ -76,27 +78,60 @@ func TestLost(t *testing.T) {
 		"mirror":   map[string]any{"versions": map[string]any{"x.y": map[string]any{}}},
 	}
 	tests := []struct {
-		// lost are the items that are removed, or replaced.
-		lost []string
-		// corrupt, missing, taken and fine are the calls that fail with
-		// registry.ErrCorrupt, ErrNotFound or ErrExists, and those that do not, in this
-		// order. "repair" is what mends the rest.
+		// damaged are the items that are removed or replaced.
+		damaged []string
+		// corrupt, missing, taken and fine are calls, in this order. The first
+		// three fail with registry.ErrCorrupt, ErrNotFound or ErrExists. The
+		// last ones succeed. "repair" repairs the derived items.
 		corrupt, missing, taken, fine []string
 	}{
 		{
-			[]string{first}, []string{"records", "publish 1.0.0", "deprecate 1.0.0"}, []string{"read 1.0.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"},
+			[]string{first}, []string{"records", "publish 1.0.0", "deprecate 1.0.0"}, []string{"read 1.0.0"},
+			[]string{"publish 1.0.0+b", "publish 1.1.0+b"},
 			[]string{"read 1.1.0", "deprecate 1.1.0", "publish 1.2.0", "withdraw 1.0.0", "records", "read 1.1.0"},
 		},
-		{[]string{second}, []string{"records", "publish 1.1.0", "deprecate 1.1.0"}, []string{"read 1.1.0"}, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "publish 1.2.0", "withdraw 1.1.0"}},
-		{[]string{listing}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
-		{[]string{listing, second}, []string{"records", "publish 1.1.0", "publish 1.1.0+b", "publish 1.2.0", "deprecate 1.1.0"}, []string{"read 1.1.0", "read 1.2.0"}, nil, []string{"read 1.0.0"}},
-		{[]string{listing, first, second}, []string{"records", "publish 1.0.0", "publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.0.0", "read 1.1.0"}, nil, nil},
-		{[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, nil, []string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
-		{[]string{older, second}, []string{"records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.1.0", "withdraw 1.1.0"}, nil, []string{"read 1.0.0", "withdraw 1.1.0 missing", "repair", "publish 1.2.0"}},
-		{[]string{bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"}},
-		{[]string{entry}, []string{"publish 1.2.0", "deprecate 1.0.0", "deprecate"}, nil, []string{"publish 1.1.0+b"}, []string{"read 1.0.0", "records", "repair", "publish 1.2.0", "deprecate 1.0.0"}},
-		{[]string{entry, bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil, []string{"read 1.0.0", "repair", "publish 1.2.0"}},
-		{nil, nil, []string{"read 1.2.0", "withdraw 1.2.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"}, []string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"}},
+		{
+			[]string{second}, []string{"records", "publish 1.1.0", "deprecate 1.1.0"}, []string{"read 1.1.0"},
+			[]string{"publish 1.1.0+b"}, []string{"read 1.0.0", "publish 1.2.0", "withdraw 1.1.0"},
+		},
+		{
+			[]string{listing}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil,
+			[]string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"},
+		},
+		{
+			[]string{listing, second},
+			[]string{"records", "publish 1.1.0", "publish 1.1.0+b", "publish 1.2.0", "deprecate 1.1.0"},
+			[]string{"read 1.1.0", "read 1.2.0"}, nil, []string{"read 1.0.0"},
+		},
+		{
+			[]string{listing, first, second}, []string{"records", "publish 1.0.0", "publish 1.2.0", "deprecate 1.0.0"},
+			[]string{"read 1.0.0", "read 1.1.0"}, nil, nil,
+		},
+		{
+			[]string{older}, []string{"publish 1.2.0", "deprecate 1.0.0"}, nil, nil,
+			[]string{"read 1.0.0", "read 1.1.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"},
+		},
+		{
+			[]string{older, second}, []string{"records", "publish 1.1.0", "publish 1.2.0", "deprecate 1.0.0"},
+			[]string{"read 1.1.0", "withdraw 1.1.0"}, nil,
+			[]string{"read 1.0.0", "withdraw 1.1.0 missing", "repair", "publish 1.2.0"},
+		},
+		{
+			[]string{bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil,
+			[]string{"read 1.0.0", "records", "withdraw 1.0.0", "repair", "publish 1.2.0"},
+		},
+		{
+			[]string{entry}, []string{"publish 1.2.0", "deprecate 1.0.0", "deprecate"}, nil, []string{"publish 1.1.0+b"},
+			[]string{"read 1.0.0", "records", "repair", "publish 1.2.0", "deprecate 1.0.0"},
+		},
+		{
+			[]string{entry, bad}, []string{"publish 1.2.0", "deprecate 1.0.0"}, []string{"read 1.2.0"}, nil,
+			[]string{"read 1.0.0", "repair", "publish 1.2.0"},
+		},
+		{
+			nil, nil, []string{"read 1.2.0", "withdraw 1.2.0"}, []string{"publish 1.0.0+b", "publish 1.1.0+b"},
+			[]string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"},
+		},
 	}
 	for name, k := range kinds(t) {
 		unreadable, err := protocol.Compress(badListings[name])
@@ -104,7 +139,7 @@ func TestLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			t.Run(fmt.Sprint(name, " ", test.lost), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, " ", test.damaged), func(t *testing.T) {
 				t.Parallel()
 				table := open(t)
 				c := withKey(t, table)
@@ -119,8 +154,8 @@ func TestLost(t *testing.T) {
 				if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
 					t.Fatal(err)
 				}
-				for _, lost := range test.lost {
-					switch lost {
+				for _, item := range test.damaged {
+					switch item {
 					case entry:
 						catalogue := "catalog/acme"
 						if name == "mirror" {
@@ -132,7 +167,7 @@ func TestLost(t *testing.T) {
 					case bad:
 						replace(t, table, path, listing, unreadable)
 					default:
-						remove(t, table, path, lost)
+						remove(t, table, path, item)
 					}
 				}
 				for _, is := range []struct {
@@ -158,12 +193,16 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A record that is not one of its version is not handed out, and nothing is made of it; withdrawing it is what is left.
-func TestUnsoundRecords(t *testing.T) {
+// A record of another version is not returned or used. It can only be
+// withdrawn.
+func TestInvalidRecords(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
 		for what, change := range map[string]func(text string) string{
-			"another's":            func(text string) string { return strings.ReplaceAll(text, k.address.Path(), k.address.Path()+"x") },
+			"another's": func(text string) string {
+				return strings.ReplaceAll(text, k.address.Path(),
+					k.address.Path()+"x")
+			},
 			"another version's":    func(text string) string { return strings.ReplaceAll(text, "1.0.0", "1.1.0") },
 			"its objects are":      func(text string) string { return strings.ReplaceAll(text, "/1.0.0/", "/1.1.0/") },
 			"above":                func(text string) string { return strings.ReplaceAll(text, "/1.0.0/", "/1.0.0/../") },
@@ -237,8 +276,9 @@ func without(t testing.TB, text string, members ...string) string {
 	return string(data)
 }
 
-// A key of which nobody can tell what it has signed is told from one that has signed nothing.
-func TestSignedWhatIsLost(t *testing.T) {
+// Signed returns an error if it cannot read what a key has signed, and no error
+// for a key that has signed nothing.
+func TestSignedUnreadable(t *testing.T) {
 	t.Parallel()
 	table := open(t)
 	c := withKey(t, table)

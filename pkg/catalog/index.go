@@ -10,31 +10,32 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// index is what is derived from the versions of an address: the listing, which
-// clients get as it is stored, and the entry, by which the address is found.
+// index is derived from the versions of an address. It has the listing, which
+// clients receive as stored, and the catalog entry, which makes the address
+// findable.
 type index[R registry.Record] struct {
 	listing listing[R]
 	summary registry.Summary
 }
 
-// listing is the answer to a versions request, to which versions can be added.
+// listing is the response to a versions request. Versions can be added to it.
 type listing[R registry.Record] interface {
 	decode(protocol.Document) error
-	// versions returns those that are listed, the newest first.
+	// versions returns the listed versions, the newest first.
 	versions() []registry.Version
 	add(R)
 	// drop removes a version, whatever its build metadata.
 	drop(registry.Version)
-	// warn makes the warnings those that follow from a summary.
+	// warn replaces the warnings with those of a summary.
 	warn(registry.Summary)
-	// deprecated returns why all versions are deprecated, as the warnings say.
+	// deprecated returns the warnings' reason for deprecating all versions.
 	deprecated() string
 	encode() (protocol.Document, error)
 }
 
-// show makes the index that of the versions before and one record, which may be
-// of a version that it shows already. It returns whether the record is of the
-// latest version.
+// show adds a record to the index. If the index has the version already, the
+// record replaces it. show reports whether the record is that of the latest
+// version.
 func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	n := r.Number()
 	x.listing.drop(n)
@@ -61,8 +62,8 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	return x.summary.Latest == n
 }
 
-// latestOf returns the highest version that is no pre-release, or else the
-// highest. The newest version comes first.
+// latestOf returns the highest version that is not a pre-release, or else the
+// highest. versions has the newest first.
 func latestOf(versions []registry.Version) registry.Version {
 	for _, v := range versions {
 		if v.Prerelease == "" {
@@ -72,8 +73,8 @@ func latestOf(versions []registry.Version) registry.Version {
 	return versions[0]
 }
 
-// encode returns what the items of an index hold. The listing is empty if no
-// version is listed.
+// encode returns the data of the listing and the entry. The listing is empty if
+// no version is listed.
 func (x *index[R]) encode() (listing, entry []byte, err error) {
 	if !x.summary.Unlisted {
 		x.listing.warn(x.summary)
@@ -85,16 +86,16 @@ func (x *index[R]) encode() (listing, entry []byte, err error) {
 	return listing, entry, err
 }
 
-// storedIndex is an index as it is stored, each part with what is wrong with it.
+// storedIndex is an index as stored, with the errors of reading each part.
 type storedIndex[R registry.Record] struct {
 	index[R]
 	listed, entry        Item
 	badListing, badEntry error
-	// latest is the version that the entry names, and nil if it names none.
+	// latest is the version that the entry names, or nil.
 	latest *registry.Version
 }
 
-// readIndex reads an index into an empty listing.
+// readIndex reads the items of an index into an empty listing.
 func readIndex[R registry.Record](listing listing[R], listed, entry Item) storedIndex[R] {
 	x := storedIndex[R]{index: index[R]{listing: listing}, listed: listed, entry: entry}
 	if len(listed.Data) > 0 {
@@ -127,9 +128,9 @@ func (x storedIndex[R]) hasEntry(address string) bool {
 	return x.entry.Revision > 0 && x.badEntry == nil && x.summary.Address == address
 }
 
-// check returns registry.ErrCorrupt if an item cannot be read, is another
-// address's, is missing beside the other, or if the two contradict one another.
-// An address without both has no versions.
+// check returns [registry.ErrCorrupt] if an item cannot be read, belongs to
+// another address, or is missing although the other exists. It also does if the
+// two contradict each other. An address with neither has no versions.
 func (x *storedIndex[R]) check(address string) error {
 	versions := x.listing.versions()
 	switch {
@@ -138,13 +139,13 @@ func (x *storedIndex[R]) check(address string) error {
 	case x.badEntry != nil:
 		return corrupt(x.entry.Key, x.badEntry.Error())
 	case x.entry.Revision == 0 && x.listed.Revision > 0:
-		return corrupt(x.entry.Key, "it is missing, and there is a listing")
+		return corrupt(x.entry.Key, "it is missing, but there is a listing")
 	case x.entry.Revision == 0:
 		x.summary = registry.Summary{Address: address, Unlisted: true}
 	case x.summary.Address != address:
 		return corrupt(x.entry.Key, fmt.Sprintf("it is the entry of %.100q", x.summary.Address))
 	case x.summary.Unlisted != (len(versions) == 0):
-		problem := fmt.Sprintf("it has %d versions, and the entry's latest is %s", len(versions), x.summary.Latest)
+		problem := fmt.Sprintf("it has %d versions, but the entry's latest is %s", len(versions), x.summary.Latest)
 		return corrupt(x.listed.Key, problem)
 	case !x.summary.Unlisted && !slices.Contains(versions, x.summary.Latest):
 		return corrupt(x.listed.Key, fmt.Sprintf("it lacks version %s, which is the entry's latest", x.summary.Latest))
@@ -152,7 +153,7 @@ func (x *storedIndex[R]) check(address string) error {
 	return nil
 }
 
-// sortNewestFirst sorts versions as listings have them.
+// sortNewestFirst sorts versions into the order of listings.
 func sortNewestFirst(versions []registry.Version) {
 	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 }

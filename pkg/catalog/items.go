@@ -14,11 +14,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// decode reads what an item holds into v. Errors are registry.ErrCorrupt.
+// decode decodes the data of an item into v. Errors are [registry.ErrCorrupt].
 func decode(item Item, v any) error {
 	if err := json.Unmarshal(item.Data, v); err != nil {
-		// Not wrapped: no caller is at fault, as the registry.ErrInvalid of a version
-		// would say.
+		// Not wrapped: an ErrInvalid for a version would blame the caller.
 		return corrupt(item.Key, err.Error())
 	}
 	return nil
@@ -29,7 +28,7 @@ func corrupt(k Key, problem string) error {
 	return fmt.Errorf("item %s: %s: %w", k.Shown(), problem, registry.ErrCorrupt)
 }
 
-// encode returns the change that gives an item, as it was read, the value v.
+// encode returns the change that writes v to an item, given as it was read.
 func encode(item Item, v any) (Change, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -43,7 +42,7 @@ func put(item Item) Change {
 	return Change{Key: item.Key, Revision: item.Revision, Data: item.Data, Expires: item.Expires}
 }
 
-// get reads an item into v.
+// get decodes an item into v.
 func get(ctx context.Context, t Table, k Key, v any) error {
 	item, err := t.Get(ctx, k)
 	if err != nil {
@@ -52,7 +51,7 @@ func get(ctx context.Context, t Table, k Key, v any) error {
 	return decode(item, v)
 }
 
-// query returns all that a query finds, page after page.
+// query returns all items that a query selects, page after page.
 func query(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for {
@@ -74,7 +73,7 @@ func query(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 	}
 }
 
-// snapshot is Table.Snapshot, which it repeats if a write prevents it.
+// snapshot is [Table.Snapshot], repeated while concurrent writes prevent it.
 func snapshot(ctx context.Context, t Table, keys ...Key) (items []Item, err error) {
 	err = retry(ctx, func() (err error) {
 		items, err = t.Snapshot(ctx, keys...)
@@ -83,11 +82,11 @@ func snapshot(ctx context.Context, t Table, keys ...Key) (items []Item, err erro
 	return items, err
 }
 
-// update makes a change that depends on what is stored. It reads items in one
-// snapshot, has edit return the changes that follow from them, and writes these
-// in one transaction. If another writer comes between, it does so again. No
-// changes means that there is nothing to write. The registry of another release is
-// registry.ErrSchema, before edit is called.
+// update makes a change that depends on stored items. It reads the items in one
+// snapshot and passes them to edit, which returns the changes. update writes
+// these in one transaction, or nothing if there are none. If another writer
+// interferes, it starts again. If another release wrote the registry, update
+// returns [registry.ErrSchema] without calling edit.
 func update(ctx context.Context, t Table, keys []Key, edit func(items []Item) ([]Change, error)) error {
 	keys = append(slices.Clone(keys), schemaKey)
 	return retry(ctx, func() error {
@@ -108,8 +107,8 @@ func update(ctx context.Context, t Table, keys []Key, edit func(items []Item) ([
 	})
 }
 
-// retry repeats attempt for as long as it fails with registry.ErrConflict. After
-// 200 times it returns registry.ErrUnavailable.
+// retry repeats attempt while it returns [registry.ErrConflict]. After 200
+// attempts it returns [registry.ErrUnavailable].
 func retry(ctx context.Context, attempt func() error) error {
 	const (
 		attempts = 200
@@ -131,15 +130,15 @@ func retry(ctx context.Context, attempt func() error) error {
 	return fmt.Errorf("%w: other writers were faster %d times", registry.ErrUnavailable, attempts)
 }
 
-// Unreadable is an item that does not hold what its key says.
+// Unreadable is an item whose data cannot be read or does not match its key.
 type Unreadable struct {
-	// Name is that of a version, or the last part of the item's key.
+	// Name is the number of a version, or the last part of the item's key.
 	Name string
 	Err  error
 }
 
-// readable returns the records of a partition that can be read, and those that
-// cannot, or that check refuses as the record of their name.
+// readable returns the records of a partition that can be read. It returns the
+// others separately, including those for which check returns an error.
 func readable[T any](ctx context.Context, t Table, partition, prefix string, check func(name string, record T) error) (
 	records []T, unreadable []Unreadable, err error,
 ) {
@@ -152,8 +151,8 @@ func readable[T any](ctx context.Context, t Table, partition, prefix string, che
 		name := strings.TrimPrefix(item.Sort, prefix)
 		err := decode(item, &record)
 		if err == nil {
-			if wrong := check(name, record); wrong != nil {
-				err = corrupt(item.Key, wrong.Error())
+			if problem := check(name, record); problem != nil {
+				err = corrupt(item.Key, problem.Error())
 			}
 		}
 		if err != nil {
@@ -165,10 +164,10 @@ func readable[T any](ctx context.Context, t Table, partition, prefix string, che
 	return records, unreadable, nil
 }
 
-// checkName returns an error unless a record names itself as its key does.
-func checkName(says, name string) error {
-	if says != name {
-		return fmt.Errorf("it is the record of %.100q", says)
+// checkName returns an error if the name in a record is not that of its key.
+func checkName(recorded, name string) error {
+	if recorded != name {
+		return fmt.Errorf("it is the record of %.100q", recorded)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// SigningKeys returns the keys of a namespace, in the order of their ids. None is
-// no error.
+// SigningKeys returns the keys of a namespace in the order of their IDs. It
+// returns no error if there are none.
 func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
 	keys, unreadable, err := c.ReadableKeys(ctx, namespace)
 	if err == nil && len(unreadable) > 0 {
@@ -22,7 +22,8 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 	return keys, nil
 }
 
-// ReadableKeys is SigningKeys that returns apart the keys that cannot be read.
+// ReadableKeys is like [Catalog.SigningKeys], but returns keys that cannot be
+// read separately.
 func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registry.SigningKey, []Unreadable, error) {
 	return readable(ctx, c.table, keysPartition(namespace), "", func(name string, k registry.SigningKey) error {
 		if err := checkName(k.ID, name); err != nil {
@@ -35,13 +36,15 @@ func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registr
 	})
 }
 
-// keyPath is what the audit trail calls a key.
+// keyPath returns the name of a key in the audit trail.
 func keyPath(namespace, id string) string { return keysPartition(namespace) + "/" + id }
 
-// AddSigningKey adds a key to a namespace. If a key with its id is there, it is
-// replaced, since its owner may have prolonged it. added reports that there was
+// AddSigningKey adds a key to a namespace. It replaces a key with the same ID,
+// whose owner may have extended its validity. added reports whether there was
 // none.
-func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key registry.SigningKey) (added bool, err error) {
+func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key registry.SigningKey) (
+	added bool, err error,
+) {
 	keys := []Key{signingKey(namespace, key.ID), namespaceKey(namespace)}
 	err = update(ctx, c.table, keys, func(items []Item) ([]Change, error) {
 		added = items[0].Revision == 0
@@ -54,7 +57,9 @@ func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key regis
 			items[1].Data = []byte("{}")
 			changes = append(changes, put(items[1]))
 		}
-		entry := registry.AuditEntry{By: key.AddedBy, Action: registry.AuditAddKey, Subject: keyPath(namespace, key.ID), Detail: key.Owner}
+		entry := registry.AuditEntry{
+			By: key.AddedBy, Action: registry.AuditAddKey, Subject: keyPath(namespace, key.ID), Detail: key.Owner,
+		}
 		if !added {
 			entry.Action = registry.AuditReplaceKey
 		}
@@ -63,8 +68,8 @@ func (c *Catalog) AddSigningKey(ctx context.Context, namespace string, key regis
 	return added, err
 }
 
-// RemoveSigningKey removes a key from a namespace, or returns
-// registry.ErrNotFound.
+// RemoveSigningKey removes a key from a namespace. If there is no such key, it
+// returns [registry.ErrNotFound].
 func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string) error {
 	return update(ctx, c.table, []Key{signingKey(namespace, id)}, func(items []Item) ([]Change, error) {
 		if items[0].Revision == 0 {
@@ -74,15 +79,17 @@ func (c *Catalog) RemoveSigningKey(ctx context.Context, namespace, id, by string
 		if err := decode(items[0], &key); err != nil {
 			return nil, err
 		}
-		entry := registry.AuditEntry{By: by, Action: registry.AuditRemoveKey, Subject: keyPath(namespace, id), Detail: key.Owner}
+		entry := registry.AuditEntry{
+			By: by, Action: registry.AuditRemoveKey, Subject: keyPath(namespace, id), Detail: key.Owner,
+		}
 		return audited(entry, Change{Key: items[0].Key, Revision: items[0].Revision, Delete: true})
 	})
 }
 
-// Signed returns which versions of a namespace's providers each of its keys has
-// signed, as NAMESPACE/TYPE VERSION by the key's id. Withdrawn versions need no
-// key. If a record cannot be read, it returns what the others say with
-// registry.ErrCorrupt.
+// Signed returns the versions of a namespace's providers that each of its keys
+// has signed, as NAMESPACE/TYPE VERSION by the ID of the key. It omits
+// withdrawn versions, which need no key. If a record cannot be read, it returns
+// the versions of the others with [registry.ErrCorrupt].
 func (c *Catalog) Signed(ctx context.Context, namespace string) (map[string][]string, error) {
 	signed := make(map[string][]string)
 	var corrupt error

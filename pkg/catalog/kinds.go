@@ -9,34 +9,35 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// kind is what differs between modules, providers and mirrored providers.
+// kind has the differences between modules, providers and mirrored providers.
 type kind[A registry.Address, R registry.Record] interface {
-	// prefix is what the paths of all such addresses begin with.
+	// prefix returns the beginning of the paths of all addresses of the kind.
 	prefix() string
-	// namespaced reports whether the addresses are in namespaces, which must exist.
+	// namespaced reports whether the addresses are in namespaces, which must
+	// exist.
 	namespaced() bool
-	// catalog returns where the entry of an address is: in its namespace's catalog,
-	// or in the one of all mirrored providers.
+	// catalog returns the catalog that has the entry of an address. It is the
+	// name of the namespace, or mirrorCatalog.
 	catalog(A) string
 	// newListing returns the listing of an address without versions.
 	newListing(A) listing[R]
-	// signer returns the id of the signing key that a record needs, and "" if it
+	// signer returns the ID of the signing key that a record needs, or "" if it
 	// needs none.
 	signer(R) string
 	// description returns the description of a version.
 	description(R) string
 	// warns reports whether listings warn of deprecations.
 	warns() bool
-	// warning returns why a version should not be used any more, if clients are
-	// warned of that.
+	// warning returns why a version is deprecated, if clients show a warning
+	// for it.
 	warning(R) string
-	// deprecate returns a record with a message, or without one if it is empty.
+	// deprecate returns a record with a deprecation message. An empty message
+	// ends the deprecation.
 	deprecate(r R, message string, hide bool) (R, error)
 	// tombstone returns the record of a withdrawn version.
 	tombstone(registry.Version, registry.Withdrawal) R
 }
 
-// The three kinds.
 type (
 	moduleKind   struct{}
 	providerKind struct{}
@@ -76,7 +77,7 @@ func (providerKind) newListing(p registry.Provider) listing[registry.ProviderVer
 
 func (providerKind) deprecate(r registry.ProviderVersion, message string, hide bool) (registry.ProviderVersion, error) {
 	if hide {
-		return r, fmt.Errorf("%w deprecation: a version of a provider cannot be hidden", registry.ErrInvalid)
+		return r, fmt.Errorf("%w deprecation: provider versions cannot be hidden", registry.ErrInvalid)
 	}
 	r.Deprecated = message
 	return r, nil
@@ -98,15 +99,15 @@ func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVer
 }
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
-	return r, fmt.Errorf("%w deprecation: a mirrored provider is deprecated by its own registry", registry.ErrInvalid)
+	return r, fmt.Errorf("%w deprecation: only its own registry can deprecate a mirrored provider", registry.ErrInvalid)
 }
 
 func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.MirrorVersion {
 	return registry.MirrorVersion{Version: v, Withdrawn: &w}
 }
 
-// numberListing is the listing of a module or a mirrored provider, which has the
-// numbers of versions and nothing else.
+// numberListing is the listing of a module or a mirrored provider. It contains
+// only version numbers.
 type numberListing[R registry.Record, L ~[]registry.Version] struct{ list L }
 
 func (l *numberListing[R, L]) decode(d protocol.Document) (err error) {
@@ -152,7 +153,7 @@ func (l *providerListing) drop(v registry.Version) {
 	})
 }
 
-// warn sets what clients print, whichever version they choose.
+// warn sets the warnings that clients print, whichever version they choose.
 func (l *providerListing) warn(s registry.Summary) {
 	l.list.Warnings = nil
 	if s.Deprecated != "" {
@@ -173,7 +174,7 @@ func (l *providerListing) deprecated() string {
 	return ""
 }
 
-// allDeprecated is what the warning of a deprecated provider begins with.
+// allDeprecated returns the beginning of the warning of a deprecated provider.
 func (l *providerListing) allDeprecated() string {
 	return fmt.Sprintf("Provider %s is deprecated: ", l.address)
 }

@@ -17,14 +17,15 @@ import (
 	"testing"
 )
 
-// layers are the files of the package. Each uses what those before it declare.
+// layers are the files of the package. Each uses only declarations of those
+// before it.
 var layers = []string{
-	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "uploads.go", "publish.go", "lifecycle.go", "repair.go", "keys.go",
-	"tokens.go", "catalog.go",
+	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "uploads.go",
+	"publish.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "catalog.go",
 }
 
-// A file uses no function, type, constant or variable of a file above it. Which
-// type a method belongs to, and which fields the type has, does not count.
+// A file uses no function, type, constant or variable of a later file. The test
+// ignores the receivers of methods and the fields of types.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()
@@ -91,15 +92,15 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// isInterfaceMethod reports whether a method is one of an interface, which whoever
-// implements it need not be below.
+// isInterfaceMethod reports whether a method is one of an interface. Its
+// implementations can be in later files.
 func isInterfaceMethod(f *types.Func) bool {
 	recv := f.Signature().Recv()
 	return recv != nil && types.IsInterface(recv.Type())
 }
 
-// exported returns an importer of the packages that this one imports, as the go
-// command has compiled them.
+// exported returns an importer of the packages that this one imports, as
+// compiled by the go command.
 func exported(t *testing.T, fset *token.FileSet) types.Importer {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", ".").Output()

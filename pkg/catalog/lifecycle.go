@@ -9,31 +9,34 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Deprecation says that a version should not be used any more.
+// Deprecation deprecates a version or an address, or ends its deprecation.
 type Deprecation struct {
-	// Message says why. An empty one ends a deprecation.
+	// Message is the reason. An empty message ends a deprecation.
 	Message string
-	// Hide takes a version of a module out of the listing too.
+	// Hide also removes a version of a module from the listing.
 	Hide bool
-	// By is who deprecates.
+	// By names the caller.
 	By string
 }
 
-// Deprecated is what became of a deprecation.
+// Deprecated is the result of a deprecation.
 type Deprecated struct {
 	// Latest is the latest version that is listed now.
 	Latest registry.Version
-	// Unchanged says that it was so before. The audit trail has it all the same.
+	// Unchanged means that nothing changed. The audit trail has an entry
+	// regardless.
 	Unchanged bool
-	// Relisted says that the version was hidden, and is listed again.
+	// Relisted means that the version was hidden and is listed again.
 	Relisted bool
 }
 
-// Deprecate deprecates a version, or all versions if n is nil. Clients print the
-// message of a provider as a warning. A deprecation that is there already, or the
-// end of one that is not there, changes nothing but the audit trail, which may have
-// lost the one before. Errors are registry.ErrNotFound, registry.ErrWithdrawn and, for the last listed version,
-// which cannot be hidden, registry.ErrInvalid.
+// Deprecate deprecates a version, or all versions if n is nil. Clients print
+// the message of a provider as a warning.
+//
+// If nothing changes, Deprecate still adds an entry to the audit trail, which
+// may have lost the previous one. Errors are [registry.ErrNotFound] and
+// [registry.ErrWithdrawn]. Hiding the only listed version is
+// [registry.ErrInvalid].
 func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version, d Deprecation) (
 	result Deprecated, err error,
 ) {
@@ -60,12 +63,13 @@ func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version,
 	return result, nil
 }
 
-// maxMessages bounds the messages of a provider's deprecated versions together, in
-// bytes, so that its entry stays small.
+// maxMessages bounds the total size of the messages of a provider's deprecated
+// versions, in bytes. It limits the size of the catalog entry.
 const maxMessages = 64 << 10
 
-// edit deprecates the version of a state, or all versions if n is nil. Errors are
-// those of Deprecate, and errUnchanged if it is so already.
+// edit deprecates the version of a state, or all versions if n is nil. It
+// returns the errors of [Versions.Deprecate], and errUnchanged if nothing
+// changes.
 func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) error {
 	if n == nil {
 		if s.indexErr == nil && s.index.summary.Unlisted {
@@ -101,44 +105,49 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 		size += len(d.Message)
 	}
 	if size > maxMessages {
-		return fmt.Errorf("%w deprecation: the messages of all deprecated versions have %d bytes, more than %d: "+
-			"deprecate the whole provider, or use shorter messages", registry.ErrInvalid, size, maxMessages)
+		return registry.WithHint(
+			fmt.Errorf("%w deprecation: the messages of all deprecated versions have %d bytes, more than %d",
+				registry.ErrInvalid, size, maxMessages),
+			"Deprecate the whole provider, or use shorter messages.")
 	}
 	if listed && s.index.summary.Unlisted {
-		return fmt.Errorf("%w hiding: %s is the only version that is listed: publish another one first",
-			registry.ErrInvalid, n)
+		return registry.WithHint(
+			fmt.Errorf("%w deprecation: %s is the only listed version, so it cannot be hidden", registry.ErrInvalid, n),
+			"Publish another version first.")
 	}
 	return nil
 }
 
-// isWarned reports whether the listing warns of the deprecation of all versions
-// as the entry has it.
+// isWarned reports whether the listing has the same warning for all versions as
+// the entry.
 func (v Versions[A, R]) isWarned(s *state[R]) bool {
 	return !v.kind.warns() || s.index.listing.deprecated() == s.index.summary.Deprecated
 }
 
-// Withdraw takes a version out of the registry for good. Its record becomes a
-// tombstone, the index shows it no more, and its number is never published
-// again. If no other version is listed, the address is as one that never was.
-// Objects are not removed.
+// Withdraw removes a version from the registry permanently. The record becomes
+// a tombstone, the index no longer has the version, and its number cannot be
+// published again. An address without listed versions looks as if it never
+// existed. Withdraw does not remove objects.
 //
-// It returns what is recorded then: if the version was withdrawn before, that is
-// the first withdrawal, and nothing changes. A version that is neither stored nor
-// listed is registry.ErrNotFound, unless missing says that its record was lost: a
-// tombstone then keeps others from publishing something else under its number.
+// Withdraw returns the recorded withdrawal. If the version was withdrawn
+// before, that is the first withdrawal, and nothing changes.
+//
+// A version that is neither stored nor listed is [registry.ErrNotFound], unless
+// missing is true, which means that its record was lost. The tombstone then
+// prevents a different version from being published under its number.
 func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (
 	recorded registry.Withdrawal, changed bool, err error,
 ) {
 	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
 		recorded, changed = w, false
-		known := missing || s.recordErr != nil || s.exists && s.record.Number() == n
+		found := missing || s.recordErr != nil || s.exists && s.record.Number() == n
 		for _, listed := range s.index.listing.versions() {
 			if s.recordErr != nil && listed.Same(n) && listed != n {
-				return registry.AuditEntry{}, sameNumber(n, listed) // its objects are below the listed one's key
+				return registry.AuditEntry{}, sameNumber(n, listed) // the objects have the listed version's key
 			}
-			known = known || !s.exists && listed == n
+			found = found || !s.exists && listed == n
 		}
-		if !known {
+		if !found {
 			return registry.AuditEntry{}, registry.ErrNotFound
 		}
 		if s.recordErr == nil && s.exists {
@@ -160,9 +169,9 @@ func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w
 	return recorded, changed, nil
 }
 
-// Withdrawal returns how a version was withdrawn, with nil if it was not, or if
-// that cannot be read, so that it can be withdrawn. A version that never was is
-// registry.ErrNotFound.
+// Withdrawal returns the withdrawal of a version. It returns nil if the version
+// is not withdrawn, or if its record cannot be read, so that it can be
+// withdrawn. A version that never existed is [registry.ErrNotFound].
 func (v Versions[A, R]) Withdrawal(ctx context.Context, a A, n registry.Version) (*registry.Withdrawal, error) {
 	record, err := v.Check(ctx, a, n)
 	switch {

@@ -22,15 +22,20 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var random = registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"}}
+var random = registry.MirrorProvider{
+	Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+}
 
-// mirrorRecord returns a record of a version; each package is written as PLATFORM CONTENT KEY, of which the key may be absent.
+// mirrorRecord returns a record of a version. Each package is written as
+// PLATFORM CONTENT KEY, where KEY can be missing.
 func mirrorRecord(t testing.TB, version string, packages ...string) registry.MirrorVersion {
 	t.Helper()
 	return mirrorRecordOf(t, random, version, packages...)
 }
 
-func mirrorRecordOf(t testing.TB, p registry.MirrorProvider, version string, packages ...string) registry.MirrorVersion {
+func mirrorRecordOf(
+	t testing.TB, p registry.MirrorProvider, version string, packages ...string,
+) registry.MirrorVersion {
 	t.Helper()
 	v, err := registry.ParseTag(version)
 	if err != nil {
@@ -49,7 +54,9 @@ func mirrorRecordOf(t testing.TB, p registry.MirrorProvider, version string, pac
 				Platform: platform, Filename: name, H1: "h1:" + words[1],
 				StoredFile: registry.StoredFile{Object: p.FileKey(v, words[1], name), SHA256: words[1], Size: 7},
 			},
-			SigningKey: words[2], MirroredAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
+			SigningKey: words[2],
+			MirroredAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC),
+			MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
 		})
 	}
 	return r
@@ -64,7 +71,8 @@ func written(r registry.MirrorVersion) string {
 	return strings.Join(words, "; ")
 }
 
-// mirrorAll returns what is mirrored of a provider: its records, once it is sure that the index has just these versions.
+// mirrorAll returns the records of a mirrored provider, after checking that the
+// index has exactly their versions.
 func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []string {
 	t.Helper()
 	records, err := c.Mirror.All(t.Context(), p)
@@ -89,7 +97,7 @@ func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []st
 	}
 	slices.SortFunc(got, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	if !slices.Equal(got, want) {
-		t.Errorf("index %v, and records of %v", got, want)
+		t.Errorf("the index has %v, but the records have %v", got, want)
 	}
 	return texts
 }
@@ -122,7 +130,7 @@ func TestMirror(t *testing.T) {
 	type step struct {
 		name    string
 		record  registry.MirrorVersion
-		want    string // what is returned; empty where it is refused
+		want    string // the returned record; empty: it is rejected
 		changed bool
 	}
 	exists := ""
@@ -130,53 +138,105 @@ func TestMirror(t *testing.T) {
 		{"nothing", mirrorRecord(t, "1.0.0"), exists, false},
 		{"a version", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; linux_amd64 l", true},
 		{"it again", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; linux_amd64 l", false},
-		{"platforms, in no order", mirrorRecord(t, "1.0.0", "windows_amd64 w", "darwin_arm64 d K1"), "1.0.0; darwin_arm64 d K1; linux_amd64 l; windows_amd64 w", true},
-		{"one that is there with one that is not", mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", true},
-		{"all of it, in another order", mirrorRecord(t, "1.0.0", "windows_amd64 w", "linux_amd64 l", "linux_386 3", "darwin_arm64 d K1"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", false},
+		{
+			"platforms, in no order", mirrorRecord(t, "1.0.0", "windows_amd64 w", "darwin_arm64 d K1"),
+			"1.0.0; darwin_arm64 d K1; linux_amd64 l; windows_amd64 w", true,
+		},
+		{
+			"an existing and a new one", mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", true,
+		},
+		{
+			"all of it, in another order",
+			mirrorRecord(t, "1.0.0", "windows_amd64 w", "linux_amd64 l", "linux_386 3", "darwin_arm64 d K1"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l; windows_amd64 w", false,
+		},
 		{"another content", mirrorRecord(t, "1.0.0", "linux_amd64 x"), exists, false},
 		{"another content, signed", mirrorRecord(t, "1.0.0", "linux_amd64 x K1"), exists, false},
-		{"another content after a platform that is not there", mirrorRecord(t, "1.0.0", "freebsd_amd64 f", "linux_amd64 x"), exists, false},
+		{
+			"other content after a new platform", mirrorRecord(t, "1.0.0", "freebsd_amd64 f", "linux_amd64 x"),
+			exists, false,
+		},
 		{"another content after a signature", mirrorRecord(t, "1.0.0", "windows_amd64 w K1", "linux_amd64 x"), exists, false},
-		{"a signature where there was none", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", true},
-		{"it again", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
-		{"no signature where there is one", mirrorRecord(t, "1.0.0", "linux_amd64 l"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
-		{"another signature", mirrorRecord(t, "1.0.0", "linux_amd64 l K1"), "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false},
+		{
+			"a signature for an unsigned package", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", true,
+		},
+		{
+			"it again", mirrorRecord(t, "1.0.0", "linux_amd64 l K2"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false,
+		},
+		{
+			"no signature for a signed package", mirrorRecord(t, "1.0.0", "linux_amd64 l"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false,
+		},
+		{
+			"another signature", mirrorRecord(t, "1.0.0", "linux_amd64 l K1"),
+			"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w", false,
+		},
 		{"another version", mirrorRecord(t, "1.1.0-rc.1", "linux_amd64 x"), "1.1.0-rc.1; linux_amd64 x", true},
 		{"other build metadata", mirrorRecord(t, "1.0.0+b", "linux_amd64 l"), exists, false},
 		{"other build metadata of a pre-release", mirrorRecord(t, "1.1.0-rc.1+b", "linux_amd64 l"), exists, false},
 		{"build metadata", mirrorRecord(t, "2.0.0+build.5", "linux_amd64 l"), "2.0.0+build.5; linux_amd64 l", true},
-		{"a platform of it", mirrorRecord(t, "2.0.0+build.5", "linux_386 l"), "2.0.0+build.5; linux_386 l; linux_amd64 l", true},
+		{
+			"a platform for it", mirrorRecord(t, "2.0.0+build.5", "linux_386 l"), "2.0.0+build.5; linux_386 l; linux_amd64 l",
+			true,
+		},
 		{"less build metadata", mirrorRecord(t, "2.0.0", "linux_amd64 l"), exists, false},
 		{"one platform twice", mirrorRecord(t, "3.0.0", "linux_amd64 l", "linux_amd64 x"), exists, false},
 	}
 	table := &writes{Table: open(t)}
 	c := catalog.New(table)
 	for _, s := range steps {
-		before, count := mirrorAll(t, c, random), table.count.Load()
-		stored, changed, err := c.Mirror.Add(t.Context(), random, s.record, "ada")
-		after := mirrorAll(t, c, random)
-		if s.want == exists {
-			// That there is nothing to mirror is a fault of the program's, not one of a user's.
-			if err == nil || errors.Is(err, registry.ErrExists) != (len(s.record.Packages) > 0) || changed || len(stored.Packages) > 0 {
-				t.Errorf("%s: %s, %v, %v; want it refused", s.name, written(stored), changed, err)
+		t.Run(s.name, func(t *testing.T) {
+			before, count := mirrorAll(t, c, random), table.count.Load()
+			stored, changed, err := c.Mirror.Add(t.Context(), random, s.record, "ada")
+			after := mirrorAll(t, c, random)
+			if changed != s.changed {
+				t.Errorf("changed is %t, want %t", changed, s.changed)
 			}
-		} else if err != nil || changed != s.changed || written(stored) != s.want || !slices.Contains(after, s.want) {
-			t.Errorf("%s: %s, %v, %v; want %s, %v", s.name, written(stored), changed, err, s.want, s.changed)
-		}
-		if !s.changed && !slices.Equal(before, after) {
-			t.Errorf("%s: %q became %q", s.name, before, after)
-		}
-		if got := table.count.Load() - count; got == 1 != s.changed {
-			t.Errorf("%s: %d writes", s.name, got)
-		}
+			if s.want == exists {
+				if err == nil {
+					t.Error("it succeeds")
+				}
+				// A version without packages is a mistake of the program and not of
+				// a user.
+				if wrong := len(s.record.Packages) == 0; errors.Is(err, registry.ErrExists) == wrong {
+					t.Errorf("%v is ErrExists: %t", err, wrong)
+				}
+				if len(stored.Packages) > 0 {
+					t.Errorf("it returns %s", written(stored))
+				}
+			} else {
+				if err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(s.want, written(stored)); diff != "" {
+					t.Errorf("it returns (-want +got):\n%s", diff)
+				}
+				if !slices.Contains(after, s.want) {
+					t.Errorf("%q is stored, without %s", after, s.want)
+				}
+			}
+			if !s.changed && !slices.Equal(before, after) {
+				t.Errorf("%q became %q", before, after)
+			}
+			if got := table.count.Load() - count; got == 1 != s.changed {
+				t.Errorf("%d writes", got)
+			}
+		})
 	}
-	want := []string{"2.0.0+build.5; linux_386 l; linux_amd64 l", "1.1.0-rc.1; linux_amd64 x", "1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w"}
+	want := []string{
+		"2.0.0+build.5; linux_386 l; linux_amd64 l", "1.1.0-rc.1; linux_amd64 x",
+		"1.0.0; darwin_arm64 d K1; linux_386 3; linux_amd64 l K2; windows_amd64 w",
+	}
 	if got := mirrorAll(t, c, random); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// Who mirrored a package, when, and under which name stays what it was, whoever adds to the version.
+// If someone adds platforms to a version, its other packages still have their
+// publisher, time and file name.
 func TestMirrorKeepsPackages(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -184,7 +244,10 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	again := mirrorRecord(t, "1.0.0", "linux_amd64 l K", "linux_386 3")
 	for i := range again.Packages {
 		pkg := &again.Packages[i]
-		pkg.MirroredAt, pkg.MirroredBy, pkg.Filename, pkg.Object = pkg.MirroredAt.Add(time.Hour), registry.Publisher{Kind: registry.PublisherUser, Name: "another"}, "other.zip", random.FileKey(again.Version, pkg.SHA256, "other.zip")
+		pkg.MirroredAt = pkg.MirroredAt.Add(time.Hour)
+		pkg.MirroredBy = registry.Publisher{Kind: registry.PublisherUser, Name: "another"}
+		pkg.Filename = "other.zip"
+		pkg.Object = random.FileKey(again.Version, pkg.SHA256, "other.zip")
 	}
 	given := slices.Clone(again.Packages)
 	for _, r := range []registry.MirrorVersion{first, again} {
@@ -203,12 +266,13 @@ func TestMirrorKeepsPackages(t *testing.T) {
 	}
 }
 
-// The list of what is mirrored is apart from what is published, in whatever namespaces.
-func TestMirrored(t *testing.T) {
+// The list of mirrored providers is separate from the published providers of
+// every namespace.
+func TestMirrorSummaries(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	if got := mirrored(t, c); got != "" {
-		t.Errorf("of an empty table: %s", got)
+		t.Errorf("an empty table: %s", got)
 	}
 	publish(t, c, module(t, "mirror/vpc/aws"), record(t, "1.0.0", "x"))
 	own := registry.Provider{Namespace: "mirror", Type: "inventory"}
@@ -217,11 +281,11 @@ func TestMirrored(t *testing.T) {
 	}
 	publishProvider(t, c, own, providerRecord(t, "1.0.0", "A"))
 	if got := mirrored(t, c); got != "" {
-		t.Errorf("of a namespace called mirror: %s", got)
+		t.Errorf("a namespace called mirror: %s", got)
 	}
 	for address, versions := range map[string][]string{
 		"registry.opentofu.org/hashicorp/random":  {"1.0.0", "0.9.0", "1.10.0", "1.9.0", "2.0.0-rc.1"},
-		"registry.opentofu.org/hashicorp/rand":    {"4.0.0"}, // the beginning of another
+		"registry.opentofu.org/hashicorp/rand":    {"4.0.0"}, // a prefix of another address
 		"registry.terraform.io/hashicorp/random":  {"1.0.0-a", "1.0.0-b"},
 		"modules/mirror/vpc":                      {"5.0.0"},
 		"xn--bcher-kva.example/acme/random":       {"3.0.0-rc.1", "3.0.0+b"},
@@ -232,7 +296,9 @@ func TestMirrored(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, v := range versions {
-			if _, changed, err := c.Mirror.Add(t.Context(), p, mirrorRecordOf(t, p, v, "linux_amd64 l"), "ada"); err != nil || !changed {
+			if _, changed, err := c.Mirror.Add(
+				t.Context(), p, mirrorRecordOf(t, p, v, "linux_amd64 l"), "ada",
+			); err != nil || !changed {
 				t.Errorf("%s %s: %v, %v", p, v, changed, err)
 			}
 		}
@@ -240,12 +306,13 @@ func TestMirrored(t *testing.T) {
 			t.Errorf("%s: %q", p, got)
 		}
 	}
-	// A platform of an older version does not make that one the latest.
+	// A new platform of an older version does not make that version the latest.
 	if _, _, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, "0.9.0", "linux_386 l"), "ada"); err != nil {
 		t.Error(err)
 	}
-	want := "modules/mirror/vpc 5.0.0, registry.opentofu.org/hashicorp/rand 4.0.0, registry.opentofu.org/hashicorp/random 1.10.0, " +
-		"registry.opentofu.org/hashicorp/random2 6.0.0, registry.terraform.io/hashicorp/random 1.0.0-b, xn--bcher-kva.example/acme/random 3.0.0+b"
+	want := "modules/mirror/vpc 5.0.0, registry.opentofu.org/hashicorp/rand 4.0.0, " +
+		"registry.opentofu.org/hashicorp/random 1.10.0, registry.opentofu.org/hashicorp/random2 6.0.0, " +
+		"registry.terraform.io/hashicorp/random 1.0.0-b, xn--bcher-kva.example/acme/random 3.0.0+b"
 	if got := mirrored(t, c); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -267,20 +334,22 @@ func TestMirrored(t *testing.T) {
 	if fmt.Sprint(published) != "[mirror/vpc/aws mirror/inventory mirror/vpc/aws mirror/inventory]" {
 		t.Errorf("published: %v", published)
 	}
-	if _, err := c.Mirror.All(t.Context(), registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "ran"}}); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("versions of nothing: %v", err)
+	if _, err := c.Mirror.All(t.Context(), registry.MirrorProvider{
+		Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "ran"},
+	}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("an address without versions: %v", err)
 	}
 }
 
-// Writers at once all succeed, and none loses another's version or platform. Of two versions that clients take for one, one is
-// mirrored.
+// Concurrent writers all succeed, and no version or platform is lost. If two
+// versions differ only in build metadata, one of them is mirrored.
 func TestMirrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	const writers = 12
 	c := catalog.New(open(t))
 	var (
-		group              sync.WaitGroup
-		won, refused, made atomic.Int64
+		group               sync.WaitGroup
+		won, rejected, made atomic.Int64
 	)
 	for i := range writers {
 		for _, r := range []registry.MirrorVersion{
@@ -294,12 +363,14 @@ func TestMirrorsAtOnce(t *testing.T) {
 			})
 		}
 		group.Go(func() {
-			_, changed, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, fmt.Sprintf("3.0.0+b%d", i), "linux_amd64 l"), "ada")
+			_, changed, err := c.Mirror.Add(
+				t.Context(), random, mirrorRecord(t, fmt.Sprintf("3.0.0+b%d", i), "linux_amd64 l"), "ada",
+			)
 			switch {
 			case err == nil && changed:
 				won.Add(1)
 			case errors.Is(err, registry.ErrExists):
-				refused.Add(1)
+				rejected.Add(1)
 			default:
 				t.Errorf("3.0.0+b%d: %v, %v", i, changed, err)
 			}
@@ -315,12 +386,23 @@ func TestMirrorsAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if won.Load() != 1 || refused.Load() != writers-1 || made.Load() != 1 {
-		t.Errorf("%d and %d of %d; %d made 4.0.0", won.Load(), refused.Load(), writers, made.Load())
+	if diff := cmp.Diff([]int64{1, writers - 1}, []int64{won.Load(), rejected.Load()}); diff != "" {
+		t.Errorf("writers of 3.0.0 that succeeded and failed (-want +got):\n%s", diff)
+	}
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d writers made 4.0.0, want 1", n)
 	}
 	got := mirrorAll(t, c, random)
-	if len(got) != writers+3 || got[0] != "4.0.0; linux_amd64 l" || !strings.HasPrefix(got[1], "3.0.0+b") || got[3] != "1.11.0; linux_amd64 l" || got[writers+2] != "1.0.0; linux_amd64 l" {
-		t.Errorf("%q", got)
+	if len(got) != writers+3 {
+		t.Fatalf("%d versions, want %d: %q", len(got), writers+3, got)
+	}
+	if !strings.HasPrefix(got[1], "3.0.0+b") {
+		t.Errorf("the second version is %s", got[1])
+	}
+	for i, want := range map[int]string{0: "4.0.0", 3: "1.11.0", writers + 2: "1.0.0"} {
+		if got[i] != want+"; linux_amd64 l" {
+			t.Errorf("version %d is %s, want %s", i, got[i], want)
+		}
 	}
 	want := "2.0.0; linux_amd64 l"
 	for i := range writers {
@@ -334,7 +416,8 @@ func TestMirrorsAtOnce(t *testing.T) {
 	}
 }
 
-// Whichever call fails, what is added is visible everywhere or nowhere, and adding it again makes it visible.
+// If any call fails, the addition is visible everywhere or nowhere. Adding it
+// again makes it visible.
 func TestMirrorFails(t *testing.T) {
 	t.Parallel()
 	first := mirrorRecord(t, "1.0.0", "linux_amd64 l")
@@ -345,10 +428,18 @@ func TestMirrorFails(t *testing.T) {
 		after  string
 		listed string
 	}{
-		"a provider":  {nil, first, 2, "1.0.0; linux_amd64 l", " 1.0.0"},
-		"a version":   {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.1.0", "linux_amd64 l"), 2, "1.1.0; linux_amd64 l", " 1.1.0"},
-		"a platform":  {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_386 3"), 2, "1.0.0; linux_386 3; linux_amd64 l", " 1.0.0"},
-		"a signature": {[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_amd64 l K"), 2, "1.0.0; linux_amd64 l K", " 1.0.0"},
+		"a provider": {nil, first, 2, "1.0.0; linux_amd64 l", " 1.0.0"},
+		"a version": {
+			[]registry.MirrorVersion{first}, mirrorRecord(t, "1.1.0", "linux_amd64 l"), 2, "1.1.0; linux_amd64 l", " 1.1.0",
+		},
+		"a platform": {
+			[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_386 3"), 2, "1.0.0; linux_386 3; linux_amd64 l",
+			" 1.0.0",
+		},
+		"a signature": {
+			[]registry.MirrorVersion{first}, mirrorRecord(t, "1.0.0", "linux_amd64 l K"), 2, "1.0.0; linux_amd64 l K",
+			" 1.0.0",
+		},
 	} {
 		for _, done := range []bool{false, true} {
 			at := int64(1)
@@ -361,23 +452,44 @@ func TestMirrorFails(t *testing.T) {
 					}
 				}
 				before, listedBefore := mirrorAll(t, good, random), mirrored(t, good)
-				stored, changed, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Mirror.Add(t.Context(), random, test.add, "ada")
+				stored, changed, err := catalog.New(&tabletest.Faulty{
+					Table: table, FailAt: at, Done: done,
+				}).Mirror.Add(t.Context(), random, test.add, "ada")
 				if err == nil {
-					break // there are fewer calls
+					break // there are no more calls
 				}
-				if !errors.Is(err, tabletest.ErrFault) || changed || len(stored.Packages) > 0 {
-					t.Errorf("%s: call %d failed: %s, %v, %v", name, at, written(stored), changed, err)
+				if !errors.Is(err, tabletest.ErrFault) {
+					t.Errorf("%s: call %d failed: %v", name, at, err)
+				}
+				if changed || len(stored.Packages) > 0 {
+					t.Errorf("%s: call %d failed: it returns %s, %t", name, at, written(stored), changed)
 				}
 				got := mirrorAll(t, good, random)
 				visible := slices.Contains(got, test.after)
-				if visible != (done && at == test.calls) || !visible && (!slices.Equal(got, before) || mirrored(t, good) != listedBefore) {
-					t.Errorf("%s: call %d failed: %q, listed %s", name, at, got, mirrored(t, good))
+				if visible != (done && at == test.calls) {
+					t.Errorf("%s: call %d failed: %s is visible: %t", name, at, test.after, visible)
 				}
-				if stored, changed, err := good.Mirror.Add(t.Context(), random, test.add, "ada"); err != nil || changed == visible || written(stored) != test.after {
-					t.Errorf("%s: call %d failed, and then: %s, %v, %v", name, at, written(stored), changed, err)
+				if diff := cmp.Diff(before, got); !visible && diff != "" {
+					t.Errorf("%s: call %d failed, and changed (-want +got):\n%s", name, at, diff)
 				}
-				if got := mirrorAll(t, good, random); !slices.Contains(got, test.after) || mirrored(t, good) != random.String()+test.listed {
-					t.Errorf("%s: call %d failed, and then: %q, listed %s", name, at, got, mirrored(t, good))
+				if diff := cmp.Diff(listedBefore, mirrored(t, good)); !visible && diff != "" {
+					t.Errorf("%s: call %d failed, and changed the listing (-want +got):\n%s", name, at, diff)
+				}
+				stored, changed, err = good.Mirror.Add(t.Context(), random, test.add, "ada")
+				if err != nil {
+					t.Errorf("%s: call %d failed, and then: %v", name, at, err)
+				}
+				if changed == visible {
+					t.Errorf("%s: call %d failed, and then changed is %t", name, at, changed)
+				}
+				if diff := cmp.Diff(test.after, written(stored)); diff != "" {
+					t.Errorf("%s: call %d failed, and then it returns (-want +got):\n%s", name, at, diff)
+				}
+				if got := mirrorAll(t, good, random); !slices.Contains(got, test.after) {
+					t.Errorf("%s: call %d failed, and then %q is stored", name, at, got)
+				}
+				if diff := cmp.Diff(random.String()+test.listed, mirrored(t, good)); diff != "" {
+					t.Errorf("%s: call %d failed, and then the listing is (-want +got):\n%s", name, at, diff)
 				}
 			}
 			if at-1 != test.calls {
@@ -387,32 +499,45 @@ func TestMirrorFails(t *testing.T) {
 	}
 }
 
-// A table on which another writer is always faster is given up in the end.
+// If another writer is always faster, adding gives up in the end.
 func TestMirrorAlwaysConflicting(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, changed, err := catalog.New(conflicting{open(t)}).Mirror.Add(ctx, random, mirrorRecord(t, "1.0.0", "linux_amd64 l"), "ada"); err == nil || changed || ctx.Err() == nil {
-		t.Errorf("%v, %v, and the context is %v", changed, err, ctx.Err())
+	c := catalog.New(conflicting{open(t)})
+	_, changed, err := c.Mirror.Add(ctx, random, mirrorRecord(t, "1.0.0", "linux_amd64 l"), "ada")
+	if err == nil || changed {
+		t.Errorf("it succeeds: %t, %v", changed, err)
+	}
+	if ctx.Err() == nil {
+		t.Error("it gives up before the context ends")
 	}
 }
 
-// What is stored wrongly is an error: neither a panic, nor taken for nothing and written over.
+// Damaged items are an error. They cause no panic, and are neither ignored nor
+// overwritten.
 func TestMirrorCorruptItems(t *testing.T) {
 	t.Parallel()
 	table := &writes{Table: open(t)}
 	c := catalog.New(table)
-	for _, k := range []catalog.Key{{Partition: random.Path(), Sort: "version/1.0.0"}, {Partition: random.Path(), Sort: "listing"}, {Partition: "catalog/mirror", Sort: random.Path()}} {
+	for _, k := range []catalog.Key{
+		{Partition: random.Path(), Sort: "version/1.0.0"}, {Partition: random.Path(), Sort: "listing"},
+		{Partition: "catalog/mirror", Sort: random.Path()},
+	} {
 		if err := table.Table.Write(t.Context(), catalog.Change{Key: k, Data: []byte("{")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		if _, changed, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, v, "linux_amd64 l"), "ada"); err == nil || changed {
+		if _, changed, err := c.Mirror.Add(
+			t.Context(), random, mirrorRecord(t, v, "linux_amd64 l"), "ada",
+		); err == nil || changed {
 			t.Errorf("Mirror(%s): %v, %v", v, changed, err)
 		}
 	}
-	if _, err := c.Mirror.Get(t.Context(), random, mirrorRecord(t, "1.0.0").Version); err == nil || errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Mirror.Get(
+		t.Context(), random, mirrorRecord(t, "1.0.0").Version,
+	); err == nil || errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("MirrorVersion: %v", err)
 	}
 	if _, err := c.Mirror.All(t.Context(), random); err == nil || errors.Is(err, registry.ErrNotFound) {
@@ -428,19 +553,23 @@ func TestMirrorCorruptItems(t *testing.T) {
 	}
 }
 
-// Each request of the protocol takes one read of the table, whether or not the
-// version is there. A table that fails gives no empty answer.
+// Each request of the protocol needs one read of the table, whether or not the
+// version exists. If the table fails, the response is not empty.
 func TestMirrorReads(t *testing.T) {
 	t.Parallel()
 	table := open(t)
-	if _, _, err := catalog.New(table).Mirror.Add(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "ada"); err != nil {
+	if _, _, err := catalog.New(table).Mirror.Add(
+		t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l", "linux_386 3"), "ada",
+	); err != nil {
 		t.Fatal(err)
 	}
 	for document, reads := range map[string]int64{"index.json": 1, "1.0.0.json": 1, "1.1.0.json": 1} {
 		for failAt := range reads + 1 {
 			counted := &tabletest.Faulty{Table: table, FailAt: failAt}
 			w := httptest.NewRecorder()
-			mirror.New(catalog.New(counted).Mirror, signer{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, mirror.Path+random.String()+"/"+document, nil))
+			mirror.New(catalog.New(counted).Mirror, signer{}).ServeHTTP(
+				w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, mirror.Path+random.String()+"/"+document, nil),
+			)
 			want, calls := 200, reads
 			if failAt > 0 {
 				want, calls = 500, failAt

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -29,7 +32,12 @@ func providerRecord(t testing.TB, version, key string) registry.ProviderVersion 
 	}
 	return registry.ProviderVersion{
 		Version: v, Protocols: []string{"6.0"}, SigningKey: key, Sums: file("SHA256SUMS"), Signature: file("SHA256SUMS.sig"),
-		Packages: []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, StoredFile: file("inventory.zip"), Filename: "inventory.zip", H1: "h1:"}},
+		Packages: []registry.ProviderPackage{
+			{
+				Platform: registry.Platform{OS: "linux", Arch: "amd64"}, StoredFile: file("inventory.zip"),
+				Filename: "inventory.zip", H1: "h1:",
+			},
+		},
 	}
 }
 
@@ -47,7 +55,7 @@ func publishProvider(t testing.TB, c *catalog.Catalog, p registry.Provider, r re
 	}
 }
 
-// addKeys adds the keys by which tests' records are signed.
+// addKeys adds the keys that sign the records of the tests.
 func addKeys(t testing.TB, c *catalog.Catalog) {
 	t.Helper()
 	for _, id := range []string{"A", "B"} {
@@ -78,8 +86,10 @@ func listedProvider(t testing.TB, c *catalog.Catalog, p registry.Provider) strin
 func TestPublishProvider(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
-	if _, _, err := put(t.Context(), c.Providers, inventory, providerRecord(t, "1.0.0", "A")); !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("by a key that is not there: %v", err)
+	if _, _, err := put(
+		t.Context(), c.Providers, inventory, providerRecord(t, "1.0.0", "A"),
+	); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("a missing key: %v", err)
 	}
 	addKeys(t, c)
 	for _, v := range []string{"1.0.0", "1.10.0", "1.9.0", "2.0.0-rc.1"} {
@@ -88,13 +98,19 @@ func TestPublishProvider(t *testing.T) {
 	if got := listedProvider(t, c, inventory); got != "2.0.0-rc.1; 1.10.0; 1.9.0; 1.0.0" {
 		t.Error(got)
 	}
-	if stored, created, err := put(t.Context(), c.Providers, inventory, providerRecord(t, "1.9.0", "B")); err != nil || created || stored.SigningKey != "A" {
-		t.Errorf("again: %+v, %v, %v", stored, created, err)
+	stored, created, err := put(t.Context(), c.Providers, inventory, providerRecord(t, "1.9.0", "B"))
+	if err != nil || created {
+		t.Errorf("publishing 1.9.0 again: created is %t, %v", created, err)
 	}
-	if _, _, err := put(t.Context(), c.Providers, inventory, providerRecord(t, "1.9.0+build", "A")); !errors.Is(err, registry.ErrExists) {
+	if stored.SigningKey != "A" {
+		t.Errorf("publishing 1.9.0 again returns key %s", stored.SigningKey)
+	}
+	if _, _, err := put(
+		t.Context(), c.Providers, inventory, providerRecord(t, "1.9.0+build", "A"),
+	); !errors.Is(err, registry.ErrExists) {
 		t.Errorf("build metadata: %v", err)
 	}
-	// A module of the same namespace is listed apart.
+	// A module in the same namespace has its own listing.
 	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "x"))
 	var summaries []string
 	for s, err := range c.Providers.Summaries(t.Context(), "") {
@@ -106,12 +122,14 @@ func TestPublishProvider(t *testing.T) {
 	if fmt.Sprint(summaries) != "[acme/inventory 1.10.0]" {
 		t.Error(summaries)
 	}
-	if _, err := c.Providers.All(t.Context(), registry.Provider{Namespace: "acme", Type: "inv"}); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("a type that is the beginning of another: %v", err)
+	if _, err := c.Providers.All(t.Context(), registry.Provider{
+		Namespace: "acme", Type: "inv",
+	}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a prefix of another type: %v", err)
 	}
 }
 
-// Publishers at once all succeed, and none loses another's version, or a deprecation.
+// Concurrent publishers all succeed, and no version or deprecation is lost.
 func TestProviderPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -120,19 +138,25 @@ func TestProviderPublishersAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			if _, _, err := put(t.Context(), c.Providers, inventory, providerRecord(t, fmt.Sprintf("1.%d.0", i), "A")); err != nil {
+			if _, _, err := put(
+				t.Context(), c.Providers, inventory, providerRecord(t, fmt.Sprintf("1.%d.0", i), "A"),
+			); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	group.Go(func() {
 		v := providerRecord(t, "0.1.0", "A").Version
-		if _, err := c.Providers.Deprecate(t.Context(), inventory, &v, catalog.Deprecation{Message: "old", By: "ada"}); err != nil {
+		if _, err := c.Providers.Deprecate(t.Context(), inventory, &v, catalog.Deprecation{
+			Message: "old", By: "ada",
+		}); err != nil {
 			t.Error(err)
 		}
 	})
 	group.Wait()
-	if got := listedProvider(t, c, inventory); got != "1.7.0; 1.6.0; 1.5.0; 1.4.0; 1.3.0; 1.2.0; 1.1.0; 1.0.0; 0.1.0; Provider acme/inventory 0.1.0 is deprecated: old" {
+	want := "1.7.0; 1.6.0; 1.5.0; 1.4.0; 1.3.0; 1.2.0; 1.1.0; 1.0.0; 0.1.0; " +
+		"Provider acme/inventory 0.1.0 is deprecated: old"
+	if got := listedProvider(t, c, inventory); got != want {
 		t.Error(got)
 	}
 }
@@ -141,7 +165,9 @@ func TestDeprecateProvider(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	first, second := providerRecord(t, "1.0.0", "A"), providerRecord(t, "1.1.0", "A")
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{Message: "x", By: "ada"}); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Providers.Deprecate(
+		t.Context(), inventory, nil, catalog.Deprecation{Message: "x", By: "ada"},
+	); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 	addKeys(t, c)
@@ -158,7 +184,9 @@ func TestDeprecateProvider(t *testing.T) {
 		{&first.Version, "again", "1.0.0; Provider acme/inventory 1.0.0 is deprecated: again"},
 	}
 	for _, s := range steps {
-		if _, err := c.Providers.Deprecate(t.Context(), inventory, s.version, catalog.Deprecation{Message: s.message, By: "ada"}); err != nil || listedProvider(t, c, inventory) != s.want {
+		if _, err := c.Providers.Deprecate(t.Context(), inventory, s.version, catalog.Deprecation{
+			Message: s.message, By: "ada",
+		}); err != nil || listedProvider(t, c, inventory) != s.want {
 			t.Errorf("%q: %v, %s", s.message, err, listedProvider(t, c, inventory))
 		}
 	}
@@ -167,7 +195,9 @@ func TestDeprecateProvider(t *testing.T) {
 		t.Errorf("the next publish: %s", got)
 	}
 	none := providerRecord(t, "9.0.0", "A").Version
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, &none, catalog.Deprecation{Message: "x", By: "ada"}); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Providers.Deprecate(
+		t.Context(), inventory, &none, catalog.Deprecation{Message: "x", By: "ada"},
+	); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -192,32 +222,61 @@ func TestDeprecateModule(t *testing.T) {
 	}
 	first, second := record(t, "1.0.0", "").Version, record(t, "1.1.0", "").Version
 	latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "bad", Hide: true, By: "ada"})
-	if err != nil || latest.Latest != first || listed() != "[1.0.0]" {
-		t.Errorf("%v, %v, %s", latest, err, listed())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := c.Modules.Deprecate(t.Context(), m, &first, catalog.Deprecation{Message: "bad too", Hide: true, By: "ada"}); !errors.Is(err, registry.ErrInvalid) || listed() != "[1.0.0]" {
-		t.Errorf("the last one: %v, %s", err, listed())
+	check := func(step, want string) {
+		t.Helper()
+		if got := listed(); got != want {
+			t.Errorf("%s: listed %s, want %s", step, got, want)
+		}
 	}
-	// Other words about a hidden version do not show it again, and one that differs from it in build metadata is refused.
-	if _, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "worse", Hide: false, By: "ada"}); err != nil || listed() != "[1.0.0]" {
-		t.Errorf("%v, %s", err, listed())
+	if latest.Latest != first {
+		t.Errorf("the latest version is %s, want %s", latest.Latest, first)
 	}
+	check("hiding", "[1.0.0]")
+	if _, err := c.Modules.Deprecate(t.Context(), m, &first, catalog.Deprecation{
+		Message: "bad too", Hide: true, By: "ada",
+	}); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("hiding the last version: %v, want ErrInvalid", err)
+	}
+	check("hiding the last version", "[1.0.0]")
+	// Changing the message of a hidden version does not list it again. A
+	// version that differs from it in build metadata is rejected.
+	if _, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{
+		Message: "worse", Hide: false, By: "ada",
+	}); err != nil {
+		t.Error(err)
+	}
+	check("another message", "[1.0.0]")
 	if _, _, err := put(t.Context(), c.Modules, m, record(t, "1.1.0+b", "x")); !errors.Is(err, registry.ErrExists) {
-		t.Errorf("beside a hidden one: %v", err)
+		t.Errorf("build metadata of a hidden version: %v", err)
 	}
 	// Publishing the hidden version again neither replaces it nor lists it.
-	if _, created, err := put(t.Context(), c.Modules, m, record(t, "1.1.0", "1.1.0")); err != nil || created || listed() != "[1.0.0]" {
-		t.Errorf("%v, %v, %s", created, err, listed())
+	if _, created, err := put(t.Context(), c.Modules, m, record(t, "1.1.0", "1.1.0")); err != nil || created {
+		t.Errorf("publishing again: created is %t, %v", created, err)
 	}
+	check("publishing again", "[1.0.0]")
 	publish(t, c, m, record(t, "1.2.0", "1.2.0"))
-	if listed() != "[1.2.0 1.0.0]" {
-		t.Error(listed())
+	check("publishing another version", "[1.2.0 1.0.0]")
+	latest, err = c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{By: "ada"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "", Hide: false, By: "ada"}); err != nil || !latest.Relisted || latest.Latest != record(t, "1.2.0", "").Version || listed() != "[1.2.0 1.1.0 1.0.0]" {
-		t.Errorf("%v, %v, %s", latest, err, listed())
+	want := catalog.Deprecated{Latest: record(t, "1.2.0", "").Version, Relisted: true}
+	if diff := cmp.Diff(want, latest); diff != "" {
+		t.Errorf("ending the deprecation (-want +got):\n%s", diff)
 	}
-	if stored, err := c.Modules.Get(t.Context(), m, second); err != nil || stored.Hidden || stored.Deprecated != "" || stored.ContentSHA256 != "1.1.0" {
-		t.Errorf("%+v, %v", stored, err)
+	check("ending the deprecation", "[1.2.0 1.1.0 1.0.0]")
+	stored, err := c.Modules.Get(t.Context(), m, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.Hidden || stored.Deprecated != "" {
+		t.Errorf("the record is still deprecated: %+v", stored)
+	}
+	if stored.ContentSHA256 != "1.1.0" {
+		t.Errorf("the content is %s", stored.ContentSHA256)
 	}
 }
 
@@ -227,23 +286,34 @@ func TestSigningKeys(t *testing.T) {
 	c := catalog.New(open(t))
 	ctx := t.Context()
 	for _, id := range []string{"BB", "AA"} {
-		if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, Owner: "first", ASCIIArmor: armor}); err != nil || !added {
+		if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{
+			ID: id, Owner: "first", ASCIIArmor: armor,
+		}); err != nil || !added {
 			t.Errorf("%v, %v", added, err)
 		}
 	}
-	if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: "AA", Owner: "prolonged", ASCIIArmor: armor}); err != nil || added {
+	if added, err := c.AddSigningKey(ctx, "acme", registry.SigningKey{
+		ID: "AA", Owner: "extended", ASCIIArmor: armor,
+	}); err != nil || added {
 		t.Errorf("%v, %v", added, err)
 	}
 	keys, err := c.SigningKeys(ctx, "acme")
-	if err != nil || len(keys) != 2 || keys[0].Owner != "prolonged" || keys[1].ID != "BB" {
-		t.Errorf("%+v, %v", keys, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKeys := []registry.SigningKey{
+		{ID: "AA", Owner: "extended", ASCIIArmor: armor}, {ID: "BB", Owner: "first", ASCIIArmor: armor},
+	}
+	if diff := cmp.Diff(wantKeys, keys); diff != "" {
+		t.Errorf("SigningKeys (-want +got):\n%s", diff)
 	}
 	if keys, err := c.SigningKeys(ctx, "acm"); err != nil || len(keys) != 0 {
 		t.Errorf("another namespace: %+v, %v", keys, err)
 	}
 	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "AA"))
 	publishProvider(t, c, inventory, providerRecord(t, "1.1.0", "BB"))
-	if signed, err := c.Signed(ctx, "acme"); err != nil || fmt.Sprint(signed) != "map[AA:[acme/inventory 1.0.0] BB:[acme/inventory 1.1.0]]" {
+	signed, err := c.Signed(ctx, "acme")
+	if err != nil || fmt.Sprint(signed) != "map[AA:[acme/inventory 1.0.0] BB:[acme/inventory 1.1.0]]" {
 		t.Errorf("%v, %v", signed, err)
 	}
 	if err := c.RemoveSigningKey(ctx, "acme", "AA", "ada"); err != nil {
@@ -261,9 +331,12 @@ func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC().Truncate(time.Second)
 	for i, name := range []string{"ci", "ada", "ada", "id-of-ci"} {
-		r := registry.Token{ID: fmt.Sprint("digest-", i), Name: name, Scopes: []string{"read:**"}, CreatedAt: now.Add(time.Duration(i) * time.Second)}
+		r := registry.Token{
+			ID: fmt.Sprint("digest-", i), Name: name, Scopes: []string{"read:**"},
+			CreatedAt: now.Add(time.Duration(i) * time.Second),
+		}
 		if name == "id-of-ci" {
-			r.Name = "digest-0" // called as another's id
+			r.Name = "digest-0" // the ID of another token
 		}
 		add := c.AddToken
 		if i == 2 {
@@ -304,9 +377,14 @@ func TestTokens(t *testing.T) {
 	if names() != "[ci ada ada digest-0]" {
 		t.Error(names())
 	}
-	if _, err := c.RevokeToken(ctx, "ada", "ada"); !errors.Is(err, registry.ErrInvalid) || registry.Hint(err) != "Revoke each by its id: digest-1, digest-2." {
-		t.Errorf("two of a name: %v, hint %q", err, registry.Hint(err))
+	_, err := c.RevokeToken(ctx, "ada", "ada")
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("two with one name: %v", err)
 	}
+	if hint := registry.Hint(err); !strings.Contains(hint, "digest-1, digest-2") {
+		t.Errorf("two with one name: hint %q without their IDs", hint)
+	}
+	golden.New(t).Error(t, err)
 	for _, which := range []string{"digest-0", "digest-1", "ada"} {
 		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
 			t.Errorf("%s: %v", which, err)
@@ -319,9 +397,12 @@ func TestTokens(t *testing.T) {
 		t.Error(err)
 	}
 
-	// One that is damaged keeps no other from being revoked, and is revoked itself by its id.
-	if err := table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")},
-		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "fedcba9876543210"}, Data: []byte("{}")}); err != nil {
+	// A damaged token does not prevent others from being revoked. It can be
+	// revoked by its ID.
+	err = table.Write(ctx,
+		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")},
+		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "fedcba9876543210"}, Data: []byte("{}")})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if names() != "[digest-0 damaged 0123456789ab damaged fedcba987654]" {
@@ -340,7 +421,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Whichever call of the table fails, a provider's version is there whole or not at all, and so is a deprecation.
+// If any call of the table fails, a version of a provider is stored completely
+// or not at all, and so is a deprecation.
 func TestProviderFailsAtEachCall(t *testing.T) {
 	t.Parallel()
 	for call := int64(1); ; call++ {
@@ -362,17 +444,28 @@ func TestProviderFailsAtEachCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Version.String() == "1.1.0" })
-		warned := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Deprecated != "" })
+		stored := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool {
+			return r.Version.String() == "1.1.0"
+		})
+		deprecated := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Deprecated != "" })
 		got := listedProvider(t, good, inventory)
-		if strings.Contains(got, "1.1.0") != whole || strings.Contains(got, "deprecated") != warned || whole != (err1 == nil) || warned != (err2 == nil) {
-			t.Errorf("call %d: %v, %v: %s", call, err1, err2, got)
+		if strings.Contains(got, "1.1.0") != stored {
+			t.Errorf("call %d: 1.1.0 is stored: %t, but the listing is %s", call, stored, got)
+		}
+		if strings.Contains(got, "deprecated") != deprecated {
+			t.Errorf("call %d: a version is deprecated: %t, but the listing is %s", call, deprecated, got)
+		}
+		if stored != (err1 == nil) {
+			t.Errorf("call %d: 1.1.0 is stored: %t, but Publish returns %v", call, stored, err1)
+		}
+		if deprecated != (err2 == nil) {
+			t.Errorf("call %d: a version is deprecated: %t, but Deprecate returns %v", call, deprecated, err2)
 		}
 	}
 }
 
-// The messages of deprecated versions together are bounded, since the entry has
-// all of them.
+// The total size of the messages of deprecated versions is bounded, since the
+// entry contains all of them.
 func TestDeprecationsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := withKey(t, open(t))
@@ -381,7 +474,7 @@ func TestDeprecationsAreBounded(t *testing.T) {
 		publishProvider(t, c, inventory, providerRecord(t, v, "A"))
 		n := parseVersion(t, v)
 		_, err := c.Providers.Deprecate(t.Context(), inventory, &n, catalog.Deprecation{Message: message, By: "ada"})
-		if refused := errors.Is(err, registry.ErrInvalid); refused != (i == 3) {
+		if rejected := errors.Is(err, registry.ErrInvalid); rejected != (i == 3) {
 			t.Errorf("%s: %v", v, err)
 		}
 	}
@@ -391,8 +484,8 @@ func TestDeprecationsAreBounded(t *testing.T) {
 	}
 }
 
-// A deprecation that is there already changes nothing, and neither does the end of
-// one that is not there. The audit trail has neither.
+// Deprecating twice with the same message changes nothing, and neither does
+// ending a deprecation that does not exist. The audit trail has neither.
 func TestDeprecateAgain(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -456,6 +549,6 @@ func TestDeprecateAgain(t *testing.T) {
 		}
 	}
 	if result, err := c.Modules.Deprecate(t.Context(), m, &first, catalog.Deprecation{}); err != nil || !result.Relisted {
-		t.Errorf("shown again: %+v, %v", result, err)
+		t.Errorf("listed again: %+v, %v", result, err)
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Check returns the record of a version that is published, and
-// registry.ErrNotFound if it can be published. It returns registry.ErrExists if
-// another version has taken its number: a withdrawn one, with
-// registry.ErrWithdrawn, or one that differs in build metadata alone.
+// Check returns the record of a published version. If the version can be
+// published, it returns [registry.ErrNotFound]. If another version has taken
+// its number, it returns [registry.ErrExists]. That version is either
+// withdrawn, which is also [registry.ErrWithdrawn], or differs only in build
+// metadata.
 func (v Versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, error) {
 	items, err := snapshot(ctx, v.table, v.keys(a, &n)...)
 	if err != nil {
@@ -25,8 +26,8 @@ func (v Versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, 
 	return s.record, s.published()
 }
 
-// published returns nil if the version is published, and otherwise what Check
-// returns.
+// published returns nil if the version is published, and otherwise the error of
+// [Versions.Check].
 func (s *state[R]) published() error {
 	if s.recordErr != nil {
 		return s.recordErr
@@ -44,12 +45,12 @@ func (s *state[R]) published() error {
 	if s.indexErr != nil {
 		return s.indexErr
 	}
-	// The record of a listed version is missing: nobody can tell whether the same
-	// content would be published again.
+	// The record of a listed version is missing. Without it, nobody can check
+	// that the same content would be published again.
 	for _, other := range s.index.listing.versions() {
 		switch {
 		case other == s.number:
-			return lost(s.item.Key, other)
+			return missingRecord(s.item.Key, other)
 		case other.Same(s.number):
 			return sameNumber(s.number, other)
 		}
@@ -58,36 +59,38 @@ func (s *state[R]) published() error {
 }
 
 func sameNumber(n, other registry.Version) error {
-	return registry.WithHint(fmt.Errorf("%w: version %s differs from %s, which is stored, in build metadata alone, "+
-		"and clients take either for the other", registry.ErrExists, n, other), "Choose another version.")
+	return registry.WithHint(fmt.Errorf("%w: version %s differs from the stored version %s only in build metadata, "+
+		"which clients ignore", registry.ErrExists, n, other), "Choose another version.")
 }
 
-// MakeRecord makes the record of a version that is published to an address with a
-// listing.
+// MakeRecord makes the record of a version that is being published. listed is
+// the listing of its address.
 type MakeRecord[R registry.Record] func(ctx context.Context, listed protocol.Document) (R, error)
 
-// Publish makes a version visible: its record, the listing, the entry and the
-// audit trail are one write. If the version is published already, it changes
-// nothing and returns that record, which the caller compares with its own. If it
-// cannot be published, the error is that of Check.
+// Publish makes a version visible in one write of its record, the listing, the
+// entry and the audit trail. If the version is already published, it changes
+// nothing and returns the stored record, which the caller compares with its
+// own. If the version cannot be published, Publish returns the error of
+// [Versions.Check].
 //
-// Otherwise Publish calls makeRecord, which may upload files first, between what
-// it reads and what it writes. makeRecord gets the listing as it is then, which is
-// empty if no version is listed. Publish calls it once, and repeats its own part if
-// another writer comes between.
+// Otherwise Publish reads the items, calls makeRecord, which can upload files,
+// and then writes. makeRecord receives the listing as read, which is empty if
+// no version is listed. Publish calls it once, even if it repeats the write
+// because of another writer.
 func (v Versions[A, R]) Publish(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 ) (stored R, created bool, err error) {
 	return v.publish(ctx, a, n, by, makeRecord, nil, nil)
 }
 
-// Commit is Publish for an upload, which ends in the same write.
+// Commit is like [Versions.Publish], and ends an upload in the same write.
 func (v Versions[A, R]) Commit(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	u registry.Upload,
 ) (stored R, created bool, err error) {
-	// Not the item that counts the owner's uploads, which every request of the owner
-	// writes. BeginUpload finds out that this one has ended.
+	// The keys exclude the item that counts the owner's uploads, because every
+	// request of the owner writes it. BeginUpload notices that this upload has
+	// ended.
 	return v.publish(ctx, a, n, by, makeRecord, []Key{uploadKey(u.ID)}, func(items []Item) ([]Change, error) {
 		var current registry.Upload
 		if items[0].Revision == 0 {
@@ -105,7 +108,7 @@ func (v Versions[A, R]) Commit(
 	})
 }
 
-// publish is Publish with what else is read and written.
+// publish is Publish with additional items to read and changes to write.
 func (v Versions[A, R]) publish(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	also []Key, edit func([]Item) ([]Change, error),
@@ -125,10 +128,10 @@ func (v Versions[A, R]) publish(
 		}
 		if !made {
 			if record, notMade = makeRecord(ctx, s.listed.Data); notMade != nil {
-				return registry.AuditEntry{}, errUnchanged // a conflict of it is none of the table
+				return registry.AuditEntry{}, errUnchanged // so that its conflicts are not retried
 			}
 			if record.Number() != n {
-				return registry.AuditEntry{}, fmt.Errorf("the record is of version %s", record.Number())
+				return registry.AuditEntry{}, fmt.Errorf("the record has version %s", record.Number())
 			}
 			if err := record.Validate(a.Path()); err != nil {
 				return registry.AuditEntry{}, err
@@ -154,8 +157,8 @@ func (v Versions[A, R]) publish(
 	return stored, created, nil
 }
 
-// checkSigner has the write fail if the key that has signed a version is removed
-// before it.
+// checkSigner makes the write fail if the key that signed the version is
+// removed before it.
 func (v Versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error {
 	id := v.kind.signer(s.record)
 	if id == "" {
@@ -174,15 +177,16 @@ func (v Versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error
 	return nil
 }
 
-// Mirror holds the mirrored versions of providers. They grow by platforms.
+// Mirror has the mirrored versions of providers. A mirrored version can gain
+// platforms.
 type Mirror struct {
 	Versions[registry.MirrorProvider, registry.MirrorVersion]
 }
 
-// Add adds a version of a provider, or platforms to one that is there, and
-// returns what is stored then. If a platform is stored with other content, it
-// changes nothing and fails with registry.ErrExists. A platform that is stored
-// without a signature takes over the one that it comes with.
+// Add adds a version of a provider, or adds platforms to an existing one, and
+// returns the stored record. If a platform is stored with other content, Add
+// changes nothing and returns [registry.ErrExists]. A platform that is stored
+// without a signature receives the one in record.
 func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
@@ -196,7 +200,7 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 			return registry.AuditEntry{}, err
 		}
 		if len(record.Packages) == 0 {
-			return registry.AuditEntry{}, errors.New("there is no package")
+			return registry.AuditEntry{}, errors.New("the version has no packages")
 		}
 		var err error
 		if stored, changed, err = merge(before, record); err != nil {
@@ -214,7 +218,7 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 	return stored, changed, nil
 }
 
-// differing names the platforms of a version that are not as they were.
+// differing returns the names of the platforms that are new or changed.
 func differing(before, after registry.MirrorVersion) string {
 	var platforms []string
 	for _, pkg := range after.Packages {
@@ -225,8 +229,8 @@ func differing(before, after registry.MirrorVersion) string {
 	return strings.Join(platforms, " ")
 }
 
-// merge returns a stored version with what another record of it adds, and
-// reports whether that is anything.
+// merge returns a stored version with the additions of another record of it,
+// and reports whether there are any.
 func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
 	merged = registry.MirrorVersion{Version: stored.Version, Packages: slices.Clone(stored.Packages)}
 	for _, pkg := range more.Packages {
@@ -238,8 +242,8 @@ func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, 
 		}
 		have := &merged.Packages[at]
 		if have.SHA256 != pkg.SHA256 {
-			return stored, false, fmt.Errorf("%w: %s is mirrored with other content, which does not change "+
-				"(stored sha256:%s, this one sha256:%s)", registry.ErrExists, pkg.Platform, have.SHA256, pkg.SHA256)
+			return stored, false, fmt.Errorf("%w: %s is mirrored with other content, which cannot change "+
+				"(stored sha256:%s, new sha256:%s)", registry.ErrExists, pkg.Platform, have.SHA256, pkg.SHA256)
 		}
 		if have.SigningKey == "" && pkg.SigningKey != "" {
 			have.SigningKey = pkg.SigningKey

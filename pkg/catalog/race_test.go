@@ -11,7 +11,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// between does something once, before a key is read, or, where that is none, before the first write.
+// between does something once, before a key is read, or before the first write
+// if there is no such key.
 type between struct {
 	catalog.Table
 	key  catalog.Key
@@ -33,7 +34,8 @@ func (b *between) Write(ctx context.Context, changes ...catalog.Change) error {
 	return b.Table.Write(ctx, changes...)
 }
 
-// Whoever deprecates or publishes while everything is withdrawn, and the listing begins anew, brings nothing of it back.
+// If all versions are withdrawn and the listing starts again, concurrent
+// deprecations and publishes do not restore any of them.
 func TestDeprecateWhileWithdrawing(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -63,16 +65,20 @@ func TestDeprecateWhileWithdrawing(t *testing.T) {
 				}
 				var err error
 				if m, ok := k.address.(registry.Module); ok {
-					_, err = catalog.New(b).Modules.Deprecate(t.Context(), m, version, catalog.Deprecation{Message: "old", Hide: false, By: "dora"})
+					_, err = catalog.New(b).Modules.Deprecate(t.Context(), m, version, catalog.Deprecation{
+						Message: "old", Hide: false, By: "dora",
+					})
 				} else {
-					_, err = catalog.New(b).Providers.Deprecate(t.Context(), inventory, version, catalog.Deprecation{Message: "old", By: "dora"})
+					_, err = catalog.New(b).Providers.Deprecate(t.Context(), inventory, version, catalog.Deprecation{
+						Message: "old", By: "dora",
+					})
 				}
-				b.once.Do(b.do) // where the key is not read
+				b.once.Do(b.do) // if the key is not read
 				if all && err != nil || !all && !errors.Is(err, registry.ErrWithdrawn) {
 					t.Errorf("%s, before %q: %v", name, sort, err)
 				}
 				if err := k.read(t.Context(), c, first); !errors.Is(err, registry.ErrWithdrawn) {
-					t.Errorf("%s, before %q: the version is there again: %v", name, sort, err)
+					t.Errorf("%s, before %q: the version exists again: %v", name, sort, err)
 				}
 				k.has(t, c, "[1.1.0]", "1.1.0", "[1.0.0]")
 			}
@@ -80,7 +86,7 @@ func TestDeprecateWhileWithdrawing(t *testing.T) {
 	}
 }
 
-// A listing that is lost is rebuilt without a version that is withdrawn meanwhile.
+// Rebuilding a missing listing omits a version that is withdrawn meanwhile.
 func TestRebuildWhileWithdrawing(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds(t) {
@@ -98,24 +104,31 @@ func TestRebuildWhileWithdrawing(t *testing.T) {
 	}
 }
 
-// A provider that is deprecated as a whole stays so when all its versions are withdrawn and another one is published.
-func TestDeprecatedBeginsAnew(t *testing.T) {
+// A provider whose deprecation applies to all versions stays deprecated if all
+// its versions are withdrawn and another one is published.
+func TestDeprecatedPublishAgain(t *testing.T) {
 	t.Parallel()
 	c := withKey(t, open(t))
 	k := kinds(t)["provider"]
 	if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{Message: "use another", By: "dora"}); err != nil {
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{
+		Message: "use another", By: "dora",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	withdraw(t, c, inventory, "1.0.0")
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{Message: "use it", By: "dora"}); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("of which nothing is listed: %v", err)
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{
+		Message: "use it", By: "dora",
+	}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("an address without listed versions: %v", err)
 	}
 	first := parseVersion(t, "1.0.0")
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, &first, catalog.Deprecation{Message: "old", By: "dora"}); !errors.Is(err, registry.ErrWithdrawn) {
-		t.Errorf("a withdrawn version where nothing is listed: %v", err)
+	if _, err := c.Providers.Deprecate(t.Context(), inventory, &first, catalog.Deprecation{
+		Message: "old", By: "dora",
+	}); !errors.Is(err, registry.ErrWithdrawn) {
+		t.Errorf("a withdrawn version of an address without listed versions: %v", err)
 	}
 	if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
 		t.Fatal(err)
@@ -126,7 +139,7 @@ func TestDeprecatedBeginsAnew(t *testing.T) {
 	}
 }
 
-// remove loses an item.
+// remove removes an item.
 func remove(t testing.TB, table catalog.Table, partition, sort string) {
 	t.Helper()
 	key := catalog.Key{Partition: partition, Sort: sort}
@@ -139,7 +152,7 @@ func remove(t testing.TB, table catalog.Table, partition, sort string) {
 	}
 }
 
-// replace has an item hold something else.
+// replace replaces the data of an item.
 func replace(t testing.TB, table catalog.Table, partition, sort string, data []byte) {
 	t.Helper()
 	key := catalog.Key{Partition: partition, Sort: sort}
@@ -152,9 +165,9 @@ func replace(t testing.TB, table catalog.Table, partition, sort string, data []b
 	}
 }
 
-// A listing and an entry that were put back from before a version was published
-// agree with one another. A rebuild that has read the version's record before it
-// is withdrawn does not list it.
+// A listing and an entry from before a publish were restored, so they agree
+// with each other. If a rebuild has read the version's record before the
+// version is withdrawn, it does not list the version.
 func TestRebuildStaleWhileWithdrawing(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -170,7 +183,9 @@ func TestRebuildStaleWhileWithdrawing(t *testing.T) {
 				catalogOf = "catalog/mirror"
 			}
 			path := k.address.Path()
-			before, err := table.Snapshot(t.Context(), catalog.Key{Partition: path, Sort: "listing"}, catalog.Key{Partition: catalogOf, Sort: path})
+			before, err := table.Snapshot(t.Context(), catalog.Key{Partition: path, Sort: "listing"}, catalog.Key{
+				Partition: catalogOf, Sort: path,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

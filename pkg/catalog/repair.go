@@ -12,48 +12,51 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Derived is an item that follows from an address's records, and can be made from
-// them again.
+// Derived is an item that is derived from an address's records and can be
+// rebuilt from them.
 type Derived string
 
-// What is derived.
+// The derived items.
 const (
 	DerivedListing   Derived = "listing"
 	DerivedEntry     Derived = "catalog-entry"
 	DerivedNamespace Derived = "namespace"
 )
 
-// Mismatch says how a derived item differs from what follows from the records.
+// Mismatch describes how a derived item differs from the records.
 type Mismatch struct {
 	What   Derived
 	Detail string
-	// Do says what to do, if that is not to rebuild the item.
-	Do string
+	// Fix is what to do, if that is not to rebuild the item.
+	Fix string
 }
 
-// Stored is what the table holds of an address, as no publish came between.
+// Stored is the stored data of an address, read while no write interfered.
 type Stored[R registry.Record] struct {
-	// Records are those of versions that are not withdrawn, the newest first.
+	// Records are the records of versions that are not withdrawn, the newest
+	// first.
 	Records    []R
 	Withdrawn  []registry.Version
 	Unreadable []Unreadable
-	// Lost are versions that the listing or the entry names and that have no record.
-	// One write makes all three, and none deletes a record.
-	Lost []registry.Version
-	// Deprecated says why all versions are deprecated, as far as the entry or the
-	// listing still says so.
+	// Missing are versions that the listing or the entry names but that have no
+	// record. This is damage: one write makes all three items, and nothing
+	// deletes a record.
+	Missing []registry.Version
+	// Deprecated is the reason for deprecating all versions, if the entry or
+	// the listing still has it.
 	Deprecated string
 	Mismatches []Mismatch
-	// Rebuildable reports that the records say how to mend the mismatches. If no
-	// record is left, or one is lost or cannot be read, the derived items may be all
-	// that is left of it, and stay as they are. If they contradict one another, they
-	// stay too.
+	// Rebuildable reports whether the mismatches can be repaired from the
+	// records. The derived items can be all that is left of a version whose
+	// record is missing or cannot be read. In that case they stay as they are,
+	// and also if they contradict each other.
 	Rebuildable bool
 
 	changes []Change
 }
 
-// Stored reads all that the table holds of an address, and compares it.
+// Stored reads all the data of an address and compares the derived items with
+// the records.
 func (v Versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error) {
 	err = retry(ctx, func() error {
 		before, err := v.derivedItems(ctx, a)
@@ -76,7 +79,7 @@ func (v Versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error
 		}
 		for i := range before {
 			if before[i].Revision != after[i].Revision {
-				return fmt.Errorf("item %s was written in between: %w", before[i].Shown(), registry.ErrConflict)
+				return fmt.Errorf("item %s was written while it was read: %w", before[i].Shown(), registry.ErrConflict)
 			}
 		}
 		s.Unreadable = unreadable
@@ -96,8 +99,8 @@ func (v Versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error
 	return s, nil
 }
 
-// derivedItems returns the listing, the entry and, if there is one, the namespace
-// of an address.
+// derivedItems returns the listing, the entry and, if addresses of the kind
+// have one, the namespace of an address.
 func (v Versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
 	if v.kind.namespaced() {
@@ -106,8 +109,9 @@ func (v Versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	return v.table.Snapshot(ctx, keys...)
 }
 
-// derive returns the index that follows from records. That all versions are
-// deprecated is written in the entry alone, and in the warnings of a listing.
+// derive returns the index that follows from records. A deprecation of all
+// versions is not in the records, so derive takes it from the stored entry or
+// the warnings of the stored listing.
 func (v Versions[A, R]) derive(a A, records []R, stored storedIndex[R]) index[R] {
 	x := index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
 	for _, r := range records {
@@ -126,10 +130,11 @@ func (v Versions[A, R]) derive(a A, records []R, stored storedIndex[R]) index[R]
 	return x
 }
 
-// compare finds what is not as it follows from the records, and how to mend it.
+// compare finds the mismatches between the derived items and the records, and
+// the changes that repair them.
 func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	is := readIndex(v.kind.newListing(a), items[0], items[1])
-	s.Lost = slices.DeleteFunc(is.named(), func(n registry.Version) bool {
+	s.Missing = slices.DeleteFunc(is.named(), func(n registry.Version) bool {
 		name := strings.TrimPrefix(recordKey("", n).Sort, recordPrefix)
 		return slices.Contains(s.Withdrawn, n) ||
 			slices.ContainsFunc(s.Records, func(r R) bool { return r.Number() == n }) ||
@@ -147,11 +152,11 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		return nil
 	}
 	if v.kind.warns() && is.hasEntry(a.String()) && is.badListing == nil && len(is.listed.Data) > 0 {
-		if said, warned := is.summary.Deprecated, is.listing.deprecated(); said != warned {
-			s.Deprecated = cmp.Or(said, warned)
-			s.mismatch(DerivedEntry, "it has the provider deprecated by %q, and the listing by %q", said, warned)
-			s.Mismatches[0].Do = "run `larder deprecate " + a.String() +
-				" --message WHY` again, or with --undo instead of a message, which writes both"
+		if inEntry, inListing := is.summary.Deprecated, is.listing.deprecated(); inEntry != inListing {
+			s.Deprecated = cmp.Or(inEntry, inListing)
+			s.mismatch(DerivedEntry, "its deprecation message is %q, but that of the listing is %q", inEntry, inListing)
+			s.Mismatches[0].Fix = "run `larder deprecate " + a.String() +
+				" --message WHY` again, or with --undo to end the deprecation; either writes both items"
 			return nil
 		}
 	}
@@ -161,14 +166,14 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	if err != nil {
 		return err
 	}
-	complete := len(s.Unreadable)+len(s.Lost) == 0
+	complete := len(s.Unreadable)+len(s.Missing) == 0
 	if err := s.compareListing(is, want, listing, complete); err != nil {
 		return err
 	}
 	s.compareEntry(is, entry, complete)
 	namespace := len(items) > 2 && items[2].Revision == 0
 	if namespace {
-		s.mismatch(DerivedNamespace, "it is missing, so that what is in it is not found in the catalog")
+		s.mismatch(DerivedNamespace, "it is missing, so the catalog does not show its addresses")
 	}
 	if len(s.Mismatches) == 0 || !complete {
 		return nil
@@ -187,16 +192,16 @@ func (s *Stored[R]) mismatch(what Derived, format string, args ...any) {
 	s.Mismatches = append(s.Mismatches, Mismatch{What: what, Detail: fmt.Sprintf(format, args...)})
 }
 
-// compareNothing finds what is derived of no version. If that names versions,
-// they are lost, and no mismatch.
+// compareNothing compares the derived items of an address without records.
+// Versions that they name are missing, which is not a mismatch.
 func (s *Stored[R]) compareNothing(is storedIndex[R]) {
-	if len(s.Lost) > 0 {
+	if len(s.Missing) > 0 {
 		return
 	}
 	for what, item := range map[Derived]Item{DerivedListing: is.listed, DerivedEntry: is.entry} {
 		if item.Revision > 0 {
-			s.Mismatches = append(s.Mismatches, Mismatch{what, "it is there, and there is no version",
-				"restore the records of its versions from a backup of the table; if nothing was ever published there, " +
+			s.Mismatches = append(s.Mismatches, Mismatch{what, "it exists, but there are no versions",
+				"restore the records of the versions from a backup of the table; if nothing was ever published there, " +
 					"remove the item " + item.Shown() + " from the table (see docs/verify-and-restore.md)"})
 		}
 	}
@@ -210,9 +215,9 @@ func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []b
 		s.mismatch(DerivedListing, "it cannot be read: %s", is.badListing)
 	case complete && len(listing) == 0 && empty:
 	case complete && len(listing) == 0:
-		s.mismatch(DerivedListing, "it is there, and no version is to be listed")
+		s.mismatch(DerivedListing, "it exists, but there are no versions to list")
 	case empty:
-		s.mismatch(DerivedListing, "it is missing, so that clients find no version")
+		s.mismatch(DerivedListing, "it is missing, so clients find no versions")
 	case complete:
 		again, err := is.listing.encode()
 		if err != nil {
@@ -228,42 +233,42 @@ func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []b
 func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) {
 	switch {
 	case is.entry.Revision == 0:
-		s.mismatch(DerivedEntry, "it is missing, so that nobody finds it in the catalog")
+		s.mismatch(DerivedEntry, "it is missing, so the catalog does not show the address")
 	case is.badEntry != nil:
 		s.mismatch(DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
 	case complete:
 		again, err := json.Marshal(is.summary)
 		if err != nil || !bytes.Equal(again, want) {
-			s.mismatch(DerivedEntry, "it is %s, and the versions make it %s", again, want)
+			s.mismatch(DerivedEntry, "it is %s instead of %s", again, want)
 		}
 	}
 }
 
-// differ says how a listing differs from the one there should be.
+// differ describes how a listing differs from the expected one.
 func differ(is, want []registry.Version) string {
 	var out []string
-	missing := func(what string, of, in []registry.Version) {
+	missing := func(problem string, from, in []registry.Version) {
 		var names []string
-		for _, v := range of {
+		for _, v := range from {
 			if !slices.Contains(in, v) {
 				names = append(names, v.String())
 			}
 		}
 		if len(names) > 0 {
-			out = append(out, what+" "+strings.Join(names, ", "))
+			out = append(out, problem+" "+strings.Join(names, ", "))
 		}
 	}
 	missing("it lacks", want, is)
-	missing("it has, without such versions to be listed,", is, want)
+	missing("it has additional versions", is, want)
 	if len(out) == 0 {
-		return "it does not say of its versions what their records say, or has them in another order"
+		return "its details of versions differ from the records, or their order is wrong"
 	}
 	return strings.Join(out, "; ")
 }
 
-// Rebuild mends what is derived of an address's records, which it leaves as they
-// are, and reports whether there was anything that it could mend. A publish may
-// come between, after which it begins again.
+// Rebuild repairs the derived items of an address from its records, and reports
+// whether it repaired any. It does not change the records. If a publish
+// interferes, it starts again.
 func (v Versions[A, R]) Rebuild(ctx context.Context, a A) (rebuilt bool, err error) {
 	err = retry(ctx, func() error {
 		s, err := v.Stored(ctx, a)
@@ -273,7 +278,7 @@ func (v Versions[A, R]) Rebuild(ctx context.Context, a A) (rebuilt bool, err err
 		return v.table.Write(ctx, s.changes...)
 	})
 	if err != nil {
-		return false, fmt.Errorf("cannot rebuild what is derived of records: %w", err)
+		return false, fmt.Errorf("cannot rebuild derived items: %w", err)
 	}
 	return rebuilt, nil
 }

@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The first change of a registry records its schema version, and a newer one keeps
-// all changes away that add something, before anything is uploaded. Requests do not
-// read it.
+// The first change of a registry records its schema version. A newer version
+// prevents all additions before anything is uploaded. Requests do not read it.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -63,9 +63,10 @@ func TestSchema(t *testing.T) {
 	mirrored := registry.MirrorProvider{Hostname: "example.com", Provider: note}
 	other := record(t, "1.0.0", "c")
 	makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) {
-		t.Error("Publish makes a record, for which it would upload files")
-		return other, errors.New("it is not to be made")
+		t.Error("Publish makes a record, which can upload files")
+		return other, errors.New("it must not be made")
 	}
+	texts := golden.New(t)
 	for change, try := range map[string]func() error{
 		"CheckSchema": func() error { return c.CheckSchema(ctx) },
 		"Publish": func() error {
@@ -94,10 +95,16 @@ func TestSchema(t *testing.T) {
 			return err
 		},
 	} {
-		err := try()
-		if !errors.Is(err, registry.ErrSchema) || !strings.Contains(err.Error(), "the registry has schema version 2") {
-			t.Errorf("%s: %v, want ErrSchema", change, err)
-		}
+		t.Run(change, func(t *testing.T) {
+			err := try()
+			if !errors.Is(err, registry.ErrSchema) {
+				t.Fatalf("%v, want ErrSchema", err)
+			}
+			if part := "the registry has schema version 2"; !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, want an error with %q", err, part)
+			}
+			texts.Error(t, err)
+		})
 	}
 	if diff := cmp.Diff(before, rows(t, db)); diff != "" {
 		t.Errorf("the table changes: %s", diff)
@@ -107,7 +114,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// rows returns the keys of all items, with their revisions.
+// rows returns the keys of all items with their revisions.
 func rows(t *testing.T, db *sql.DB) (all []string) {
 	t.Helper()
 	found, err := db.QueryContext(t.Context(), "SELECT pk || ' ' || sk || ' ' || revision FROM items ORDER BY pk, sk")

@@ -9,7 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Token returns the record of the token of a digest.
+// Token returns the record of the token with a digest, or
+// [registry.ErrNotFound].
 func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, error) {
 	var record registry.Token
 	err := get(ctx, c.table, tokenKey(digest), &record)
@@ -17,11 +18,13 @@ func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, err
 }
 
 // AddToken stores the record of a new token under its digest. If another valid
-// token has its name, or its digest, it returns registry.ErrExists. Releases that
-// did not check names have made tokens of the same name, which stay valid.
+// token has the same name or digest, it returns [registry.ErrExists]. Earlier
+// releases did not check names, so tokens with the same name can exist, and
+// stay valid.
 func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
-	// Every new token changes the item at tokensKey, and the names are read after
-	// it. So of two that are made at once, one finds the other.
+	// Every new token changes the item at tokensKey, and the names are read
+	// after it. So if two tokens are created at the same time, one of them
+	// finds the other.
 	return update(ctx, c.table, []Key{tokenKey(digest), tokensKey}, func(items []Item) ([]Change, error) {
 		if items[0].Revision > 0 {
 			return nil, fmt.Errorf("token %s: %w", record.ID, registry.ErrExists)
@@ -39,7 +42,7 @@ func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.T
 	})
 }
 
-// checkTokenName returns registry.ErrExists if a valid token has a name.
+// checkTokenName returns [registry.ErrExists] if a valid token has the name.
 func (c *Catalog) checkTokenName(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -53,19 +56,22 @@ func (c *Catalog) checkTokenName(ctx context.Context, name string) error {
 		return nil
 	}
 	return registry.WithHint(fmt.Errorf("cannot create the token: a valid token %q %w", name, registry.ErrExists),
-		"Choose another name, or revoke that one first: `larder token revoke %s`.", found[i].ID)
+		"Choose another name, or revoke the existing token first: `larder token revoke %s`.", found[i].ID)
 }
 
 func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {
-	return registry.AuditEntry{By: by, Action: action, Subject: tokens + "/" + t.ID, Detail: t.Name + ": " + strings.Join(t.Scopes, " ")}
+	return registry.AuditEntry{
+		By: by, Action: action, Subject: tokens + "/" + t.ID, Detail: t.Name + ": " + strings.Join(t.Scopes, " "),
+	}
 }
 
-// Tokens returns the records of all valid tokens, the oldest first, and those that
-// cannot be read, by their ids: by these nobody gets in. A token that has expired is
-// absent, except for the moment by which clocks differ, for which there is
-// [registry.Token.IsExpired].
+// Tokens returns the records of all valid tokens, the oldest first. It returns
+// those that cannot be read separately, by their IDs. They grant no access.
+//
+// A token that has expired is absent. If clocks differ, it can still be present
+// for a moment. Check it with [registry.Token.IsExpired].
 func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadable []Unreadable, err error) {
-	found, unreadable, err = readable(ctx, c.table, tokens, "", isTokenOf)
+	found, unreadable, err = readable(ctx, c.table, tokens, "", checkToken)
 	for i := range unreadable {
 		unreadable[i].Name = registry.TokenID(unreadable[i].Name)
 	}
@@ -73,15 +79,17 @@ func (c *Catalog) Tokens(ctx context.Context) (found []registry.Token, unreadabl
 	return found, unreadable, err
 }
 
-// isTokenOf says whether a record is that of the token of a digest.
-func isTokenOf(digest string, record registry.Token) error {
+// checkToken returns an error if a record is not that of the token with a
+// digest.
+func checkToken(digest string, record registry.Token) error {
 	return checkName(record.ID, registry.TokenID(digest))
 }
 
-// RevokeToken deletes the token of a name or an id and returns its record, which has
-// nothing but the id if it cannot be read. A token that is not there is
-// registry.ErrNotFound. A name that several tokens have, as earlier releases allowed,
-// is registry.ErrInvalid, with their ids in the hint.
+// RevokeToken deletes the token with a name or an ID and returns its record. If
+// the record cannot be read, only its ID is set. If there is no such token,
+// RevokeToken returns [registry.ErrNotFound]. If several tokens have the name,
+// which earlier releases allowed, it returns [registry.ErrInvalid] with their
+// IDs in the hint.
 func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
@@ -92,10 +100,10 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 				return err
 			}
 			var record registry.Token
-			if decode(item, &record) != nil || isTokenOf(item.Sort, record) != nil {
+			if decode(item, &record) != nil || checkToken(item.Sort, record) != nil {
 				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
-			if record.ID == nameOrID { // whatever others are named
+			if record.ID == nameOrID { // an ID takes precedence over names
 				named, ids, revoked = []Item{item}, nil, record
 				break
 			}
@@ -107,10 +115,12 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 		case len(named) == 0:
 			return fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
 		case len(named) > 1:
-			return registry.WithHint(fmt.Errorf("%w token name %q: %d tokens have it", registry.ErrInvalid, nameOrID, len(named)),
-				"Revoke each by its id: %s.", strings.Join(ids, ", "))
+			return registry.WithHint(
+				fmt.Errorf("%w token name %q: %d tokens have it", registry.ErrInvalid, nameOrID, len(named)),
+				"Revoke each token by its ID: %s.", strings.Join(ids, ", "))
 		}
-		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by), Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by),
+			Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
 		if err != nil {
 			return err
 		}

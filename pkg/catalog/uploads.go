@@ -13,23 +13,24 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ErrTooManyUploads says that an identity has as many uploads under way as it may have.
-var ErrTooManyUploads = fmt.Errorf("%w: too many uploads are under way", registry.ErrForbidden)
+// ErrTooManyUploads means that an identity has the maximum number of open
+// uploads.
+var ErrTooManyUploads = fmt.Errorf("%w: too many open uploads", registry.ErrForbidden)
 
-// openUploads are those of one identity, by their ids.
+// openUploads are the open uploads of one identity, by their IDs.
 type openUploads map[string]openUpload
 
 type openUpload struct {
-	// Until is when it ends by itself.
+	// Until is when the upload expires.
 	Until time.Time `json:"until"`
-	// What is to be published, as whatOf has it.
+	// What identifies the content to publish, as returned by whatOf.
 	What string `json:"what"`
-	// Inspecting has the files whose inspection goes on, and until when it is
-	// waited for.
+	// Inspecting has the files that are being inspected, and the time until
+	// which each claim is valid.
 	Inspecting map[int]time.Time `json:"inspecting,omitempty"`
 }
 
-// inspecting returns how many inspections of an identity go on.
+// inspecting returns how many inspections are running.
 func (u openUploads) inspecting(now time.Time) int {
 	n := 0
 	for _, o := range u {
@@ -42,12 +43,12 @@ func (u openUploads) inspecting(now time.Time) int {
 	return n
 }
 
-// setInspecting records until when the inspection of a file is waited for; the
-// zero time means that it has ended.
+// setInspecting records until when the claim to inspect a file is valid. The
+// zero time means that the inspection has ended.
 func (u openUploads) setInspecting(id string, file int, until time.Time) {
 	o, ok := u[id]
 	if !ok {
-		return // it has ended
+		return // the upload has ended
 	}
 	if o.Inspecting == nil {
 		o.Inspecting = make(map[int]time.Time)
@@ -59,7 +60,7 @@ func (u openUploads) setInspecting(id string, file int, until time.Time) {
 	u[id] = o
 }
 
-// whatOf tells uploads of the same from others.
+// whatOf returns a digest that is the same for uploads of the same content.
 func whatOf(u registry.Upload) (string, error) {
 	u.ID, u.CreatedAt, u.ExpiresAt = "", time.Time{}, time.Time{}
 	text, err := json.Marshal(u)
@@ -67,11 +68,12 @@ func whatOf(u registry.Upload) (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// BeginUpload records an upload and returns it. The upload's id is new; the upload
-// ends by itself when it expires. If its owner has one of the same under way, with
-// at least half of its time left, BeginUpload returns that one: an interrupted
-// publish that begins again takes no more. If the owner has reached the limit most
-// of uploads, it fails with ErrTooManyUploads.
+// BeginUpload stores an upload, whose ID must be new, and returns it. The upload
+// is absent after it expires. If its owner has an open upload of the same
+// content with at least half of its time left, BeginUpload returns that one. So
+// a publish that was interrupted and starts again uses no additional upload. If
+// the owner already has most open uploads, BeginUpload returns
+// [ErrTooManyUploads].
 func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) (begun registry.Upload, err error) {
 	what, err := whatOf(u)
 	if err != nil {
@@ -117,8 +119,8 @@ func (c *Catalog) BeginUpload(ctx context.Context, u registry.Upload, most int) 
 	return begun, err
 }
 
-// dropEnded drops the uploads that have ended. A commit ends its upload without
-// counting that.
+// dropEnded removes the uploads that have ended from open. It is needed because
+// a commit ends its upload without updating the count.
 func (c *Catalog) dropEnded(ctx context.Context, open openUploads) error {
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(open)), maxChanges) {
 		keys := make([]Key, len(ids))
@@ -144,7 +146,7 @@ func (c *Catalog) dropEnded(ctx context.Context, open openUploads) error {
 	return nil
 }
 
-// decodeOpen returns the uploads of an identity that are under way.
+// decodeOpen returns the open uploads of an identity.
 func decodeOpen(item Item, now time.Time) (openUploads, error) {
 	open := openUploads{}
 	if item.Revision > 0 {
@@ -156,7 +158,7 @@ func decodeOpen(item Item, now time.Time) (openUploads, error) {
 	return open, nil
 }
 
-// last returns when the last of them ends.
+// last returns when the last upload expires.
 func (u openUploads) last() time.Time {
 	var last time.Time
 	for _, o := range u {
@@ -167,8 +169,8 @@ func (u openUploads) last() time.Time {
 	return last
 }
 
-// Upload returns an upload, and what is known of each of its files, or
-// registry.ErrNotFound.
+// Upload returns an upload and the inspections of its files. If there is no
+// such upload, it returns [registry.ErrNotFound].
 func (c *Catalog) Upload(ctx context.Context, id string) (u registry.Upload, files []registry.Inspection, err error) {
 	found := make(map[Key]Item)
 	for item, err := range query(ctx, c.table, Query{Partition: uploadPartition(id)}) {
@@ -195,8 +197,9 @@ func (c *Catalog) Upload(ctx context.Context, id string) (u registry.Upload, fil
 	return u, files, nil
 }
 
-// EndUpload records how an upload of an owner has ended, unless it has ended
-// already, and returns it. If check returns an error, it does nothing.
+// EndUpload records how an upload of an owner has ended, unless it had already
+// ended, and returns the upload. If check returns an error, EndUpload returns
+// it and changes nothing.
 func (c *Catalog) EndUpload(
 	ctx context.Context, id, owner, how string, now time.Time, check func(registry.Upload) error,
 ) (ended registry.Upload, err error) {
@@ -218,8 +221,8 @@ func (c *Catalog) EndUpload(
 	return ended, err
 }
 
-// endUpload returns the changes that record an end: of the upload's item, and of
-// the one that counts its owner's uploads.
+// endUpload returns the changes that record the end of an upload, in its own
+// item and in the item that counts its owner's uploads.
 func endUpload(item, counted Item, ended registry.Upload, now time.Time) ([]Change, error) {
 	changed, err := encode(item, ended)
 	if err != nil || counted.Revision == 0 {
@@ -232,37 +235,41 @@ func endUpload(item, counted Item, ended registry.Upload, now time.Time) ([]Chan
 	delete(open, ended.ID)
 	counted.Expires = open.last()
 	if len(open) == 0 {
-		counted.Expires = ended.ExpiresAt // the publish API's role may not delete it
+		counted.Expires = ended.ExpiresAt // the role of the publish API cannot delete the item
 	}
 	fewer, err := encode(counted, open)
 	return []Change{changed, fewer}, err
 }
 
-// maxAttempts is how many times an inspection may start without recording a
+// maxAttempts is how many times an inspection can start without recording a
 // result.
 const maxAttempts = 3
 
-// Claim is what is known of a file of an upload, and perhaps the right to inspect
-// it.
+// Claim is the inspection of a file of an upload, with or without the right to
+// perform it.
 type Claim struct {
 	Upload registry.Upload
-	// File is the file's number in the upload.
+	// File is the index of the file in the upload.
 	File  int
 	Found registry.Inspection
-	// Mine reports that the holder must inspect the file, and record the result.
+	// Mine reports whether the holder must inspect the file and record the
+	// result.
 	Mine bool
 
-	// The items that a result changes, as the claim has left them; known reports
-	// that they are.
-	items []Item
-	known bool
+	// items are the items that a result changes, as stored by the claim.
+	// current reports whether they are up to date.
+	items   []Item
+	current bool
 }
 
-// ClaimInspection claims the inspection of a file until a time, unless it has
-// ended or somebody else has the claim. If check returns an error for the upload,
-// it does nothing. A file whose inspection has died maxAttempts times is refused.
-// If the owner has reached the limit most of running inspections, the state is
-// running.
+// ClaimInspection claims the inspection of a file until a time. It claims
+// nothing if the inspection has ended or another claim is valid. If check
+// returns an error for the upload, ClaimInspection returns it and changes
+// nothing.
+//
+// A file whose inspection has ended maxAttempts times without a result is
+// rejected. If the owner already has most running inspections, the state is
+// running and the claim is not granted.
 func (c *Catalog) ClaimInspection(
 	ctx context.Context, id, owner string, file int, now, until time.Time, most int, check func(registry.Upload) error,
 ) (*Claim, error) {
@@ -287,7 +294,7 @@ func (c *Catalog) ClaimInspection(
 		}
 		switch attempts := claim.Found.Attempts; {
 		case attempts >= maxAttempts:
-			problem := fmt.Sprintf("its inspection has ended %d times without a result", attempts)
+			problem := fmt.Sprintf("its inspection has failed %d times without a result", attempts)
 			claim.Found = registry.Inspection{State: registry.InspectionRefused, Problem: problem}
 			open.setInspecting(id, file, time.Time{})
 		case open.inspecting(now) >= most:
@@ -303,17 +310,16 @@ func (c *Catalog) ClaimInspection(
 	if err != nil {
 		return nil, err
 	}
-	claim.known = claim.Mine
+	claim.current = claim.Mine
 	return claim, nil
 }
 
-// ended reports whether a file was inspected.
+// ended reports whether the inspection of a file has ended.
 func ended(i registry.Inspection) bool {
 	return i.State == registry.InspectionPassed || i.State == registry.InspectionRefused
 }
 
-// read reads what is known of a file, and its owner's uploads, from the items of
-// both.
+// read decodes the inspection of a file and its owner's open uploads.
 func (c *Claim) read(items []Item, now time.Time) (openUploads, error) {
 	c.Found = registry.Inspection{}
 	if items[0].Revision > 0 {
@@ -324,8 +330,8 @@ func (c *Claim) read(items []Item, now time.Time) (openUploads, error) {
 	return decodeOpen(items[1], now)
 }
 
-// changes returns the changes that record an inspection, and keeps the items as
-// they are after that.
+// changes returns the changes that record an inspection. It stores the items as
+// they are after these changes.
 func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) ([]Change, error) {
 	items[0].Expires = c.Upload.ExpiresAt
 	changed, err := encode(items[0], i)
@@ -333,7 +339,7 @@ func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) (
 		return nil, err
 	}
 	changes := []Change{changed}
-	if items[1].Revision > 0 { // it is there for as long as its owner has uploads
+	if items[1].Revision > 0 { // it exists as long as the owner has open uploads
 		counted, err := encode(items[1], open)
 		if err != nil {
 			return nil, err
@@ -348,21 +354,24 @@ func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) (
 	return changes, nil
 }
 
-// RecordInspection records a result, renews the claim (state running), or gives
-// the inspection up without counting the attempt (empty state). A recorded result
-// stays as it is: the bytes do not change, so that others find the same. Only the
-// attempt that has the claim, by its number in Attempts, renews it or gives it up.
+// RecordInspection records the result of an inspection. With state running, it
+// renews the claim. With an empty state, it gives up the inspection without
+// counting the attempt.
+//
+// A recorded result does not change, because the same bytes give the same
+// result. Only the attempt that has the claim, identified by its number in
+// Attempts, can renew it or give it up.
 func (c *Catalog) RecordInspection(ctx context.Context, claim *Claim, i registry.Inspection, now time.Time) error {
 	id, file := claim.Upload.ID, claim.File
 	return retry(ctx, func() error {
 		items := claim.items
-		if !claim.known {
+		if !claim.current {
 			var err error
 			if items, err = c.table.Snapshot(ctx, inspectionKey(id, file), openKey(claim.Upload.Owner)); err != nil {
 				return err
 			}
 		}
-		claim.known = false // unless this write succeeds
+		claim.current = false // until this write succeeds
 		found := Claim{Upload: claim.Upload}
 		open, err := found.read(items, now)
 		if err != nil || ended(found.Found) {
@@ -370,7 +379,7 @@ func (c *Catalog) RecordInspection(ctx context.Context, claim *Claim, i registry
 		}
 		next := i
 		if !ended(i) && i.Attempts != found.Found.Attempts {
-			return nil // somebody else has the claim
+			return nil // another attempt has the claim
 		}
 		if i.State == "" {
 			next.Attempts = max(0, found.Found.Attempts-1)
@@ -383,7 +392,7 @@ func (c *Catalog) RecordInspection(ctx context.Context, claim *Claim, i registry
 		if err := c.table.Write(ctx, changes...); err != nil {
 			return err
 		}
-		claim.known = true
+		claim.current = true
 		return nil
 	})
 }

@@ -12,19 +12,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// begin is when uploads are begun in tests. The table has its own clock, by which they have not expired.
+// begin is the time at which tests begin uploads. By the clock of the table,
+// these have not expired.
 var begin = time.Now().UTC().Truncate(time.Second)
 
 func newUpload(id, owner string, at time.Duration) registry.Upload {
 	return registry.Upload{
 		ID: id, Path: "modules/acme/vpc/aws", Version: registry.Version{Major: 1}, Owner: owner, Description: id,
-		Files:     []registry.UploadFile{{Name: "vpc.tar.gz", StoredFile: registry.StoredFile{Object: "modules/x", SHA256: "0", Size: 7}}},
+		Files: []registry.UploadFile{
+			{Name: "vpc.tar.gz", StoredFile: registry.StoredFile{Object: "modules/x", SHA256: "0", Size: 7}},
+		},
 		CreatedAt: begin.Add(at), ExpiresAt: begin.Add(at + time.Hour),
 	}
 }
@@ -38,12 +42,17 @@ func beginUpload(t testing.TB, c *catalog.Catalog, u registry.Upload, most int) 
 
 func endUpload(t testing.TB, c *catalog.Catalog, id, how, want string) {
 	t.Helper()
-	if u, err := end(c, t.Context(), id, how, begin); err != nil || u.Ended != want || u.ID != id {
-		t.Errorf("EndUpload(%s, %s): %+v, %v", id, how, u, err)
+	u, err := end(c, t.Context(), id, how, begin)
+	if err != nil {
+		t.Fatalf("EndUpload(%s, %s): %v", id, how, err)
+	}
+	if diff := cmp.Diff([]string{id, want}, []string{u.ID, u.Ended}); diff != "" {
+		t.Errorf("EndUpload(%s, %s): ID and Ended (-want +got):\n%s", id, how, diff)
 	}
 }
 
-// Who begins the same again goes on with what he has, unless that is about to end.
+// Beginning the same upload again continues the existing one, unless that one
+// is about to expire.
 func TestBeginAgain(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -51,8 +60,15 @@ func TestBeginAgain(t *testing.T) {
 		t.Helper()
 		u := newUpload(id, owner, at)
 		u.Version.Major, u.Description = version, ""
-		if got, err := c.BeginUpload(t.Context(), u, 9); err != nil || got.ID != want || got.Owner != owner || got.Version != u.Version {
-			t.Errorf("%s: %+v, %v", id, got, err)
+		got, err := c.BeginUpload(t.Context(), u, 9)
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		if diff := cmp.Diff([]string{want, owner}, []string{got.ID, got.Owner}); diff != "" {
+			t.Errorf("%s: ID and Owner (-want +got):\n%s", id, diff)
+		}
+		if diff := cmp.Diff(u.Version, got.Version); diff != "" {
+			t.Errorf("%s: Version (-want +got):\n%s", id, diff)
 		}
 	}
 	again("a", "ada", 0, 1, "a")
@@ -67,7 +83,7 @@ func TestBeginAgain(t *testing.T) {
 	}
 }
 
-// An upload is what was begun until it ends, and ends once: whoever comes later learns how.
+// An upload can end once. Later callers receive how it ended.
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -77,7 +93,9 @@ func TestUpload(t *testing.T) {
 	if _, err := end(c, t.Context(), "a", registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
-	for id, hows := range map[string][]string{"a": {registry.UploadCommitted, registry.UploadAborted}, "b": {registry.UploadAborted, registry.UploadCommitted}} {
+	for id, hows := range map[string][]string{
+		"a": {registry.UploadCommitted, registry.UploadAborted}, "b": {registry.UploadAborted, registry.UploadCommitted},
+	} {
 		want := newUpload(id, "ada", 0)
 		beginUpload(t, c, want, 9)
 		if got, err := uploaded(c, t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
@@ -94,18 +112,21 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// Those of an owner count from their beginning until they end, or expire; another's do not.
-func TestUploadsUnderWay(t *testing.T) {
+// An owner's uploads count until they end or expire. Uploads of other owners do
+// not count.
+func TestOpenUploads(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	const most = 3
 	full := func(at time.Duration) {
 		t.Helper()
-		if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", at), most); !errors.Is(err, catalog.ErrTooManyUploads) || !errors.Is(err, registry.ErrForbidden) {
-			t.Errorf("one more than %d: %v", most, err)
+		if _, err := c.BeginUpload(
+			t.Context(), newUpload("x", "ada", at), most,
+		); !errors.Is(err, catalog.ErrTooManyUploads) || !errors.Is(err, registry.ErrForbidden) {
+			t.Errorf("one more than the maximum of %d: %v", most, err)
 		}
 		if _, err := uploaded(c, t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
-			t.Errorf("what was refused is there: %v", err)
+			t.Errorf("a rejected upload is stored: %v", err)
 		}
 	}
 	for i := range most {
@@ -119,13 +140,15 @@ func TestUploadsUnderWay(t *testing.T) {
 	endUpload(t, c, "b", registry.UploadCommitted, registry.UploadCommitted)
 	beginUpload(t, c, newUpload("a3", "ada", 2*time.Minute), most)
 	full(59 * time.Minute)
-	// The first has expired, and the next has not.
+	// The first upload has expired, and the second has not.
 	beginUpload(t, c, newUpload("a4", "ada", 61*time.Minute), most)
 	full(61 * time.Minute)
-	if _, err := c.BeginUpload(t.Context(), newUpload("x", "ada", 61*time.Minute), 1); !errors.Is(err, catalog.ErrTooManyUploads) {
-		t.Errorf("a lower bound: %v", err)
+	if _, err := c.BeginUpload(
+		t.Context(), newUpload("x", "ada", 61*time.Minute), 1,
+	); !errors.Is(err, catalog.ErrTooManyUploads) {
+		t.Errorf("a lower limit: %v", err)
 	}
-	// When all have ended they count from nothing.
+	// When all uploads have ended, the count is zero again.
 	for _, id := range []string{"a0", "a2", "a3", "a4"} {
 		endUpload(t, c, id, registry.UploadAborted, registry.UploadAborted)
 	}
@@ -135,8 +158,8 @@ func TestUploadsUnderWay(t *testing.T) {
 	full(2 * time.Hour)
 }
 
-// A commit ends its upload in the write of the publish, without counting that.
-// Whoever begins another one finds out.
+// A commit ends its upload in the same write as the publish, without updating
+// the count. Beginning another upload notices that.
 func TestCommittedUploads(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -156,7 +179,7 @@ func TestCommittedUploads(t *testing.T) {
 			t.Errorf("%+v, %v", ended, err)
 		}
 	}
-	// The same once more is another upload.
+	// The same content again is another upload.
 	u := newUpload("b", "ada", 0)
 	u.Version = parseVersion(t, fmt.Sprintf("1.%d.0", 2*most-1))
 	if begun, err := c.BeginUpload(t.Context(), u, most); err != nil || begun.ID != "b" {
@@ -164,15 +187,17 @@ func TestCommittedUploads(t *testing.T) {
 	}
 }
 
-// An upload that has expired by the table's clock is not there, nor is what was found out about it, and its owner begins
-// from nothing.
+// If an upload has expired by the clock of the table, its inspections have too,
+// and the count of its owner's uploads is zero.
 func TestExpiredUploads(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	for _, id := range []string{"a", "b"} {
 		u := newUpload(id, "ada", -2*time.Hour)
 		beginUpload(t, c, u, 2)
-		if err := setInspection(c, t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
+		if err := setInspection(
+			c, t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := uploaded(c, t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
@@ -193,12 +218,13 @@ func TestExpiredUploads(t *testing.T) {
 	}
 }
 
-// However many begin and end at once, an owner never has more under way than he may, and none is counted that has ended.
+// However many uploads begin and end concurrently, an owner never has more than
+// the maximum, and no ended upload counts.
 func TestUploadsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	const most = 3
-	var begun, refused atomic.Int64
+	var begun, rejected atomic.Int64
 	var under sync.Map
 	var group sync.WaitGroup
 	for i := range 12 {
@@ -209,17 +235,18 @@ func TestUploadsAtOnce(t *testing.T) {
 				begun.Add(1)
 				under.Store(id, true)
 			case errors.Is(err, catalog.ErrTooManyUploads):
-				refused.Add(1)
+				rejected.Add(1)
 			default:
 				t.Error(err)
 			}
 		})
 	}
 	group.Wait()
-	if begun.Load() != most || refused.Load() != 12-most {
-		t.Errorf("%d were begun and %d refused", begun.Load(), refused.Load())
+	if begun.Load() != most || rejected.Load() != 12-most {
+		t.Errorf("%d uploads began and %d were rejected", begun.Load(), rejected.Load())
 	}
-	// Each ends in both ways at once, of which one wins, for everybody.
+	// Each upload is committed and aborted concurrently. One of the two wins,
+	// for all callers.
 	under.Range(func(id, _ any) bool {
 		for _, how := range []string{registry.UploadCommitted, registry.UploadAborted, registry.UploadCommitted} {
 			group.Go(func() {
@@ -243,18 +270,25 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// An inspection is one caller's until its lease ends, and whoever asks meanwhile is told so.
-func TestInspectionLease(t *testing.T) {
+// Only one caller can inspect a file until its claim expires. Others receive
+// that the inspection is running.
+func TestInspectionClaim(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	u := newUpload("a", "ada", 0)
 	beginUpload(t, c, u, 1)
-	ask := func(at time.Duration, wantState string, wantMine bool) {
+	claimAt := func(at time.Duration, wantState string, wantMine bool) {
 		t.Helper()
 		now := begin.Add(at)
 		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1000)
-		if err != nil || found.State != wantState || mine != wantMine {
-			t.Errorf("after %s: %+v, %t, %v", at, found, mine, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.State != wantState {
+			t.Errorf("after %s: state %q, want %q", at, found.State, wantState)
+		}
+		if mine != wantMine {
+			t.Errorf("after %s: the claim is granted: %t, want %t", at, mine, wantMine)
 		}
 	}
 	set := func(i registry.Inspection) {
@@ -263,47 +297,60 @@ func TestInspectionLease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask(0, registry.InspectionRunning, true)
-	ask(59*time.Second, registry.InspectionRunning, false)
-	ask(60*time.Second, registry.InspectionRunning, true) // taken over
-	ask(61*time.Second, registry.InspectionRunning, false)
-	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour), Attempts: 1}) // of an attempt that was taken over
-	ask(2*time.Minute, registry.InspectionRunning, true)
-	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute), Attempts: 3}) // it goes on
-	ask(4*time.Minute, registry.InspectionRunning, false)
-	set(registry.Inspection{Attempts: 3}) // it is not known yet
-	ask(4*time.Minute, registry.InspectionRunning, true)
+	claimAt(0, registry.InspectionRunning, true)
+	claimAt(59*time.Second, registry.InspectionRunning, false)
+	claimAt(60*time.Second, registry.InspectionRunning, true) // the claim has expired
+	claimAt(61*time.Second, registry.InspectionRunning, false)
+	// From an attempt whose claim has expired.
+	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour), Attempts: 1})
+	claimAt(2*time.Minute, registry.InspectionRunning, true)
+	// Renews the claim.
+	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute), Attempts: 3})
+	claimAt(4*time.Minute, registry.InspectionRunning, false)
+	set(registry.Inspection{Attempts: 3}) // gives up the claim
+	claimAt(4*time.Minute, registry.InspectionRunning, true)
 	want := registry.Inspection{State: registry.InspectionPassed, ContentSHA256: "1"}
 	set(want)
-	// What has ended stays as it is, whoever comes late with whatever.
-	for _, late := range []registry.Inspection{{}, {State: registry.InspectionRunning, Until: begin.Add(time.Hour)}, {State: registry.InspectionRefused, Problem: "bad"}, {State: registry.InspectionPassed, ContentSHA256: "2"}} {
+	// A result does not change, whatever is recorded later.
+	for _, late := range []registry.Inspection{
+		{}, {State: registry.InspectionRunning, Until: begin.Add(time.Hour)},
+		{State: registry.InspectionRefused, Problem: "bad"}, {State: registry.InspectionPassed, ContentSHA256: "2"},
+	} {
 		set(late)
-		ask(time.Hour, registry.InspectionPassed, false)
+		claimAt(time.Hour, registry.InspectionPassed, false)
 		if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 	}
-	// Another file is another inspection, and so is one whose number only begins alike.
+	// Other files have their own inspections, even if their numbers begin with
+	// the same digit.
 	for _, file := range []int{1, 10, 100} {
 		if found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || !mine {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if err := setInspection(c, t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin); err != nil {
+		if err := setInspection(
+			c, t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin,
+		); err != nil {
 			t.Error(err)
 		}
-		if found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || mine || found.Problem != "bad" {
-			t.Errorf("%+v, %t, %v", found, mine, err)
+		found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000)
+		if err != nil || mine {
+			t.Errorf("the claim is granted: %t, %v", mine, err)
+		}
+		if found.Problem != "bad" {
+			t.Errorf("the problem is %q", found.Problem)
 		}
 	}
 }
 
-// An inspection that begins and dies again and again is refused, and not begun any more. One that was given up does not count.
+// A file whose inspection repeatedly starts and dies is rejected and not
+// inspected again. An attempt that was given up does not count.
 func TestInspectionAttempts(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	u := newUpload("a", "ada", 0)
 	beginUpload(t, c, u, 1)
-	ask := func(n int) (registry.Inspection, bool) {
+	claimAt := func(n int) (registry.Inspection, bool) {
 		t.Helper()
 		now := begin.Add(time.Duration(n) * time.Hour / 10)
 		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1)
@@ -313,31 +360,34 @@ func TestInspectionAttempts(t *testing.T) {
 		return found, mine
 	}
 	for n := range 5 {
-		if _, mine := ask(n); !mine {
-			t.Errorf("attempt %d, after others that were given up, is not begun", n+1)
+		if _, mine := claimAt(n); !mine {
+			t.Errorf("attempt %d, after others that were given up, gets no claim", n+1)
 		}
 		if err := setInspection(c, t.Context(), u, 0, registry.Inspection{Attempts: 1}, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := range 3 {
-		if _, mine := ask(10 + n); !mine {
-			t.Errorf("attempt %d is not begun", n+1)
+		if _, mine := claimAt(10 + n); !mine {
+			t.Errorf("attempt %d gets no claim", n+1)
 		}
 	}
+	texts := golden.New(t)
 	for n := range 2 {
-		found, mine := ask(20 + n)
+		found, mine := claimAt(20 + n)
 		if mine || found.State != registry.InspectionRefused {
-			t.Errorf("after three deaths: %+v, %t", found, mine)
+			t.Errorf("after three failed attempts: %+v, %t", found, mine)
 		}
-		if !strings.Contains(found.Problem, "3 times") {
-			t.Errorf("the reason is %q", found.Problem)
+		if !strings.Contains(found.Problem, " 3 ") {
+			t.Errorf("the reason is %q without the number of attempts", found.Problem)
 		}
+		texts.Text(t, found.Problem+"\n")
 	}
 }
 
-// An identity has so many inspections under way as it may, in all its uploads, until they end or are waited for no longer.
-func TestInspectionsOfOne(t *testing.T) {
+// An identity can have a maximum number of running inspections in all its
+// uploads, until they end or their claims expire.
+func TestInspectionsOfOneOwner(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	one, two, other := newUpload("a", "ada", 0), newUpload("b", "ada", 0), newUpload("c", "bob", 0)
@@ -345,31 +395,42 @@ func TestInspectionsOfOne(t *testing.T) {
 	for _, u := range []registry.Upload{one, two, other} {
 		beginUpload(t, c, u, 2)
 	}
-	ask := func(u registry.Upload, file int, at time.Duration, want bool) {
+	claimAt := func(u registry.Upload, file int, at time.Duration, want bool) {
 		t.Helper()
 		now := begin.Add(at)
 		found, mine, err := claim(c, t.Context(), u, file, now, now.Add(time.Minute), 2)
-		if err != nil || mine != want || found.State != registry.InspectionRunning {
-			t.Errorf("file %d of upload %s: %+v, %t, %v; want %t", file, u.ID, found, mine, err, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mine != want {
+			t.Errorf("file %d of upload %s: the claim is granted: %t, want %t", file, u.ID, mine, want)
+		}
+		if found.State != registry.InspectionRunning {
+			t.Errorf("file %d of upload %s: state %q", file, u.ID, found.State)
 		}
 	}
-	ask(one, 0, 0, true)
-	ask(two, 0, 0, true)
-	ask(one, 1, 0, false)
-	ask(other, 0, 0, true)
-	if err := setInspection(c, t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin); err != nil {
+	claimAt(one, 0, 0, true)
+	claimAt(two, 0, 0, true)
+	claimAt(one, 1, 0, false)
+	claimAt(other, 0, 0, true)
+	if err := setInspection(
+		c, t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin,
+	); err != nil {
 		t.Fatal(err)
 	}
-	ask(one, 1, 0, true)
-	ask(one, 2, 0, false)
-	if err := setInspection(c, t.Context(), one, 0, registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin); err != nil {
+	claimAt(one, 1, 0, true)
+	claimAt(one, 2, 0, false)
+	if err := setInspection(
+		c, t.Context(), one, 0,
+		registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin,
+	); err != nil {
 		t.Fatal(err)
 	}
-	ask(one, 2, 2*time.Minute, true) // file 1 has died, and file 0 goes on
-	ask(one, 3, 2*time.Minute, false)
+	claimAt(one, 2, 2*time.Minute, true) // the claim of file 1 has expired, that of file 0 has not
+	claimAt(one, 3, 2*time.Minute, false)
 }
 
-// Of those who ask at once one inspects.
+// If several callers claim an inspection concurrently, one succeeds.
 func TestInspectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -394,16 +455,22 @@ func TestInspectionsAtOnce(t *testing.T) {
 	}
 }
 
-// The largest upload, and the largest SHA256SUMS that is read, have room in their items.
+// The largest upload, and the largest SHA256SUMS that the registry reads, fit
+// into their items.
 func TestLargeUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	u := newUpload("a", "ada", 0)
 	u.Description = strings.Repeat("d", 1000)
 	u.Files = nil
-	for i := range 203 { // as many platforms as a release may have, and what belongs to it
+	for i := range 203 { // the maximum number of platforms of a release, and its other files
 		name := fmt.Sprintf("%0250d", i)
-		u.Files = append(u.Files, registry.UploadFile{Name: name, StoredFile: registry.StoredFile{Object: strings.Repeat("k", 400) + name, SHA256: strings.Repeat("0", 64), Size: 5 << 30}})
+		u.Files = append(u.Files, registry.UploadFile{
+			Name: name,
+			StoredFile: registry.StoredFile{
+				Object: strings.Repeat("k", 400) + name, SHA256: strings.Repeat("0", 64), Size: 5 << 30,
+			},
+		})
 	}
 	beginUpload(t, c, u, 1)
 	sums := make(map[string]string)
@@ -417,7 +484,7 @@ func TestLargeUpload(t *testing.T) {
 	if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
 		t.Error(err)
 	}
-	// So has an owner with as many uploads as can be set.
+	// An owner with the maximum configurable number of uploads fits too.
 	for i := range 100 {
 		beginUpload(t, c, newUpload(fmt.Sprintf("%026d", i), "bob", 0), 100)
 	}
@@ -445,7 +512,8 @@ func TestHasNamespace(t *testing.T) {
 	has("other", true)
 }
 
-// Whichever call of the table fails, made or not, what follows finds an upload that counts once, or none.
+// If any call of the table fails, whether or not its write was made, the upload
+// counts once or not at all.
 func TestUploadFailsAtEachCall(t *testing.T) {
 	t.Parallel()
 	for _, done := range []bool{false, true} {
@@ -467,7 +535,9 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 			if !errors.Is(err, tabletest.ErrFault) {
 				t.Fatalf("call %d: %v", at, err)
 			}
-			if _, err := end(good, t.Context(), "a", registry.UploadAborted, begin); err != nil && !errors.Is(err, registry.ErrNotFound) {
+			if _, err := end(
+				good, t.Context(), "a", registry.UploadAborted, begin,
+			); err != nil && !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("call %d: %v", at, err)
 			}
 			beginUpload(t, good, newUpload("b", "ada", 0), 1)
@@ -478,7 +548,7 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 	}
 }
 
-// end ends an upload, whosever it is.
+// end ends an upload of any owner.
 func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time) (registry.Upload, error) {
 	u, _, err := c.Upload(ctx, id)
 	if err != nil {
@@ -500,15 +570,21 @@ func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i
 	return i, err
 }
 
-func claim(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int) (registry.Inspection, bool, error) {
-	claimed, err := c.ClaimInspection(ctx, u.ID, u.Owner, file, now, until, most, func(registry.Upload) error { return nil })
+func claim(
+	c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int,
+) (registry.Inspection, bool, error) {
+	claimed, err := c.ClaimInspection(
+		ctx, u.ID, u.Owner, file, now, until, most, func(registry.Upload) error { return nil },
+	)
 	if err != nil {
 		return registry.Inspection{}, false, err
 	}
 	return claimed.Found, claimed.Mine, nil
 }
 
-// setInspection records what somebody else's claim has come to.
-func setInspection(c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time) error {
+// setInspection records the result of another caller's claim.
+func setInspection(
+	c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time,
+) error {
 	return c.RecordInspection(ctx, &catalog.Claim{Upload: u, File: file}, i, now)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Versions are the versions of all addresses of one kind.
+// Versions stores the versions of all addresses of one kind.
 type Versions[A registry.Address, R registry.Record] struct {
 	table Table
 	kind  kind[A, R]
 }
 
-// Listing returns the answer to a versions request, or registry.ErrNotFound if no
-// version is listed.
+// Listing returns the response to a versions request, or [registry.ErrNotFound]
+// if no version is listed.
 func (v Versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, error) {
 	item, err := v.table.Get(ctx, listingKey(a.Path()))
 	if err == nil && len(item.Data) == 0 {
@@ -27,8 +27,8 @@ func (v Versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, er
 	return item.Data, err
 }
 
-// Get returns the record of a version. A version that never was is
-// registry.ErrNotFound; one that was withdrawn is that and registry.ErrWithdrawn.
+// Get returns the record of a version. A version that never existed is
+// [registry.ErrNotFound]. A withdrawn one is also [registry.ErrWithdrawn].
 func (v Versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, error) {
 	var none R
 	item, err := v.table.Get(ctx, recordKey(a.Path(), n))
@@ -40,15 +40,15 @@ func (v Versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, er
 	case err != nil:
 		return none, err
 	case record.Number() != n:
-		return none, fmt.Errorf("item %s is of version %s: %w", item.Shown(), record.Number(), registry.ErrNotFound)
+		return none, fmt.Errorf("item %s has version %s: %w", item.Shown(), record.Number(), registry.ErrNotFound)
 	case record.Withdrawal() != nil:
 		return none, record.Withdrawal().Gone(n)
 	}
 	return record, nil
 }
 
-// decodeRecord reads the record of a version of an address. Errors are
-// registry.ErrCorrupt.
+// decodeRecord decodes the record of a version of an address. Errors are
+// [registry.ErrCorrupt].
 func decodeRecord[R registry.Record](path string, item Item) (R, error) {
 	var record R
 	if err := decode(item, &record); err != nil {
@@ -64,16 +64,18 @@ func decodeRecord[R registry.Record](path string, item Item) (R, error) {
 	return record, nil
 }
 
-// lost returns the error for a version that is listed and has no record.
-func lost(record Key, n registry.Version) error {
-	return corrupt(record, fmt.Sprintf("the record of version %s is lost", n))
+// missingRecord returns the error for a version that is listed but has no
+// record.
+func missingRecord(record Key, n registry.Version) error {
+	return corrupt(record, fmt.Sprintf("the record of version %s is missing", n))
 }
 
-// All returns the records of all versions of an address, withdrawn ones among
-// them, the newest first, and registry.ErrNotFound if there is none. If a record
-// is lost or cannot be read, it returns the others with registry.ErrCorrupt.
+// All returns the records of all versions of an address, including withdrawn
+// ones, the newest first. It returns [registry.ErrNotFound] if there are none.
+// If a record is missing or cannot be read, it returns the others with
+// [registry.ErrCorrupt].
 func (v Versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
-	// First, because a version that is listed has a record from then on.
+	// The index comes first: every version in it has a record by then.
 	items, err := snapshot(ctx, v.table, listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path()))
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func (v Versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
 	}
 	for _, n := range readIndex(v.kind.newListing(a), items[0], items[1]).named() {
 		if corrupt == nil && !slices.ContainsFunc(records, func(r R) bool { return r.Number() == n }) {
-			corrupt = lost(recordKey(a.Path(), n), n)
+			corrupt = missingRecord(recordKey(a.Path(), n), n)
 		}
 	}
 	if len(records) == 0 && corrupt == nil {
@@ -106,8 +108,9 @@ func sortRecords[R registry.Record](records []R) {
 	slices.SortFunc(records, func(a, b R) int { return registry.CompareVersions(b.Number(), a.Number()) })
 }
 
-// Summaries returns the addresses that have a listed version, in their order: of
-// one namespace, or of all if it is empty. Mirrored providers have no namespace.
+// Summaries returns the addresses that have a listed version, sorted. It
+// returns those of one namespace, or of all namespaces if namespace is empty.
+// Mirrored providers have no namespace.
 func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error] {
 	return func(yield func(registry.Summary, error) bool) {
 		catalogs := []string{namespace}
@@ -135,7 +138,7 @@ func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Se
 	}
 }
 
-// catalogs returns the names of the catalogs that may have entries of the kind.
+// catalogs returns the names of the catalogs that can have entries of the kind.
 func (v Versions[A, R]) catalogs(ctx context.Context) ([]string, error) {
 	if !v.kind.namespaced() {
 		return []string{mirrorCatalog}, nil
@@ -143,33 +146,33 @@ func (v Versions[A, R]) catalogs(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, v.table, namespaces, "")
 }
 
-// state is what a change of one address depends on, as it was at one moment.
+// state is the input of a change of one address, read at one moment.
 type state[R registry.Record] struct {
 	number registry.Version
-	// record is that of the version that is changed, with recordErr if it cannot be
-	// read; exists reports whether there is one.
+	// record is the record of the version that is changed. recordErr is the
+	// error of reading it. exists reports whether there is one.
 	record    R
 	exists    bool
 	recordErr error
-	// index is what is derived of all versions, with indexErr if it cannot be read.
+	// index is derived from all versions. indexErr is the error of reading it.
 	index    index[R]
 	indexErr error
 
-	// The items of these, the namespace's, and others.
+	// changes are made in addition to those of the record and the index.
 	item, listed, entry, namespace Item
 	also                           []Item
 	// changes are made beside those of the record and the index.
 	changes []Change
-	changed bool // the record
-	latest  bool // the record is now that of the latest version
+	changed bool // whether record is changed
+	latest  bool // whether record is now that of the latest version
 }
 
-// errUnchanged makes a change of nothing.
+// errUnchanged is returned by edit functions that change nothing.
 var errUnchanged = errors.New("unchanged")
 
-// update changes a version of an address, or the whole of it if n is nil, by what
-// edit makes of its state, and records that in the audit trail. The state has the
-// items of also besides.
+// update changes a version of an address, or the whole address if n is nil. It
+// passes the state to edit, writes the resulting changes, and records them in
+// the audit trail. The state also has the items of the keys in also.
 func (v Versions[A, R]) update(
 	ctx context.Context, a A, n *registry.Version, also []Key, edit func(*state[R]) (registry.AuditEntry, error),
 ) error {
@@ -193,8 +196,8 @@ func (v Versions[A, R]) update(
 	})
 }
 
-// keys returns what a change of a version depends on: the listing, the entry, the
-// namespace if there must be one, and the record if n is not nil.
+// keys returns the keys of the inputs of a change. These are the listing, the
+// entry, the namespace if the kind has one, and the record if n is not nil.
 func (v Versions[A, R]) keys(a A, n *registry.Version) []Key {
 	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
 	if v.kind.namespaced() {
@@ -206,7 +209,7 @@ func (v Versions[A, R]) keys(a A, n *registry.Version) []Key {
 	return keys
 }
 
-// load reads a state from the items of keys.
+// load makes a state from the items of keys.
 func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
 	s.listed, s.entry, items = items[0], items[1], items[2:]
 	if v.kind.namespaced() {
@@ -225,7 +228,7 @@ func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]
 	return s
 }
 
-// set gives the version that is changed a record.
+// set replaces the record of the version that is changed.
 func (v Versions[A, R]) set(s *state[R], record R) {
 	s.record, s.changed = record, true
 	if s.indexErr == nil {
@@ -233,9 +236,8 @@ func (v Versions[A, R]) set(s *state[R], record R) {
 	}
 }
 
-// write returns the changes that make the stored items what a state says. An
-// index that cannot be read is written as it is, because it may be all that is
-// left of other versions.
+// write returns the changes that store a state. It writes an index that cannot
+// be read as it is, because it can be all that is left of other versions.
 func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, error) {
 	changes := s.changes
 	if s.changed {
@@ -264,8 +266,8 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 		s.listed.Data = listing
 		changes = append(changes, put(s.listed))
 	}
-	// The entry is written with every record, so that a Rebuild which has read the
-	// record before fails.
+	// The entry is written with every record, so that a Rebuild that has read
+	// the previous record fails.
 	if s.changed || !slices.Equal(entry, s.entry.Data) {
 		s.entry.Data = entry
 		changes = append(changes, put(s.entry))
@@ -277,12 +279,13 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 	return changes, nil
 }
 
-// describe gives the entry the description of the latest version. If a change has
-// made another version the latest, it reads the record of that one: every change
-// of it would change the entry too. One that cannot be read has no description.
+// describe sets the description of the entry to that of the latest version. If
+// the change makes another version the latest, describe reads its record. That
+// read is consistent, since every change of that record also changes the entry.
+// If the record cannot be read, the description is empty.
 func (v Versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
 	var was registry.Summary
-	_ = decode(s.entry, &was) // nothing, if there is no entry
+	_ = decode(s.entry, &was) // stays empty if there is no entry
 	switch {
 	case s.latest:
 		s.index.summary.Description = v.kind.description(s.record)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -25,7 +27,7 @@ func parseVersion(t testing.TB, s string) registry.Version {
 	return v
 }
 
-// leaked is why versions are withdrawn here.
+// leaked is the withdrawal of the tests.
 func leaked() registry.Withdrawal {
 	return registry.Withdrawal{At: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), By: "wim", Reason: "it has a key"}
 }
@@ -37,7 +39,7 @@ func withdraw(t testing.TB, c *catalog.Catalog, a registry.Address, v string) {
 	}
 }
 
-// kind is what the three kinds of addresses have in common here.
+// kind has the operations of the tests on one of the three kinds of addresses.
 type kind struct {
 	address registry.Address
 	publish func(ctx context.Context, c *catalog.Catalog, version string) error
@@ -47,12 +49,14 @@ type kind struct {
 	records func(ctx context.Context, c *catalog.Catalog) error
 	// listed returns the versions of the listing.
 	listed func(ctx context.Context, c *catalog.Catalog) ([]registry.Version, error)
-	// latest returns the version that the catalogue's entry names, or nothing.
+	// latest returns the latest version of the catalog's entry, or nothing.
 	latest func(ctx context.Context, c *catalog.Catalog) (string, error)
-	stored func(ctx context.Context, c *catalog.Catalog) (mismatches []catalog.Mismatch, withdrawn []registry.Version, rebuildable bool, err error)
+	stored func(
+		ctx context.Context, c *catalog.Catalog,
+	) (mismatches []catalog.Mismatch, withdrawn []registry.Version, rebuildable bool, err error)
 	// unreadable returns the names of the records that cannot be read.
 	unreadable func(ctx context.Context, c *catalog.Catalog) ([]string, error)
-	// rebuild mends what is derived.
+	// rebuild repairs the derived items.
 	rebuild func(ctx context.Context, c *catalog.Catalog) (bool, error)
 }
 
@@ -199,23 +203,32 @@ func withKey(t testing.TB, table catalog.Table) *catalog.Catalog {
 	return c
 }
 
-// has says what clients and people see of an address, and that what is derived is as it must be.
+// has checks the visible versions of an address, and that the derived items
+// match its records.
 func (k kind) has(t testing.TB, c *catalog.Catalog, listed, latest, withdrawn string) {
 	t.Helper()
 	versions, err := k.listed(t.Context(), c)
-	if got := fmt.Sprint(versions); err == nil && got != listed || err != nil && (listed != "nothing" || !errors.Is(err, registry.ErrNotFound)) {
+	absent := listed == "nothing" && errors.Is(err, registry.ErrNotFound)
+	if got := fmt.Sprint(versions); err == nil && got != listed || err != nil && !absent {
 		t.Errorf("%s: listed %s, %v; want %s", k.address, got, err, listed)
 	}
 	if got, err := k.latest(t.Context(), c); err != nil || got != latest {
 		t.Errorf("%s: its latest is %q, %v; want %q", k.address, got, err, latest)
 	}
 	mismatches, gone, _, err := k.stored(t.Context(), c)
-	if err != nil || len(mismatches) > 0 || fmt.Sprint(gone) != withdrawn {
-		t.Errorf("%s: stored %v, withdrawn %v, %v; want %s", k.address, mismatches, gone, err, withdrawn)
+	if err != nil {
+		t.Errorf("%s: %v", k.address, err)
+	}
+	if len(mismatches) > 0 {
+		t.Errorf("%s: mismatches %v", k.address, mismatches)
+	}
+	if got := fmt.Sprint(gone); got != withdrawn {
+		t.Errorf("%s: withdrawn %s, want %s", k.address, got, withdrawn)
 	}
 }
 
-// A withdrawn version is as one that never was to who reads, and one whose number is taken to who publishes.
+// A withdrawn version is not found by readers, and its number is taken for
+// publishers.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -231,12 +244,15 @@ func TestWithdraw(t *testing.T) {
 			if w, err := c.Of(k.address).Withdrawal(ctx, parseVersion(t, "1.1.0")); w != nil || err != nil {
 				t.Errorf("before: %v, %v", w, err)
 			}
-			if _, _, err := c.Of(k.address).Withdraw(ctx, parseVersion(t, "3.0.0"), leaked(), false); !errors.Is(err, registry.ErrNotFound) {
-				t.Errorf("what never was: %v", err)
+			if _, _, err := c.Of(k.address).Withdraw(
+				ctx, parseVersion(t, "3.0.0"), leaked(), false,
+			); !errors.Is(err, registry.ErrNotFound) {
+				t.Errorf("a version that never existed: %v", err)
 			}
 			withdraw(t, c, k.address, "1.1.0")
 			k.has(t, c, "[1.0.0+a]", "1.0.0+a", "[1.1.0]")
-			if err := k.read(ctx, c, parseVersion(t, "1.1.0")); !errors.Is(err, registry.ErrNotFound) || !errors.Is(err, registry.ErrWithdrawn) {
+			err := k.read(ctx, c, parseVersion(t, "1.1.0"))
+			if !errors.Is(err, registry.ErrNotFound) || !errors.Is(err, registry.ErrWithdrawn) {
 				t.Errorf("read: %v", err)
 			}
 			withdraw(t, c, k.address, "1.0.0+a")
@@ -244,20 +260,35 @@ func TestWithdraw(t *testing.T) {
 
 			for _, v := range []string{"1.1.0", "1.0.0+a", "1.0.0+b", "1.0.0"} {
 				err := k.publish(ctx, c, v)
-				if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || !strings.Contains(fmt.Sprint(err), "withdrawn on 2026-11-21 01:02 UTC: it has a key") {
+				for _, sentinel := range []error{registry.ErrExists, registry.ErrWithdrawn} {
+					if !errors.Is(err, sentinel) {
+						t.Errorf("publishing %s again: %v is not %v", v, err, sentinel)
+					}
+				}
+				text := fmt.Sprint(err)
+				if !strings.Contains(text, "2026-11-21 01:02 UTC") || !strings.Contains(text, "it has a key") {
 					t.Errorf("publishing %s: %v", v, err)
 				}
 			}
 			k.has(t, c, "nothing", "", "[1.0.0+a 1.1.0]")
 
-			// Another withdrawal is the first one still.
+			// A second withdrawal returns the first one.
 			again := leaked()
 			again.Reason = "another"
-			if recorded, changed, err := c.Of(k.address).Withdraw(ctx, parseVersion(t, "1.1.0"), again, false); err != nil || changed || recorded != leaked() {
-				t.Errorf("again: %v, %v, %v", recorded, changed, err)
+			recorded, changed, err := c.Of(k.address).Withdraw(ctx, parseVersion(t, "1.1.0"), again, false)
+			if err != nil || changed {
+				t.Errorf("withdrawing again: changed is %t, %v", changed, err)
 			}
-			if w, err := c.Of(k.address).Withdrawal(ctx, parseVersion(t, "1.1.0")); err != nil || w == nil || *w != leaked() {
-				t.Errorf("after: %v, %v", w, err)
+			if diff := cmp.Diff(leaked(), recorded); diff != "" {
+				t.Errorf("withdrawing again returns (-want +got):\n%s", diff)
+			}
+			first := leaked()
+			w, err := c.Of(k.address).Withdrawal(ctx, parseVersion(t, "1.1.0"))
+			if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(&first, w); diff != "" {
+				t.Errorf("Withdrawal (-want +got):\n%s", diff)
 			}
 			if err := k.publish(ctx, c, "1.2.0"); err != nil {
 				t.Fatal(err)
@@ -271,13 +302,14 @@ func TestWithdraw(t *testing.T) {
 				}
 			}
 			if count != 2 {
-				t.Errorf("%d entries of two withdrawals", count)
+				t.Errorf("%d audit entries after two withdrawals", count)
 			}
 		})
 	}
 }
 
-// What a listing and an entry say against the records is found and mended, where nothing is to be listed too.
+// A listing and an entry that contradict the records are found and repaired,
+// even if there is nothing to list.
 func TestWithdrawnRebuild(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -294,8 +326,15 @@ func TestWithdrawnRebuild(t *testing.T) {
 			}
 			withdraw(t, c, k.address, "1.0.0")
 			replace(t, table, before.Partition, before.Sort, before.Data)
-			if mismatches, _, rebuildable, err := k.stored(t.Context(), c); err != nil || len(mismatches) != 1 || mismatches[0].What != catalog.DerivedListing || !rebuildable {
-				t.Errorf("%v, %v, %v", mismatches, rebuildable, err)
+			mismatches, _, rebuildable, err := k.stored(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(mismatches) != 1 || mismatches[0].What != catalog.DerivedListing {
+				t.Errorf("mismatches %v, want one of the listing", mismatches)
+			}
+			if !rebuildable {
+				t.Error("the listing cannot be rebuilt")
 			}
 			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || !rebuilt {
 				t.Error(err)
@@ -305,7 +344,8 @@ func TestWithdrawnRebuild(t *testing.T) {
 	}
 }
 
-// Whichever call fails, a version is withdrawn everywhere or nowhere, and withdrawing it again withdraws it.
+// If any call fails, a version is withdrawn everywhere or nowhere. Withdrawing
+// it again withdraws it.
 func TestWithdrawFails(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -318,10 +358,12 @@ func TestWithdrawFails(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				_, _, err := catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}).Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.1.0"), leaked(), false)
+				_, _, err := catalog.New(&tabletest.Faulty{
+					Table: table, FailAt: at, Done: done,
+				}).Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.1.0"), leaked(), false)
 				if err == nil {
 					if at < 3 {
-						t.Errorf("%s: there are %d calls", name, at-1)
+						t.Errorf("%s: Withdraw makes %d calls", name, at-1)
 					}
 					break
 				}
@@ -334,7 +376,7 @@ func TestWithdrawFails(t *testing.T) {
 					t.Errorf("%s: call %d: %s, %v", name, at, latest, err)
 				}
 				if _, _, err := good.Of(k.address).Withdraw(t.Context(), parseVersion(t, "1.1.0"), leaked(), false); err != nil {
-					t.Errorf("%s: call %d, and again: %v", name, at, err)
+					t.Errorf("%s: call %d failed, and then: %v", name, at, err)
 				}
 				k.has(t, good, "[1.0.0]", "1.0.0", "[1.1.0]")
 			}
@@ -342,7 +384,8 @@ func TestWithdrawFails(t *testing.T) {
 	}
 }
 
-// Whoever is faster: a version that is withdrawn while others are published is withdrawn, and these are listed.
+// If a version is withdrawn while others are published, it is withdrawn and the
+// others are listed, whichever is faster.
 func TestWithdrawWhilePublishing(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -378,14 +421,22 @@ func TestWithdrawWhilePublishing(t *testing.T) {
 			if latest, err := k.latest(t.Context(), c); err != nil || latest != "2.5.0" {
 				t.Errorf("latest %s, %v", latest, err)
 			}
-			if mismatches, gone, _, err := k.stored(t.Context(), c); err != nil || len(mismatches) > 0 || fmt.Sprint(gone) != "[1.0.0]" {
-				t.Errorf("%v, %v, %v", mismatches, gone, err)
+			mismatches, gone, _, err := k.stored(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(mismatches) > 0 {
+				t.Errorf("mismatches %v", mismatches)
+			}
+			if got := fmt.Sprint(gone); got != "[1.0.0]" {
+				t.Errorf("withdrawn %s, want [1.0.0]", got)
 			}
 		})
 	}
 }
 
-// What is withdrawn cannot be deprecated, and what is hidden can be shown again where nothing else is left.
+// A withdrawn version cannot be deprecated. A hidden version can be listed
+// again if no other version is left.
 func TestDeprecateWithdrawn(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -396,44 +447,54 @@ func TestDeprecateWithdrawn(t *testing.T) {
 	publish(t, c, vpc, record(t, "1.1.0", "b"))
 	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "A"))
 	publishProvider(t, c, inventory, providerRecord(t, "1.1.0", "A"))
-	if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "old", Hide: true, By: "dee"}); err != nil {
+	if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{
+		Message: "old", Hide: true, By: "dee",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Providers.Deprecate(ctx, inventory, &second, catalog.Deprecation{Message: "bad", By: "dee"}); err != nil {
+	if _, err := c.Providers.Deprecate(ctx, inventory, &second, catalog.Deprecation{
+		Message: "bad", By: "dee",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	withdraw(t, c, vpc, "1.1.0")
 	withdraw(t, c, inventory, "1.1.0")
 	_, err := c.Modules.Deprecate(ctx, vpc, &second, catalog.Deprecation{Message: "x", Hide: false, By: "dee"})
-	if _, err2 := c.Providers.Deprecate(ctx, inventory, &second, catalog.Deprecation{Message: "", By: "dee"}); !errors.Is(err, registry.ErrWithdrawn) || !errors.Is(err2, registry.ErrWithdrawn) {
+	if _, err2 := c.Providers.Deprecate(
+		ctx, inventory, &second, catalog.Deprecation{Message: "", By: "dee"},
+	); !errors.Is(err, registry.ErrWithdrawn) || !errors.Is(err2, registry.ErrWithdrawn) {
 		t.Errorf("%v, %v", err, err2)
 	}
-	if _, err := c.Modules.Deprecate(ctx, vpc, nil, catalog.Deprecation{Message: "x", Hide: false, By: "dee"}); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("the whole of a module of which nothing is listed: %v", err)
+	if _, err := c.Modules.Deprecate(ctx, vpc, nil, catalog.Deprecation{
+		Message: "x", Hide: false, By: "dee",
+	}); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("all versions of a module without listed versions: %v", err)
 	}
 	data, err := c.Providers.Listing(ctx, inventory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l, err := protocol.Decode[protocol.ProviderListing](data); err != nil || len(l.Warnings) > 0 {
-		t.Errorf("clients are warned of what is not there: %q, %v", l.Warnings, err)
+		t.Errorf("clients show warnings for missing versions: %q, %v", l.Warnings, err)
 	}
 	kinds(t)["module"].has(t, c, "nothing", "", "[1.1.0]")
-	if latest, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{Message: "", Hide: false, By: "dee"}); err != nil || latest.Latest != first {
-		t.Errorf("shown again: %v, %v", latest, err)
+	if latest, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{
+		Message: "", Hide: false, By: "dee",
+	}); err != nil || latest.Latest != first {
+		t.Errorf("listed again: %v, %v", latest, err)
 	}
 	kinds(t)["module"].has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
 
-	// A key that has signed withdrawn versions alone has signed nothing that is there.
+	// A key that has signed only withdrawn versions has signed no existing
+	// version.
 	withdraw(t, c, inventory, "1.0.0")
 	if signed, err := c.Signed(ctx, "acme"); err != nil || len(signed) > 0 {
 		t.Errorf("%v, %v", signed, err)
 	}
 }
 
-// A version whose record is lost or cannot be read can be withdrawn, and so can
-// every other version beside it. What is damaged keeps its place in the listing
-// until then.
+// A version whose record is missing or cannot be read can be withdrawn, and so
+// can all other versions of the address. Until then it stays in the listing.
 func TestWithdrawDamaged(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -460,7 +521,7 @@ func TestWithdrawDamaged(t *testing.T) {
 				return err
 			}
 			if err := again("9.0.0"); !errors.Is(err, registry.ErrNotFound) {
-				t.Errorf("a version that never was: %v", err)
+				t.Errorf("a version that never existed: %v", err)
 			}
 			for _, v := range []string{"1.0.0", "1.1.0"} {
 				if err := k.publish(t.Context(), c, v); !errors.Is(err, registry.ErrCorrupt) {
@@ -468,7 +529,7 @@ func TestWithdrawDamaged(t *testing.T) {
 				}
 			}
 			if err := again("1.2.0"); err != nil {
-				t.Errorf("a version beside others that are lost: %v", err)
+				t.Errorf("a version beside missing ones: %v", err)
 			}
 			versions, err := k.listed(t.Context(), c)
 			slices.SortFunc(versions, registry.CompareVersions)
@@ -485,8 +546,8 @@ func TestWithdrawDamaged(t *testing.T) {
 	}
 }
 
-// The objects of a version are below its number with build metadata, which a
-// record that cannot be read does not say. The listing does.
+// The objects of a version have its build metadata in their keys. A record that
+// cannot be read does not contain it, but the listing does.
 func TestWithdrawUnreadableMetadata(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -502,7 +563,9 @@ func TestWithdrawUnreadableMetadata(t *testing.T) {
 				t.Errorf("unreadable: %v, %v", names, err)
 			}
 			for _, v := range []string{"1.0.0", "1.0.0+c"} {
-				if _, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), false); !errors.Is(err, registry.ErrExists) {
+				if _, _, err := c.Of(k.address).Withdraw(
+					t.Context(), parseVersion(t, v), leaked(), false,
+				); !errors.Is(err, registry.ErrExists) {
 					t.Errorf("withdrawing %s: %v", v, err)
 				}
 			}
@@ -512,8 +575,8 @@ func TestWithdrawUnreadableMetadata(t *testing.T) {
 	}
 }
 
-// A number whose record and listing are lost can be taken out for good by who
-// knows that it was published.
+// A version whose record and listing are missing can still be withdrawn, if the
+// caller confirms that it was published.
 func TestWithdrawMissing(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -527,10 +590,14 @@ func TestWithdrawMissing(t *testing.T) {
 					}
 				}
 				v := fmt.Sprintf("9.0.%d", len(fmt.Sprint(published)))
-				if _, _, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), false); !errors.Is(err, registry.ErrNotFound) {
+				if _, _, err := c.Of(k.address).Withdraw(
+					t.Context(), parseVersion(t, v), leaked(), false,
+				); !errors.Is(err, registry.ErrNotFound) {
 					t.Errorf("published %v: %v", published, err)
 				}
-				if _, changed, err := c.Of(k.address).Withdraw(t.Context(), parseVersion(t, v), leaked(), true); err != nil || !changed {
+				if _, changed, err := c.Of(k.address).Withdraw(
+					t.Context(), parseVersion(t, v), leaked(), true,
+				); err != nil || !changed {
 					t.Errorf("published %v, missing: %v, %v", published, changed, err)
 				}
 				if err := k.publish(t.Context(), c, v); !errors.Is(err, registry.ErrWithdrawn) {
@@ -542,7 +609,7 @@ func TestWithdrawMissing(t *testing.T) {
 	}
 }
 
-// A rebuild that finds nothing it could mend says so.
+// A rebuild that cannot repair anything returns false.
 func TestRebuildNothing(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds(t) {
@@ -557,7 +624,11 @@ func TestRebuildNothing(t *testing.T) {
 				t.Errorf("%v, %v", rebuilt, err)
 			}
 			path := k.address.Path()
-			if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: path, Sort: "version/1.0.0"}, Revision: 1, Data: []byte("?")}, catalog.Change{Key: catalog.Key{Partition: path, Sort: "listing"}, Revision: 1, Delete: true}); err != nil {
+			if err := table.Write(
+				t.Context(),
+				catalog.Change{Key: catalog.Key{Partition: path, Sort: "version/1.0.0"}, Revision: 1, Data: []byte("?")},
+				catalog.Change{Key: catalog.Key{Partition: path, Sort: "listing"}, Revision: 1, Delete: true},
+			); err != nil {
 				t.Fatal(err)
 			}
 			if rebuilt, err := k.rebuild(t.Context(), c); err != nil || rebuilt {

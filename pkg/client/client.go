@@ -1,11 +1,14 @@
-// Package client is a registry seen from outside: how it is found, with which credential it is asked, when it is asked
-// again, and what it means when it refuses.
+// Package client requests discovery documents, modules, providers and files
+// from registries.
 //
-// Hosts, discovery and credentials are read by the clients' own libraries, from where OpenTofu and Terraform keep them,
-// so that whoever can run `tofu init` against a registry needs to configure nothing here.
+// It reads hosts and credentials with the libraries that OpenTofu and Terraform
+// use, and from the same places. Anyone who can run `tofu init` against a
+// registry needs no further configuration.
 //
-// It promises that a credential leaves only for the host that it is for and where that host's discovery points, never
-// over plain HTTP to another machine, and that no error holds a credential, a URL's query, or what a foreign host wrote.
+// The package sends a credential only to its own host and to the URLs in that
+// host's discovery document. It never sends one over plain HTTP to another
+// machine. Errors never contain a credential, a URL's query, or text from a
+// foreign host.
 package client
 
 import (
@@ -31,17 +34,20 @@ import (
 )
 
 const (
-	// attemptTimeout is for one attempt at a question, its answer read.
+	// attemptTimeout bounds one attempt at a request, including reading the
+	// response.
 	attemptTimeout = 30 * time.Second
-	// idleTimeout is how long a download or an upload may go without a byte.
+	// idleTimeout is how long a download or an upload may transfer no bytes.
 	idleTimeout = 60 * time.Second
-	// maxAnswer bounds an answer, in bytes of JSON. The longest known lists of versions have about one MiB.
+	// maxAnswer bounds a response of JSON, in bytes. The longest public lists
+	// of versions have about 1 MiB.
 	maxAnswer = 8 << 20
 )
 
-// Client asks registries.
+// Client sends requests to registries. Create one with [New].
 type Client struct {
-	// Wait is before the second attempt; it doubles from there. It is half a second where it is zero.
+	// Wait is the time before the second attempt. It doubles for each further
+	// attempt. If zero, half a second is used.
 	Wait time.Duration
 
 	config    *Config
@@ -53,13 +59,15 @@ type Client struct {
 	idle      time.Duration
 
 	transport http.RoundTripper
-	dials     bool // the transport is this package's own
+	dials     bool // whether transport was created by this package
 	confining sync.Mutex
 	confined  map[confinement]*Client
 }
 
-// New returns a client with the credentials and services of config, which may be nil for none. userAgent is such as
-// larder/1.0.0. transport may be nil for one like http.DefaultTransport, which takes proxies from the environment.
+// New returns a client with the credentials and services of config. If config
+// is nil, the client has none. userAgent is the User-Agent header, for example
+// larder/1.0.0. If transport is nil, a clone of http.DefaultTransport is used,
+// which takes proxies from the environment.
 func New(config *Config, userAgent string, transport http.RoundTripper) *Client {
 	if config == nil {
 		config = &Config{}
@@ -81,31 +89,39 @@ func New(config *Config, userAgent string, transport http.RoundTripper) *Client 
 		transport: transport,
 		dials:     dials,
 	}
-	c.discovery = disco.New(disco.WithCredentials(config), disco.WithHTTPClient(&http.Client{Transport: discovering{c}}))
+	c.discovery = disco.New(
+		disco.WithCredentials(config), disco.WithHTTPClient(&http.Client{Transport: discoveryTransport{c}}),
+	)
 	for host, services := range config.services {
 		c.discovery.ForceHostServices(host, services)
 	}
 	return c
 }
 
-// Service is one service of a registry, such as its provider registry protocol.
+// Service is one service of a registry, for example its provider registry
+// protocol. Get one with [Client.Service] or [Client.ServiceAt].
 type Service struct {
-	// URL is its base, which ends in a slash.
+	// URL is the base URL. It ends in a slash.
 	URL    *url.URL
 	client *Client
-	host   svchost.Hostname // whose credential it is asked with; empty: none can be configured for it
-	// noLogin says that the host is known to have nothing to log in by.
+	host   svchost.Hostname // whose credential is sent; empty if no credential can be configured
+	// noLogin reports that the host's discovery document has no login service.
 	noLogin bool
 }
 
-// Service finds a service, such as providers.v1, of a host, which may have a port: by a host block of the configuration
-// if there is one, else by discovery. A host is asked once.
+// Service finds a service of a host, for example providers.v1. The host may
+// have a port. A host block of the configuration takes precedence over
+// discovery. The client requests each host's discovery document once.
+//
+// It returns registry.ErrNotFound if the host does not offer the service. It
+// returns registry.ErrInvalid if the host name, the discovery document or the
+// service's URL is invalid.
 func (c *Client) Service(ctx context.Context, host, id string) (*Service, error) {
 	name, err := parseHost(host)
 	if err != nil {
 		return nil, err
 	}
-	// Discovery goes on without a credential where the look-up fails.
+	// Discovery continues without a credential if reading the credential fails.
 	if _, err := c.config.ForHost(ctx, name); err != nil {
 		return nil, err
 	}
@@ -125,7 +141,7 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 		switch {
 		case (absent || other) && forced:
 			return nil, registry.Errorf(registry.ErrNotFound,
-				"cannot use %s of %s: the host block for it in the CLIs' configuration has none", id, display(name))
+				"cannot use %s of %s: the host block in the CLI configuration lacks it", id, display(name))
 		case absent:
 			return nil, registry.WithHint(registry.Errorf(registry.ErrNotFound,
 				"cannot use %s of %s: the host does not offer it", id, display(name)), "Check the host name.")
@@ -134,17 +150,19 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 				"cannot use %s of %s: the host offers only another version of it", id, display(name))
 		}
 		return nil, registry.Errorf(registry.ErrInvalid,
-			"cannot use %s of %s: its URL must be one with https, without a user", id, display(name))
+			"cannot use %s of %s: its URL must use https and have no user", id, display(name))
 	}
 	s := c.at(base, name)
-	// What describes logging in is no URL, and so an error either way.
+	// The login service is an object and not a URL, so ServiceURL returns an
+	// error in any case.
 	_, err = found.ServiceURL("login.v1")
 	_, s.noLogin = errors.AsType[*disco.ErrServiceNotProvided](err)
 	return s, nil
 }
 
-// Configured returns the URL of a service of a host as a host block of the
-// configuration has it; empty: there is no such block, or it lacks the service.
+// Configured returns the URL of a service in the host block of the
+// configuration. It is empty if there is no host block or the block lacks the
+// service.
 func (c *Client) Configured(host, id string) string {
 	name, err := parseHost(host)
 	if err != nil {
@@ -158,15 +176,18 @@ func (c *Client) Configured(host, id string) string {
 	return (&url.URL{Scheme: "https", Host: string(name)}).ResolveReference(reference).String()
 }
 
-// ServiceAt is a service whose base is known: a URL with https, or with http on a loopback address. It is asked with the
-// credential of the URL's own host.
+// ServiceAt returns a service by its base URL, which must be https, or http on
+// a loopback address. Requests carry the credential of the URL's host. It
+// returns registry.ErrInvalid for any other URL.
 func (c *Client) ServiceAt(base string) (*Service, error) {
-	// An error would quote the URL, in which there may be a password.
+	// The error would quote the URL, which may contain a password.
 	u, err := url.Parse(base)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isPrivate(u) {
-		return nil, registry.Errorf(registry.ErrInvalid, "the URL of a registry is https://HOST/PATH, without a user or a query")
+		return nil, registry.Errorf(registry.ErrInvalid,
+			"the URL of a registry must be https://HOST/PATH, without a user or a query")
 	}
-	// What is no host for the clients, such as an IPv6 address, has no credential.
+	// An address such as an IPv6 address is not a host name for the CLIs, and
+	// has no credential.
 	host, _ := parseHost(svchost.ForDisplay(u.Host))
 	return c.at(u, host), nil
 }
@@ -183,15 +204,17 @@ func (c *Client) at(base *url.URL, host svchost.Hostname) *Service {
 	return &Service{URL: &u, client: c, host: host}
 }
 
-// GetJSON asks for a path under the service's URL and decodes the answer, which must come with 200. It returns the URL
-// that answered, after redirects, against which clients resolve the URLs in the answer.
+// GetJSON requests a path below the service's URL and decodes the response into
+// `into`. Any status but 200 is an error. It returns the URL of the response
+// after redirects, because clients resolve relative URLs in the response
+// against it.
 func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL, error) {
 	a, err := s.ask(ctx, http.MethodGet, path, nil, true)
 	if err != nil {
 		return nil, err
 	}
 	if a.status != http.StatusOK {
-		return nil, a.asked.refused(a.status, complaint{})
+		return nil, a.info.statusError(a.status, complaint{})
 	}
 	if err := a.decode(into); err != nil {
 		return nil, err
@@ -199,21 +222,25 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 	return a.url, nil
 }
 
-// Do sends a request with body as JSON, unless it is nil, and decodes the answer into `into`, unless that is nil, where
-// the status is one of success. It returns the status that an answer had, also with an error.
+// Do sends a request to one of Larder's own endpoints. It sends body as JSON
+// unless body is nil, and decodes a successful response into `into` unless that
+// is nil. It returns the status of the response, also with an error.
 //
-// It is for Larder's own endpoints: what they say went wrong becomes a part of the
-// error, with its hint. It is sent again after a failure if the method is one that
-// may be repeated (GET, HEAD, PUT, DELETE); any other only where it has not
-// arrived. A 409 is registry.ErrExists, or registry.ErrConflict where the same
-// request may succeed later. An answer with the code of registry.ErrCorrupt or
+// The error contains the registry's own text and hint. Do repeats the request
+// after a failure if the method is GET, HEAD, PUT or DELETE. It repeats any
+// other request only if it cannot have arrived.
+//
+// A 409 is registry.ErrExists, or registry.ErrConflict if the same request may
+// succeed later. A response with the code of registry.ErrCorrupt or
 // registry.ErrWithdrawn is that error too.
 func (s *Service) Do(ctx context.Context, method, path string, body, into any) (status int, err error) {
 	repeatable := []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}
 	return s.do(ctx, method, path, body, into, slices.Contains(repeatable, method))
 }
 
-// Repeat is Do for a request that does the same when it arrives twice, whatever its method, such as a commit.
+// Repeat is like [Service.Do], but repeats the request whatever its method. Use
+// it for requests that have the same effect when they arrive twice, such as a
+// commit.
 func (s *Service) Repeat(ctx context.Context, method, path string, body, into any) (status int, err error) {
 	return s.do(ctx, method, path, body, into, true)
 }
@@ -226,10 +253,10 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	if a.status < 200 || a.status > 299 {
 		c := a.complaint()
 		if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
-			c.code = registry.Code(registry.ErrConflict) // no proxy changes that
+			c.code = registry.Code(registry.ErrConflict) // proxies leave this header unchanged
 			c.text = cmp.Or(c.text, "another request was faster")
 		}
-		return a.status, a.asked.refused(a.status, c)
+		return a.status, a.info.statusError(a.status, c)
 	}
 	if into == nil || a.status == http.StatusNoContent {
 		return a.status, nil
@@ -237,10 +264,10 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	return a.status, a.decode(into)
 }
 
-// answer is what came back, read to its end.
+// answer is a complete response.
 type answer struct {
-	asked  asked
-	token  string // that was sent
+	info   requestInfo
+	token  string // the token that was sent
 	status int
 	header http.Header
 	url    *url.URL
@@ -257,21 +284,22 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 		return nil, err
 	}
 	config := s.client.config
-	a := &answer{asked: asked{
+	a := &answer{info: requestInfo{
 		method: method, url: target, host: s.host, from: from,
 		missing: config.missing, config: config.named, noLogin: s.noLogin,
 	}, token: token}
 	if token != "" && !isPrivate(target) {
 		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid,
-			"cannot %s: the token for %s is not sent over http", a.asked, display(s.host)), "Give the service an https URL.")
+			"cannot %s: the token for %s must not be sent over http", a.info, display(s.host)),
+			"Give the service an https URL.")
 	}
 	var payload []byte
 	if body != nil {
 		if payload, err = json.Marshal(body); err != nil {
-			return nil, fmt.Errorf("cannot %s: encoding %T: %w", a.asked, body, err)
+			return nil, fmt.Errorf("cannot %s: encoding %T: %w", a.info, body, err)
 		}
 	}
-	request, err := newRequest(ctx, a.asked, payload)
+	request, err := newRequest(ctx, a.info, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -284,13 +312,14 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	}
 	response, read, err := s.client.exchange(request, again)
 	if err != nil {
-		return nil, a.asked.broken(ctx, err)
+		return nil, a.info.connectionError(ctx, err)
 	}
 	a.status, a.header, a.url, a.body = response.StatusCode, response.Header, response.Request.URL, read
 	return a, nil
 }
 
-// under returns the URL of a path, which may have a query, below the service's own.
+// under returns the URL of a path below the service's own. The path may have a
+// query.
 func (s *Service) under(path string) (*url.URL, error) {
 	reference, err := url.Parse(path)
 	if err == nil && !reference.IsAbs() && reference.Host == "" && !strings.HasPrefix(path, "/") {
@@ -298,29 +327,30 @@ func (s *Service) under(path string) (*url.URL, error) {
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("%w path of a request to %s: it must lead below the service's URL",
+	return nil, fmt.Errorf("%w path of a request to %s: it must be below the service's URL",
 		registry.ErrInvalid, printable.Mark(s.URL.Host, 100))
 }
 
-// parseHost reads a host as a person writes it, perhaps with a port, as the clients do.
+// parseHost parses a host, which may have a port, like OpenTofu and Terraform
+// do. Errors are registry.ErrInvalid.
 func parseHost(host string) (svchost.Hostname, error) {
 	name, err := svchost.ForComparison(host)
 	if _, port, found := strings.Cut(string(name), ":"); found && (port == "0" || strings.HasPrefix(port, "-")) {
-		err = errors.New("there is no such port")
+		err = errors.New("the port is out of range")
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w host %.100q: %s: it is such as registry.example.com or registry.example.com:8443",
+		return "", fmt.Errorf("%w host %.100q: %s: write it like registry.example.com or registry.example.com:8443",
 			registry.ErrInvalid, host, printable.Mark(err.Error(), 200))
 	}
 	return name, nil
 }
 
-// display returns a host as a person writes it.
+// display returns a host in the form for people.
 func display(host svchost.Hostname) string {
 	return printable.Mark(svchost.ForDisplay(string(host)), 300)
 }
 
-// isPrivate says whether nobody on the way can read what is sent to a URL.
+// isPrivate reports whether nobody can intercept requests to a URL.
 func isPrivate(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u) }
 
 func isLoopback(u *url.URL) bool {

@@ -26,43 +26,52 @@ import (
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// maxConfig bounds a file of configuration.
+// maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// Config is what the configuration of the CLIs says of hosts: credentials, the program that keeps further ones, and
-// services that are known without discovery. The zero value is of somebody who has configured nothing.
+// Config is the configuration of the CLIs: credentials, the credentials helper,
+// and host blocks with services. The zero value is an empty configuration.
 type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
-	// files are those that were read, and installations their provider_installation blocks.
+	// files lists the files that were read, and installations their
+	// provider_installation blocks.
 	files         []string
 	installations []Installation
-	// from says where the tokens of hosts are configured, and keeper is the program for all others; nil: there is none.
+	// from has the sources of the configured tokens by host. helper is the
+	// source of all others, or nil if there is no credentials helper.
 	from   map[svchost.Hostname]source
-	keeper *source
-	// named is the one that a variable names in place of all others; empty: none does.
+	helper *source
+	// named describes the file that an environment variable names in place of
+	// all others. It is empty if no variable is set.
 	named string
-	// missing says which file a variable names that is not there; empty: none.
+	// missing describes a file that a variable names but that does not exist.
+	// It is empty if there is none.
 	missing string
-	// problems are those of all hosts, and differing has the hosts whose tokens differ by CLI.
+	// problems lists the problems that concern all hosts. differing has the
+	// hosts whose tokens differ between the CLIs.
 	problems  []Problem
 	differing map[svchost.Hostname]bool
 }
 
-// source is where a credential comes from, with nothing of what it is.
+// source describes where a credential comes from, without the credential.
 type source struct {
-	place    string // such as: in TF_TOKEN_example_com; empty: there is no credential
-	variable bool   // of the environment, which comes before what logging in stores
-	job      bool   // it is the identity of this job
+	place    string // for example "in TF_TOKEN_example_com"; empty if there is no credential
+	variable bool   // an environment variable, which takes precedence over a stored login
+	job      bool   // the identity of this CI job
 }
 
-// LoadConfig reads the configuration of OpenTofu and Terraform from where either looks for it: the environment, as
-// os.Environ gives it, and the files that it names or that are in the user's home.
+// LoadConfig reads the configuration of OpenTofu and Terraform from the places
+// where they look for it. These are the environment, in the form of os.Environ,
+// the files that it names, and files in the folder home.
 //
-// A token in the environment comes before one in a file, and that before the credentials program. Where both CLIs have
-// a file of settings, OpenTofu's comes first; files of the configuration folder come before both, as the CLIs have it.
-// Errors in a file are ErrInvalid and never quote it.
+// A token in the environment takes precedence over one in a file, which takes
+// precedence over the credentials helper. If both CLIs have a settings file,
+// OpenTofu's takes precedence. As in the CLIs, files of the configuration
+// folder take precedence over both.
+//
+// Errors in a file are registry.ErrInvalid and never quote it.
 //
 // Source: OpenTofu's and Terraform's manual, "CLI Configuration File".
 func LoadConfig(environ []string, home string) (*Config, error) {
@@ -77,7 +86,7 @@ func loadConfig(p place) (*Config, error) {
 	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source)}
 	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
 	both := len(files) > 1 && files[0].reader != "" && files[1].reader != ""
-	var keeper program
+	var helper helperProgram
 	for i, file := range files {
 		read, err := p.read(file)
 		if err != nil {
@@ -99,19 +108,19 @@ func loadConfig(p place) (*Config, error) {
 		for host := range read.tokens {
 			c.from[host] = source{place: "of the credentials block in " + name}
 			if !both || i > 1 {
-				delete(c.differing, host) // this one counts for both
+				delete(c.differing, host) // both CLIs use this token
 			}
 		}
 		if file.variable != "" {
 			c.named = name + ", which " + file.variable + " names"
 		}
 		if file.variable != "" && !exists(file.path) {
-			c.missing = file.variable + " names " + name + ", which is not there"
+			c.missing = file.variable + " names " + name + ", which does not exist"
 		} else {
 			c.files = append(c.files, name)
 		}
-		if read.program.name != "" {
-			keeper = read.program
+		if read.helper.name != "" {
+			helper = read.helper
 		}
 	}
 	for host, variable := range environmentTokens(p.environ) {
@@ -121,24 +130,25 @@ func loadConfig(p place) (*Config, error) {
 	}
 	c.problems = p.problems(files, c.missing)
 	sources := svcauth.Credentials{svcauth.StaticCredentialsSource(tokens)}
-	// Like the CLIs, go on without a program that is not there.
-	if keeper.name != "" {
-		if keeper.path = p.find(keeper.name); keeper.path != "" {
-			keeper.environ = p.environ
-			sources = append(sources, svcauth.CachingCredentialsSource(keeper))
-			c.keeper = &source{place: "of the credentials program " + printable.Mark(keeper.path, 300)}
+	// Like the CLIs, continue without a credentials helper that does not exist.
+	if helper.name != "" {
+		if helper.path = p.find(helper.name); helper.path != "" {
+			helper.environ = p.environ
+			sources = append(sources, svcauth.CachingCredentialsSource(helper))
+			c.helper = &source{place: "of the credentials helper " + printable.Mark(helper.path, 300)}
 		} else {
 			c.problems = append(c.problems, Problem{
-				fmt.Sprintf("the credentials_helper %q has no program terraform-credentials-%[1]s, and clients go on without it",
-					printable.Mark(keeper.name, 100)),
-				"put the program in the folder plugins of the CLIs' configuration, ~/.terraform.d/plugins on Linux, or take the block out"})
+				fmt.Sprintf("the program terraform-credentials-%s of the credentials_helper block does not exist, "+
+					"and clients continue without it", printable.Mark(helper.name, 100)),
+				"put the program in the plugins folder of the CLI configuration, for example ~/.terraform.d/plugins on Linux, " +
+					"or remove the block"})
 		}
 	}
 	c.source = sources
 	return c, nil
 }
 
-// differing returns the hosts whose tokens are not the same in two files.
+// differing returns the hosts whose tokens differ between two files.
 func differing(one, other map[svchost.Hostname]svcauth.HostCredentials) map[svchost.Hostname]bool {
 	found := make(map[svchost.Hostname]bool)
 	for _, tokens := range []map[svchost.Hostname]svcauth.HostCredentials{one, other} {
@@ -149,7 +159,8 @@ func differing(one, other map[svchost.Hostname]svcauth.HostCredentials) map[svch
 	return found
 }
 
-// ForHost returns the credential for a host, or nil if there is none. With it a Config is a svcauth.CredentialsSource.
+// ForHost returns the credential for a host, or nil if there is none. It
+// implements svcauth.CredentialsSource.
 func (c *Config) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
 	token, _, err := c.token(ctx, host)
 	if token == "" {
@@ -158,7 +169,8 @@ func (c *Config) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.Ho
 	return svcauth.HostCredentialsToken(token), nil
 }
 
-// token returns what to send to a host and where that is from, or nothing.
+// token returns the token to send to a host and its source. The token is empty
+// if there is none.
 func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, source, error) {
 	if host == "" {
 		return "", source{}, nil
@@ -169,8 +181,8 @@ func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, sour
 		found, err = c.source.ForHost(ctx, host)
 	}
 	from, configured := c.from[host]
-	if !configured && c.keeper != nil {
-		from = *c.keeper
+	if !configured && c.helper != nil {
+		from = *c.helper
 	}
 	if err == nil && found == nil && c.identity.is(host) {
 		from = source{place: "of this job", job: true}
@@ -179,25 +191,26 @@ func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, sour
 	if err != nil {
 		return "", source{}, err
 	}
-	// An empty token says that nothing is to be sent, whatever is found elsewhere.
+	// An empty token means that none is sent, even if another source has one.
 	token, _ := found.(svcauth.HostCredentialsToken)
 	if token == "" {
 		return "", source{}, nil
 	}
 	if strings.ContainsFunc(string(token), func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", source{}, registry.Errorf(registry.ErrInvalid,
-			"cannot use the token for %s: there is a line break or another control character in it", display(host))
+			"cannot use the token for %s: it has a line break or another control character", display(host))
 	}
 	return string(token), from, nil
 }
 
 const tokenPrefix = "TF_TOKEN_"
 
-// variable is one of the environment with a token.
+// variable is an environment variable with a token.
 type variable struct{ name, token string }
 
-// environmentTokens reads the variables with tokens. A shell's names have neither dots nor hyphens, so underscores stand
-// for them; hosts may be in punycode.
+// environmentTokens returns the tokens in environment variables. Shell
+// variables cannot have dots or hyphens in their names, so underscores replace
+// them. Hosts may be in Punycode.
 func environmentTokens(environ []string) map[svchost.Hostname]variable {
 	tokens := make(map[svchost.Hostname]variable)
 	for _, line := range environ {
@@ -208,7 +221,7 @@ func environmentTokens(environ []string) map[svchost.Hostname]variable {
 		}
 		host, err := parseHost(svchost.ForDisplay(strings.NewReplacer("__", "-", "_", ".").Replace(encoded)))
 		if err != nil {
-			continue // as the CLIs do; a variable may be meant for something else
+			continue // like the CLIs; the variable may have another purpose
 		}
 		tokens[host] = variable{name, token}
 	}
@@ -220,12 +233,12 @@ func tokenVariable(host svchost.Hostname) string {
 	return tokenPrefix + strings.NewReplacer("-", "__", ".", "_").Replace(string(host))
 }
 
-// place is where configuration is looked for.
+// place is where the CLIs look for configuration.
 type place struct {
 	environ []string
 	env     map[string]string
-	root    string // the home, or on Windows the folder of applications' data; empty: none
-	system  string // by Go's name for it
+	root    string // home folder, or %APPDATA% on Windows; empty if unknown
+	system  string // its GOOS
 }
 
 func newPlace(environ []string, home, system string) place {
@@ -243,16 +256,17 @@ func newPlace(environ []string, home, system string) place {
 	return p
 }
 
-// file is one to read.
+// file is a configuration file.
 type file struct {
 	path string
-	// variable is the one that names it. Such a file need not be there: the CLIs do no more than warn.
+	// variable is the environment variable that names the file. The file need
+	// not exist: the CLIs only warn about it.
 	variable string
-	// reader is the CLI whose file it is; empty: it is of both.
+	// reader is the CLI that reads the file. It is empty if both do.
 	reader string
 }
 
-// files returns what is to be read, what counts more after what counts less.
+// files returns the files to read. Later files take precedence.
 func (p place) files() ([]file, error) {
 	for _, variable := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
 		if path := p.env[variable]; path != "" {
@@ -262,7 +276,7 @@ func (p place) files() ([]file, error) {
 	return p.usual()
 }
 
-// usual returns the files that are read where no variable names another.
+// usual returns the files that are read if no variable names one.
 func (p place) usual() ([]file, error) {
 	names, folder := []string{".terraformrc", ".tofurc"}, p.folder()
 	if p.system == "windows" {
@@ -274,7 +288,7 @@ func (p place) usual() ([]file, error) {
 			files = append(files, file{path: path, reader: CLIs[1-i]})
 		}
 	}
-	// OpenTofu's newer places count only where the old ones do not exist.
+	// OpenTofu's newer places are used only if the old ones do not exist.
 	newer := ""
 	if base := p.env["XDG_CONFIG_HOME"]; base != "" && p.system != "windows" {
 		newer = filepath.Join(base, "opentofu")
@@ -290,7 +304,7 @@ func (p place) usual() ([]file, error) {
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(folder, err))
+		return nil, fmt.Errorf("cannot read the CLI configuration: %w", regularfile.Unreadable(folder, err))
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".tfrc") || strings.HasSuffix(name, ".tfrc.json") {
@@ -300,7 +314,7 @@ func (p place) usual() ([]file, error) {
 	return files, nil
 }
 
-// folder is the one of both CLIs.
+// folder returns the configuration folder of both CLIs.
 func (p place) folder() string {
 	switch {
 	case p.root == "":
@@ -316,11 +330,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// settings is what one file says.
+// settings is the content of one file.
 type settings struct {
 	services map[svchost.Hostname]map[string]any
 	tokens   map[svchost.Hostname]svcauth.HostCredentials
-	program  program
+	helper   helperProgram
 
 	installations []Installation
 }
@@ -331,39 +345,40 @@ func (p place) read(from file) (settings, error) {
 		if from.variable != "" && errors.Is(err, fs.ErrNotExist) {
 			return settings{}, nil
 		}
-		return settings{}, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(from.path, err))
+		return settings{}, fmt.Errorf("cannot read the CLI configuration: %w", regularfile.Unreadable(from.path, err))
 	}
 	defer opened.Close()
 	data, err := io.ReadAll(io.LimitReader(opened, maxConfig+1))
 	if err != nil {
-		return settings{}, fmt.Errorf("cannot read the CLIs' configuration: %w", regularfile.Unreadable(from.path, err))
+		return settings{}, fmt.Errorf("cannot read the CLI configuration: %w", regularfile.Unreadable(from.path, err))
 	}
 	if len(data) > maxConfig {
 		return settings{}, registry.Errorf(registry.ErrInvalid,
-			"cannot read the CLIs' configuration: %s has more than %d bytes", from.path, maxConfig)
+			"cannot read the CLI configuration: %s has more than %d bytes", from.path, maxConfig)
 	}
 	read, err := parseSettings(data)
 	if err != nil {
-		return settings{}, registry.Errorf(registry.ErrInvalid, "cannot read the CLIs' configuration: %s: %w", from.path, err)
+		return settings{}, registry.Errorf(registry.ErrInvalid, "cannot read the CLI configuration: %s: %w", from.path, err)
 	}
 	return read, nil
 }
 
-// hostBlock and programBlock are blocks of a file, as the CLIs decode them.
+// hostBlock and helperBlock are blocks of a file, as the CLIs decode them.
 type hostBlock struct {
 	Services map[string]any `hcl:"services"`
 }
 
-type programBlock struct {
+type helperBlock struct {
 	Args []string `hcl:"args"`
 }
 
-// parseSettings reads a file in either syntax. Its errors say where, and what in words of their own: the parser's quote
-// the file, and what a mistyped file has in the wrong place may be a token.
+// parseSettings parses a file in either syntax. Its errors have the line, but not
+// the parser's text, because that quotes the file. A value in the wrong place may
+// be a token.
 func parseSettings(data []byte) (read settings, err error) {
 	defer func() {
-		if recover() != nil { // so the parser says that it cannot read a number or a string
-			read, err = settings{}, errors.New("a value in it cannot be read")
+		if recover() != nil { // the parser panics if it cannot read a number or a string
+			read, err = settings{}, errors.New("the file has an unreadable value")
 		}
 	}()
 	if err := safehcl.CheckLegacy(data); err != nil {
@@ -371,19 +386,23 @@ func parseSettings(data []byte) (read settings, err error) {
 	}
 	tree, err := hcl.ParseBytes(data)
 	if err != nil {
-		return settings{}, fmt.Errorf("%sit is not written as HCL or JSON", where(data, err))
+		return settings{}, fmt.Errorf("%sinvalid HCL or JSON", where(data, err))
 	}
 	var blocks struct {
 		Hosts       map[string]*hostBlock     `hcl:"host"`
 		Credentials map[string]map[string]any `hcl:"credentials"`
-		Programs    map[string]*programBlock  `hcl:"credentials_helper"`
+		Programs    map[string]*helperBlock   `hcl:"credentials_helper"`
 	}
 	if err := hcl.DecodeObject(&blocks, tree); err != nil {
-		return settings{}, fmt.Errorf("%sa host, credentials or credentials_helper block has another form than the CLIs read",
+		return settings{}, fmt.Errorf("%sa host, credentials or credentials_helper block has an unknown form",
 			where(data, err))
 	}
-	const noHost = "a %s block is for something that is no host: it is such as registry.example.com, without https:// and not in punycode"
-	read = settings{services: make(map[svchost.Hostname]map[string]any), tokens: make(map[svchost.Hostname]svcauth.HostCredentials)}
+	const noHost = "a %s block has an invalid host: write it like registry.example.com, " +
+		"without https:// and not in Punycode"
+	read = settings{
+		services: make(map[svchost.Hostname]map[string]any),
+		tokens:   make(map[svchost.Hostname]svcauth.HostCredentials),
+	}
 	for _, host := range slices.Sorted(maps.Keys(blocks.Hosts)) {
 		name, err := parseHost(host)
 		if err != nil {
@@ -399,29 +418,30 @@ func parseSettings(data []byte) (read settings, err error) {
 		if err != nil {
 			return settings{}, fmt.Errorf(noHost, "credentials")
 		}
-		// Without a token that is a string it says that nothing is to be sent.
+		// A block without a token that is a string means that no token is sent.
 		token, _ := blocks.Credentials[host]["token"].(string)
 		read.tokens[name] = svcauth.HostCredentialsToken(token)
 	}
 	read.installations = installationsOf(tree)
 	if len(blocks.Programs) > 1 {
-		return settings{}, errors.New("there may be one credentials_helper block at most")
+		return settings{}, errors.New("there is more than one credentials_helper block")
 	}
 	for name, block := range blocks.Programs {
-		read.program.name = name
+		read.helper.name = name
 		if block != nil {
-			read.program.args = block.Args
+			read.helper.args = block.Args
 		}
 	}
 	return read, nil
 }
 
-// where says in which line an error is, if that is known.
+// where returns a prefix with the line of an error, or nothing if the line is
+// unknown.
 func where(data []byte, err error) string {
 	line := 0
 	if at, ok := errors.AsType[*parser.PosError](err); ok {
 		line = at.Pos.Line
-	} else if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) { // JSON, whose parser does not keep places
+	} else if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) { // JSON, whose HCL parser loses positions
 		if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(any))); ok {
 			line = 1 + bytes.Count(data[:bad.Offset], []byte("\n"))
 		}

@@ -12,19 +12,25 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Download reads what is at a URL that needs no credential into w, as it is: at most limit bytes, more of which are
-// ErrInvalid. None are sent. begin, if not nil, is told the size as the first byte comes, or 0 where the server does not say
-// it, and what it returns how many bytes came each time some did.
+// Download writes the file at a URL to w, unchanged. It sends no credential. A
+// file of more than limit bytes is registry.ErrInvalid.
 //
-// It is asked again as long as nothing has come; once something has, an error leaves it to the caller to start anew.
-// There is no limit to how long it takes, but one to how long it takes without a byte.
-func (c *Client) Download(ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64))) error {
-	// An error would quote the URL.
+// If begin is not nil, Download calls it when the first byte arrives. size is the
+// size of the file, or 0 if the server does not send it. Download calls the
+// function that begin returns each time bytes arrive, with their number.
+//
+// Download repeats the request until the first byte arrives. After that, it
+// returns an error and the caller must start over. A download may take any time
+// as long as bytes arrive.
+func (c *Client) Download(
+	ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64)),
+) error {
+	// The error would quote the URL.
 	target, err := url.Parse(address)
 	if err != nil || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "" || target.User != nil {
-		return registry.Errorf(registry.ErrInvalid, "the URL of a file must be one with https or http, without a user")
+		return registry.Errorf(registry.ErrInvalid, "the URL of a file must use https or http and have no user")
 	}
-	what := asked{method: http.MethodGet, url: target, file: true}
+	what := requestInfo{method: http.MethodGet, url: target, file: true}
 
 	ctx, idle, done := c.watch(ctx)
 	defer done()
@@ -33,15 +39,16 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 	if err != nil {
 		return err
 	}
-	// Bytes are hashed and counted as they are stored, so the transport must not unpack them.
+	// Bytes are hashed and counted as they are stored, so the transport must
+	// not decompress them.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := c.send(c.downloads, request, retry(true), func() { idle.Reset(c.idle) })
 	if err != nil {
-		return what.broken(ctx, err)
+		return what.connectionError(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return what.refused(response.StatusCode, complaint{})
+		return what.statusError(response.StatusCode, complaint{})
 	}
 	tooLarge := registry.Errorf(registry.ErrInvalid, "cannot %s: the file has more than %d bytes", what, limit)
 	if response.ContentLength > limit {
@@ -60,30 +67,32 @@ func (c *Client) Download(ctx context.Context, address string, w io.Writer, limi
 			return tooLarge
 		}
 		if _, err := w.Write(buffer[:n]); err != nil {
-			return fmt.Errorf("cannot %s: writing what came: %w", what, err)
+			return fmt.Errorf("cannot %s: cannot write the file: %w", what, err)
 		}
 		if n > 0 {
 			received(int64(n))
 		}
-		// A server that notices the end of ctx may end the file as if it were whole.
+		// A server that notices the end of ctx may end the file as if it were
+		// complete.
 		if errors.Is(err, io.EOF) && ctx.Err() == nil {
 			break
 		} else if err != nil {
-			return what.broken(ctx, err)
+			return what.connectionError(ctx, err)
 		}
 	}
 	if response.ContentLength >= 0 && size != response.ContentLength {
 		return registry.WithHint(registry.Errorf(registry.ErrUnavailable,
-			"cannot %s: %d bytes came of %d", what, size, response.ContentLength), "Try again.")
+			"cannot %s: received %d of %d bytes", what, size, response.ContentLength), "Try again.")
 	}
 	return nil
 }
 
-// watch ends a context when the timer that it returns has not been reset for so long that nothing comes any more.
+// watch returns a context that is canceled when the timer idle expires. Callers
+// reset the timer when bytes arrive, and call done at the end.
 func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time.Timer, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	idle = time.AfterFunc(c.idle, func() {
-		err := registry.Errorf(registry.ErrUnavailable, "no byte in %s", c.idle)
+		err := registry.Errorf(registry.ErrUnavailable, "no bytes were transferred for %s", c.idle)
 		cancel(failed{registry.WithHint(err, TryLater)})
 	})
 	return ctx, idle, func() {

@@ -1,37 +1,40 @@
 package client
 
 import (
+	"crypto/x509"
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/connerror"
 )
 
-// SetTimes makes waits as short as tests need them.
+// SetTimes shortens the timeouts for tests.
 func (c *Client) SetTimes(idle, wait, attempt time.Duration) {
 	c.idle, c.Wait, c.metadata.Timeout = idle, wait, attempt
 }
 
-// Backoff is the wait after the first attempt.
+// Backoff returns the wait after the first attempt.
 func Backoff(response *http.Response) time.Duration { return backoff(firstWait, maxWait, 0, response) }
 
-// LoadConfigOn is LoadConfig as it is on another system.
+// LoadConfigOn is LoadConfig on another system.
 func LoadConfigOn(environ []string, home, system string) (*Config, error) {
 	return loadConfig(newPlace(environ, home, system))
 }
 
-// ParseSettings reads one file.
+// ParseSettings parses one file.
 func ParseSettings(data []byte) error {
 	_, err := parseSettings(data)
 	return err
 }
 
-// Bounds that tests go beyond.
+// Limits that tests exceed.
 const (
 	MaxAnswer = maxAnswer
 	MaxConfig = maxConfig
 )
 
-// NetworkOf describes the kind of an address.
+// NetworkOf returns the description of an address's class.
 func NetworkOf(ip string) string { return networkOf(netip.MustParseAddr(ip)).String() }
 
 // CheckAddress checks an address of a host for an origin that the operator
@@ -41,4 +44,7 @@ func CheckAddress(named, at, host, ip string) error {
 }
 
 // Untrusted is untrusted.
-func Untrusted(file, system string) (why, hint string) { return untrusted(file, system) }
+func Untrusted(file, system string) (why, hint string) {
+	_, why = connerror.Explain(x509.UnknownAuthorityError{}, 0)
+	return untrusted(why, file, system)
+}

@@ -21,27 +21,35 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Identity says how a CI job shows which one it is: by a token that its CI service has signed for it, and that holds for
-// minutes.
+// Identity configures how a CI job proves its identity: with a token that its
+// CI service has signed and that is valid for minutes.
 type Identity struct {
-	// Audience is whom the token is made for; https://HOST if it is empty.
+	// Audience is the audience of the token. If empty, https://HOST is used.
 	Audience string
-	// Only has nothing else sent, and it is an error if the job has none. Otherwise it is sent where no other credential
-	// for the host is there.
+	// Only makes the identity the only credential that is sent. UseIdentity
+	// then returns an error if the job has none. Otherwise the identity is sent
+	// only if there is no other credential for the host.
 	Only bool
-	// Transport may be nil, as for New.
+	// Transport may be nil, as for [New].
 	Transport http.RoundTripper
 }
 
-// What jobs are offered. Sources: GitHub's manual, "OpenID Connect reference"; GitLab's, "ID token authentication".
+// The environment variables that CI services set. Sources: GitHub's manual,
+// "OpenID Connect reference"; GitLab's, "ID token authentication".
 const (
 	givenToken    = "LARDER_ID_TOKEN" //nolint:gosec // a name, not a secret
 	requestURL    = "ACTIONS_ID_TOKEN_REQUEST_URL"
 	requestBearer = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 )
 
-// UseIdentity lets a host, and no other, be sent the identity of the CI job that this is, if it is one: that in
-// LARDER_ID_TOKEN, which a GitLab job declares, or one that GitHub Actions are asked for. environ is as os.Environ gives it.
+// UseIdentity lets the client send one host the identity of the CI job that it
+// runs in, if there is one. The identity is the token in LARDER_ID_TOKEN, which
+// a GitLab job declares, or a token that GitHub Actions issues. environ has the
+// form of os.Environ.
+//
+// With [Identity.Only] it returns registry.ErrUnauthenticated if the job has no
+// identity, and registry.ErrBadCredential if the token is not valid now. It
+// returns registry.ErrInvalid if the environment or the host is malformed.
 func (c *Config) UseIdentity(environ []string, host string, how Identity) error {
 	name, err := parseHost(host)
 	if err != nil {
@@ -58,18 +66,19 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 		i.token = strings.TrimSpace(env[givenToken])
 		if !isToken(i.token) {
 			return registry.Errorf(registry.ErrInvalid,
-				"cannot use this job's identity: %s holds no OpenID Connect token", givenToken)
+				"cannot use this job's identity: %s is not an OpenID Connect token", givenToken)
 		}
-		i.offered = "that of " + givenToken
-		i.unfit = misdirected(i.token, i.audience)
+		i.offered = "from " + givenToken
+		i.unfit = checkAudience(i.token, i.audience)
 		if err := checkTime(i.token, time.Now()); err != nil && how.Only {
 			return err
 		}
 	case env[requestURL] != "" && env[requestBearer] != "":
-		// An error would quote the URL.
-		if i.url, err = url.Parse(env[requestURL]); err != nil || i.url.Scheme != "https" || i.url.Hostname() == "" || i.url.User != nil {
+		// The error would quote the URL.
+		i.url, err = url.Parse(env[requestURL])
+		if err != nil || i.url.Scheme != "https" || i.url.Hostname() == "" || i.url.User != nil {
 			return registry.Errorf(registry.ErrInvalid,
-				"cannot use this job's identity: %s must be a URL with https, without a user", requestURL)
+				"cannot use this job's identity: %s must be an https URL without a user", requestURL)
 		}
 		query := i.url.Query()
 		query.Set("audience", i.audience)
@@ -77,7 +86,7 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 		i.bearer = env[requestBearer]
 		i.client = New(nil, "larder", how.Transport)
 		i.client.metadata.CheckRedirect = stay
-		i.offered = "one for the audience " + printable.Mark(i.audience, 200)
+		i.offered = "for the audience " + printable.Mark(i.audience, 200)
 	default:
 		github := "give the job `permissions: id-token: write`"
 		gitlab := fmt.Sprintf("give the job `id_tokens: {%s: {aud: %q}}`", givenToken, i.audience)
@@ -92,7 +101,7 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 			if i.advice != "" {
 				advice = strings.ToUpper(i.advice[:1]) + i.advice[1:] + "."
 			}
-			err := registry.Errorf(registry.ErrUnauthenticated, "cannot use this job's identity: it has none")
+			err := registry.Errorf(registry.ErrUnauthenticated, "cannot use this job's identity: the job has none")
 			return registry.WithHint(err, "%s", advice)
 		}
 	}
@@ -100,8 +109,8 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 	return nil
 }
 
-// IdentitySent returns a hint: what the identity that was sent says of this job,
-// and what the registry needs to accept it. It is empty if none was sent.
+// IdentitySent returns a hint that describes the identity that was sent, and
+// how the registry can accept it. It is empty if none was sent.
 func (c *Config) IdentitySent() string {
 	i := c.identity
 	if i == nil {
@@ -112,16 +121,17 @@ func (c *Config) IdentitySent() string {
 	if !i.sent {
 		return ""
 	}
-	sent := "This job's identity was sent, " + i.offered + described(i.token) + ". "
-	// One that was asked for was fresh, whatever this machine's clock shows.
+	sent := "This job's identity was sent, " + i.offered + describeClaims(i.token) + ". "
+	// A token that was just issued is fresh, whatever this machine's clock
+	// shows.
 	if _, expiry := validity(i.token); i.url == nil && expired(expiry, time.Now()) {
 		return sent + "It expired at " + clockTime(expiry, time.Now()) + "."
 	}
-	return sent + "The registry must trust this issuer for this audience, and have a rule that lets such a job in."
+	return sent + "The registry must trust this issuer for this audience, and have a rule that matches this job."
 }
 
-// IdentityAdvice returns a hint: how a CI job can have an identity to send. It is
-// empty if this is no such job, or it has one.
+// IdentityAdvice returns a hint about how this CI job can get an identity. It
+// is empty outside of a CI job, or if the job has an identity.
 func (c *Config) IdentityAdvice() string {
 	if c.identity == nil || c.identity.advice == "" {
 		return ""
@@ -129,16 +139,16 @@ func (c *Config) IdentityAdvice() string {
 	return "To publish with this job's identity, " + c.identity.advice + "."
 }
 
-// identity is that of the job which this is.
+// identity is the identity of the current CI job.
 type identity struct {
 	host     svchost.Hostname
 	audience string
 	required bool
-	offered  string // how it is called; empty if there is none
-	advice   string // how to have one
-	unfit    error  // why the one that is given must not be sent
+	offered  string // its description; empty if there is none
+	advice   string // how to get one
+	unfit    error  // why the given token must not be sent
 
-	url    *url.URL // to ask for a token; nil: it is given
+	url    *url.URL // issues tokens; nil if the token is given
 	bearer string
 	client *Client
 
@@ -165,22 +175,22 @@ func (i *identity) forHost(ctx context.Context) (svcauth.HostCredentials, error)
 		}
 	}
 	if i.url != nil && !time.Now().Before(i.until) {
-		token, err := i.ask(ctx)
+		token, err := i.fetch(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("cannot get this job's identity: %w", err)
 		}
-		i.token, i.until = token, time.Now().Add(max(lifetime(token)-spare, spare/2))
+		i.token, i.until = token, time.Now().Add(max(lifetime(token)-margin, margin/2))
 	}
 	i.sent = true
 	return svcauth.HostCredentialsToken(i.token), nil
 }
 
-// spare is how long before its end a token is replaced.
-const spare = time.Minute
+// margin is how long before its expiry a token is replaced.
+const margin = time.Minute
 
-// ask asks GitHub for a token.
-func (i *identity) ask(ctx context.Context) (string, error) {
-	what := asked{method: http.MethodGet, url: i.url}
+// fetch requests a token from GitHub.
+func (i *identity) fetch(ctx context.Context) (string, error) {
+	what := requestInfo{method: http.MethodGet, url: i.url}
 	request, err := newRequest(ctx, what, nil)
 	if err != nil {
 		return "", err
@@ -189,7 +199,7 @@ func (i *identity) ask(ctx context.Context) (string, error) {
 	request.Header.Set("Authorization", "Bearer "+i.bearer)
 	response, body, err := i.client.exchange(request, true)
 	if err != nil {
-		return "", what.broken(ctx, err)
+		return "", what.connectionError(ctx, err)
 	}
 	var answer struct{ Value string }
 	switch {
@@ -198,57 +208,61 @@ func (i *identity) ask(ctx context.Context) (string, error) {
 		if response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests {
 			kind, hint = registry.ErrUnavailable, TryLater
 		}
-		err := registry.Errorf(kind, "cannot %s: it answered: %s (%d)", what,
+		err := registry.Errorf(kind, "cannot %s: the server responded: %s (%d)", what,
 			strings.ToLower(http.StatusText(response.StatusCode)), response.StatusCode)
 		return "", registry.WithHint(err, "%s", hint)
 	case json.Unmarshal(body, &answer) != nil || !isToken(answer.Value):
-		return "", registry.Errorf(registry.ErrInvalid, "cannot %s: there is no token in the answer", what)
+		return "", registry.Errorf(registry.ErrInvalid, "cannot %s: the response has no token", what)
 	}
 	return answer.Value, nil
 }
 
 var tokens = regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
 
-// isToken says whether something has the form of a signed JWT, of a size that fits into a header.
+// isToken reports whether a text has the form of a signed JWT, and a size that
+// fits into a header.
 func isToken(s string) bool { return len(s) <= 16<<10 && tokens.MatchString(s) }
 
-// lifetime is how long a token holds from when it was made: whoever made it may have another time than this machine.
+// lifetime returns how long a token is valid from its issue. It uses only the
+// token's own times, because the issuer's clock may differ from this machine's.
 func lifetime(token string) time.Duration {
-	var said struct{ Iat, Exp float64 }
-	if !decodeClaims(token, &said) || said.Iat <= 0 {
+	var claims struct{ Iat, Exp float64 }
+	if !decodeClaims(token, &claims) || claims.Iat <= 0 {
 		return 0
 	}
-	return time.Duration(min(max(said.Exp-said.Iat, 0), 3600)) * time.Second
+	return time.Duration(min(max(claims.Exp-claims.Iat, 0), 3600)) * time.Second
 }
 
-// maxSkew is how far this machine's clock may be from the registry's. Beyond that,
-// a token is not sent that does not hold by this machine's clock.
+// maxSkew is how far this machine's clock may differ from the registry's. A
+// token that is further from its validity is not sent.
 const maxSkew = 5 * time.Minute
 
-// checkTime returns registry.ErrBadCredential for a given token that has expired, or
-// is not valid yet: no other can be had in its place.
+// checkTime returns registry.ErrBadCredential for a given token that has
+// expired or is not valid yet. The job cannot get another one.
 func checkTime(token string, now time.Time) error {
 	begin, expiry := validity(token)
 	switch {
 	case expired(expiry, now.Add(-maxSkew)):
 		return registry.WithHint(registry.Errorf(registry.ErrBadCredential,
-			"cannot use this job's identity: the token in %s expired at %s", givenToken, clockTime(expiry, now)), "A CI service makes it when the job starts. Publish earlier in the job, or in a job "+
-			"of its own. If it should be valid, check this machine's clock, which shows %s.", clockTime(now, now))
+			"cannot use this job's identity: the token in %s expired at %s", givenToken, clockTime(expiry, now)),
+			"The CI service issues the token when the job starts. Publish earlier in the job, or in a separate job. "+
+				"If the token should be valid, check this machine's clock, which shows %s.", clockTime(now, now))
 	case begin.After(now.Add(maxSkew)):
 		return registry.WithHint(registry.Errorf(registry.ErrBadCredential,
-			"cannot use this job's identity: the token in %s is not valid before %s", givenToken, clockTime(begin, now)), "Check this machine's clock, which shows %s.", clockTime(now, now))
+			"cannot use this job's identity: the token in %s is not valid before %s", givenToken, clockTime(begin, now)),
+			"Check this machine's clock, which shows %s.", clockTime(now, now))
 	}
 	return nil
 }
 
-// validity returns when a token begins to be valid and when it expires, by its
-// claims; the zero time where they do not say.
+// validity returns when a token begins to be valid and when it expires,
+// according to its claims. A missing claim is the zero time.
 func validity(token string) (begin, expiry time.Time) {
-	var said struct{ Nbf, Exp float64 }
-	if !decodeClaims(token, &said) {
+	var claims struct{ Nbf, Exp float64 }
+	if !decodeClaims(token, &claims) {
 		return begin, expiry
 	}
-	return moment(said.Nbf), moment(said.Exp)
+	return moment(claims.Nbf), moment(claims.Exp)
 }
 
 // moment returns the time of a claim.
@@ -262,7 +276,7 @@ func moment(seconds float64) time.Time {
 
 func expired(expiry, now time.Time) bool { return !expiry.IsZero() && !now.Before(expiry) }
 
-// clockTime returns a time for people, with the day if that is not today.
+// clockTime formats a time for people, with the day unless it is today.
 func clockTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
@@ -271,56 +285,61 @@ func clockTime(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04 UTC")
 }
 
-// decodeClaims reads the claims of a token, and says whether it could. Verifying them is the registry's.
+// decodeClaims decodes the claims of a token, and reports whether it could.
+// Only the registry verifies them.
 func decodeClaims(token string, claims any) bool {
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	return err == nil && json.Unmarshal(payload, claims) == nil
 }
 
-// misdirected is the error for a token that is not for an audience: whoever gets it could show it to him that it is for.
-func misdirected(token, audience string) error {
-	var said struct{ Aud any }
-	if !decodeClaims(token, &said) {
+// checkAudience returns registry.ErrInvalid for a token that is not for an
+// audience. The receiver could present such a token to the service that it is
+// for.
+func checkAudience(token, audience string) error {
+	var claims struct{ Aud any }
+	if !decodeClaims(token, &claims) {
 		return registry.Errorf(registry.ErrInvalid,
-			"cannot use this job's identity: the claims of the token in %s cannot be read", givenToken)
+			"cannot use this job's identity: the token in %s has unreadable claims", givenToken)
 	}
-	given, isList := said.Aud.([]any)
+	given, isList := claims.Aud.([]any)
 	if !isList {
-		given = []any{said.Aud}
+		given = []any{claims.Aud}
 	}
 	if slices.Contains(given, any(audience)) {
 		return nil
 	}
 	whom := "no audience"
-	if said.Aud != nil {
-		whom = "the audience " + shown(said.Aud)
+	if claims.Aud != nil {
+		whom = "the audience " + claimText(claims.Aud)
 	}
-	asked := printable.Mark(audience, 200)
+	expected := printable.Mark(audience, 200)
 	err := registry.Errorf(registry.ErrInvalid,
-		"cannot use this job's identity: the token in %s is for %s, and not for %s", givenToken, whom, asked)
-	return registry.WithHint(err, "Let its aud be %s, or name the audience that the registry expects by `--audience`.", asked)
+		"cannot use this job's identity: the token in %s is for %s, not for %s", givenToken, whom, expected)
+	return registry.WithHint(err,
+		"Set its aud to %s, or set `--audience` to the audience that the registry expects.", expected)
 }
 
-// described is what a token says of its job, as far as that helps to write a rule for it.
-func described(token string) string {
-	var said map[string]any
-	if !decodeClaims(token, &said) {
+// describeClaims returns the claims of a token that help to write a rule for
+// it.
+func describeClaims(token string) string {
+	var claims map[string]any
+	if !decodeClaims(token, &claims) {
 		return ""
 	}
-	var claims []string
+	var texts []string
 	for _, name := range []string{"iss", "aud", "sub", "repository", "project_path", "ref", "environment"} {
-		if value := said[name]; value != nil {
-			claims = append(claims, name+" "+shown(value))
+		if value := claims[name]; value != nil {
+			texts = append(texts, name+" "+claimText(value))
 		}
 	}
-	if claims == nil {
+	if texts == nil {
 		return ""
 	}
-	return ", which says " + strings.Join(claims, ", ")
+	return ", with the claims " + strings.Join(texts, ", ")
 }
 
-// shown is a claim's value, fit to be shown.
-func shown(value any) string {
+// claimText returns a claim's value in a printable form.
+func claimText(value any) string {
 	list, isList := value.([]any)
 	if !isList {
 		return printable.Mark(fmt.Sprint(value), 200)

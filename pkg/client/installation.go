@@ -10,46 +10,48 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// CLIs are those whose configuration this reads.
+// CLIs are the names of the programs whose configuration this package reads.
 var CLIs = []string{"OpenTofu", "Terraform"}
 
-// NetworkMirror is the kind of a Method that has a URL.
+// NetworkMirror is the [Method.Kind] that has a URL.
 const NetworkMirror = "network_mirror"
 
-// Installation is a provider_installation block: where providers are installed from. A CLI takes the first.
+// Installation is a provider_installation block. A CLI uses the first one.
 type Installation struct {
 	File string
-	// Refused says that it is written so that the CLIs do not take it: in JSON, with a method that is no list.
+	// Refused reports that the CLIs reject the block, because it is JSON with a
+	// method that is not a list.
 	Refused bool
-	// Reader is the CLI that reads it; empty: both do.
+	// Reader is the CLI that reads the file. It is empty if both do.
 	Reader  string
 	Methods []Method
 }
 
-// Method is one place that providers are installed from.
+// Method is one source from which the CLIs install providers.
 type Method struct {
-	Kind             string // such as direct
-	URL              string // as it is written; of a network mirror alone
+	Kind             string // for example direct
+	URL              string // unchanged from the file; only for NetworkMirror
 	Include, Exclude []string
 }
 
-// Selects says whether a provider is installed from there. Patterns are compared as the CLIs do it, but that one without
-// a host is of either CLI's own registry, and one that is none selects nothing.
+// Selects reports whether the CLIs install a provider with this method. It
+// matches patterns like the CLIs do, with two exceptions. A pattern without a
+// host matches either CLI's own registry. An invalid pattern matches nothing.
 func (m Method) Selects(provider registry.MirrorProvider) bool {
 	matches := func(pattern string) bool {
 		parts := strings.Split(strings.ToLower(pattern), "/")
-		if len(parts) == 2 && (provider.Hostname == "registry.opentofu.org" || provider.Hostname == "registry.terraform.io") {
+		hosts := []string{"registry.opentofu.org", "registry.terraform.io"}
+		if len(parts) == 2 && slices.Contains(hosts, provider.Hostname) {
 			parts = append([]string{provider.Hostname}, parts...)
 		}
-		return len(parts) == 3 && slices.EqualFunc(parts, []string{provider.Hostname, provider.Namespace, provider.Type}, func(part, is string) bool {
-			return part == "*" || part == is
-		})
+		address := []string{provider.Hostname, provider.Namespace, provider.Type}
+		return slices.EqualFunc(parts, address, func(part, name string) bool { return part == "*" || part == name })
 	}
 	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, matches)
 }
 
-// installationsOf returns the blocks of a file. Nothing here installs a provider by them, so that what is wrong there is
-// the CLIs' to say.
+// installationsOf returns the blocks of a file. It ignores mistakes, because
+// this package installs no providers and the CLIs report them.
 func installationsOf(tree *ast.File) (found []Installation) {
 	list, ok := tree.Node.(*ast.ObjectList)
 	if !ok {
@@ -60,7 +62,7 @@ func installationsOf(tree *ast.File) (found []Installation) {
 		if hcl.DecodeObject(&body, block.Val) != nil {
 			continue
 		}
-		// The parser makes a block of each such method.
+		// The parser creates a block for each method of that form.
 		if refused := len(block.Keys) > 0; !refused || len(found) == 0 {
 			found = append(found, Installation{Refused: refused, Methods: methodsOf(body)})
 		}
@@ -74,7 +76,9 @@ func methodsOf(body []map[string]any) (found []Method) {
 			methods, _ := part[kind].([]map[string]any)
 			for _, method := range methods {
 				text, _ := method["url"].(string)
-				found = append(found, Method{Kind: kind, URL: text, Include: stringsOf(method["include"]), Exclude: stringsOf(method["exclude"])})
+				found = append(found, Method{
+					Kind: kind, URL: text, Include: stringsOf(method["include"]), Exclude: stringsOf(method["exclude"]),
+				})
 			}
 		}
 	}

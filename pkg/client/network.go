@@ -18,23 +18,23 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ErrRefusedAddress is the error for an address that a confined client does not
-// connect to.
-var ErrRefusedAddress = errors.New("this origin may not lead there")
+// ErrRefusedAddress means that a confined client does not connect to an
+// address.
+var ErrRefusedAddress = errors.New("this origin must not use such an address")
 
-// lookupTimeout bounds the look-up of the host that the operator named.
+// lookupTimeout bounds the DNS lookup of the host that the operator named.
 const lookupTimeout = 5 * time.Second
 
-// network is a kind of addresses. A higher one gives away more to somebody who
-// makes this machine connect to it.
+// network is a class of addresses. A higher class exposes more to an attacker
+// who makes this machine connect to it.
 type network int
 
 const (
 	public    network = iota
-	reserved          // no server has such an address
+	reserved          // not assigned to servers
 	private           // networks around this machine
 	loopback          // this machine
-	linkLocal         // neighbours, and where clouds answer with credentials
+	linkLocal         // neighbors, and the metadata services of clouds
 )
 
 func (n network) String() string {
@@ -45,10 +45,10 @@ func (n network) String() string {
 	}[n]
 }
 
-// networks has the addresses that are not public, the narrower prefix first.
+// networks lists the addresses that are not public, narrower prefixes first.
 //
-// Sources: the IANA special-purpose address registries; RFC 6890; the clouds'
-// documentation of instance metadata.
+// Sources: the IANA special-purpose address registries; RFC 6890; the cloud
+// providers' documentation of instance metadata.
 var networks = func() (all []struct {
 	netip.Prefix
 	network
@@ -74,15 +74,16 @@ var networks = func() (all []struct {
 	return all
 }()
 
-// embedding has the IPv6 prefixes whose addresses lead to an IPv4 address, and
-// where that begins: NAT64, 6to4, and what IPv4-compatible addresses were.
+// embedding lists the IPv6 prefixes that embed an IPv4 address, with the byte
+// at which it begins. They are NAT64, 6to4 and the deprecated IPv4-compatible
+// addresses.
 var embedding = map[netip.Prefix]int{
 	netip.MustParsePrefix("64:ff9b::/96"): 12,
 	netip.MustParsePrefix("2002::/16"):    2,
 	netip.MustParsePrefix("::/96"):        12,
 }
 
-// networkOf returns the kind of an address.
+// networkOf returns the class of an address.
 func networkOf(ip netip.Addr) network {
 	ip = ip.WithZone("").Unmap()
 	for _, n := range networks {
@@ -99,21 +100,22 @@ func networkOf(ip netip.Addr) network {
 	return public
 }
 
-// confinement is what a confined client may connect to.
+// confinement limits the addresses that a confined client may connect to.
 type confinement struct {
-	// named is the host that the operator named, and network the kind of its
+	// named is the host that the operator named. network is the class of its
 	// addresses.
 	named   string
 	network network
 }
 
-// check returns why the client may not connect to an address of a host.
+// check returns an error if the client may not connect to an address of a host.
 func (c confinement) check(host string, ip netip.Addr) error {
 	n := networkOf(ip)
 	allowed := n == public || n == c.network || n == private && c.network == loopback
 	if strings.EqualFold(host, c.named) {
-		// A host that was inside at first stays there. Otherwise whoever answers
-		// for its name could open the inside to an origin that is outside.
+		// A host whose address was private at first must stay private.
+		// Otherwise anyone who controls its DNS records could open the private
+		// network to an outside origin.
 		allowed = n == c.network
 	}
 	if allowed {
@@ -122,8 +124,8 @@ func (c confinement) check(host string, ip netip.Addr) error {
 	return failed{registry.Errorf(registry.ErrInvalid, "%s is %s, and %w", ip, n, ErrRefusedAddress)}
 }
 
-// checkLiteral is check for a host that a proxy looks up: it can tell only what
-// the host itself says.
+// checkLiteral is like check, for a host that a proxy looks up. It can check
+// only addresses that the host itself spells out.
 func (c confinement) checkLiteral(host string) error {
 	if ip, ok := literal(host); ok {
 		return c.check(host, ip)
@@ -138,18 +140,20 @@ func (c confinement) checkLiteral(host string) error {
 }
 
 // Confine returns a client like c for an untrusted origin.
-// Whatever its URLs, redirects and names lead to, the client connects only to
-// public addresses. It returns [ErrRefusedAddress] for others, with
-// registry.ErrInvalid.
+//
+// The client connects only to public addresses, whatever the origin's URLs,
+// redirects and host names lead to. It returns [ErrRefusedAddress] for others,
+// with registry.ErrInvalid.
 //
 // named is the URL of the origin if the operator named it; otherwise it is
 // empty. If its host has a private address, then the client connects to private
-// addresses too; if a loopback one, to both kinds; if a link-local one, to
-// link-local ones.
+// addresses too. If it has a loopback address, then the client connects to
+// private and loopback addresses too. If it has a link-local address, then the
+// client connects to link-local addresses too.
 //
-// A proxy may be anywhere. It looks names up by itself, so that only addresses
-// in URLs are refused there. A transport that was given to [New] with a
-// function to dial decides for itself, and Confine returns c.
+// A proxy may have any address. The proxy looks up host names, so the client
+// can refuse only addresses that are spelled out in URLs. If the transport that
+// [New] got has its own dial function, then Confine returns c.
 func (c *Client) Confine(ctx context.Context, named string) *Client {
 	transport, ok := c.transport.(*http.Transport)
 	if !ok || transport.DialContext != nil && !c.dials {
@@ -173,8 +177,8 @@ func (c *Client) Confine(ctx context.Context, named string) *Client {
 	return confined
 }
 
-// lookUp returns the kind of a host's addresses: the most harmless, if it has
-// several, and public if it has none.
+// lookUp returns the class of a host's addresses: the lowest if there are
+// several, and public if there are none.
 func lookUp(ctx context.Context, host string) network {
 	if ip, ok := literal(host); ok {
 		return networkOf(ip)
@@ -192,10 +196,10 @@ func lookUp(ctx context.Context, host string) network {
 	return lowest
 }
 
-// transport returns a transport like another, which connects only where it may.
+// transport returns a clone of like that connects only to allowed addresses.
 func (c confinement) transport(like *http.Transport) *http.Transport {
 	t := like.Clone()
-	var proxies sync.Map // addresses
+	var proxies sync.Map // set of addresses
 	dialer := net.Dialer{Timeout: attemptTimeout, KeepAlive: attemptTimeout}
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := dialer
@@ -229,7 +233,7 @@ func (c confinement) transport(like *http.Transport) *http.Transport {
 	return t
 }
 
-// literal returns the address that a host is, without a look-up.
+// literal returns the address that a host spells out, without a lookup.
 func literal(host string) (netip.Addr, bool) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {

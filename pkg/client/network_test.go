@@ -20,7 +20,8 @@ func TestNetworkOf(t *testing.T) {
 	for want, addresses := range map[string]string{
 		"public": "1.1.1.1 8.8.8.8 172.15.255.255 172.32.0.1 100.63.255.255 100.128.0.1 169.253.1.1 11.0.0.1 192.0.1.1 " +
 			"223.255.255.255 2606:4700::1111 2a00:1450::1 ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101::1",
-		"this machine": "127.0.0.1 127.255.255.254 ::1 0.0.0.0 :: ::ffff:127.0.0.1 64:ff9b::7f00:1 2002:7f00:1::1 ::127.0.0.1",
+		"this machine": "127.0.0.1 127.255.255.254 ::1 0.0.0.0 :: ::ffff:127.0.0.1 64:ff9b::7f00:1 " +
+			"2002:7f00:1::1 ::127.0.0.1",
 		"private": "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 " +
 			"100.64.0.1 100.127.255.255 198.18.0.1 fc00::1 fd12:3456::1 fec0::1 ::ffff:10.0.0.1 " +
 			"64:ff9b::a00:1 64:ff9b:1::1 2002:c0a8:101::1 fd00::1%eth0",
@@ -42,7 +43,7 @@ func TestCheckAddress(t *testing.T) {
 	const inside, outside, neighbour = "10.0.0.7", "1.1.1.1", "169.254.1.1"
 	for _, test := range []struct {
 		name     string
-		at       string // where the operator's host was
+		at       string // address of the operator's host
 		host, ip string
 		allowed  bool
 	}{
@@ -75,7 +76,8 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// counting is a plain server at a loopback address.
+// counting starts a plain HTTP server at a loopback address, and counts its
+// requests.
 func counting(t *testing.T) (base string, requests *atomic.Int32) {
 	t.Helper()
 	requests = new(atomic.Int32)
@@ -91,7 +93,7 @@ func TestConfineRefuses(t *testing.T) {
 	t.Parallel()
 	base, requests := counting(t)
 	open := client.New(nil, "larder/test", nil)
-	// The connection that this leaves behind must not serve others.
+	// The idle connection that this leaves must not serve confined clients.
 	if err := open.Download(t.Context(), base, io.Discard, 100, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +141,8 @@ func TestConfineAllows(t *testing.T) {
 	}
 }
 
-// A proxy is where its user says. It is not asked for addresses that an origin
-// may not lead to.
+// A proxy may have any address. The client does not send it requests for
+// addresses that the origin must not use.
 func TestConfineProxy(t *testing.T) {
 	t.Parallel()
 	base, requests := counting(t)

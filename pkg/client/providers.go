@@ -17,12 +17,13 @@ import (
 // ProviderVersion is one version that an origin offers.
 type ProviderVersion struct {
 	Version registry.Version
-	// Platforms it says it has packages for; an origin may leave them out, since the CLIs do not read them.
+	// Platforms lists the platforms for which the origin announces packages.
+	// Some origins leave it out, because the CLIs do not read it.
 	Platforms []registry.Platform
 }
 
-// ProviderVersions asks which versions of a provider there are, and returns them highest first. What clients could not
-// ask for is left out: a version or a platform that is none.
+// ProviderVersions returns the versions of a provider, highest first. It skips
+// versions and platforms that are invalid, because clients cannot request them.
 //
 // Source: provider registry protocol, "List Available Versions".
 func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]ProviderVersion, error) {
@@ -57,26 +58,31 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]
 	return found, nil
 }
 
-// ProviderPackage is where a provider's package for one platform is, and what to verify it with.
+// ProviderPackage locates a provider's package for one platform, with the files
+// and keys that verify it.
 type ProviderPackage struct {
-	// Filename is how SHA256SUMS calls it: a name without a folder.
+	// Filename is the name in SHA256SUMS, without a folder.
 	Filename string
-	// SHA256 of the package, in lower-case hexadecimal.
+	// SHA256 is the digest of the package, in lower-case hexadecimal.
 	SHA256 string
-	// DownloadURL, SumsURL and SignatureURL are absolute, with https or http. They are to be fetched without a credential,
-	// and may hold one themselves.
+	// DownloadURL, SumsURL and SignatureURL are absolute, with https or http.
+	// Fetch them without a credential. They may contain a secret themselves.
 	DownloadURL, SumsURL, SignatureURL string
-	// Keys that may have signed, each ASCII-armored.
+	// Keys lists the keys that may have signed, each ASCII-armored.
 	Keys []string
-	// Protocols of plugins that it speaks, such as 6.0.
+	// Protocols lists the plugin protocols that the provider supports, for
+	// example 6.0.
 	Protocols []string
 }
 
-// ProviderPackage asks for the package of one version for one platform. An answer that clients would refuse is
-// ErrInvalid.
+// ProviderPackage requests the package of one version for one platform. It
+// returns registry.ErrInvalid for a response that OpenTofu or Terraform would
+// reject.
 //
 // Source: provider registry protocol, "Find a Provider Package".
-func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v registry.Version, platform registry.Platform) (ProviderPackage, error) {
+func (s *Service) ProviderPackage(
+	ctx context.Context, p registry.Provider, v registry.Version, platform registry.Platform,
+) (ProviderPackage, error) {
 	var body struct {
 		Protocols    []string `json:"protocols"`
 		OS           string   `json:"os"`
@@ -97,21 +103,21 @@ func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v re
 		return ProviderPackage{}, err
 	}
 	invalid := func(format string, a ...any) (ProviderPackage, error) {
-		return ProviderPackage{}, fmt.Errorf("%s %s for %s: %w answer of %s: %s",
+		return ProviderPackage{}, fmt.Errorf("%s %s for %s: %w response of %s: %s",
 			p, v, platform, registry.ErrInvalid, printable.Mark(s.URL.Host, 300), fmt.Sprintf(format, a...))
 	}
 	if body.OS != platform.OS || body.Arch != platform.Arch {
 		return invalid("it is for another platform")
 	}
 	if sum, err := hex.DecodeString(body.SHA256); err != nil || len(sum) != 32 {
-		return invalid("its shasum is no SHA-256 in hexadecimal")
+		return invalid("its shasum is not a hexadecimal SHA-256 digest")
 	}
 	if !isFilename(body.Filename) {
-		return invalid("its filename is no plain name of a file")
+		return invalid("its filename is not a plain file name")
 	}
 	for _, protocol := range body.Protocols {
 		if _, err := registry.ParseVersion(protocol); err != nil {
-			return invalid("one of its protocols is no version")
+			return invalid("one of its protocols is not a version")
 		}
 	}
 	found := ProviderPackage{Filename: body.Filename, SHA256: strings.ToLower(body.SHA256), Protocols: body.Protocols}
@@ -123,13 +129,14 @@ func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v re
 		{"shasums_url", body.SumsURL, &found.SumsURL},
 		{"shasums_signature_url", body.SignatureURL, &found.SignatureURL},
 	} {
-		// Clients resolve an empty one to the answer's own URL, and then choke on what they find there.
+		// Clients resolve an empty URL to the response's own URL, and fail on
+		// what they find there.
 		if u.value == "" {
-			return invalid("it has no %s, without which no client installs the provider", u.field)
+			return invalid("it lacks %s, which every client needs", u.field)
 		}
 		absolute, ok := resolve(answered, u.value)
 		if !ok {
-			return invalid("its %s is no URL with https or http", u.field)
+			return invalid("its %s is not an https or http URL", u.field)
 		}
 		*u.into = absolute
 	}
@@ -141,7 +148,8 @@ func (s *Service) ProviderPackage(ctx context.Context, p registry.Provider, v re
 	return found, nil
 }
 
-// resolve makes a URL of an answer absolute. It may be a secret, so there is no error that could quote it.
+// resolve makes a URL of a response absolute. The URL may be a secret, so
+// resolve returns no error that could quote it.
 func resolve(base *url.URL, reference string) (string, bool) {
 	parsed, err := url.Parse(reference)
 	if err != nil {
@@ -155,7 +163,8 @@ func resolve(base *url.URL, reference string) (string, bool) {
 	return u.String(), true
 }
 
-// isFilename says whether a name is one of a file, and leads to no other place than where it is put.
+// isFilename reports whether a name is a plain file name that cannot lead to
+// another folder.
 func isFilename(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 255 && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) })

@@ -21,15 +21,16 @@ import (
 const (
 	maxAttempts  = 3
 	maxRedirects = 5
-	// firstWait is before the second attempt.
+	// firstWait is the time before the second attempt.
 	firstWait = 500 * time.Millisecond
-	// maxWait bounds a wait, whatever a server's Retry-After says.
+	// maxWait bounds the time between attempts, whatever a server's Retry-After
+	// requests.
 	maxWait = 10 * time.Second
-	// maxRefusal bounds the body of a refusal, of which a few words are shown.
+	// maxRefusal bounds the body of an error response, in bytes.
 	maxRefusal = 64 << 10
 )
 
-func newRequest(ctx context.Context, a asked, payload []byte) (*retryablehttp.Request, error) {
+func newRequest(ctx context.Context, a requestInfo, payload []byte) (*retryablehttp.Request, error) {
 	var body any
 	if payload != nil {
 		body = payload
@@ -42,9 +43,12 @@ func newRequest(ctx context.Context, a asked, payload []byte) (*retryablehttp.Re
 	return request, nil
 }
 
-// send makes a request as often as it takes. begin, if not nil, is called before each attempt. The last answer counts,
-// whatever its status.
-func (c *Client) send(through *http.Client, request *retryablehttp.Request, check retryablehttp.CheckRetry, begin func()) (*http.Response, error) {
+// send sends a request up to maxAttempts times. If begin is not nil, it is
+// called before each attempt. send returns the last response, whatever its
+// status.
+func (c *Client) send(
+	through *http.Client, request *retryablehttp.Request, check retryablehttp.CheckRetry, begin func(),
+) (*http.Response, error) {
 	request.Header.Set("User-Agent", c.agent)
 	sender := &retryablehttp.Client{
 		HTTPClient:   through,
@@ -70,12 +74,13 @@ func (c *Client) send(through *http.Client, request *retryablehttp.Request, chec
 	return response, nil
 }
 
-// exchange sends a request and reads the answer. One that ends early counts as a failed attempt.
+// exchange sends a request and reads the response. A response that ends early
+// counts as a failed attempt.
 func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Response, []byte, error) {
 	var body []byte
 	read := func(response *http.Response) (err error) {
 		if response.StatusCode < 200 || response.StatusCode > 299 {
-			body, _ = io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough
+			body, _ = io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status is sufficient
 			return nil
 		}
 		if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err == nil && len(body) > maxAnswer {
@@ -89,7 +94,7 @@ func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Res
 		return nil, nil, err
 	}
 	defer response.Body.Close()
-	if body == nil { // the last of several failures
+	if body == nil { // after the last of several failures
 		if err := read(response); err != nil {
 			return nil, nil, err
 		}
@@ -97,14 +102,15 @@ func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Res
 	return response, body, nil
 }
 
-// retry is the policy for a request that may, or may not, be repeated.
+// retry returns the policy for a request that may be repeated, or not.
 func retry(again bool) retryablehttp.CheckRetry {
 	return func(ctx context.Context, response *http.Response, err error) (bool, error) {
 		return shouldRetry(ctx, response, err, again)
 	}
 }
 
-// shouldRetry says whether a failure may pass. What may not be repeated is sent again only if it cannot have arrived.
+// shouldRetry reports whether another attempt may succeed. A request that must
+// not be repeated is sent again only if it cannot have arrived.
 func shouldRetry(ctx context.Context, response *http.Response, err error, again bool) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ctx.Err()
@@ -127,24 +133,24 @@ func shouldRetry(ctx context.Context, response *http.Response, err error, again 
 	return retryablehttp.DefaultRetryPolicy(ctx, response, err)
 }
 
-// isAboutIssuer reports whether a Larder answers registry.ErrIssuer, which trying
-// again does not mend. The body can be read all the same. A policy may be asked
-// again when it has been.
+// isAboutIssuer reports whether a Larder registry returned registry.ErrIssuer,
+// which another attempt does not fix. The body can still be read afterwards. A
+// policy may be called again after the body was read.
 func isAboutIssuer(response *http.Response) bool {
-	if seen, ok := response.Body.(*seenBody); ok {
-		return seen.isAboutIssuer
+	if peeked, ok := response.Body.(*peekedBody); ok {
+		return peeked.isAboutIssuer
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
-	seen := &seenBody{
+	peeked := &peekedBody{
 		Reader: io.MultiReader(bytes.NewReader(text), response.Body), Closer: response.Body,
 		isAboutIssuer: parseErrorBody(response.Header, text).Code == registry.CodeIssuer,
 	}
-	response.Body = seen
-	return seen.isAboutIssuer
+	response.Body = peeked
+	return peeked.isAboutIssuer
 }
 
-// seenBody is a body whose code is known.
-type seenBody struct {
+// peekedBody is a body that isAboutIssuer has read.
+type peekedBody struct {
 	io.Reader
 	io.Closer
 	isAboutIssuer bool
@@ -152,35 +158,36 @@ type seenBody struct {
 
 func backoff(least, most time.Duration, attempt int, response *http.Response) time.Duration {
 	wait := retryablehttp.DefaultBackoff(least, most, attempt, response)
-	if wait < 0 || wait > most { // a Retry-After beyond what a duration holds is negative
+	if wait < 0 || wait > most { // a Retry-After that overflows a duration is negative
 		return most
 	}
 	return wait
 }
 
-// redirect decides on a redirect. The credential is for one host and port, where net/http would send it to another port and
-// to names below it too.
+// redirect checks a redirect. The credential belongs to one host and port, but
+// net/http would also send it to other ports and subdomains.
 func redirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return failed{registry.Errorf(registry.ErrInvalid, "it redirects more than %d times", maxRedirects)}
+		return failed{registry.Errorf(registry.ErrInvalid, "the server redirects more than %d times", maxRedirects)}
 	}
 	target, before := request.URL, via[len(via)-1].URL
 	switch {
 	case target.Scheme == "https":
 	case target.Scheme == "http" && (before.Scheme == "http" || isLoopback(target) && isLoopback(via[0].URL)):
 	default:
-		return failed{registry.Errorf(registry.ErrInvalid, "it redirects from https to something else")}
+		return failed{registry.Errorf(registry.ErrInvalid, "the server redirects from https to another scheme")}
 	}
 	if !isPrivate(target) || target.Scheme != via[0].URL.Scheme || origin(target) != origin(via[0].URL) {
 		request.Header.Del("Authorization")
 	}
-	// It would tell the next host the query of this one's URL, by which a presigned URL holds.
+	// The header would send the next host the query of this URL, which may be a
+	// presigned URL's signature.
 	request.Header.Del("Referer")
 	target.User = nil
 	return nil
 }
 
-// origin is a URL's host with its port.
+// origin returns a URL's host with its port.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -189,17 +196,18 @@ func origin(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// stay leaves a redirect to be an answer like any other.
+// stay makes the client return a redirect as a response.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// discovering is how discovery reaches a host: with retries, and with errors that say what to do.
-type discovering struct{ client *Client }
+// discoveryTransport sends the requests of discovery with retries, and returns
+// errors with hints.
+type discoveryTransport struct{ client *Client }
 
-func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := asked{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing,
+func (d discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := requestInfo{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing,
 		config: d.client.config.named}
 	if r.Header.Get("Authorization") != "" {
-		_, a.from, _ = d.client.config.token(r.Context(), a.host) // it is kept from the first time
+		_, a.from, _ = d.client.config.token(r.Context(), a.host) // the configuration caches it
 	}
 	request, err := retryablehttp.FromRequest(r.Clone(r.Context()))
 	if err != nil {
@@ -207,11 +215,11 @@ func (d discovering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, body, err := d.client.exchange(request, true)
 	if err != nil {
-		return nil, failed{a.broken(r.Context(), err)}
+		return nil, failed{a.connectionError(r.Context(), err)}
 	}
-	// A host without the document is one without services.
+	// A host without the document offers no services.
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotFound {
-		return nil, failed{a.refused(response.StatusCode, complaint{})}
+		return nil, failed{a.statusError(response.StatusCode, complaint{})}
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil

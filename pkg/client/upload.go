@@ -17,31 +17,32 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Upload is a file to send, by a URL that itself is the permission to do so.
+// Upload is a file to upload to a URL that itself grants the permission.
 type Upload struct {
 	URL string
-	// Header is sent as it is. A Content-Length in it must be Size.
+	// Header is sent unchanged. A Content-Length in it must equal Size.
 	Header map[string]string
 	Size   int64
-	// Open returns the file from its beginning, each time anew.
+	// Open returns a new reader of the file, from its beginning.
 	Open func() (io.ReadCloser, error)
-	// Sent, if not nil, is told how many bytes went on their way each time some did, by a negative number when they have
-	// to go again.
+	// Sent, if not nil, is called each time bytes are sent, with their number.
+	// The number is negative if they must be sent again.
 	Sent func(int64)
 }
 
-// Upload sends a file by a PUT request, to which no credential is added. It is sent again, from its beginning, where that
-// may help. There is no limit to how long it takes, but one to how long it takes without a byte. Redirects are not
-// followed.
+// Upload sends a file with a PUT request, without a credential. If an attempt
+// fails and another one may succeed, it sends the file again. An upload may
+// take any time as long as bytes are sent. Upload does not follow redirects.
 //
-// registry.ErrExists says that something is there already, and registry.ErrForbidden that the URL holds no longer.
+// It returns registry.ErrExists if the object exists already, and
+// registry.ErrForbidden if the URL has expired.
 func (c *Client) Upload(ctx context.Context, u Upload) error {
-	// An error would quote the URL.
+	// The error would quote the URL.
 	target, err := url.Parse(u.URL)
 	if err != nil || target.Hostname() == "" || target.User != nil || !isPrivate(target) {
-		return registry.Errorf(registry.ErrInvalid, "the URL to upload to must be one with https, without a user")
+		return registry.Errorf(registry.ErrInvalid, "the URL for an upload must use https and have no user")
 	}
-	what := asked{method: http.MethodPut, url: target, file: true}
+	what := requestInfo{method: http.MethodPut, url: target, file: true}
 
 	ctx, idle, done := c.watch(ctx)
 	defer done()
@@ -52,7 +53,8 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 	}
 	for name, value := range u.Header {
 		switch name = http.CanonicalHeaderKey(name); {
-		case name == "Content-Length" && value == strconv.FormatInt(u.Size, 10), name == "Host" && strings.EqualFold(value, target.Host):
+		case name == "Content-Length" && value == strconv.FormatInt(u.Size, 10):
+		case name == "Host" && strings.EqualFold(value, target.Host):
 		case name == "Content-Length", name == "Host", name == "Authorization":
 			return registry.Errorf(registry.ErrInvalid, "cannot %s: an upload must not have the header %s", what, name)
 		default:
@@ -65,13 +67,14 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 	}
 	request.ContentLength = u.Size
 	if u.Size > 64<<10 {
-		// A refusal comes before the file has gone then, and not as a broken connection.
+		// An error response then arrives before the file is sent, and not as a
+		// broken connection.
 		request.Header.Set("Expect", "100-continue")
 	}
 	response, err := c.send(c.uploads, request, retryUpload, body.moved)
 	if err != nil {
 		body.stop(0)
-		return what.broken(ctx, err)
+		return what.connectionError(ctx, err)
 	}
 	defer response.Body.Close()
 	switch code := storeCode(response); {
@@ -79,52 +82,57 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 		body.stop(u.Size)
 		return nil
 	case response.StatusCode == http.StatusPreconditionFailed:
-		body.stop(u.Size) // as good as sent
-		return what.refused(response.StatusCode, complaint{text: code})
+		body.stop(u.Size) // the object has this content already
+		return what.statusError(response.StatusCode, complaint{text: code})
 	case code == "ExpiredToken":
-		// The signer's own credentials have ended before the URL.
+		// The signer's own credentials expired before the URL.
 		body.stop(0)
-		return what.refused(http.StatusForbidden, complaint{text: code})
+		return what.statusError(http.StatusForbidden, complaint{text: code})
 	default:
 		body.stop(0)
-		return what.refused(response.StatusCode, complaint{text: code})
+		return what.statusError(response.StatusCode, complaint{text: code})
 	}
 }
 
-// permission is how long a server may take to say that a file is to be sent. One that never says it gets the file then.
-const permission = 3 * time.Second
+// continueTimeout is how long to wait for 100 Continue before sending the file.
+// A server that does not support it gets the file after that.
+const continueTimeout = 3 * time.Second
 
-// expecting returns a transport that waits for such a permission, if it can: without waiting, a refusal arrives while the
-// file is on its way, and the connection may break before it is read.
+// expecting returns a transport that waits for 100 Continue, if it can.
+// Otherwise an error response would arrive during the upload, and the
+// connection may break before the client reads it.
 func expecting(transport http.RoundTripper) http.RoundTripper {
 	t, ok := transport.(*http.Transport)
 	if !ok {
 		return transport
 	}
 	t = t.Clone()
-	t.ExpectContinueTimeout = permission
+	t.ExpectContinueTimeout = continueTimeout
 	return t
 }
 
-// retryUpload says whether an upload that failed may go well. S3 has statuses of its own for that.
+// retryUpload reports whether another attempt may succeed. S3 has its own
+// statuses for that.
 func retryUpload(ctx context.Context, response *http.Response, err error) (bool, error) {
 	again, checked := shouldRetry(ctx, response, err, true)
 	if err == nil && !again && checked == nil {
-		again = response.StatusCode == http.StatusConflict || response.StatusCode == http.StatusBadRequest && storeCode(response) == "RequestTimeout"
+		again = response.StatusCode == http.StatusConflict ||
+			response.StatusCode == http.StatusBadRequest && storeCode(response) == "RequestTimeout"
 	}
 	return again, checked
 }
 
 var codes = regexp.MustCompile(`<Code>([A-Za-z0-9]{1,64})</Code>`)
 
-// storeCode returns the code in S3's words, in which there is more that must not be shown.
+// storeCode returns the code in S3's error response. The rest of the response
+// must not be shown.
 //
 // Source: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html.
 func storeCode(response *http.Response) string {
 	if response.StatusCode < 400 {
 		return ""
 	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status is sufficient
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(text))
 	if found := codes.FindSubmatch(text); found != nil {
@@ -133,7 +141,8 @@ func storeCode(response *http.Response) string {
 	return ""
 }
 
-// sending is a file on its way, perhaps for the second time: an attempt that has failed may go on reading for a while.
+// sending is an upload in progress, possibly in a second attempt. A failed
+// attempt may still read for a while.
 type sending struct {
 	upload Upload
 	moved  func()
@@ -161,7 +170,7 @@ func (s *sending) begin() (io.Reader, error) {
 	return s.now, nil
 }
 
-// stop ends counting, when so much has been sent.
+// stop ends counting, after at bytes were sent.
 func (s *sending) stop(at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +178,7 @@ func (s *sending) stop(at int64) {
 	s.now = nil
 }
 
-// count tells how far the current attempt is.
+// count reports the progress of the current attempt.
 func (s *sending) count(at int64) {
 	if s.now == nil || s.now.at == at {
 		return
@@ -191,9 +200,9 @@ func (a *attempt) Read(p []byte) (int, error) {
 	a.of.count(a.at + int64(n))
 	switch {
 	case errors.Is(err, io.EOF) && a.at < a.of.upload.Size, a.at > a.of.upload.Size:
-		return n, failed{registry.Errorf(registry.ErrInvalid, "the size of the file has changed meanwhile")}
+		return n, failed{registry.Errorf(registry.ErrInvalid, "the size of the file changed during the upload")}
 	case err != nil && !errors.Is(err, io.EOF):
-		return n, failed{registry.Errorf(err, "cannot read the file to send: %s", regularfile.Reason(err))}
+		return n, failed{registry.Errorf(err, "cannot read the file: %s", regularfile.Reason(err))}
 	}
 	return n, err
 }

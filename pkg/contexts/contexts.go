@@ -1,5 +1,6 @@
-// Package contexts reads and writes the file in which a person keeps names for
-// registries, and which of them is the current one. The file has no credentials.
+// Package contexts reads and writes a user's file of contexts, which are names
+// for registries. One of them is the current context. The file has no
+// credentials.
 package contexts
 
 import (
@@ -20,15 +21,15 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Context names a registry: by the store where it keeps its data, or by its URL.
+// Context is a registry, given by its store or its URL.
 type Context struct {
-	// Store is a folder, by its absolute path, or stack:NAME.
+	// Store is the absolute path of a folder, or stack:NAME.
 	Store string `json:"store,omitempty"`
 	// Registry is https://HOST.
 	Registry string `json:"registry,omitempty"`
 }
 
-// Target is the one of the two that is set.
+// Target returns the field that is set.
 func (c Context) Target() string {
 	if c.Registry != "" {
 		return c.Registry
@@ -36,31 +37,31 @@ func (c Context) Target() string {
 	return c.Store
 }
 
-// File is the content of the file. Its zero value is that of a file which does
-// not exist.
+// File is the content of the file. The zero value is that of a missing file.
 type File struct {
-	// Current is the name of the context in use; empty if there is none.
+	// Current is the name of the current context. It is empty if there is none.
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
 }
 
-// Names returns the names of all contexts in order.
+// Names returns the names of all contexts, sorted.
 func (f File) Names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }
 
 // maxSize bounds the file, in bytes.
 const maxSize = 1 << 20
 
-// ErrNoFolder means that the platform names no folder for configuration, as for a
-// user without a home.
-var ErrNoFolder = errors.New("there is no folder for configuration")
+// ErrNoFolder means that the platform has no folder for configuration, for
+// example because the user has no home folder.
+var ErrNoFolder = errors.New("there is no configuration folder")
 
-// Path returns where the file is: larder/config.json in the folder where the
-// platform keeps configuration, such as ~/.config or ~/Library/Application Support.
-// Without such a folder it returns ErrNoFolder.
+// Path returns the path of the file. It is larder/config.json in the platform's
+// configuration folder, such as ~/.config or ~/Library/Application Support. If
+// there is no such folder, it returns [ErrNoFolder].
 func Path() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil && os.Getenv("XDG_CONFIG_HOME") != "" {
-		return "", fmt.Errorf("cannot find the contexts: %w XDG_CONFIG_HOME: it is not an absolute path", registry.ErrInvalid)
+		return "", fmt.Errorf("cannot find the contexts: %w XDG_CONFIG_HOME: it is not an absolute path",
+			registry.ErrInvalid)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot find the contexts: %w", ErrNoFolder)
@@ -68,20 +69,21 @@ func Path() (string, error) {
 	return filepath.Join(dir, "larder", "config.json"), nil
 }
 
-// name is what a context may be called.
+// name matches the valid names of contexts.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckName returns registry.ErrInvalid if a context cannot have a name.
+// CheckName returns [registry.ErrInvalid] if a name is not valid for a context.
 func CheckName(s string) error {
 	if !name.MatchString(s) {
-		return fmt.Errorf("%w context name %.100q: it must be up to 64 letters, digits and . _ -", registry.ErrInvalid, s)
+		return fmt.Errorf("%w context name %.100q: it must have up to 64 letters, digits and . _ -",
+			registry.ErrInvalid, s)
 	}
 	return nil
 }
 
-// Read reads the file at a path. If there is none, it returns the zero File. The
-// current context may be one that the file does not have. A file that cannot be
-// used is registry.ErrInvalid, and the error has the line and the column.
+// Read reads the file at a path. If there is none, it returns the zero File.
+// The current context may be missing from the file. If the file is not valid,
+// Read returns [registry.ErrInvalid] with the line and the column.
 func Read(path string) (f File, err error) {
 	err = readWith(path, func(file *jsonfile.File) (err error) {
 		f, err = parse(file)
@@ -90,8 +92,9 @@ func Read(path string) (f File, err error) {
 	return f, err
 }
 
-// Find returns one context of the file at a path, and false if the file does not
-// have it. Errors are those of [Read], but other contexts may have mistakes.
+// Find returns one context of the file at a path, or false if the file does not
+// have it. It returns the errors of [Read], but ignores mistakes in other
+// contexts.
 func Find(path, name string) (c Context, found bool, err error) {
 	err = readWith(path, func(file *jsonfile.File) error {
 		all := file.Object.Find("contexts")
@@ -112,7 +115,7 @@ func Find(path, name string) (c Context, found bool, err error) {
 	return c, found, nil
 }
 
-// readWith does something with the file at a path, if there is one.
+// readWith calls do with the file at a path, if there is one.
 func readWith(path string, do func(*jsonfile.File) error) error {
 	text, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +162,7 @@ func parse(file *jsonfile.File) (f File, err error) {
 	return f, nil
 }
 
-// check checks one context of a file.
+// check validates one context of a file.
 func check(file *jsonfile.File, name string, c Context) error {
 	wrong := func(text string, at ...any) error {
 		return file.Error(jsonfile.Fault{Offset: file.Object.Find(at...).Offset, Text: text})
@@ -168,16 +171,16 @@ func check(file *jsonfile.File, name string, c Context) error {
 	case err != nil:
 		return wrong(err.Error(), "contexts", name)
 	case c.Store != "" && c.Registry != "":
-		return wrong("context "+name+" has a store and a registry, and must have one of them", "contexts", name)
+		return wrong("context "+name+" has both a store and a registry", "contexts", name)
 	case c.Target() == "":
-		return wrong("context "+name+" has no store and no registry", "contexts", name)
+		return wrong("context "+name+" has neither a store nor a registry", "contexts", name)
 	case strings.ContainsAny(c.Registry, "@?#"):
-		return wrong("the registry of context "+name+" has more than https://HOST", "contexts", name, "registry")
+		return wrong("the registry of context "+name+" is not of the form https://HOST", "contexts", name, "registry")
 	}
 	return nil
 }
 
-// Write writes the file at a path, whole or not at all, and makes its folder.
+// Write writes the file at a path atomically, and makes its folder.
 func (f File) Write(path string) error {
 	if f.Contexts == nil {
 		f.Contexts = map[string]Context{}
@@ -186,7 +189,7 @@ func (f File) Write(path string) error {
 	if err == nil {
 		err = replace(path, append(text, '\n'))
 	}
-	// The rest names a temporary file.
+	// The rest of the error names a temporary file.
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
@@ -200,7 +203,7 @@ func (f File) Write(path string) error {
 }
 
 func replace(path string, text []byte) error {
-	// A link stays one: the file that it leads to is replaced.
+	// A link is preserved: the file that it points to is replaced.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -211,7 +214,7 @@ func replace(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // does nothing once it is renamed
+	defer func() { _ = os.Remove(temporary.Name()) }() // does nothing after the rename
 	_, err = temporary.Write(text)
 	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return err

@@ -9,11 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// path returns where a file of contexts with a text is.
+// path returns the path of a file of contexts with a text.
 func path(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
@@ -27,8 +28,12 @@ func TestWriteAndRead(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "larder")
 	path := filepath.Join(dir, "config.json")
-	if f, err := contexts.Read(path); err != nil || f.Contexts != nil || f.Current != "" {
-		t.Errorf("a file that is missing: %+v, %v", f, err)
+	missing, err := contexts.Read(path)
+	if err != nil {
+		t.Errorf("a missing file: %v", err)
+	}
+	if diff := cmp.Diff(contexts.File{}, missing); diff != "" {
+		t.Errorf("a missing file (-want +got):\n%s", diff)
 	}
 	want := contexts.File{Current: "b", Contexts: map[string]contexts.Context{
 		"b": {Store: "/srv/larder & co"}, "a": {Registry: "https://registry.example.com"},
@@ -60,7 +65,8 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-// A file that cannot be written stays as it was, and nothing is left beside it.
+// A file that cannot be written stays as it was, with no other file left beside
+// it.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -69,8 +75,13 @@ func TestWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := contexts.File{}.Write(path)
-	if err == nil || !strings.HasPrefix(err.Error(), "cannot write the contexts to "+path+": ") {
-		t.Errorf("it fails with %v", err)
+	if err == nil {
+		t.Fatal("it succeeds")
+	}
+	reason := err.Error()[strings.LastIndex(err.Error(), ": ")+2:] // depends on the system
+	golden.New(t).Error(t, err, dir, "DIR", reason, "REASON")
+	if !strings.Contains(err.Error(), path) {
+		t.Errorf("%v, want an error with %s", err, path)
 	}
 	if strings.Count(err.Error(), dir) != 1 {
 		t.Errorf("the error names a temporary file: %v", err)
@@ -80,8 +91,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// A file that is a link, as to a folder of settings under version control, stays
-// one.
+// A link, for example to a folder of settings under version control, stays a
+// link.
 func TestWriteToLink(t *testing.T) {
 	t.Parallel()
 	target := path(t, "{}")
@@ -102,44 +113,24 @@ func TestWriteToLink(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadRejects(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ text, want string }{
-		"empty":   {"", ":1:1: the file is empty"},
-		"no JSON": {"{\n  \"contexts\": {,}\n}", ":2:16: invalid JSON: "},
-		"cut short": {
-			"{\n  \"contexts\": {",
-			":2:16: the file ends before the { of line 2, column 15 is closed",
-		},
-		"more behind it": {"{}\n{}", ":2:1: invalid JSON: there is more after the end of its value"},
-		"a list":         {"[]", ":1:1: the file is not one JSON object"},
-		"unknown field":  {"{\n \"curren\": \"a\"}", `:2:2: unknown field "curren" (did you mean "current"?)`},
-		"twice": {
-			`{"contexts": {"a": {"store": "b"}, "a": {"store": "c"}}}`,
-			":1:36: contexts.a is there twice",
-		},
-		"a number": {`{"contexts": {"a": {"store": 7}}}`, ":1:30: contexts.a.store: 7 is not a string"},
-		"a name": {
-			`{"contexts": {"a b": {"store": "c"}}}`,
-			`:1:22: invalid context name "a b": it must be`,
-		},
-		"neither": {`{"contexts": {"a": {}}}`, ":1:20: context a has no store and no registry"},
-		"both": {
-			`{"contexts": {"a": {"store": "b", "registry": "https://c.d"}}}`,
-			":1:20: context a has a store and a registry",
-		},
-		"a password": {
-			`{"contexts": {"a": {"registry": "https://me:secret@c.d"}}}`,
-			":1:33: the registry of context a has more than https://HOST",
-		},
-		"larger than 1 MiB": {
-			`{"contexts": {}` + strings.Repeat(" ", 1<<20) + "}",
-			": invalid file: it has more than 1048576 bytes",
-		},
-		"a token in a folder": {
-			`{"contexts": {}, "token": "secret"}`,
-			`:1:18: unknown field "token" (there are contexts, current)`,
-		},
+	texts := golden.New(t)
+	for name, test := range map[string]struct{ text, place, part string }{
+		"empty":               {"", ":1:1: ", ""},
+		"no JSON":             {"{\n  \"contexts\": {,}\n}", ":2:16: ", ""},
+		"cut off":             {"{\n  \"contexts\": {", ":2:16: ", ""},
+		"text after it":       {"{}\n{}", ":2:1: ", ""},
+		"a list":              {"[]", ":1:1: ", ""},
+		"unknown field":       {"{\n \"curren\": \"a\"}", ":2:2: ", `"curren"`},
+		"twice":               {`{"contexts": {"a": {"store": "b"}, "a": {"store": "c"}}}`, ":1:36: ", "contexts.a"},
+		"a number":            {`{"contexts": {"a": {"store": 7}}}`, ":1:30: ", "contexts.a.store"},
+		"a name":              {`{"contexts": {"a b": {"store": "c"}}}`, ":1:22: ", `"a b"`},
+		"neither":             {`{"contexts": {"a": {}}}`, ":1:20: ", "context a"},
+		"both":                {`{"contexts": {"a": {"store": "b", "registry": "https://c.d"}}}`, ":1:20: ", "context a"},
+		"a password":          {`{"contexts": {"a": {"registry": "https://me:secret@c.d"}}}`, ":1:33: ", "context a"},
+		"larger than 1 MiB":   {`{"contexts": {}` + strings.Repeat(" ", 1<<20) + "}", ": ", "1048576 bytes"},
+		"a token in a folder": {`{"contexts": {}, "token": "secret"}`, ":1:18: ", `"token"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,9 +139,13 @@ func TestReadRefuses(t *testing.T) {
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Fatalf("it fails with %v", err)
 			}
-			if !strings.HasPrefix(err.Error(), "cannot read the contexts") || !strings.Contains(err.Error(), path+test.want) {
-				t.Errorf("the error is\n%v\nand must have\n%s", err, test.want)
+			if !strings.Contains(err.Error(), path+test.place) {
+				t.Errorf("%v, want the place %s", err, test.place)
 			}
+			if !strings.Contains(err.Error(), test.part) {
+				t.Errorf("%v, want an error with %s", err, test.part)
+			}
+			texts.Error(t, err, filepath.Dir(path), "DIR")
 			if strings.Contains(err.Error(), "secret") {
 				t.Errorf("the error has a password: %v", err)
 			}
@@ -164,7 +159,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A current context that is gone is no mistake, so that another can be chosen.
+// A current context that is missing is not an error, so that another can be
+// chosen.
 func TestReadCurrentGone(t *testing.T) {
 	t.Parallel()
 	f, err := contexts.Read(path(t, `{"current": "gone", "contexts": {"a": {"store": "b"}}}`))
@@ -177,40 +173,49 @@ func TestReadCurrentGone(t *testing.T) {
 	}
 }
 
-// One context is found although others have mistakes, and not if it has one.
+// Find returns a valid context although others have mistakes.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const text = `{"current": "gone", "store": "x", "contexts": {"a": {"store": "b"}, "c": {"stor": "d"}, "e": {}}}`
+	texts := golden.New(t)
 	for name, test := range map[string]struct {
-		text, name, store, want string
+		text, name, store string
+		place             string // where the mistake is; empty: there is none
 	}{
-		"it is there":          {text, "a", "b", ""},
-		"it has a mistake":     {text, "c", "", `:1:75: contexts.c: unknown field "stor"`},
-		"it is empty":          {text, "e", "", ":1:94: context e has no store and no registry"},
-		"it is not there":      {text, "f", "", ""},
-		"there are none":       {`{"current": {}}`, "current", "", ""},
-		"the file is cut off":  {`{"contexts": {"a": {"store": "b"}`, "a", "", ":1:34: the file ends before"},
-		"contexts are no list": {`{"contexts": 7}`, "a", "", ""},
+		"it exists":              {text, "a", "b", ""},
+		"it has a mistake":       {text, "c", "", ":1:75: "},
+		"it is empty":            {text, "e", "", ":1:94: "},
+		"it does not exist":      {text, "f", "", ""},
+		"there are none":         {`{"current": {}}`, "current", "", ""},
+		"the file is cut off":    {`{"contexts": {"a": {"store": "b"}`, "a", "", ":1:34: "},
+		"contexts are no object": {`{"contexts": 7}`, "a", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := path(t, test.text)
 			c, found, err := contexts.Find(path, test.name)
 			switch {
-			case test.want != "":
-				if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), path+test.want) {
-					t.Errorf("it fails with %v, and must have %s", err, test.want)
-				}
-			case err != nil:
-				t.Error(err)
+			case test.place == "" && err != nil:
+				t.Fatal(err)
+			case test.place == "":
+			case !errors.Is(err, registry.ErrInvalid):
+				t.Fatalf("%v, want ErrInvalid", err)
+			case !strings.Contains(err.Error(), path+test.place):
+				t.Errorf("%v, want the place %s", err, test.place)
 			}
-			if c.Store != test.store || found != (test.store != "") {
-				t.Errorf("it returns %+v, %t", c, found)
+			if err != nil {
+				texts.Error(t, err, filepath.Dir(path), "DIR")
+			}
+			if c.Store != test.store {
+				t.Errorf("the store is %q, want %q", c.Store, test.store)
+			}
+			if found != (test.store != "") {
+				t.Errorf("found is %t", found)
 			}
 		})
 	}
 	if _, found, err := contexts.Find(filepath.Join(t.TempDir(), "none"), "a"); found || err != nil {
-		t.Errorf("of no file: %t, %v", found, err)
+		t.Errorf("without a file: %t, %v", found, err)
 	}
 }
 
@@ -226,7 +231,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// The file is where the platform keeps such files.
+// The file is in the configuration folder of the platform.
 func TestPath(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -1,10 +1,10 @@
 // Package deployed opens the registry of a stack for one of its functions, and
 // serves it behind access control. Each function passes the constructor of its
-// own protocol's handler, so that none links another's.
+// own protocol's handler, so that no function links another's.
 //
-// Functions that read have shorter timeouts than clients, and link no more of the
-// AWS SDK than the client of a table, because clients may wait for a function to
-// start.
+// Functions that read have shorter timeouts than clients. They link no more of
+// the AWS SDK than the client of a table, because clients may wait for a
+// function to start.
 package deployed
 
 import (
@@ -25,20 +25,21 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Registry is a deployed registry, as one of its functions has it.
+// Registry is a deployed registry for one of its functions.
 type Registry struct {
 	Catalog *catalog.Catalog
 	// Archives signs the URLs from which clients get archives.
 	Archives *presign.Signer
 	// Access decides who may read and publish.
 	Access *access.Control
-	// Metrics counts what requests do not; nil if nothing is counted.
+	// Metrics counts events other than requests. It is nil if nothing is
+	// counted.
 	Metrics *metrics.Writer
 	// Bucket has the archives.
 	Bucket Bucket
 }
 
-// Bucket is what a function needs to open the bucket.
+// Bucket has the settings with which a function opens the bucket.
 type Bucket struct {
 	Config    aws.Config
 	Name      string
@@ -46,8 +47,8 @@ type Bucket struct {
 }
 
 // Serve is the main function of a Lambda function that reads. It opens the
-// registry that the environment names, and serves what newHandler returns to
-// callers who may read. It ends the process if a setting is wrong.
+// registry that the environment names, and serves the handler of newHandler to
+// callers who may read. It ends the process if a setting is invalid.
 func Serve(newHandler func(*Registry) nethttp.Handler) {
 	r, err := Open(os.Getenv)
 	if err != nil {
@@ -56,8 +57,8 @@ func Serve(newHandler func(*Registry) nethttp.Handler) {
 	lambdahttp.Start(r.Access.RequireRead(newHandler(r)))
 }
 
-// ServePublish is like Serve for the function that publishes, and serves callers
-// who may publish.
+// ServePublish is like Serve for the function that publishes, and serves
+// callers who may publish.
 func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Handler) {
 	r, limits, err := OpenToPublish(os.Getenv)
 	if err != nil {
@@ -67,10 +68,11 @@ func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Han
 }
 
 // Open opens a registry for a function that reads. It reads the settings with
-// getenv, which is os.Getenv, and sends no request. Its error names the settings
-// that are wrong.
+// getenv, which is os.Getenv, and sends no request. Its error names the invalid
+// settings.
 func Open(getenv func(string) string) (*Registry, error) {
-	// Clients wait for ten seconds: three attempts, one of which may hang on a dead connection, must fit in less.
+	// Clients wait for ten seconds, and three attempts must fit into that. One
+	// of them may hang on a dead connection.
 	return open(getenv, http.NewBuildableClient().WithTimeout(2*time.Second))
 }
 
@@ -80,7 +82,7 @@ func OpenToPublish(getenv func(string) string) (*Registry, settings.PublishLimit
 	if err != nil {
 		return nil, limits, err
 	}
-	// It reads archives, each of which takes as long as it takes.
+	// It reads archives, which may take any time.
 	client := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) {
 		t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial
 	})
@@ -102,13 +104,15 @@ func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) 
 		return nil, err
 	}
 	bucket := Bucket{at("S3", role, getenv), s.Bucket, s.PathStyle}
-	archives, err := presign.New(bucket.Config, bucket.Name, presign.Options{Lifetime: s.PresignLifetime, PathStyle: bucket.PathStyle})
+	archives, err := presign.New(
+		bucket.Config, bucket.Name, presign.Options{Lifetime: s.PresignLifetime, PathStyle: bucket.PathStyle},
+	)
 	if err != nil {
 		return nil, err
 	}
 	counted, err := metrics.NewWriter(os.Stdout, settings.MetricsNamespace(getenv))
 	if err != nil {
-		counted = nil // nothing is counted, and lambdahttp.Start logs a namespace that is wrong
+		counted = nil // nothing is counted, and lambdahttp.Start logs the invalid namespace
 	}
 	published := catalog.New(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
 	return &Registry{

@@ -21,6 +21,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
@@ -35,9 +36,11 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// environment is a function's, with more or other variables.
+// environment returns a function's environment, with more or other variables.
 func environment(more map[string]string) func(string) string {
-	env := settings.Settings{Table: "larder", Bucket: "larder-archives", PresignLifetime: time.Hour, Access: `{"public":["**"]}`}.Environment()
+	env := settings.Settings{
+		Table: "larder", Bucket: "larder-archives", PresignLifetime: time.Hour, Access: `{"public":["**"]}`,
+	}.Environment()
 	maps.Copy(env, map[string]string{
 		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret",
 		"AWS_SESSION_TOKEN": strings.Repeat("token+/=", 128), // as long as a role's
@@ -46,7 +49,8 @@ func environment(more map[string]string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// aws is an HTTP client that counts operations, and answers a request that came before as then where replay says so.
+// aws is an HTTP client that counts operations. If replay is true, it repeats
+// the response to an earlier request.
 type aws struct {
 	replay bool
 
@@ -88,11 +92,14 @@ func (a *aws) Do(r *http.Request) (*http.Response, error) {
 		}
 		a.known[operation+string(body)] = known
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: known.header, Body: io.NopCloser(bytes.NewReader(known.body)), ContentLength: int64(len(known.body))}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: known.header, Body: io.NopCloser(bytes.NewReader(known.body)),
+		ContentLength: int64(len(known.body)),
+	}, nil
 }
 
-// asks returns which operations there were since the last time.
-func (a *aws) asks() string {
+// recent returns the operations since its last call.
+func (a *aws) recent() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	asked := strings.Join(a.asked, " ")
@@ -110,7 +117,8 @@ const (
 	moduleV = "1.0.4999"
 )
 
-// fill publishes what the requests below ask for: a module of 5000 versions, and providers of 14 platforms.
+// fill publishes the versions for the requests below: a module with 5000
+// versions, and providers with 14 platforms.
 func fill(tb testing.TB, table catalog.Table) {
 	tb.Helper()
 	c, ctx := catalog.New(table), tb.Context()
@@ -131,27 +139,55 @@ func fill(tb testing.TB, table catalog.Table) {
 	}
 	listing, err := protocol.Compress(protocol.ModuleListing(versions))
 	check(err)
-	// Publishing them one by one would take longer than all that is tested here.
-	check(table.Write(ctx, catalog.Change{Key: catalog.Key{Partition: "modules/acme/many/aws", Sort: "listing"}, Data: listing}))
+	// Publishing them one by one would take longer than all the tests here.
+	check(
+		table.Write(
+			ctx, catalog.Change{Key: catalog.Key{Partition: "modules/acme/many/aws", Sort: "listing"}, Data: listing},
+		),
+	)
 	_, _, err = put(ctx, c.Modules, vpc, registry.ModuleVersion{
-		Version: version(moduleV), Object: "modules/acme/vpc/aws/1.0.4999/" + sum + ".tar.gz", SHA256: sum, ContentSHA256: sum, Size: 1 << 20, PublishedAt: time.Now(), PublishedBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}, Description: "A network",
+		Version: version(moduleV), Object: "modules/acme/vpc/aws/1.0.4999/" + sum + ".tar.gz", SHA256: sum,
+		ContentSHA256: sum, Size: 1 << 20, PublishedAt: time.Now(), PublishedBy: registry.Publisher{
+			Kind: registry.PublisherUser, Name: "somebody",
+		}, Description: "A network",
 	})
 	check(err)
 
 	for _, id := range []string{"0123456789ABCDEF", "FEDCBA9876543210"} {
-		_, err = c.AddSigningKey(ctx, "acme", registry.SigningKey{ID: id, ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + strings.Repeat(strings.Repeat("A", 64)+"\n", 48) + "-----END PGP PUBLIC KEY BLOCK-----\n"})
+		_, err = c.AddSigningKey(
+			ctx, "acme",
+			registry.SigningKey{
+				ID: id,
+				ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + strings.Repeat(
+					strings.Repeat("A", 64)+"\n", 48,
+				) + "-----END PGP PUBLIC KEY BLOCK-----\n",
+			},
+		)
 		check(err)
 	}
-	record := registry.ProviderVersion{Version: version("1.0.0"), Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF", Sums: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS", SHA256: sum}, Signature: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS.sig", SHA256: sum}}
+	record := registry.ProviderVersion{
+		Version: version("1.0.0"), Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF",
+		Sums:      registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS", SHA256: sum},
+		Signature: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/SHA256SUMS.sig", SHA256: sum},
+	}
 	mirrored := registry.MirrorVersion{Version: version("5.0.0")}
 	for i := range 14 {
 		platform := registry.Platform{OS: fmt.Sprintf("os%d", i), Arch: "amd64"}
 		own := fmt.Sprintf("%064x", i)
 		file := fmt.Sprintf("terraform-provider-inventory_1.0.0_%s.zip", platform)
-		pkg := registry.ProviderPackage{Platform: platform, Filename: file, H1: "h1:" + own[:44], StoredFile: registry.StoredFile{Object: inventory.Path() + "/1.0.0/" + own + "/" + file, SHA256: own, Size: 1 << 24}}
+		pkg := registry.ProviderPackage{
+			Platform: platform, Filename: file, H1: "h1:" + own[:44],
+			StoredFile: registry.StoredFile{Object: inventory.Path() + "/1.0.0/" + own + "/" + file, SHA256: own, Size: 1 << 24},
+		}
 		record.Packages = append(record.Packages, pkg)
 		pkg.Object = "mirror/registry.terraform.io/hashicorp/aws/5.0.0/" + own + "/" + file
-		mirrored.Packages = append(mirrored.Packages, registry.MirrorPackage{ProviderPackage: pkg, SigningKey: "34365D9472D7468F", MirroredAt: time.Now(), MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}})
+		mirrored.Packages = append(
+			mirrored.Packages,
+			registry.MirrorPackage{
+				ProviderPackage: pkg, SigningKey: "34365D9472D7468F", MirroredAt: time.Now(),
+				MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"},
+			},
+		)
 	}
 	_, _, err = put(ctx, c.Providers, inventory, record)
 	check(err)
@@ -169,10 +205,11 @@ func put[A registry.Address, R registry.Record](
 	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
-// function answers events, as one of a stack's does.
+// function handles events, like a function of a stack.
 type function func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error)
 
-// open returns the functions that read, by the first segment of paths below /v1/, on a table that is filled.
+// open returns the functions that read, by the first path segment below /v1/,
+// with a filled table.
 func open(
 	tb testing.TB, client *aws, more map[string]string, observers ...func(*requestlog.Entry),
 ) (functions map[string]function, table catalog.Table) {
@@ -204,13 +241,17 @@ func open(
 
 func event(path string) events.APIGatewayV2HTTPRequest {
 	e := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: path, Headers: map[string]string{
-		"accept-encoding": "gzip", "host": "registry.example.com", "user-agent": "OpenTofu/1.12.6", "x-amzn-trace-id": "Root=1-5e1b4151-5ac6c58f3b4b0f0d5f0e0f0a", "x-forwarded-for": "192.0.2.1", "x-forwarded-port": "443", "x-forwarded-proto": "https",
+		"accept-encoding": "gzip", "host": "registry.example.com", "user-agent": "OpenTofu/1.12.6",
+		"x-amzn-trace-id": "Root=1-5e1b4151-5ac6c58f3b4b0f0d5f0e0f0a", "x-forwarded-for": "192.0.2.1",
+		"x-forwarded-port": "443", "x-forwarded-proto": "https",
 	}}
-	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.DomainName = http.MethodGet, path, "registry.example.com"
+	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.DomainName = http.MethodGet, path,
+		"registry.example.com"
 	return e
 }
 
-// requests are those of an init, with the calls that each costs, and what the first of a function costs besides.
+// requests are those of an init, with the calls for each, and the additional
+// calls of a function's first request.
 var requests = []struct{ name, path, calls, first string }{
 	{"module versions", "/v1/modules/acme/many/aws/versions", "GetItem", ""},
 	{"module download", "/v1/modules/acme/vpc/aws/" + moduleV + "/download", "GetItem", ""},
@@ -231,7 +272,8 @@ func (f function) get(tb testing.TB, path string) events.APIGatewayV2HTTPRespons
 
 func of(path string) string { return strings.Split(path, "/")[2] }
 
-// A request costs one read of the table, and none of the bucket. The keys of a namespace are one more each minute.
+// A request costs one read of the table, and none of the bucket. The keys of a
+// namespace cost one more read each minute.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	client := &aws{}
@@ -239,20 +281,22 @@ func TestCalls(t *testing.T) {
 	for _, r := range requests {
 		for n, want := range []string{r.calls + r.first, r.calls, r.calls} {
 			functions[of(r.path)].get(t, r.path)
-			if got := client.asks(); got != want {
+			if got := client.recent(); got != want {
 				t.Errorf("%s, request %d: %s, want %s", r.name, n+1, got, want)
 			}
 		}
 	}
 }
 
-// A token is one read more each minute.
+// A token costs one more read each minute.
 func TestCallsForTokens(t *testing.T) {
 	t.Parallel()
 	client := &aws{}
 	functions, table := open(t, client, map[string]string{"LARDER_ACCESS": "{}"})
 	token, digest := access.NewToken()
-	if err := catalog.New(table).AddToken(t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{"read:**"}}); err != nil {
+	if err := catalog.New(table).AddToken(
+		t.Context(), digest, registry.Token{Name: "tests", Scopes: []string{"read:**"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for n, want := range []string{"GetItem GetItem", "GetItem"} {
@@ -261,13 +305,13 @@ func TestCallsForTokens(t *testing.T) {
 		if response, err := functions["modules"](t.Context(), e); err != nil || response.StatusCode != http.StatusOK {
 			t.Errorf("%+v, %v", response, err)
 		}
-		if got := client.asks(); got != want {
+		if got := client.recent(); got != want {
 			t.Errorf("request %d: %s, want %s", n+1, got, want)
 		}
 	}
 }
 
-// A listing is handed over as it is stored.
+// A listing is passed on as stored.
 func TestListingIsNotUnpacked(t *testing.T) {
 	t.Parallel()
 	functions, table := open(t, &aws{}, nil)
@@ -276,22 +320,35 @@ func TestListingIsNotUnpacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	response := functions["modules"].get(t, requests[0].path)
-	if got, err := base64.StdEncoding.DecodeString(response.Body); !response.IsBase64Encoded || response.Headers["Content-Encoding"] != "gzip" || !bytes.Equal(got, stored.Data) {
+	if got, err := base64.StdEncoding.DecodeString(response.Body); !response.IsBase64Encoded ||
+		response.Headers["Content-Encoding"] != "gzip" || !bytes.Equal(got, stored.Data) {
 		t.Errorf("%v, %v, %d bytes of %d", response.Headers, err, len(got), len(stored.Data))
 	}
 }
 
-// Emulators stand in for services, each by its own variable or all by one.
+// Emulators can replace services, each with its own variable or all with one.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		env             map[string]string
 		table, archives string
 	}{
-		"AWS":        {nil, "dynamodb.eu-central-1.amazonaws.com", "https://larder-archives.s3.eu-central-1.amazonaws.com/"},
-		"one":        {map[string]string{"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "LARDER_S3_PATH_STYLE": "true"}, "127.0.0.1:1", "http://127.0.0.1:1/larder-archives/"},
-		"each":       {map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:2", "http://127.0.0.1:3/larder-archives/"},
-		"the bucket": {map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3"}, "dynamodb.eu-central-1.amazonaws.com", "http://127.0.0.1:3/larder-archives/"},
+		"AWS": {nil, "dynamodb.eu-central-1.amazonaws.com", "https://larder-archives.s3.eu-central-1.amazonaws.com/"},
+		"one": {
+			map[string]string{"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "LARDER_S3_PATH_STYLE": "true"}, "127.0.0.1:1",
+			"http://127.0.0.1:1/larder-archives/",
+		},
+		"each": {
+			map[string]string{
+				"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3",
+				"AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+			},
+			"127.0.0.1:2", "http://127.0.0.1:3/larder-archives/",
+		},
+		"the bucket": {
+			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3"}, "dynamodb.eu-central-1.amazonaws.com",
+			"http://127.0.0.1:3/larder-archives/",
+		},
 	} {
 		client := &refusing{}
 		r, err := deployed.OpenBy(environment(test.env), client)
@@ -299,20 +356,22 @@ func TestEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		signed, err := r.Archives.SignGet(t.Context(), "modules/x")
-		if err != nil || !strings.HasPrefix(signed, test.archives+"modules/x?") || !strings.Contains(signed, "X-Amz-Expires=3600&X-Amz-Security-Token=token") {
+		if err != nil || !strings.HasPrefix(signed, test.archives+"modules/x?") ||
+			!strings.Contains(signed, "X-Amz-Expires=3600&X-Amz-Security-Token=token") {
 			t.Errorf("%s: %s, %v", name, signed, err)
 		}
 		if _, err := r.Catalog.Modules.Listing(t.Context(), vpc); !errors.Is(err, registry.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
-		// As a role does, and as often as there is time for.
+		// Signed with a role's credentials, and as many attempts as there is
+		// time for.
 		if !strings.Contains(client.authorization, "Credential=AKID/") || client.host != test.table || client.asked != 3 {
-			t.Errorf("%s: asked %s %d times, by %s", name, client.host, client.asked, client.authorization)
+			t.Errorf("%s: %s got %d requests, with %s", name, client.host, client.asked, client.authorization)
 		}
 	}
 }
 
-// Each call of the table is counted with the request that it was made for, and no other time is.
+// Each call of the table is counted with its request, and nothing else is.
 func TestCallsAreTimed(t *testing.T) {
 	t.Parallel()
 	functions, _ := open(t, &aws{}, nil, func(e *requestlog.Entry) {
@@ -335,7 +394,7 @@ func TestCallsAreTimed(t *testing.T) {
 	}
 }
 
-// refusing is a client of a service that has trouble.
+// refusing is a client of a service that fails.
 type refusing struct {
 	asked               int
 	host, authorization string
@@ -347,22 +406,29 @@ func (c *refusing) Do(r *http.Request) (*http.Response, error) {
 	return nil, &url.Error{Op: "POST", URL: r.URL.String(), Err: io.ErrUnexpectedEOF}
 }
 
-// What is missing is said by its name.
+// The error names the missing setting.
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "LARDER_TABLE", "LARDER_BUCKET"} {
-		if _, err := deployed.Open(environment(map[string]string{name: ""})); err == nil || !strings.Contains(err.Error(), name+" is not set") {
-			t.Errorf("%s: %v", name, err)
+	texts := golden.New(t)
+	for _, name := range []string{
+		"AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "LARDER_TABLE", "LARDER_BUCKET",
+	} {
+		_, err := deployed.Open(environment(map[string]string{name: ""}))
+		texts.Error(t, err)
+		if err != nil && !strings.Contains(err.Error(), name) {
+			t.Errorf("the error %q does not name %s", err, name)
 		}
 	}
-	for name, value := range map[string]string{"LARDER_ACCESS": "{", "AWS_ENDPOINT_URL": "localhost", "LARDER_PUBLISH_FILES": "many"} {
+	for name, value := range map[string]string{
+		"LARDER_ACCESS": "{", "AWS_ENDPOINT_URL": "localhost", "LARDER_PUBLISH_FILES": "many",
+	} {
 		if _, _, err := deployed.OpenToPublish(environment(map[string]string{name: value})); err == nil {
-			t.Errorf("%s is accepted as %s", value, name)
+			t.Errorf("%s=%s is accepted", name, value)
 		}
 	}
 }
 
-// BenchmarkOpen is what a function does before it asks for its first event.
+// BenchmarkOpen measures the start of a function before its first event.
 func BenchmarkOpen(b *testing.B) {
 	env := environment(nil)
 	b.ReportAllocs()
@@ -373,10 +439,10 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest is what a function does for a request, but for what Lambda's own library and the network do.
+// BenchmarkRequest measures a request without Lambda's library and the network.
 func BenchmarkRequest(b *testing.B) { benchmarkRequest(b) }
 
-// BenchmarkMetered is the same where requests are counted.
+// BenchmarkMetered is BenchmarkRequest with metrics.
 func BenchmarkMetered(b *testing.B) {
 	benchmarkRequest(b, lambdahttp.Count(slog.New(slog.DiscardHandler), io.Discard, "larder"))
 }

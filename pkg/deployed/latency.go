@@ -9,8 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// measuredClient adds the time until each response begins to the log of the
-// request that the call is made for. A failed attempt is a call too.
+// measuredClient adds the time until each response begins to the log entry of
+// the request that makes the call. A failed attempt counts as a call too.
 type measuredClient struct{ aws.HTTPClient }
 
 func (c measuredClient) Do(r *http.Request) (*http.Response, error) {

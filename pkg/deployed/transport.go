@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// readTimeout is how long a read of a connection may wait. Without it, a response
-// that S3 neither continues nor ends would last as long as the function.
+// readTimeout bounds each read of a connection. Without it, a response of S3
+// that stops in the middle would last until the function's deadline.
 const readTimeout = 20 * time.Second
 
 // dial connects to an address. Each read of the connection has a timeout.

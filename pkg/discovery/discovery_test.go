@@ -20,18 +20,20 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 )
 
-// Clients want application/json and nothing else, ask with whatever credential they have, and resolve the paths against
-// where they found them.
+// Clients expect application/json, send any credential that they have, and
+// resolve the paths against the document's URL.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	h := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, nil)
 	for name, header := range map[string]http.Header{
-		"anonymous":            {},
-		"with a token":         {"Authorization": {"Bearer token"}},
-		"with an empty token":  {"Authorization": {"Bearer"}},
-		"with two tokens":      {"Authorization": {"Bearer a", "Bearer b"}},
-		"that takes no JSON":   {"Accept": {"text/html"}},
-		"of Terraform":         {"Accept": {"application/json"}, "User-Agent": {"HashiCorp Terraform/1.15.9 (+https://www.terraform.io)"}},
+		"anonymous":           {},
+		"with a token":        {"Authorization": {"Bearer token"}},
+		"with an empty token": {"Authorization": {"Bearer"}},
+		"with two tokens":     {"Authorization": {"Bearer a", "Bearer b"}},
+		"that takes no JSON":  {"Accept": {"text/html"}},
+		"of Terraform": {
+			"Accept": {"application/json"}, "User-Agent": {"HashiCorp Terraform/1.15.9 (+https://www.terraform.io)"},
+		},
 		"that knows it before": {"If-None-Match": {`"x"`}, "If-Modified-Since": {"Sat, 21 Nov 2026 00:00:00 GMT"}},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/terraform.json?x=y", nil)
@@ -56,28 +58,45 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The paths of a Larder are those of the packages that serve them.
+// The paths in the document are those of the packages that serve them.
 func TestLarder(t *testing.T) {
 	t.Parallel()
-	want := discovery.Document{modules.Service: modules.Path, providers.Service: providers.Path, protocol.PublishService: protocol.PublishPath}
+	want := discovery.Document{
+		modules.Service: modules.Path, providers.Service: providers.Path, protocol.PublishService: protocol.PublishPath,
+	}
 	if got := discovery.Larder(); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-// While login fails, everything else can be found; that is not to be cached, and the log says why.
+// While login fails, the document has all other services, is not cacheable, and
+// the log has the reason.
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	login := openid.LoginDocument{Client: "cli", GrantTypes: []string{"authz_code"}, Authz: "https://a.example.com/authorize", Token: "https://a.example.com/token", Ports: []int{10000, 10010}, Scopes: []string{"openid"}}
+	login := openid.LoginDocument{
+		Client: "cli", GrantTypes: []string{"authz_code"}, Authz: "https://a.example.com/authorize",
+		Token: "https://a.example.com/token", Ports: []int{10000, 10010}, Scopes: []string{"openid"},
+	}
 	var fails error
-	doc := discovery.New(discovery.Document{"modules.v1": "/v1/modules/"}, func(context.Context) (openid.LoginDocument, error) { return login, fails })
+	doc := discovery.New(
+		discovery.Document{"modules.v1": "/v1/modules/"},
+		func(context.Context) (openid.LoginDocument, error) { return login, fails },
+	)
 	for _, test := range []struct {
 		err             error
 		body, cache, in string
 	}{
-		{nil, `{"login.v1":{"client":"cli","grant_types":["authz_code"],"authz":"https://a.example.com/authorize","token":"https://a.example.com/token","ports":[10000,10010],"scopes":["openid"]},"modules.v1":"/v1/modules/"}`, "public, max-age=300", "level=INFO"},
-		{errors.New("the issuer is down"), `{"modules.v1":"/v1/modules/"}` + "\n", "no-store", `level=ERROR msg=request method=GET path=/.well-known/terraform.json status=200`},
-		{nil, `{"login.v1":`, "public, max-age=300", "level=INFO"}, // it is not left out for good
+		{
+			nil,
+			`{"login.v1":{"client":"cli","grant_types":["authz_code"],"authz":"https://a.example.com/authorize",` +
+				`"token":"https://a.example.com/token","ports":[10000,10010],"scopes":["openid"]},"modules.v1":"/v1/modules/"}`,
+			"public, max-age=300", "level=INFO",
+		},
+		{
+			errors.New("the issuer is down"), `{"modules.v1":"/v1/modules/"}` + "\n", "no-store",
+			`level=ERROR msg=request method=GET path=/.well-known/terraform.json status=200`,
+		},
+		{nil, `{"login.v1":`, "public, max-age=300", "level=INFO"}, // it is omitted only temporarily
 	} {
 		var log bytes.Buffer
 		fails = test.err

@@ -7,24 +7,27 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 )
 
-// configured tells of what clients are configured with, as far as it can be seen without a registry.
+// configured adds the steps about the clients' configuration, which need no
+// registry.
 func (e *examination) configured() {
 	const name = "configuration"
 	if e.Unread != nil {
-		e.wrong(name, "", e.quote(e.Unread.Error()), "mend the file: clients complain of it, and go on without what it says")
+		e.wrong(name, "", e.quote(e.Unread.Error()), "fix the file: clients report the error and then ignore the file")
 		if e.Token == "" {
-			e.barred = "the CLIs' configuration cannot be read"
+			e.blocked = "the clients' configuration cannot be read"
 		}
 		return
 	}
 	found := false
 	if e.Config.Services(e.Host) {
 		found = true
-		e.warn(name, "", "a host block for "+e.Host+" in the CLIs' configuration stands in for discovery, which is what is examined here", "take the block out, unless it is meant")
+		e.warn(name, "",
+			"a host block for "+e.Host+" in the clients' configuration replaces discovery, but discovery is examined here",
+			"remove the block unless you need it")
 	}
 	host := e.Host
 	if e.Token != "" {
-		host = "" // what they have for it is not looked at
+		host = "" // skip the token in the configuration
 	}
 	for _, problem := range e.Config.Problems(host) {
 		found = true
@@ -33,7 +36,8 @@ func (e *examination) configured() {
 	for _, i := range e.Config.Installations() {
 		if i.Refused {
 			found = true
-			e.wrong(name, "", "clients do not take the provider_installation in "+i.File+" as it is written", `write each method in it as a list, such as "direct": [{}]`)
+			e.wrong(name, "", "clients reject the provider_installation in "+i.File,
+				`write each method in it as a list, such as "direct": [{}]`)
 		}
 	}
 	for _, cli := range client.CLIs {
@@ -45,39 +49,44 @@ func (e *examination) configured() {
 		}
 		if len(files) > 1 {
 			found = true
-			e.wrong(name, "", fmt.Sprintf("%s reads %d provider_installation blocks, of %s: it complains, and installs by the first alone", cli, len(files), e.several(files)), "put what they say in one")
+			e.wrong(name, "",
+				fmt.Sprintf(
+					"%s reads %d provider_installation blocks, from %s: it reports an error and uses only the first", cli,
+					len(files), e.several(files)), "combine them into one block")
 			break
 		}
 	}
 	switch files := e.Config.Files(); {
 	case found:
 	case len(files) == 0:
-		e.ok(name, "", "clients have no configuration file here")
+		e.ok(name, "", "there is no configuration file")
 	default:
-		e.ok(name, "", "it is read from "+e.several(files))
+		e.ok(name, "", "read from "+e.several(files))
 	}
 }
 
-// configuration returns what the CLIs' configuration lacks for this registry, as far as it was seen.
+// configuration returns what to add to the clients' configuration for this
+// registry, or "".
 func (e *examination) configuration() string {
 	var b strings.Builder
-	if e.wanted {
+	if e.needsToken {
 		if _, found := e.discovered.raw[loginService]; found {
-			fmt.Fprintf(&b, "# `tofu login %[1]s` or `terraform login %[1]s` does the same as this block.\n", e.Host)
+			fmt.Fprintf(&b,
+				"# You can run `tofu login %[1]s` or `terraform login %[1]s` instead of adding this block.\n", e.Host)
 		}
 		if variable := client.TokenVariable(e.Host); variable != "" {
-			fmt.Fprintf(&b, "# The variable %s does, too, and comes before it.\n", variable)
+			fmt.Fprintf(&b, "# You can also set the variable %s, which takes precedence.\n", variable)
 		}
 		fmt.Fprintf(&b, "credentials %q {\n  token = \"YOUR TOKEN\"\n}\n", e.Host)
 	}
 	if len(e.mirrors) > 0 {
-		if e.wanted {
+		if e.needsToken {
 			b.WriteString("\n")
 		}
 		if len(e.Config.Installations()) > 0 {
-			b.WriteString("# In place of the provider_installation block that is there: clients take one alone.\n")
+			b.WriteString("# This replaces the existing provider_installation block. Clients use only one.\n")
 		}
-		fmt.Fprintf(&b, `# Of a host whose providers are all mirrored, "%s/*/*" is enough. The slash at the end of the URL matters.
+		fmt.Fprintf(&b, `# If all providers of a host are mirrored, "%s/*/*" is enough. The URL must end with a slash.
 provider_installation {
   network_mirror {
     url     = %q
@@ -94,7 +103,7 @@ provider_installation {
 	}
 	head := "# " + e.Config.Place() + "\n"
 	if e.Authorities != "" {
-		head += "# Where clients run, SSL_CERT_FILE must name the authorities as it does here, unless the system trusts them.\n"
+		head += "# Clients need the same value of SSL_CERT_FILE as this command, unless the system trusts the authorities.\n"
 	}
 	return head + b.String()
 }

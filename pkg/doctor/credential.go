@@ -13,17 +13,19 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 )
 
-// checkCredential finds out whether the registry takes the credential, or does without. It asks for what nobody has
-// published: who is let in hears that there is no such thing.
+// checkCredential checks whether the registry accepts the credential or needs
+// none. It requests an address that nobody has published. The registry answers
+// an accepted request with 404.
 func (e *examination) checkCredential(ctx context.Context) {
 	const name = "credential"
-	if why := cmp.Or(e.barred, e.lost); why != "" {
+	if why := cmp.Or(e.blocked, e.noServices); why != "" {
 		e.skip(name, why)
 		return
 	}
-	if e.unknown != nil {
-		e.wrong(name, "", e.quote(e.unknown.Error()), "mend it: clients have none for "+e.Host+" before")
-		e.barred = "the credential for it cannot be told"
+	if e.credentialErr != nil {
+		e.wrong(name, "", e.quote(e.credentialErr.Error()),
+			"fix this first: until then clients have no credential for "+e.Host)
+		e.blocked = "the credential could not be determined"
 		return
 	}
 	u := e.discovered.services[modulesService]
@@ -32,20 +34,20 @@ func (e *examination) checkCredential(ctx context.Context) {
 		u, path = e.discovered.services[providersService], "larder-doctor/larder-doctor/versions"
 	}
 	if u == nil {
-		e.skip(name, "there is no service to ask with it")
+		e.skip(name, "there is no service to test the credential with")
 		return
 	}
 	u = u.JoinPath(path)
-	a, err := e.ask(ctx, u, e.credential)
+	a, err := e.send(ctx, u, e.credential)
 	if err != nil {
-		seen, do := e.unreachable(u, err)
-		e.wrong(name, "GET "+e.shown(u), seen, do)
+		result, fix := e.explainError(u, err)
+		e.wrong(name, "GET "+e.shown(u), result, fix)
 		return
 	}
-	taken := "the token " + e.credential.Place + " is taken"
+	taken := "the registry accepts the token " + e.credential.Place
 	if e.credential.Token == "" {
-		taken = "there is none for " + e.Host + ", and the registry answers without" + e.others()
-	} else if !a.carried {
+		taken = "there is no token for " + e.Host + ", and the registry needs none" + e.others()
+	} else if !a.credentialSent {
 		taken = "the registry answers without the token " + e.credential.Place + ", which is not sent to " + e.shown(a.url)
 	}
 	var list struct {
@@ -53,28 +55,31 @@ func (e *examination) checkCredential(ctx context.Context) {
 	}
 	switch {
 	case a.status == http.StatusUnauthorized:
-		e.wanted = e.credential.Token == "" || a.carried
-		seen, do := e.unauthenticated(a)
-		e.wrong(name, a.tried, seen, do)
-		e.barred = "the registry takes no request without a credential that holds"
+		e.needsToken = e.credential.Token == "" || a.credentialSent
+		result, fix := e.unauthenticated(a)
+		e.wrong(name, a.request, result, fix)
+		e.blocked = "the registry rejects requests without a valid credential"
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
-		seen, do := e.refused(a, "**")
-		e.wrong(name, a.tried, seen, do)
-	case a.status == http.StatusNotFound && a.isRefusal(), a.status == http.StatusForbidden && a.isRefusal() && a.carried,
+		result, fix := e.explainStatus(a, "**")
+		e.wrong(name, a.request, result, fix)
+	case a.status == http.StatusNotFound && a.isRefusal(),
+		a.status == http.StatusForbidden && a.isRefusal() && a.credentialSent,
 		a.status == http.StatusOK && json.Unmarshal(a.body, &list) == nil && (list.Modules != nil || list.Versions != nil):
-		e.ok(name, a.tried, taken)
+		e.ok(name, a.request, taken)
 	case a.status == http.StatusNotFound && (e.Module != nil || e.Provider != nil):
-		e.skip(name, "404 does not tell whether the registry takes it; what follows does")
+		e.skip(name, "404 does not show whether the registry accepts the credential; the next steps do")
 	default:
-		seen := status(a.status) + " does not tell whether the registry takes it, or answers without"
+		result := status(a.status) + " does not show whether the registry accepts the credential or needs none"
 		if a.status == http.StatusForbidden {
-			seen += ", and may be by a firewall or a proxy before the registry"
+			result += ", and may come from a firewall or a proxy in front of the registry"
 		}
-		e.warn(name, a.tried, seen, "name a module or a provider that is there, by which it shows; see also what stands before the registry")
+		e.warn(name, a.request, result,
+			"name an existing module or provider to test the credential with; also check what is in front of the registry")
 	}
 }
 
-// isRefusal says whether it is the registry itself that refuses, by the JSON that registries answer errors with.
+// isRefusal reports whether the registry itself rejected the request, with the
+// JSON errors of the protocol.
 func (a *answer) isRefusal() bool {
 	var body struct {
 		Errors []string `json:"errors"`
@@ -82,26 +87,35 @@ func (a *answer) isRefusal() bool {
 	return a.isJSON() && json.Unmarshal(a.body, &body) == nil && len(body.Errors) > 0
 }
 
-// unauthenticated says why a request was answered with 401, and what to do.
-func (e *examination) unauthenticated(a *answer) (seen, do string) {
-	seen = status(http.StatusUnauthorized)
+// unauthenticated explains a response with status 401.
+func (e *examination) unauthenticated(a *answer) (result, fix string) {
+	result = status(http.StatusUnauthorized)
 	c := a.credential
 	switch {
 	case c.Token == "":
-		return fmt.Sprintf("%s: %s wants a credential, and there is none for %s%s", seen, e.who(c.host), c.host, e.others()), e.getCredential(c.host)
-	case !a.carried && a.url.Scheme != "https":
-		return seen + ": the token " + c.Place + " is not sent there, since there is no https", "serve it with https"
-	case !a.carried:
-		return seen + ": it redirects to " + e.quote(a.url.Host) + ", where clients do not send the token " + c.Place, "let it answer by itself, or let discovery name where it is"
+		return fmt.Sprintf(
+			"%s: %s requires a credential, and there is none for %s%s",
+			result,
+			e.who(c.host),
+			c.host,
+			e.others(),
+		), e.getCredential(c.host)
+	case !a.credentialSent && a.url.Scheme != "https":
+		return result + ": the token " + c.Place + " was not sent, because the URL is not https", "serve it with https"
+	case !a.credentialSent:
+		return result + ": it redirects to " + e.quote(
+				a.url.Host,
+			) + ", and clients do not send the token " + c.Place + " there", "make the registry answer without a redirect, or " +
+				"name that host in discovery"
 	}
 	why := flaw(c.Token, e.Now())
 	if why == "" {
-		why = "it is another registry's, or has expired or been revoked"
+		why = "it belongs to another registry, has expired or was revoked"
 	}
-	return fmt.Sprintf("%s: the token %s does not hold: %s", seen, c.Place, why), "put another in its place: " + e.getCredential(c.host)
+	return fmt.Sprintf("%s: the token %s is not valid: %s", result, c.Place, why), "replace it: " + e.getCredential(c.host)
 }
 
-// who names the registry, or another host that has a mirror.
+// who returns "the registry", or "the mirror" for another host.
 func (e *examination) who(host string) string {
 	if strings.EqualFold(host, e.Host) {
 		return "the registry"
@@ -109,15 +123,16 @@ func (e *examination) who(host string) string {
 	return "the mirror"
 }
 
-// flaw says what can be seen of a token that does not hold, with nothing of what it is.
+// flaw returns what is visibly wrong with a rejected token, without revealing
+// any part of it.
 func flaw(token string, now time.Time) string {
 	switch {
 	case len(token) > 7 && strings.EqualFold(token[:7], "Bearer "):
-		return "it begins with the word Bearer, which clients put before it themselves"
+		return "it begins with the word Bearer, which clients add themselves"
 	case strings.ContainsAny(token, `"'`):
-		return "there are quotes in it, which are sent with it"
+		return "it contains quotes, which are sent as part of it"
 	case strings.ContainsAny(token, " \t"):
-		return "there is a space in it"
+		return "it contains a space"
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -131,12 +146,13 @@ func flaw(token string, now time.Time) string {
 		return ""
 	}
 	if end := time.Unix(int64(claims.Expires), 0); end.Before(now) {
-		return "it is a JWT that has expired, on " + end.UTC().Format(time.DateTime) + " UTC"
+		return "it is a JWT that expired on " + end.UTC().Format(time.DateTime) + " UTC"
 	}
 	return ""
 }
 
-// others names the hosts that there is a token for: a missing port is easily overlooked.
+// others lists the hosts that have a token, because a missing port is easy to
+// overlook.
 func (e *examination) others() string {
 	hosts := e.Config.Hosts()
 	if len(hosts) == 0 {
@@ -145,17 +161,18 @@ func (e *examination) others() string {
 	return "; there are tokens for other hosts: " + e.several(hosts)
 }
 
-// getCredential says how to come by a credential.
+// getCredential describes how to get a credential.
 func (e *examination) getCredential(host string) string {
-	way := "ask the operator of " + host + " for a token"
+	way := "get a token from the operator of " + host
 	if strings.EqualFold(host, e.Host) {
-		way = "ask the registry's operator for a token (`larder token create`)"
+		way = "get a token from the registry's operator (`larder token create`)"
 		if _, found := e.discovered.raw[loginService]; found {
 			way = fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`", host)
 		}
 	}
 	if variable := client.TokenVariable(host); variable != "" {
-		return way + ", and put it in a credentials block for " + host + " or in " + variable
+		return way + ", and put it into a credentials block for " + host + " or into " + variable
 	}
-	return way + ", and put it in a credentials block for " + host + ", port included: no variable can name a port"
+	return way + ", and put it into a credentials block for " + host + ", including the port; no variable name can " +
+		"contain a port"
 }

@@ -31,40 +31,45 @@ const (
 	larderService    = "larder-publish.v1"
 )
 
-// document is what discovery found.
+// document is the discovery document.
 type document struct {
 	url      *url.URL
 	raw      map[string]json.RawMessage
 	services map[string]*url.URL
 }
 
-// connect asks for the discovery document as somebody without a credential, and tells of what is in the way: the name, the
-// network, the certificate.
+// connect requests the discovery document without a credential. If that fails,
+// it adds a step about the DNS name, the network or the certificate, and
+// returns nil.
 func (e *examination) connect(ctx context.Context) *answer {
 	const name = "connection"
 	u := &url.URL{Scheme: "https", Host: e.Host, Path: "/.well-known/terraform.json"}
-	a, err := e.ask(ctx, u, credential{host: e.Host})
+	a, err := e.send(ctx, u, credential{host: e.Host})
 	if err != nil {
-		seen, do := e.unreachable(u, err)
-		e.wrong(name, "GET "+e.shown(u), seen, do)
+		result, fix := e.explainError(u, err)
+		e.wrong(name, "GET "+e.shown(u), result, fix)
 		return nil
 	}
 	if a.tls == nil || len(a.tls.PeerCertificates) == 0 {
-		e.wrong(name, a.tried, "it led to an address without https", "serve discovery with https, without a redirect to http")
+		e.wrong(name, a.request, "it led to an address without https",
+			"serve discovery with https, without a redirect to http")
 		return nil
 	}
 	e.slow(name, a)
 	expires, whose := expiry(a.tls)
 	until := expires.UTC().Format("2006-01-02 15:04 UTC")
 	if expires.Sub(e.Now()) < expiryWarning {
-		e.warn(name, a.tried, whose+" expires on "+until, "renew it, and find out why that has not happened by itself")
+		e.warn(name, a.request, whose+" expires on "+until, "renew it, and find out why it was not renewed automatically")
 		return a
 	}
-	e.ok(name, a.tried, fmt.Sprintf("%s by %s, with a certificate that is trusted here, until %s", tls.VersionName(a.tls.Version), e.quote(e.Host), until))
+	e.ok(name, a.request,
+		fmt.Sprintf("%s to %s, with a trusted certificate that is valid until %s", tls.VersionName(a.tls.Version),
+			e.quote(e.Host), until))
 	return a
 }
 
-// expiryWarning is how long before the end of a certificate there is a warning.
+// expiryWarning is how long before the expiry of a certificate a warning
+// begins.
 const expiryWarning = 14 * 24 * time.Hour
 
 // expiry returns when a connection's chain of certificates expires, and whose
@@ -89,9 +94,9 @@ func expiry(c *tls.ConnectionState) (expires time.Time, whose string) {
 	return expires, whose
 }
 
-// unreachable says why a request to a URL got no answer, or not all of one: where, if it is not where it was sent to, and
-// what is in the way.
-func (e *examination) unreachable(u *url.URL, err error) (seen, do string) {
+// explainError explains an error from a request. If the request failed after a
+// redirect, the result names that URL.
+func (e *examination) explainError(u *url.URL, err error) (result, fix string) {
 	at, where := u, ""
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		if hop, bad := url.Parse(failed.URL); bad == nil && hop.Host != "" && hop.Host != u.Host {
@@ -101,16 +106,16 @@ func (e *examination) unreachable(u *url.URL, err error) (seen, do string) {
 	proxy := e.proxy(at)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		return where + "the proxy " + proxy + " does not answer: " + client.Reason(op.Err),
-			"see that the proxy runs; HTTPS_PROXY names it, and NO_PROXY the hosts that do without"
+			"check that the proxy is running; HTTPS_PROXY names the proxy, and NO_PROXY the hosts that bypass it"
 	}
-	seen, do = e.noAnswer(at, err)
+	result, fix = e.explainFailure(at, err)
 	if proxy != "" {
-		seen += " (asked by way of the proxy " + proxy + ", which HTTPS_PROXY names)"
+		result += " (through the proxy " + proxy + ", which HTTPS_PROXY names)"
 	}
-	return where + seen, do
+	return where + result, fix
 }
 
-// proxy is the host of the one by which a URL is asked, or nothing.
+// proxy returns the host of the proxy for a URL, or "".
 func (e *examination) proxy(u *url.URL) string {
 	t, ok := e.Transport.(*http.Transport)
 	if !ok || t.Proxy == nil {
@@ -123,14 +128,16 @@ func (e *examination) proxy(u *url.URL) string {
 	return e.quote(by.Host)
 }
 
-func (e *examination) noAnswer(u *url.URL, err error) (seen, do string) {
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
+func (e *examination) explainFailure(u *url.URL, err error) (result, fix string) {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired &&
+		invalid.Cert != nil {
 		now := e.Now().UTC()
-		check := "; this machine's clock says " + now.Format(time.DateTime) + " UTC, check that too"
+		check := "; also check this machine's clock, which shows " + now.Format(time.DateTime) + " UTC"
 		if now.Before(invalid.Cert.NotBefore) {
-			return "its certificate is not valid before " + invalid.Cert.NotBefore.UTC().Format(time.DateTime) + " UTC", "serve the earlier certificate until then, or have one issued that is valid now" + check
+			return "its certificate is not valid before " + invalid.Cert.NotBefore.UTC().Format(
+				time.DateTime) + " UTC", "serve the previous certificate until then, or have one issued that is valid now" + check
 		}
-		return "its certificate has expired, on " + invalid.Cert.NotAfter.UTC().Format(time.DateTime) + " UTC", "renew it" + check
+		return "its certificate expired on " + invalid.Cert.NotAfter.UTC().Format(time.DateTime) + " UTC", "renew it" + check
 	}
 	if other, ok := errors.AsType[x509.HostnameError](err); ok && other.Certificate != nil {
 		names := other.Certificate.DNSNames
@@ -138,32 +145,45 @@ func (e *examination) noAnswer(u *url.URL, err error) (seen, do string) {
 			names = append(names, ip.String())
 		}
 		if len(names) == 0 {
-			return "its certificate is for no host name: its common name does not count", "serve a certificate for " + e.quote(other.Host)
+			return "its certificate contains no host name; clients ignore the common name", "serve a certificate for " + e.quote(
+				other.Host)
 		}
-		return fmt.Sprintf("its certificate is for other names: %s, and not %s", e.several(names), e.quote(other.Host)),
-			"call the registry by one of these, or serve a certificate for " + e.quote(other.Host)
+		return fmt.Sprintf("its certificate is valid for %s, not for %s", e.several(names), e.quote(other.Host)),
+			"use one of these names for the registry, or serve a certificate for " + e.quote(other.Host)
 	}
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		issuer := cmp.Or(unknown.Cert.Issuer.CommonName, unknown.Cert.Issuer.String())
-		seen = fmt.Sprintf("its certificate is not trusted here: it is by the authority \"%s\"", e.quote(issuer)) + e.distrust()
-		return seen, "if that authority is yours, let this machine trust it: on Linux SSL_CERT_FILE names a file with it (of `larder serve` that is tls/ca.pem in its data), elsewhere it is added to those of the system. If it is a public authority, the server does not send its intermediate certificate"
+		result = fmt.Sprintf(
+			"its certificate is not trusted on this machine: it was issued by the authority \"%s\"",
+			e.quote(issuer)) + e.distrust()
+		return result, "if the authority is your own, make this machine trust it: on Linux set SSL_CERT_FILE to a file " +
+			"with its certificate (`larder serve` stores it as tls/ca.pem in its data folder), elsewhere add it to the " +
+			"system's authorities; if the authority is public, configure the server to send its intermediate certificate"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return "the name " + e.quote(dns.Name) + " is in no DNS that this machine asks", "check the host name, and its record"
+		return "DNS has no record for the name " + e.quote(dns.Name), "check the host name and its DNS record"
 	}
 	if errors.Is(err, errIdle) {
-		return fmt.Sprintf("no byte came in %s", e.idle), "see what " + e.quote(u.Host) + " waits for, and what stands between"
+		return fmt.Sprintf(
+			"no byte arrived in %s",
+			e.idle,
+		), "check what " + e.quote(u.Host) + " is waiting for, and check the network on the way"
 	}
 	if errors.Is(err, errTooLong) {
-		return fmt.Sprintf("its answer has more than %d bytes", maxAnswer), "see what stands before it: no list of versions is so long"
+		return fmt.Sprintf("the answer has more than %d bytes",
+			maxAnswer), "check what is in front of the registry: no list of versions is that long"
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return fmt.Sprintf("no answer in %s, after which clients give up", e.patience), "see that nothing between keeps connections from " + e.quote(u.Host) + ", and what its log says"
+		return fmt.Sprintf(
+			"no answer in %s, after which clients give up",
+			e.timeout,
+		), "check that no firewall blocks connections to " + e.quote(u.Host) + ", and check the registry's log"
 	}
-	return client.Reason(err), "see that " + e.quote(u.Host) + " runs and speaks https, and that the machines of clients reach it"
+	return client.Reason(err), "check that " + e.quote(u.Host) + " is running with https, and that clients can reach it"
 }
 
-// distrust says why the file that SSL_CERT_FILE names makes nothing trusted, if so it is.
+// distrust explains why the file that SSL_CERT_FILE names does not contain the
+// authority. It returns "" if the variable is not set.
 func (e *examination) distrust() string {
 	if e.Authorities == "" {
 		return ""
@@ -171,84 +191,90 @@ func (e *examination) distrust() string {
 	named := "; SSL_CERT_FILE names " + e.quote(e.Authorities)
 	switch text, err := os.ReadFile(e.Authorities); {
 	case errors.Is(err, fs.ErrNotExist):
-		return named + ", which is not there"
+		return named + ", which does not exist"
 	case err != nil:
 		return named + ", which cannot be read"
 	case !x509.NewCertPool().AppendCertsFromPEM(text):
-		return named + ", in which there is no certificate"
+		return named + ", which contains no certificate"
 	}
-	return named + ", which does not have that authority"
+	return named + ", which does not contain that authority"
 }
 
 const (
 	skewNoticed  = 30 * time.Second
-	skewTooLarge = 5 * time.Minute // from which on signatures and tokens are refused, here or there
+	skewTooLarge = 5 * time.Minute // servers reject signatures and tokens beyond this
 )
 
-// clock compares this machine's time with the registry's.
+// clock compares this machine's clock with the registry's.
 func (e *examination) clock(a *answer) {
 	const name = "clock"
-	said, err := http.ParseTime(a.header.Get("Date"))
+	serverTime, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
-		e.skip(name, "the registry does not tell its time")
+		e.skip(name, "the registry sends no Date header")
 		return
 	}
-	// What comes out of a cache was dated when it went in.
+	// The Date header of a cached response is as old as the response.
 	if age, err := strconv.ParseUint(a.header.Get("Age"), 10, 31); err == nil {
-		said = said.Add(time.Duration(age) * time.Second)
+		serverTime = serverTime.Add(time.Duration(age) * time.Second)
 	}
-	// The header has whole seconds.
-	skew := said.Add(time.Second / 2).Sub(a.at).Round(time.Second)
-	seen := "this machine's clock and the registry's agree"
+	// The header has a resolution of one second.
+	skew := serverTime.Add(time.Second / 2).Sub(a.at).Round(time.Second)
+	result := "this machine's clock and the registry's agree"
 	switch {
 	case skew.Abs() > skewNoticed && skew > 0:
-		seen = fmt.Sprintf("clocks differ: the registry's is %s ahead of this machine's", skew)
+		result = fmt.Sprintf("the registry's clock is %s ahead of this machine's", skew)
 	case skew.Abs() > skewNoticed:
-		seen = fmt.Sprintf("clocks differ: the registry's is %s behind this machine's", -skew)
+		result = fmt.Sprintf("the registry's clock is %s behind this machine's", -skew)
 	}
-	const do = "set the one that is off, by NTP: `date -u` tells which. Presigned URLs, tokens and certificates hold by time"
+	const fix = "find out with `date -u` which clock is wrong, and synchronize it by NTP; the validity of presigned " +
+		"URLs, tokens and certificates depends on it"
 	switch {
 	case skew.Abs() > skewTooLarge:
-		e.wrong(name, "", seen, do)
+		e.wrong(name, "", result, fix)
 	case skew.Abs() > skewNoticed:
-		e.warn(name, "", seen, do)
+		e.warn(name, "", result, fix)
 	default:
-		e.ok(name, "", seen)
+		e.ok(name, "", result)
 	}
 }
 
-// discover reads the discovery document. It goes on where a client would not, to find what else is wrong.
+// discover reads the discovery document. After an error that stops clients it
+// continues, to find further problems.
 func (e *examination) discover(a *answer) {
 	const name = "discovery"
 	e.discovered = document{url: a.url, services: make(map[string]*url.URL)}
-	alone := e.Mirror != nil && e.Module == nil && e.Provider == nil
-	bar := func(seen, do string) {
-		if alone {
-			e.skip(name, seen+"; a mirror does without")
+	onlyMirror := e.Mirror != nil && e.Module == nil && e.Provider == nil
+	fail := func(result, fix string) {
+		if onlyMirror {
+			e.skip(name, result+"; a mirror does not need it")
 		} else {
-			e.wrong(name, a.tried, seen, do)
+			e.wrong(name, a.request, result, fix)
 		}
-		e.lost = "discovery does not say where it is"
+		e.noServices = "discovery does not name the services"
 	}
 	raw := &e.discovered.raw
 	switch {
 	case a.status == http.StatusNotFound:
-		bar(status(a.status)+": clients take this host for one without services", "check the host name; if it is right, serve the document there")
+		fail(status(a.status)+": clients find no services at this host",
+			"check the host name; if it is right, serve the discovery document there")
 		return
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
-		bar(status(a.status)+" without a credential: some clients send none here", "let everyone read the discovery document: it holds nothing private")
+		fail(status(a.status)+" without a credential: some clients send none for discovery",
+			"make the discovery document readable for everyone; it contains nothing private")
 		return
 	case a.status != http.StatusOK:
-		bar(status(a.status)+", where clients take 200 alone", "see what stands before the registry: a proxy, a firewall, a page to log in by")
+		fail(status(a.status)+", but clients only accept 200",
+			"check whether a proxy, a firewall or a login page is in front of the registry")
 		return
 	case len(a.body) > 1<<20:
-		bar("it has more than 1 MiB, which clients do not read", "serve the document alone")
+		fail("it is larger than 1 MiB, which clients do not read", "serve only the discovery document at that address")
 		return
 	case json.Unmarshal(a.body, raw) != nil || *raw == nil:
-		bar("what comes, as "+e.contentType(a.header)+", is no JSON object", "see what stands before the registry: a proxy, a page to log in by")
+		fail("the body, with the content type "+e.contentType(a.header)+", is not a JSON object",
+			"check whether a proxy or a login page is in front of the registry")
 		return
 	case (*raw)[modulesService] == nil && (*raw)[providersService] == nil:
-		seen := "it has neither " + modulesService + " nor " + providersService + ", so that clients find no service"
+		result := "it has neither " + modulesService + " nor " + providersService + ", so clients find no service"
 		var near []string
 		for _, id := range slices.Sorted(maps.Keys(*raw)) {
 			if kind, _, _ := strings.Cut(strings.ToLower(id), "."); kind == "modules" || kind == "providers" {
@@ -256,22 +282,25 @@ func (e *examination) discover(a *answer) {
 			}
 		}
 		if near != nil {
-			seen += "; it has " + e.several(near) + ", which they do not look for"
+			result += "; it has " + e.several(near) + ", which clients ignore"
 		}
-		bar(seen, "name the services "+modulesService+" and "+providersService+", in small letters, with their paths")
+		fail(result, "name the services "+modulesService+" and "+providersService+", in lower case, with their paths")
 		return
 	}
 	if !a.isJSON() {
-		e.wrong(name, a.tried, "its content type is "+e.contentType(a.header)+", and clients read application/json alone", "let the server send Content-Type: application/json for /.well-known/terraform.json")
+		e.wrong(name, a.request,
+			"its content type is "+e.contentType(a.header)+", but clients only accept application/json",
+			"configure the server to send Content-Type: application/json for /.well-known/terraform.json")
 	} else {
-		e.ok(name, a.tried, "200 with application/json")
+		e.ok(name, a.request, "200 with application/json")
 	}
 	for _, id := range []string{modulesService, providersService} {
 		e.service(id)
 	}
 }
 
-// service looks at the path of one service, and keeps what it was meant to be.
+// service checks the URL of one service. It stores the URL with its mistakes
+// corrected.
 func (e *examination) service(id string) {
 	name := "discovery: " + id
 	raw, found := e.discovered.raw[id]
@@ -281,69 +310,80 @@ func (e *examination) service(id string) {
 	}
 	var path string
 	if json.Unmarshal(raw, &path) != nil {
-		e.wrong(name, "", "it is no string, and clients take it for missing", "name the path of the service, such as "+usual(id))
+		e.wrong(name, "", "it is not a string, so clients ignore it", "set it to the path of the service, such as "+usual(id))
 		return
 	}
 	u, err := url.Parse(path)
-	if err != nil || path == "" || u.User != nil || u.Scheme != "" && u.Scheme != "https" && u.Scheme != "http" || u.Scheme != "" && u.Host == "" {
-		e.wrong(name, "", "it is no URL that clients take", "name the path of the service, such as "+usual(id))
+	if err != nil || path == "" || u.User != nil || u.Scheme != "" && u.Scheme != "https" && u.Scheme != "http" ||
+		u.Scheme != "" && u.Host == "" {
+		e.wrong(name, "", "it is not a URL that clients accept", "set it to the path of the service, such as "+usual(id))
 		return
 	}
 	wrong := false
 	if u.Scheme == "" && u.Host == "" && !strings.HasPrefix(u.Path, "/") {
 		wrong = true
-		e.wrong(name, "", fmt.Sprintf("%s has no slash at its beginning, so that clients look for it below /.well-known/", e.quote(path)), "write it as "+usual(id))
+		e.wrong(name, "",
+			fmt.Sprintf("%s has no leading slash, so clients look for it below /.well-known/", e.quote(path)),
+			"change it to "+usual(id))
 		u.Path = "/" + u.Path
 	}
 	if !strings.HasSuffix(u.Path, "/") {
 		wrong = true
-		replaced := "%s has no trailing slash, so that clients replace its last part instead of adding to it"
+		replaced := "%s has no trailing slash, so clients replace its last part instead of appending to it"
 		if id == modulesService {
-			replaced = "%s has no trailing slash, which OpenTofu and Terraform add, and others, such as Dependabot and Infracost, do not"
+			replaced = "%s has no trailing slash; OpenTofu and Terraform add it, but other clients such as Dependabot and " +
+				"Infracost do not"
 		}
-		e.wrong(name, "", fmt.Sprintf(replaced, e.quote(path)), "write it as "+e.quote(u.Path)+"/")
+		e.wrong(name, "", fmt.Sprintf(replaced, e.quote(path)), "change it to "+e.quote(u.Path)+"/")
 		u.Path += "/"
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
 		wrong = true
-		e.wrong(name, "", "it has a query or a fragment, which clients drop", "name the path alone")
+		e.wrong(name, "", "it has a query or a fragment, which clients ignore", "set it to only the path")
 		u.RawQuery, u.Fragment = "", ""
 	}
 	base := e.discovered.url.ResolveReference(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path})
 	if base.Scheme != "https" {
 		wrong = true
-		e.wrong(name, "", "it leads to "+e.shown(base)+", without https: whoever is between reads the credential", "serve it with https")
+		e.wrong(name, "",
+			"it leads to "+e.shown(base)+", without https: anyone on the network can read the credential",
+			"serve it with https")
 	}
 	e.discovered.services[id] = base
 	switch {
 	case wrong:
 	case base.Host != e.Host:
-		e.warn(name, "", "it leads to another host, "+e.shown(base)+", to which clients send the credential of "+e.Host, "see that this is meant")
+		e.warn(name, "",
+			"it leads to another host, "+e.shown(base)+", and clients send the credential of "+e.Host+" there",
+			"check that this is intended")
 	default:
 		e.ok(name, "", e.quote(path))
 	}
 }
 
-// usual is how a Larder writes it.
+// usual returns the path at which Larder serves a service.
 func usual(id string) string { return "/v1/" + strings.TrimSuffix(id, ".v1") + "/" }
 
-// login looks at what describes logging in. Clients say nothing of what is wrong with it, but that they cannot log in.
+// login checks the description of the login service. Clients only report that
+// they cannot log in.
 func (e *examination) login() {
-	const do = "see `login.v1` in the clients' manual, \"Server-side Login Protocol\"; people can still put a token in a credentials block"
-	if e.lost != "" {
-		e.skip(loginService, e.lost)
+	const fix = "see `login.v1` in the clients' manual, \"Server-side Login Protocol\"; until then users can put a " +
+		"token in a credentials block"
+	if e.noServices != "" {
+		e.skip(loginService, e.noServices)
 		return
 	}
 	raw, found := e.discovered.raw[loginService]
 	if !found {
-		e.skip(loginService, "the registry has none: `tofu login` does not work there, and tokens are put in a credentials block")
+		e.skip(loginService,
+			"the registry does not offer it, so `tofu login` does not work; users put a token in a credentials block")
 		return
 	}
 	if problem := e.loginProblem(raw); problem != "" {
-		e.wrong(loginService, "", problem+": `tofu login` and `terraform login` do not work", do)
+		e.wrong(loginService, "", problem+": `tofu login` and `terraform login` do not work", fix)
 		return
 	}
-	e.ok(loginService, "", "`tofu login "+e.Host+"` and `terraform login "+e.Host+"` can begin")
+	e.ok(loginService, "", "`tofu login "+e.Host+"` and `terraform login "+e.Host+"` can start")
 }
 
 func (e *examination) loginProblem(raw json.RawMessage) string {
@@ -356,7 +396,7 @@ func (e *examination) loginProblem(raw json.RawMessage) string {
 		Scopes     json.RawMessage `json:"scopes"`
 	}
 	if json.Unmarshal(raw, &block) != nil {
-		return "it is no object of the form that clients read"
+		return "it is not an object of the form that clients expect"
 	}
 	if block.Client == nil || *block.Client == "" {
 		return "it has no client"
@@ -364,10 +404,10 @@ func (e *examination) loginProblem(raw json.RawMessage) string {
 	if block.GrantTypes != nil {
 		var types []string
 		if json.Unmarshal(block.GrantTypes, &types) != nil {
-			return "its grant_types are no list of strings"
+			return "its grant_types are not a list of strings"
 		}
 		if !strings.Contains(" "+strings.Join(types, " ")+" ", " authz_code ") {
-			return "its grant_types do not have authz_code, which is all that clients can do"
+			return "its grant_types lack authz_code, the only type that clients support"
 		}
 	}
 	for _, end := range []struct {
@@ -379,22 +419,25 @@ func (e *examination) loginProblem(raw json.RawMessage) string {
 		}
 		u, err := e.discovered.url.Parse(*end.value)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-			return "its " + end.name + " is no URL that clients take"
+			return "its " + end.name + " URL is not one that clients accept"
 		}
 	}
-	// What is no list counts as none, which means all ports.
+	// Clients ignore a value that is not a list, and use any port.
 	if bytes.HasPrefix(block.Ports, []byte("[")) {
 		var ports []float64
-		if json.Unmarshal(block.Ports, &ports) != nil || len(ports) != 2 || ports[0] != math.Trunc(ports[0]) || ports[1] != math.Trunc(ports[1]) || ports[0] < 1024 || ports[1] > 65535 {
+		if json.Unmarshal(block.Ports, &ports) != nil || len(ports) != 2 || ports[0] != math.Trunc(ports[0]) ||
+			ports[1] != math.Trunc(ports[1]) ||
+			ports[0] < 1024 ||
+			ports[1] > 65535 {
 			return "its ports are not two whole numbers from 1024 to 65535"
 		}
-		// Clients never take the last one.
+		// Clients never use the last port.
 		if ports[1] <= ports[0] {
-			return "its ports hold none that clients take, since they leave out the last"
+			return "its port range is empty, because clients never use the last port"
 		}
 	}
 	if bytes.HasPrefix(block.Scopes, []byte("[")) && json.Unmarshal(block.Scopes, new([]string)) != nil {
-		return "its scopes are no list of strings"
+		return "its scopes are not a list of strings"
 	}
 	return ""
 }

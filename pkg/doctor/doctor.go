@@ -1,13 +1,18 @@
-// Package doctor examines a registry as a client would use it, step by step, and says of each what was tried, what was
-// seen, and what to do.
+// Package doctor examines a registry step by step, as a client uses it. For
+// each step it reports the request, the result and how to fix what is wrong.
 //
-// It sees what clients act on and do not tell: content types, slashes, whose certificate it is, what a store says of a URL
-// that it refuses. What clients check it checks by the same rules, to the last byte and the verified signature. It changes
-// nothing, and sends a credential where clients do and nowhere else, and never without https. No step holds a credential, or
-// a URL's query. OpenTofu sends a registry's credential to any host that the registry names for an archive. The doctor
-// warns of that instead.
+// It reports what clients depend on and do not show: content types, slashes,
+// the names in a certificate, and why a store rejects a URL. It verifies
+// whatever clients verify, by the same rules, up to the last byte and the
+// signature. It changes nothing.
 //
-// Sources: the protocols' pages at https://opentofu.org/docs/internals/, and what the clients make of them.
+// It sends a credential only where clients send one, and never without https.
+// No step contains a credential or the query of a URL. OpenTofu sends a
+// registry's credential to any host that the registry names for an archive. The
+// doctor reports a warning instead.
+//
+// The rules come from the protocol pages at
+// https://opentofu.org/docs/internals/ and from the behavior of the clients.
 package doctor
 
 import (
@@ -24,35 +29,40 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Outcome is how a step ended.
+// Outcome is the outcome of a step.
 type Outcome string
 
-// The outcomes. What is Wrong stops some client; of a Warning some client may suffer one day.
+// The outcomes of a step. Wrong means that some client fails. Warning means
+// that some client may fail in the future.
 const (
 	OK      Outcome = "ok"
 	Warning Outcome = "warning"
 	Wrong   Outcome = "wrong"
 	Skipped Outcome = "skipped"
-	// Unknown is what could not be looked at, such as for a missing permission.
+	// Unknown means that the doctor could not inspect it, for example because a
+	// permission is missing.
 	Unknown Outcome = "unknown"
 )
 
-// Step is one thing that was looked at.
+// Step is one finding of an examination.
 type Step struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	// Request is what was done, such as a request; empty where a step looks at what another one got.
+	// Request is the action, such as an HTTP request. It is empty if the step
+	// inspects the result of another one.
 	Request string `json:"request,omitempty"`
-	Result  string `json:"result"`
-	// Fix is what to do about it.
+	// Result is the finding.
+	Result string `json:"result"`
+	// Fix is what to do about it. It may be empty.
 	Fix string `json:"fix,omitempty"`
 }
 
-// Report is what an examination found.
+// Report is the result of an examination.
 type Report struct {
 	Host  string `json:"host"`
 	Steps []Step `json:"steps"`
-	// Configuration is what the CLIs' configuration lacks; empty: nothing that could be seen.
+	// Configuration is what to add to the configuration of OpenTofu and
+	// Terraform. It is empty if nothing is missing.
 	Configuration string `json:"configuration"`
 }
 
@@ -66,63 +76,69 @@ func (r Report) Count(o Outcome) (n int) {
 	return n
 }
 
-// Doctor says what to examine, and how it is reached.
+// Doctor defines what to examine.
 type Doctor struct {
-	// Host is the registry's, with its port if it has one.
+	// Host is the host name of the registry, with its port if it has one.
 	Host string
-	// Config is what the CLIs are configured with; nil: nothing. Unread is why it could not be read.
+	// Config is the configuration of OpenTofu and Terraform. If nil, it is empty.
+	// Unread is the error from reading it.
 	Config *client.Config
 	Unread error
-	// Token is sent to Host in place of what Config has, if it is not empty. TokenFrom says where it is from.
+	// Token is sent to Host instead of the token in Config, unless it is empty.
+	// TokenFrom describes its source.
 	Token, TokenFrom string
-	// What to look at; nil: that kind of thing is left out.
+	// Module, Provider and Mirror are what to examine. If one is nil, it is
+	// skipped.
 	Module   *registry.Module
 	Provider *registry.Provider
 	Mirror   *registry.MirrorProvider
-	// MirrorURL is where the mirror is; empty: where Config has one, else where a Larder has it.
+	// MirrorURL is the URL of the mirror. If empty, the one in Config is used, or
+	// else the path at which Larder serves its mirror.
 	MirrorURL string
-	// Platform to install on; zero: this one.
+	// Platform is the platform to install on. If zero, this machine's is used.
 	Platform registry.Platform
 	// Agent is the User-Agent, such as larder/1.0.0.
 	Agent string
-	// Transport may be nil for one like http.DefaultTransport.
+	// Transport sends the requests. If nil, [http.DefaultTransport] is used.
 	Transport http.RoundTripper
-	// Authorities is the file that SSL_CERT_FILE names; empty: none.
+	// Authorities is the file that SSL_CERT_FILE names. It may be empty.
 	Authorities string
-	// Now may be nil for this machine's clock.
+	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
-	// Found is told each step as it is found; nil: nobody is.
+	// Found is called with each step as soon as it is complete. It may be nil.
 	Found func(Step)
 
-	patience, idle time.Duration // zero: those of clients
+	timeout, idle time.Duration // the defaults of clients if zero
 }
 
-// examination is one under way.
+// examination is the state of one call of [Doctor.Examine].
 type examination struct {
 	Doctor
 	report Report
 	http   *http.Client
 
-	credential credential
-	unknown    error // why that cannot be told
-	wanted     bool  // the registry wants another
-	discovered document
-	mirrors    []*url.URL // that have what was asked for, and are not configured
-	ended      func() error
-	// secrets are what no step may show.
+	credential    credential
+	credentialErr error // from looking up the credential
+	needsToken    bool  // the registry rejected the credential, or needs one
+	discovered    document
+	mirrors       []*url.URL // the mirrors that have the provider and are not configured
+	ctxErr        func() error
+	// secrets must not be part of any step.
 	secrets []string
-	// barred says why the registry answers nothing, and lost why its services are not known: what is looked at next would
-	// tell the same again.
-	barred, lost string
+	// blocked is the reason why the registry answers no requests, and noServices
+	// why its services are unknown. They prevent later steps from reporting the
+	// same problem again.
+	blocked, noServices string
 }
 
-// credential is what a host is sent.
+// credential is a credential for a host.
 type credential struct {
 	client.Credential
 	host string
 }
 
-// Examine looks at everything that it can reach. It fails only for a host that is none, and at the end of ctx.
+// Examine performs all steps that it can. It returns an error if d.Host is not
+// a host name, or if ctx ends.
 func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	host, err := client.ParseHost(d.Host)
 	if err != nil {
@@ -141,12 +157,12 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	if d.Found == nil {
 		d.Found = func(Step) {}
 	}
-	d.patience, d.idle = cmp.Or(d.patience, patience), cmp.Or(d.idle, idle)
+	d.timeout, d.idle = cmp.Or(d.timeout, timeout), cmp.Or(d.idle, idle)
 	d.Platform = registry.Platform{OS: cmp.Or(d.Platform.OS, runtime.GOOS), Arch: cmp.Or(d.Platform.Arch, runtime.GOARCH)}
-	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: follow}, ended: ctx.Err}
+	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: follow}, ctxErr: ctx.Err}
 	e.report.Host = host
 	if d.Token == "" {
-		e.credential, e.unknown = e.credentialOf(ctx, host)
+		e.credential, e.credentialErr = e.credentialOf(ctx, host)
 	} else {
 		e.credential = credential{client.Credential{Token: d.Token, Place: d.TokenFrom}, host}
 	}
@@ -156,7 +172,8 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	return e.report, ctx.Err()
 }
 
-// credentialOf returns what the CLIs have for a host; nothing for one that they can have none for.
+// credentialOf returns the configured credential for a host. It is empty for a
+// host that cannot have one.
 func (e *examination) credentialOf(ctx context.Context, host string) (credential, error) {
 	name, err := client.ParseHost(host)
 	if err != nil {
@@ -170,18 +187,17 @@ func (e *examination) examine(ctx context.Context) {
 	e.configured()
 	found := e.connect(ctx)
 	if found == nil {
-		e.barred = "the registry cannot be reached"
+		e.blocked = "the registry cannot be reached"
 	} else {
 		e.clock(found)
 		e.discover(found)
 		e.login()
 		e.checkCredential(ctx)
 	}
-	// Without a registry's services there is no module and no provider.
-	why := cmp.Or(e.barred, e.lost)
+	why := cmp.Or(e.blocked, e.noServices)
 	switch {
 	case e.Module == nil:
-		e.skip("module", "no module was named")
+		e.skip("module", "you named no module")
 	case why != "":
 		e.skip("module", why)
 	default:
@@ -189,42 +205,47 @@ func (e *examination) examine(ctx context.Context) {
 	}
 	switch {
 	case e.Provider == nil:
-		e.skip("provider", "no provider was named")
+		e.skip("provider", "you named no provider")
 	case why != "":
 		e.skip("provider", why)
 	default:
 		e.provider(ctx)
 	}
-	// What the configuration says of it can be seen from here.
+	// This may add steps about the configuration even if no mirrored provider is
+	// named.
 	bases := e.mirrorURLs()
 	if e.Mirror == nil {
-		e.skip("mirror", "no mirrored provider was named")
+		e.skip("mirror", "you named no mirrored provider")
 		return
 	}
 	for _, base := range bases {
-		if e.barred != "" && strings.EqualFold(base.Host, e.Host) {
-			e.skip("mirror", e.barred)
+		if e.blocked != "" && strings.EqualFold(base.Host, e.Host) {
+			e.skip("mirror", e.blocked)
 			continue
 		}
 		e.mirror(ctx, base)
 	}
 }
 
-func (e *examination) add(o Outcome, name, tried, seen, do string) {
-	if e.ended() != nil {
-		return // it tells of this end alone
+func (e *examination) add(o Outcome, name, request, result, fix string) {
+	if e.ctxErr() != nil {
+		return // the result only reflects the end of the context
 	}
-	s := Step{Name: name, Outcome: o, Request: e.redact(tried), Result: e.redact(seen), Fix: e.redact(do)}
+	s := Step{Name: name, Outcome: o, Request: e.redact(request), Result: e.redact(result), Fix: e.redact(fix)}
 	e.report.Steps = append(e.report.Steps, s)
 	e.Found(s)
 }
 
-func (e *examination) ok(name, tried, seen string)        { e.add(OK, name, tried, seen, "") }
-func (e *examination) warn(name, tried, seen, do string)  { e.add(Warning, name, tried, seen, do) }
-func (e *examination) wrong(name, tried, seen, do string) { e.add(Wrong, name, tried, seen, do) }
-func (e *examination) skip(name, why string)              { e.add(Skipped, name, "", why, "") }
+func (e *examination) ok(name, request, result string) { e.add(OK, name, request, result, "") }
+func (e *examination) warn(name, request, result, fix string) {
+	e.add(Warning, name, request, result, fix)
+}
+func (e *examination) wrong(name, request, result, fix string) {
+	e.add(Wrong, name, request, result, fix)
+}
+func (e *examination) skip(name, why string) { e.add(Skipped, name, "", why, "") }
 
-// redact takes credentials out of what a server may have quoted.
+// redact removes credentials that a server may have quoted.
 func (e *examination) redact(s string) string {
 	for _, secret := range e.secrets {
 		if secret != "" {
@@ -234,20 +255,21 @@ func (e *examination) redact(s string) string {
 	return s
 }
 
-// shown is a URL without what may be a secret.
+// shown returns a URL without its user information, query and fragment.
 func (e *examination) shown(u *url.URL) string {
 	path := &url.URL{Path: e.redact(u.Path)}
 	return e.quote(u.Scheme + "://" + u.Host + path.EscapedPath())
 }
 
-// quote makes of what others wrote something that can be printed, and bounds it. A credential goes first: escaped, or cut,
-// it would be found no more.
+// quote escapes text of others so that it can be printed, and limits its
+// length. It removes credentials first, because they cannot be found after
+// escaping or truncation.
 func (e *examination) quote(s string) string {
 	text := fmt.Sprintf("%.300q", e.redact(s))
 	return text[1 : len(text)-1]
 }
 
-// several quotes the first of many.
+// several quotes the first three strings.
 func (e *examination) several(all []string) string {
 	const few = 3
 	var b strings.Builder

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
@@ -26,6 +27,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +36,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/archive"
@@ -49,36 +54,40 @@ import (
 var (
 	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
-	random    = registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"}}
-	linux     = registry.Platform{OS: "linux", Arch: "amd64"}
+	random    = registry.MirrorProvider{
+		Hostname: "registry.opentofu.org",
+		Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+	}
+	linux = registry.Platform{OS: "linux", Arch: "amd64"}
 )
 
-// signer and stranger are keys that all tests share, since making one takes a while.
+// signer and stranger are keys that all tests share, because key generation is
+// slow.
 var (
 	signer   = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 	stranger = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 )
 
-// patient is a registry with one of each, and perhaps something wrong.
-type patient struct {
+// fixture is a registry with one of each kind, and a doctor for it.
+type fixture struct {
 	*httptest.Server
 	host   string
 	doctor doctor.Doctor
 }
 
-// setUp is what is wrong with a registry, or with how it is asked.
+// setUp describes what is wrong with a registry, or with the request.
 type setUp struct {
-	// closed registries want a token.
+	// closed registries need a token.
 	closed bool
-	// breaks stands before the handler.
+	// breaks wraps the handler.
 	breaks func(host string, next http.Handler) http.Handler
-	// certificate of the server; nil: one that is trusted.
+	// certificate returns the server's certificate. If nil, it is a trusted one.
 	certificate func(t *testing.T) (served tls.Certificate, trusted *x509.CertPool)
-	// asks changes what is asked. token makes one that holds.
-	asks func(t *testing.T, d *doctor.Doctor, token func(scope string) string)
+	// prepare changes the doctor. token creates a valid token.
+	prepare func(t *testing.T, d *doctor.Doctor, token func(scope string) string)
 }
 
-func start(t *testing.T, s setUp) patient {
+func start(t *testing.T, s setUp) fixture {
 	t.Helper()
 	data, _, err := local.Create(t.Context(), t.TempDir())
 	if err != nil {
@@ -111,11 +120,26 @@ func start(t *testing.T, s setUp) patient {
 		transport.TLSClientConfig.RootCAs = trusted
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	p := patient{server, host, doctor.Doctor{Host: host, Platform: linux, Agent: "larder/test", Transport: transport, Module: &vpc, Provider: &inventory, Mirror: &random}}
-	if s.asks != nil {
-		s.asks(t, &p.doctor, func(scope string) string {
+	p := fixture{
+		server,
+		host,
+		doctor.Doctor{
+			Host:      host,
+			Platform:  linux,
+			Agent:     "larder/test",
+			Transport: transport,
+			Module:    &vpc,
+			Provider:  &inventory,
+			Mirror:    &random,
+		},
+	}
+	if s.prepare != nil {
+		s.prepare(t, &p.doctor, func(scope string) string {
 			token, digest := access.NewToken()
-			if err := data.Catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: "test-" + digest[:12], Scopes: []string{scope}, CreatedAt: time.Now()}); err != nil {
+			created := registry.Token{
+				ID: digest[:12], Name: "test-" + digest[:12], Scopes: []string{scope}, CreatedAt: time.Now(),
+			}
+			if err := data.Catalog.AddToken(t.Context(), digest, created); err != nil {
 				t.Fatal(err)
 			}
 			return token
@@ -144,13 +168,16 @@ func publishAll(t *testing.T, data *local.Data) {
 	packed := zipped(t, "terraform-provider-inventory_v1.0.0")
 	sum := sha256.Sum256(packed)
 	must(os.WriteFile(filepath.Join(release, name+"_linux_amd64.zip"), packed, 0o600))
-	must(os.WriteFile(filepath.Join(release, name+"_SHA256SUMS"), fmt.Appendf(nil, "%x  %s_linux_amd64.zip\n", sum, name), 0o600))
+	must(
+		os.WriteFile(filepath.Join(release, name+"_SHA256SUMS"),
+			fmt.Appendf(nil, "%x  %s_linux_amd64.zip\n", sum, name), 0o600))
 	key, err := signer()
 	must(err)
 	must(key.SignRelease(release))
 	parsed, err := signing.ParseKey(key.Public, time.Now())
 	must(err)
-	_, err = data.Catalog.AddSigningKey(t.Context(), inventory.Namespace, registry.SigningKey{ID: parsed.ID, ASCIIArmor: parsed.ASCIIArmor})
+	_, err = data.Catalog.AddSigningKey(t.Context(), inventory.Namespace,
+		registry.SigningKey{ID: parsed.ID, ASCIIArmor: parsed.ASCIIArmor})
 	must(err)
 	_, err = p.Provider(t.Context(), releases.Provider{Dir: release, Address: inventory, Protocols: []string{"6.0"}})
 	must(err)
@@ -186,8 +213,9 @@ func zipped(t *testing.T, name string) []byte {
 	return out.Bytes()
 }
 
-// alter changes the answers to paths that hold part.
-func alter(part string, change func(host string, r *http.Request, a *httptest.ResponseRecorder)) func(string, http.Handler) http.Handler {
+// alter changes the responses for paths that contain part.
+func alter(part string,
+	change func(host string, r *http.Request, a *httptest.ResponseRecorder)) func(string, http.Handler) http.Handler {
 	return func(host string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.URL.Path, part) {
@@ -208,7 +236,7 @@ func alter(part string, change func(host string, r *http.Request, a *httptest.Re
 	}
 }
 
-// edit replaces text in the answers to paths that hold part.
+// edit replaces text in the responses for paths that contain part.
 func edit(part string, oldNew ...string) func(string, http.Handler) http.Handler {
 	return alter(part, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 		text := strings.NewReplacer(oldNew...).Replace(a.Body.String())
@@ -216,7 +244,7 @@ func edit(part string, oldNew ...string) func(string, http.Handler) http.Handler
 	})
 }
 
-// editJSON changes a JSON answer to paths that hold part.
+// editJSON changes a JSON response for paths that contain part.
 func editJSON(part string, change func(map[string]any)) func(string, http.Handler) http.Handler {
 	return alter(part, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 		var body map[string]any
@@ -230,10 +258,11 @@ func editJSON(part string, change func(map[string]any)) func(string, http.Handle
 
 const wellKnown = "/.well-known/"
 
-// page is what stands before a registry.
+// page is the page of a proxy in front of a registry.
 const page = "<html>please log in</html>"
 
-// answer replaces the answers to paths that hold part, but for the header that locates a module.
+// answer replaces the responses for paths that contain part. The
+// X-Terraform-Get header stays.
 func answer(part string, status int, contentType, body string) func(string, http.Handler) http.Handler {
 	return alter(part, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 		a.Code, a.Body = status, bytes.NewBufferString(body)
@@ -241,7 +270,8 @@ func answer(part string, status int, contentType, body string) func(string, http
 	})
 }
 
-// redirected sends requests for paths that hold part to another root, of which PORT is this one's.
+// redirected redirects requests for paths that contain part to another root, in
+// which PORT is replaced by this server's port.
 func redirected(part, root string) func(string, http.Handler) http.Handler {
 	return func(host string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -255,7 +285,7 @@ func redirected(part, root string) func(string, http.Handler) http.Handler {
 	}
 }
 
-// hang answers nothing to paths that hold part.
+// hang never answers requests for paths that contain part.
 func hang(part string) func(string, http.Handler) http.Handler {
 	return func(_ string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -268,7 +298,7 @@ func hang(part string) func(string, http.Handler) http.Handler {
 	}
 }
 
-// located changes where a module is.
+// located changes the location of a module.
 func located(change func(location string) string) func(string, http.Handler) http.Handler {
 	return alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 		if location := a.Header().Get("X-Terraform-Get"); location != "" {
@@ -277,7 +307,7 @@ func located(change func(location string) string) func(string, http.Handler) htt
 	})
 }
 
-// packed has a module in an archive of its own.
+// packed serves another archive as the module.
 func packed(kind string, body []byte) func(string, http.Handler) http.Handler {
 	return func(host string, next http.Handler) http.Handler {
 		next = located(func(string) string { return "https://" + host + "/packed." + kind })(host, next)
@@ -291,15 +321,18 @@ func packed(kind string, body []byte) func(string, http.Handler) http.Handler {
 	}
 }
 
-// direct has OpenTofu fetch the archive from the registry, with its credential and as it is stored, under a name that says
-// nothing.
+// direct makes OpenTofu fetch the archive from the registry, with its
+// credential and without unpacking it. The name of the archive has no
+// extension.
 func direct(host string, next http.Handler) http.Handler {
-	next = answer("aws/1.0.0/download", http.StatusOK, "application/json", `{"location":"archive","use_registry_credentials":true}`)(host, next)
+	next = answer("aws/1.0.0/download", http.StatusOK, "application/json",
+		`{"location":"archive","use_registry_credentials":true}`)(host, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path != "/v1/modules/acme/vpc/aws/1.0.0/archive":
 			next.ServeHTTP(w, r)
-		case !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer larder_") || !strings.HasPrefix(r.Header.Get("Accept-Encoding"), "identity"):
+		case !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer larder_") ||
+			!strings.HasPrefix(r.Header.Get("Accept-Encoding"), "identity"):
 			w.WriteHeader(http.StatusBadRequest)
 		default:
 			out := gzip.NewWriter(w)
@@ -310,7 +343,7 @@ func direct(host string, next http.Handler) http.Handler {
 	})
 }
 
-// compressed serves files as something between does that compresses what it can.
+// compressed serves files like a proxy that compresses what it can.
 func compressed(_ string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has("signature") || r.Header.Get("Accept-Encoding") != "gzip" {
@@ -326,7 +359,7 @@ func compressed(_ string, next http.Handler) http.Handler {
 	})
 }
 
-// elsewhere has example.com, on any port, on this machine.
+// elsewhere is a transport for which example.com, on any port, is this machine.
 type elsewhere struct{ http.RoundTripper }
 
 func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -346,9 +379,12 @@ func port(host string) string {
 	return p
 }
 
-// installation is the block of a mirror that has some providers, and of direct that lacks some.
+// installation returns a provider_installation block with a mirror for some
+// providers.
 func installation(url, include, exclude string) string {
-	return fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n    include = [%q]\n  }\n  direct {\n    exclude = [%q]\n  }\n}\n", url, include, exclude)
+	return fmt.Sprintf(
+		"provider_installation {\n  network_mirror {\n    url = %q\n    include = [%q]\n  }\n  direct {\n    exclude = "+
+			"[%q]\n  }\n}\n", url, include, exclude)
 }
 
 // swapH1 replaces the h1 among a package's hashes.
@@ -361,7 +397,8 @@ func swapH1(p map[string]any) {
 	}
 }
 
-// refuse answers requests for files, which carry a signature, as a store does.
+// refuse answers requests for files, which have a signature, with an error of a
+// store.
 func refuse(code string) func(string, http.Handler) http.Handler {
 	return func(_ string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -376,8 +413,8 @@ func refuse(code string) func(string, http.Handler) http.Handler {
 	}
 }
 
-// spoil changes a byte of files whose path ends so.
-func spoil(end string) func(string, http.Handler) http.Handler {
+// corrupt changes a byte of the files whose path has a suffix.
+func corrupt(end string) func(string, http.Handler) http.Handler {
 	return alter(end, func(_ string, r *http.Request, a *httptest.ResponseRecorder) {
 		if r.URL.Query().Has("signature") && strings.HasSuffix(r.URL.Path, end) {
 			b := a.Body.Bytes()
@@ -386,21 +423,37 @@ func spoil(end string) func(string, http.Handler) http.Handler {
 	})
 }
 
-// issue makes a certificate by an authority of its own.
-func issue(notAfter time.Time, trusted bool, names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
+// issueUntil returns a function that issues a certificate by a new authority.
+func issueUntil(notAfter time.Time, trusted bool, names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
 	return issueBy(time.Now().AddDate(1, 0, 0), notAfter, trusted, names...)
 }
 
-// issueBy is like issue, with an authority that expires at a time.
-func issueBy(authority, notAfter time.Time, trusted bool, names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
+// issueBy is like issueUntil, with an authority that expires at a time.
+func issueBy(authority, notAfter time.Time, trusted bool,
+	names ...string) func(*testing.T) (tls.Certificate, *x509.CertPool) {
 	return func(t *testing.T) (tls.Certificate, *x509.CertPool) {
 		t.Helper()
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the test's authority"}, NotBefore: time.Now().AddDate(-2, 0, 0), NotAfter: authority, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-		leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: notAfter, DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		ca := &x509.Certificate{
+			SerialNumber:          big.NewInt(1),
+			Subject:               pkix.Name{CommonName: "the test's authority"},
+			NotBefore:             time.Now().AddDate(-2, 0, 0),
+			NotAfter:              authority,
+			IsCA:                  true,
+			BasicConstraintsValid: true,
+			KeyUsage:              x509.KeyUsageCertSign,
+		}
+		leaf := &x509.Certificate{
+			SerialNumber: big.NewInt(2),
+			NotBefore:    time.Now().AddDate(-1, 0, 0),
+			NotAfter:     notAfter,
+			DNSNames:     names,
+			KeyUsage:     x509.KeyUsageDigitalSignature,
+			ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}
 		switch {
 		case len(names) == 0:
 			leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
@@ -427,7 +480,7 @@ func issueBy(authority, notAfter time.Time, trusted bool, names ...string) func(
 	}
 }
 
-// configured gives the CLIs' configuration that is in a file.
+// configured writes and loads a configuration file of the clients.
 func configured(t *testing.T, d *doctor.Doctor, text string) {
 	t.Helper()
 	home := t.TempDir()
@@ -451,256 +504,427 @@ func presented(text string) func(*testing.T, *doctor.Doctor, func(string) string
 	}
 }
 
-// mirrorAt says where the mirror is, as --mirror-url does.
+// mirrorAt sets the URL of the mirror, as --mirror-url does.
 func mirrorAt(url string) func(*testing.T, *doctor.Doctor, func(string) string) {
 	return func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 		d.MirrorURL = strings.ReplaceAll(url, "HOST", d.Host)
 	}
 }
 
-// secret is in every token and URL that must not be shown.
+// secret is part of every token and URL that must not be shown.
 const secret = "s3cr3t"
 
-// Each broken set-up is told by its cause, once, and nothing that comes of it.
+// Each broken set-up has exactly one wrong step, which names the cause.
 func TestBroken(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	year := time.Now().AddDate(1, 0, 0)
 	tests := map[string]struct {
 		setUp
-		step, seen, do string
+		step string
 	}{
 		"content type": {setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Set("Content-Type", "binary/octet-stream")
-		})}, "discovery", "content type is binary/octet-stream", "Content-Type: application/json"},
+		})}, "discovery"},
 		"no content type": {setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header()["Content-Type"] = nil
-		})}, "discovery", "content type is missing", "Content-Type: application/json"},
+		})}, "discovery"},
 		"no slash at the end of providers": {setUp{breaks: edit(wellKnown, `"/v1/providers/"`, `"/v1/providers"`)},
-			"discovery: providers.v1", "/v1/providers has no trailing slash", "/v1/providers/"},
+			"discovery: providers.v1"},
 		"no slash at the end of modules": {setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"/v1/modules"`)},
-			"discovery: modules.v1", "/v1/modules has no trailing slash", "/v1/modules/"},
+			"discovery: modules.v1"},
 		"no slash at the beginning": {setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"v1/modules/"`)},
-			"discovery: modules.v1", "no slash at its beginning", "/v1/modules/"},
-		"no discovery": {setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound })},
-			"discovery", "404", "serve the document there"},
+			"discovery: modules.v1"},
+		"no discovery": {
+			setUp{
+				breaks: alter(wellKnown,
+					func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound }),
+			},
+			"discovery",
+		},
 		"a page to log in by": {setUp{breaks: edit(wellKnown, "{", "<html>")},
-			"discovery", "no JSON", "proxy"},
-		"service of another type": {setUp{breaks: editJSON(wellKnown, func(doc map[string]any) { doc["modules.v1"] = map[string]any{} }), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Module = nil
-		}}, "discovery: modules.v1", "no string", "/v1/modules/"},
+			"discovery"},
+		"service of another type": {
+			setUp{
+				breaks: editJSON(wellKnown, func(doc map[string]any) { doc["modules.v1"] = map[string]any{} }),
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+					d.Module = nil
+				},
+			},
+			"discovery: modules.v1",
+		},
 		"login without a token URL": {setUp{breaks: editJSON(wellKnown, func(doc map[string]any) {
 			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize"}
-		})}, "login.v1", "no token URL", "credentials block"},
+		})}, "login.v1"},
 		"login with one port": {setUp{breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize", "token": "/token", "ports": []int{10000, 10000}}
-		})}, "login.v1", "ports", ""},
+			doc["login.v1"] = map[string]any{
+				"client": "cli",
+				"authz":  "/authorize",
+				"token":  "/token",
+				"ports":  []int{10000, 10000},
+			}
+		})}, "login.v1"},
 
-		"expired certificate":   {setUp{certificate: issue(time.Now().AddDate(0, 0, -3), true)}, "connection", "certificate has expired, on " + time.Now().AddDate(0, 0, -3).UTC().Format(time.DateOnly), "renew it"},
-		"untrusted certificate": {setUp{certificate: issue(year, false)}, "connection", "not trusted here: it is by the authority \"the test's authority\"", "SSL_CERT_FILE"},
-		"certificate for another name": {setUp{certificate: issue(year, true, "registry.example.com")},
-			"connection", "other names: registry.example.com", "serve a certificate for 127.0.0.1"},
+		"expired certificate":   {setUp{certificate: issueUntil(time.Now().AddDate(0, 0, -3), true)}, "connection"},
+		"untrusted certificate": {setUp{certificate: issueUntil(year, false)}, "connection"},
+		"certificate for another name": {setUp{certificate: issueUntil(year, true, "registry.example.com")},
+			"connection"},
 
-		"host without a dot": {setUp{certificate: issue(year, true, "localhost"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Host, d.Provider, d.Mirror = strings.Replace(d.Host, "127.0.0.1", "localhost", 1), nil, nil
-		}}, "module", "without a dot", "127.0.0.1"},
+		"host without a dot": {
+			setUp{
+				certificate: issueUntil(year, true, "localhost"),
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+					d.Host, d.Provider, d.Mirror = strings.Replace(d.Host, "127.0.0.1", "localhost", 1), nil, nil
+				},
+			},
+			"module",
+		},
 
-		"no token": {setUp{closed: true}, "credential", "there is none for 127.0.0.1", "larder token create"},
-		"wrong token": {setUp{closed: true, asks: presented(credentials("HOST", secret))},
-			"credential", "the token of the credentials block in", "put another in its place"},
-		"token for another host": {setUp{closed: true, asks: presented(credentials("127.0.0.1", secret))},
-			"credential", "there are tokens for other hosts: 127.0.0.1", "port included"},
-		"scope that does not reach": {setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom, d.Provider, d.Mirror = token("read:modules/other/*"), "in LARDER_TOKEN", nil, nil
-		}}, "module versions", "its scope does not allow", "read:modules/acme/vpc/aws"},
+		"no token": {setUp{closed: true}, "credential"},
+		"wrong token": {setUp{closed: true, prepare: presented(credentials("HOST", secret))},
+			"credential"},
+		"token for another host": {setUp{closed: true, prepare: presented(credentials("127.0.0.1", secret))},
+			"credential"},
+		"scope that does not reach": {
+			setUp{closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+				d.Token, d.TokenFrom, d.Provider, d.Mirror = token("read:modules/other/*"), "in LARDER_TOKEN", nil, nil
+			}},
+			"module versions",
+		},
 
-		"clock of this machine": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"clock of this machine": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Now = func() time.Time { return time.Now().Add(time.Hour) }
-		}}, "clock", "1h0m0s behind this machine's", "NTP"},
+		}}, "clock"},
 		"clock of the registry": {setUp{breaks: alter("/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Set("Date", time.Now().Add(20*time.Minute).UTC().Format(http.TimeFormat))
-		})}, "clock", "ahead of this machine's", "NTP"},
+		})}, "clock"},
 
-		"presigned URL of a module refused": {setUp{breaks: refuse("AccessDenied"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Provider, d.Mirror = nil, nil
-		}}, "module archive", "403 Forbidden AccessDenied: the presigned URL is refused", "s3:GetObject"},
-		"presigned URL of a provider refused": {setUp{breaks: refuse("RequestTimeTooSkewed"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Module, d.Mirror = nil, nil
-		}}, "provider signature", "RequestTimeTooSkewed", "clock of the machine that signs"},
+		"presigned URL of a module refused": {
+			setUp{breaks: refuse("AccessDenied"), prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+				d.Provider, d.Mirror = nil, nil
+			}},
+			"module archive",
+		},
+		"presigned URL of a provider refused": {
+			setUp{breaks: refuse("RequestTimeTooSkewed"), prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+				d.Module, d.Mirror = nil, nil
+			}},
+			"provider signature",
+		},
 		"presigned URL that has expired": {setUp{breaks: func(host string, next http.Handler) http.Handler {
 			return alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Header().Get("X-Terraform-Get") != "" {
-					a.Header().Set("X-Terraform-Get", "https://"+host+"/gone.tar.gz?X-Amz-Date=20200101T000000Z&X-Amz-Expires=3600&X-Amz-Signature="+secret+"&signature=no&archive=tar.gz")
+					a.Header().Set("X-Terraform-Get",
+						"https://"+host+"/gone.tar.gz?X-Amz-Date=20200101T000000Z&X-Amz-Expires=3600&X-Amz-Signature="+
+							secret+"&signature=no&archive=tar.gz")
 				}
 			})(host, refuse("AccessDenied")(host, next))
-		}, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
-			"module archive", "had expired as it was given", "set the clock"},
-		"module whose object is gone": {setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound })},
-			"module archive", "not in its store", "publish the version again"},
-		"module archive changed": {setUp{breaks: spoil(".tar.gz")}, "module archive", "wrong checksum", "who writes to the store"},
-		"module archive cut short": {setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Content-Length", fmt.Sprint(a.Body.Len()+1))
-		})}, "module archive", "it ends after", "try again"},
+		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
+			"module archive"},
+		"module whose object is gone": {
+			setUp{
+				breaks: alter(".tar.gz",
+					func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound }),
+			},
+			"module archive",
+		},
+		"module archive changed": {setUp{breaks: corrupt(".tar.gz")}, "module archive"},
+		"module archive cut short": {
+			setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				a.Header().Set("Content-Length", fmt.Sprint(a.Body.Len()+1))
+			})},
+			"module archive",
+		},
 		"module archive with an encoding and no checksum": {setUp{breaks: func(host string, next http.Handler) http.Handler {
-			return located(func(l string) string { return strings.Split(l, "&checksum=")[0] })(host, alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+			return located(
+				func(l string) string { return strings.Split(l, "&checksum=")[0] })(host, alter(".tar.gz",
+				func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+					a.Header().Set("Content-Encoding", "gzip")
+				})(host, next))
+		}}, "module archive"},
+		"module archive with an encoding": {
+			setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				a.Header().Set("Content-Encoding", "gzip")
-			})(host, next))
-		}}, "module archive", "Content-Encoding: gzip", "take that header"},
-		"module archive with an encoding": {setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Content-Encoding", "gzip")
-		})}, "module archive", "Content-Encoding: gzip", "take that header"},
-		"module without an archive type": {setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			if a.Header().Get("X-Terraform-Get") != "" {
-				a.Header().Set("X-Terraform-Get", "https://store.example.com/object?signature="+secret)
-			}
-		})}, "module archive", "nothing says that it is an archive", "archive=tar.gz"},
-		"module location in the body alone": {setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Del("X-Terraform-Get")
-		})}, "module download", "without X-Terraform-Get", "204"},
+			})},
+			"module archive",
+		},
+		"module without an archive type": {
+			setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				if a.Header().Get("X-Terraform-Get") != "" {
+					a.Header().Set("X-Terraform-Get", "https://store.example.com/object?signature="+secret)
+				}
+			})},
+			"module archive",
+		},
+		"module location only in the body": {
+			setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				a.Header().Del("X-Terraform-Get")
+			})},
+			"module download",
+		},
 
 		"unsigned provider": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
 			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{}}
-		})}, "provider signature", "unsigned", "larder key add"},
+		})}, "provider signature"},
 		"provider signed by another": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
 			key, _ := stranger()
 			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{map[string]any{"ascii_armor": string(key.Public)}}}
-		})}, "provider signature", "wrong signature", "larder key add"},
+		})}, "provider signature"},
 		"signing key that is null": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
 			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{nil}}
-		})}, "provider download", "one of its signing keys is null", "publish the version again"},
-		"armored signature": {setUp{breaks: alter("SHA256SUMS.sig", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			text := "-----BEGIN PGP SIGNATURE-----\n\n" + base64.StdEncoding.EncodeToString(a.Body.Bytes()) + "\n-----END PGP SIGNATURE-----\n"
-			a.Body = bytes.NewBufferString(text)
-		})}, "provider signature", "is armored", "gpg --detach-sign"},
-		"sums changed":         {setUp{breaks: spoil("SHA256SUMS")}, "provider signature", "wrong signature", "who writes to the store"},
-		"provider zip changed": {setUp{breaks: spoil(".zip"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Mirror = nil }}, "provider package", "wrong hash: the zip's SHA-256", "who writes to the store"},
-		"provider version with a v": {setUp{breaks: edit("/inventory/versions", `"versions":[`, `"versions":[{"version":"v0.9.0"},`)},
-			"provider versions", "v0.9.0 is no version", "without a v"},
+		})}, "provider download"},
+		"armored signature": {
+			setUp{breaks: alter("SHA256SUMS.sig", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				text := "-----BEGIN PGP SIGNATURE-----\n\n" + base64.StdEncoding.EncodeToString(
+					a.Body.Bytes()) + "\n-----END PGP SIGNATURE-----\n"
+				a.Body = bytes.NewBufferString(text)
+			})},
+			"provider signature",
+		},
+		"sums changed": {setUp{breaks: corrupt("SHA256SUMS")}, "provider signature"},
+		"provider zip changed": {
+			setUp{
+				breaks:  corrupt(".zip"),
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Mirror = nil },
+			},
+			"provider package",
+		},
+		"provider version with a v": {
+			setUp{breaks: edit("/inventory/versions", `"versions":[`, `"versions":[{"version":"v0.9.0"},`)},
+			"provider versions",
+		},
 
-		"mirror without a slash": {setUp{asks: presented("provider_installation {\n  network_mirror {\n    url = \"https://HOST/v1/mirror\"\n  }\n  direct {}\n}\n")},
-			"mirror URL", "has no trailing slash", "/v1/mirror/"},
-		"given mirror without a slash": {setUp{asks: mirrorAt("https://HOST/v1/mirror")}, "mirror URL", "the URL that was given, https://127.0.0.1:", "/v1/mirror/"},
-		"given mirror without https":   {setUp{asks: mirrorAt("http://HOST/v1/mirror/")}, "mirror URL", "the URL that was given is none with https", "https://127.0.0.1:"},
-		"given mirror elsewhere on it": {setUp{asks: mirrorAt("https://HOST/v2/mirror/")}, "mirror versions", "and one with registry.opentofu.org/hashicorp/random at", "/v1/mirror/"},
-		"mirror zip changed":           {setUp{breaks: spoil(".zip"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider = nil }}, "mirror package", "wrong hash", "who writes to the store"},
-		"mirror of another content type": {setUp{breaks: alter("/index.json", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Content-Type", "application/octet-stream")
-		})}, "mirror versions", "application/octet-stream", "application/json"},
+		"mirror without a slash": {
+			setUp{
+				prepare: presented(
+					"provider_installation {\n  network_mirror {\n    url = \"https://HOST/v1/mirror\"\n  }\n  direct {}\n}\n"),
+			},
+			"mirror URL",
+		},
+		"given mirror without a slash": {setUp{prepare: mirrorAt("https://HOST/v1/mirror")}, "mirror URL"},
+		"given mirror without https":   {setUp{prepare: mirrorAt("http://HOST/v1/mirror/")}, "mirror URL"},
+		"given mirror elsewhere on it": {setUp{prepare: mirrorAt("https://HOST/v2/mirror/")}, "mirror versions"},
+		"mirror zip changed": {
+			setUp{
+				breaks:  corrupt(".zip"),
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider = nil },
+			},
+			"mirror package",
+		},
+		"mirror of another content type": {
+			setUp{breaks: alter("/index.json", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				a.Header().Set("Content-Type", "application/octet-stream")
+			})},
+			"mirror versions",
+		},
 		"mirror without hashes": {setUp{breaks: editJSON("/1.0.0.json", func(body map[string]any) {
 			delete(body["archives"].(map[string]any)["linux_amd64"].(map[string]any), "hashes")
-		})}, "mirror version", "verify nothing", "larder mirror add"},
-		"mirror that lacks it": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		})}, "mirror version"},
+		"mirror that lacks it": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			other := random
 			other.Type = "aws"
 			d.Mirror = &other
-		}}, "mirror versions", "no version of registry.opentofu.org/hashicorp/aws", "--platform linux_amd64"},
+		}}, "mirror versions"},
 
 		"module with a page for a body": {setUp{breaks: answer("aws/1.0.0/download", http.StatusOK, "text/html", page)},
-			"module download", "which OpenTofu reads, and refuses", "204"},
-		"module that OpenTofu looks for elsewhere": {setUp{breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", `{"location":"/nowhere","use_registry_credentials":true}`)},
-			"module archive of OpenTofu", "404", "publish the version again"},
-		"module that a store refuses with a credential": {setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
-			return edit("aws/1.0.0/download", `"archive"`, `"refused"`)(host, answer("aws/1.0.0/refused", http.StatusBadRequest, "application/xml", "<Error/>")(host, direct(host, next)))
-		}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-		}}, "module archive of OpenTofu", "400 Bad Request to a request with the registry's credential", "without use_registry_credentials"},
-		"module archive that is a page":     {setUp{breaks: packed("tar.gz", []byte(page))}, "module archive", "does not unpack as tar.gz", "what stands before"},
-		"module zip that is a page":         {setUp{breaks: packed("zip", []byte(page))}, "module archive", "does not unpack as zip", "what stands before"},
-		"module zip that is cut":            {setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}, "module archive", "does not unpack as zip", ""},
-		"module zip with nothing":           {setUp{breaks: packed("zip", append([]byte("PK\x05\x06"), make([]byte, 18)...))}, "module archive", "there is nothing in it", ""},
-		"module archive that leads out":     {setUp{breaks: packed("zip", zipped(t, "../main.tf"))}, "module archive", "leads out of it", ""},
-		"module without the folder":         {setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//no/such?", 1) })}, "module archive", "the folder //no/such, which is not in the archive", ""},
-		"module with a pattern of a folder": {setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//*?", 1) })}, "module archive", "do not expand a pattern", ""},
+			"module download"},
+		"module that OpenTofu looks for elsewhere": {
+			setUp{
+				breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json",
+					`{"location":"/nowhere","use_registry_credentials":true}`),
+			},
+			"module archive of OpenTofu",
+		},
+		"module that a store refuses with a credential": {
+			setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+				return edit("aws/1.0.0/download", `"archive"`, `"refused"`)(host,
+					answer("aws/1.0.0/refused", http.StatusBadRequest, "application/xml", "<Error/>")(host, direct(host, next)))
+			}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+				d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+			}},
+			"module archive of OpenTofu",
+		},
+		"module archive that is a page": {setUp{breaks: packed("tar.gz", []byte(page))}, "module archive"},
+		"module zip that is a page":     {setUp{breaks: packed("zip", []byte(page))}, "module archive"},
+		"module zip that is cut":        {setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}, "module archive"},
+		"module zip with nothing": {
+			setUp{breaks: packed("zip", append([]byte("PK\x05\x06"), make([]byte, 18)...))},
+			"module archive",
+		},
+		"module archive that leads out": {setUp{breaks: packed("zip", zipped(t, "../main.tf"))}, "module archive"},
+		"module without the folder": {
+			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//no/such?", 1) })},
+			"module archive",
+		},
+		"module with a pattern of a folder": {
+			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//*?", 1) })},
+			"module archive",
+		},
 
-		"neither service": {setUp{breaks: answer(wellKnown, http.StatusOK, "application/json", `{"modules.v2":"/v1/modules/","Modules.V1":"/v1/modules/"}`)},
-			"discovery", "it has Modules.V1, modules.v2, which they do not look for", "modules.v1"},
-		"discovery that fails": {setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)}, "discovery", "503", ""},
+		"neither service": {
+			setUp{
+				breaks: answer(wellKnown, http.StatusOK, "application/json",
+					`{"modules.v2":"/v1/modules/","Modules.V1":"/v1/modules/"}`),
+			},
+			"discovery",
+		},
+		"discovery that fails": {
+			setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)},
+			"discovery",
+		},
 		"discovery that leads to a dead host": {setUp{breaks: redirected(wellKnown, "https://larder-doctor.invalid/")},
-			"connection", "it redirects to https://larder-doctor.invalid/.well-known/terraform.json, and there: the name larder-doctor.invalid is in no DNS", ""},
+			"connection"},
 		"discovery that leads away from https": {setUp{breaks: redirected(wellKnown, "http://registry.example.com/")},
-			"connection", "it redirects from https to something else", ""},
-		"dead proxy": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			"connection"},
+		"dead proxy": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:1"})
-		}}, "connection", "the proxy 127.0.0.1:1 does not answer: connection refused", "NO_PROXY"},
-		"slow registry": {setUp{breaks: hang(wellKnown), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.SetTimes(50*time.Millisecond, 0) }},
-			"connection", "no answer in 50ms, after which clients give up", "its log"},
-		"module archive that stalls": {setUp{breaks: hang(".tar.gz"), asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.SetTimes(0, 300*time.Millisecond)
-			d.Provider, d.Mirror = nil, nil
-		}}, "module archive", "no byte came in 300ms", "waits for"},
-		"authorities that are none": {setUp{certificate: issue(year, false), asks: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-			t.Helper()
-			d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(d.Authorities, []byte("junk"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}}, "connection", "ca.pem, in which there is no certificate", ""},
-		"authorities that are not there": {setUp{certificate: issue(year, false), asks: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-			t.Helper()
-			d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
-		}}, "connection", "ca.pem, which is not there", ""},
-		"certificate without names": {setUp{certificate: issue(year, true, "")}, "connection", "for no host name", "serve a certificate for 127.0.0.1"},
+		}}, "connection"},
+		"slow registry": {
+			setUp{
+				breaks:  hang(wellKnown),
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.SetTimes(50*time.Millisecond, 0) },
+			},
+			"connection",
+		},
+		"module archive that stalls": {
+			setUp{breaks: hang(".tar.gz"), prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+				d.SetTimes(0, 300*time.Millisecond)
+				d.Provider, d.Mirror = nil, nil
+			}},
+			"module archive",
+		},
+		"authorities that are none": {
+			setUp{certificate: issueUntil(year, false), prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
+				t.Helper()
+				d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
+				if err := os.WriteFile(d.Authorities, []byte("junk"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}},
+			"connection",
+		},
+		"authorities that are not there": {
+			setUp{certificate: issueUntil(year, false), prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
+				t.Helper()
+				d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
+			}},
+			"connection",
+		},
+		"certificate without names": {setUp{certificate: issueUntil(year, true, "")}, "connection"},
 
-		"configuration that cannot be read": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"configuration that cannot be read": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Config, d.Unread = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=doctor_test.go"}, "")
-		}}, "configuration", "doctor_test.go: line ", "mend the file"},
-		"token with a line break": {setUp{asks: presented(credentials("HOST", secret+"\n"))}, "credential", "there is a line break", "mend it"},
-		"token with the word Bearer": {setUp{closed: true, asks: presented(credentials("HOST", "Bearer "+secret))},
-			"credential", "it begins with the word Bearer", "another"},
-		"token in quotes": {setUp{closed: true, asks: presented(credentials("HOST", `"`+secret+`"`))}, "credential", "quotes", "another"},
-		"JWT that has expired": {setUp{closed: true, asks: presented(credentials("HOST", "e30."+base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1000000000}`))+"."+secret))},
-			"credential", "a JWT that has expired, on 2001-09-09 01:46:40 UTC", "another"},
-		"registry that redirects to another": {setUp{closed: true, breaks: redirected("/v1/modules/", "https://example.com:PORT/"), asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom, d.Transport = token("read:**"), "in LARDER_TOKEN", elsewhere{d.Transport}
-		}}, "credential", "it redirects to example.com:", "let discovery name where it is"},
-		"firewall": {setUp{closed: true, breaks: answer("aws/versions", http.StatusForbidden, "text/html", page), asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-		}}, "module versions", "403 Forbidden, not as a registry answers it", "a firewall"},
+		}}, "configuration"},
+		"token with a line break": {setUp{prepare: presented(credentials("HOST", secret+"\n"))}, "credential"},
+		"token with the word Bearer": {setUp{closed: true, prepare: presented(credentials("HOST", "Bearer "+secret))},
+			"credential"},
+		"token in quotes": {setUp{closed: true, prepare: presented(credentials("HOST", `"`+secret+`"`))}, "credential"},
+		"JWT that has expired": {
+			setUp{
+				closed: true,
+				prepare: presented(
+					credentials("HOST", "e30."+base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1000000000}`))+"."+secret)),
+			},
+			"credential",
+		},
+		"registry that redirects to another": {
+			setUp{
+				closed: true,
+				breaks: redirected("/v1/modules/", "https://example.com:PORT/"),
+				prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+					d.Token, d.TokenFrom, d.Transport = token("read:**"), "in LARDER_TOKEN", elsewhere{d.Transport}
+				},
+			},
+			"credential",
+		},
+		"firewall": {
+			setUp{
+				closed: true,
+				breaks: answer("aws/versions", http.StatusForbidden, "text/html", page),
+				prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+					d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+				},
+			},
+			"module versions",
+		},
 
 		"trust signature": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
 			body["signing_keys"].(map[string]any)["gpg_public_keys"].([]any)[0].(map[string]any)["trust_signature"] = "x"
-		})}, "provider signature", "trust_signature, which Terraform refuses", "leave it empty"},
+		})}, "provider signature"},
 		"one hash for two platforms": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
 			packages := body["packages"].(map[string]any)
 			packages["darwin_arm64"] = packages["linux_amd64"]
-		})}, "provider download", "darwin_arm64, linux_amd64, over which OpenTofu crashes", ""},
+		})}, "provider download"},
 		"provider without a size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
 			delete(body["packages"].(map[string]any)["linux_amd64"].(map[string]any), "package_size")
-		})}, "provider package", "or its size", ""},
+		})}, "provider package"},
 		"provider of another size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
 			body["packages"].(map[string]any)["linux_amd64"].(map[string]any)["package_size"] = 1
-		})}, "provider package", "its packages say 1, which OpenTofu refuses", ""},
+		})}, "provider package"},
 
-		"mirror elsewhere that wants a token": {setUp{closed: true, asks: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
-			t.Helper()
-			configured(t, d, credentials(d.Host, token("read:**")))
-			d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
-		}}, "mirror versions", "the mirror wants a credential, and there is none for example.com:", "ask the operator of example.com:"},
-		"mirror without https":             {setUp{asks: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}, "mirror URL", "is none with https", "/v1/mirror/"},
-		"mirror of another provider":       {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}, "mirror URL", "find it nowhere", "registry.opentofu.org/hashicorp/random"},
-		"two installations":                {setUp{asks: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}, "configuration", "OpenTofu reads 2 provider_installation blocks", "in one"},
-		"installation that clients refuse": {setUp{asks: presented(`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`)}, "configuration", "do not take the provider_installation", "as a list"},
-		"mirror at a host that is none":    {setUp{asks: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}, "mirror versions", "larder-doctor.invalid is in no DNS", ""},
-		"mirror at another path":           {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, "mirror versions", "there is no mirror at", "/v1/mirror/"},
+		"mirror elsewhere that wants a token": {
+			setUp{closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
+				t.Helper()
+				configured(t, d, credentials(d.Host, token("read:**")))
+				d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
+			}},
+			"mirror versions",
+		},
+		"mirror without https": {
+			setUp{prepare: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))},
+			"mirror URL",
+		},
+		"mirror of another provider": {
+			setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))},
+			"mirror URL",
+		},
+		"two installations": {
+			setUp{prepare: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))},
+			"configuration",
+		},
+		"installation that clients refuse": {
+			setUp{
+				prepare: presented(
+					`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`),
+			},
+			"configuration",
+		},
+		"mirror at a host that is none": {
+			setUp{prepare: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))},
+			"mirror versions",
+		},
+		"mirror at another path": {
+			setUp{prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))},
+			"mirror versions",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := start(t, test.setUp).examine(t)
+			p := start(t, test.setUp)
+			report := p.examine(t)
 			var wrong []doctor.Step
 			for _, step := range report.Steps {
 				if step.Outcome == doctor.Wrong {
 					wrong = append(wrong, step)
 				}
 			}
-			if len(wrong) != 1 || wrong[0].Name != test.step || !strings.Contains(wrong[0].Result, test.seen) || !strings.Contains(wrong[0].Fix, test.do) {
-				t.Errorf("want %q: %q; %q\n%s", test.step, test.seen, test.do, text(report))
+
+			var names []string
+			for _, step := range wrong {
+				names = append(names, step.Name)
+				record(t, texts, step, p.replace(t))
+			}
+			if diff := gocmp.Diff([]string{test.step}, names); diff != "" {
+				t.Errorf("wrong steps (-want +got):\n%s\n%s", diff, text(report))
 			}
 		})
 	}
 }
 
-// examine never shows what is secret.
-func (p patient) examine(t *testing.T) doctor.Report {
+// examine examines the registry, and fails the test if the report contains a
+// secret.
+func (p fixture) examine(t *testing.T) doctor.Report {
 	t.Helper()
 	report, err := p.doctor.Examine(t.Context())
 	if err != nil {
@@ -715,6 +939,28 @@ func (p patient) examine(t *testing.T) doctor.Report {
 	return report
 }
 
+// varying matches what differs from run to run.
+var varying = regexp.MustCompile(`[0-9a-f]{64}|\b[0-9A-F]{16}\b|\d\d:\d\d(:\d\d)? UTC|\b\d+m\d+s( ahead|, but)|` +
+	regexp.QuoteMeta(os.TempDir()) + `/[^ "]*?/\d{3}/`)
+
+// replace returns what the golden files contain instead of hosts, ports,
+// folders, digests and times.
+func (p fixture) replace(t *testing.T) []string {
+	t.Helper()
+	pairs := []string{":" + port(p.host), ":PORT"}
+	for days, name := range map[int]string{-3: "-3 DAYS", 0: "TODAY", 3: "+3 DAYS", 5: "+5 DAYS"} {
+		pairs = append(pairs, time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly), name)
+	}
+	return pairs
+}
+
+// record records the texts of a step in a golden file.
+func record(t *testing.T, texts *golden.Texts, s doctor.Step, replace []string) {
+	t.Helper()
+	text := "result: " + s.Result + "\nfix:    " + s.Fix + "\n"
+	texts.Text(t, varying.ReplaceAllString(text, "…"), replace...)
+}
+
 func text(r doctor.Report) string {
 	var b strings.Builder
 	for _, s := range r.Steps {
@@ -723,19 +969,29 @@ func text(r doctor.Report) string {
 	return b.String() + r.Configuration
 }
 
-// A registry as Larder serves it has nothing wrong with it, open or with a token.
+// A registry as Larder serves it has no problems, whether it is open or needs a
+// token.
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setUp{
 		"open": {},
-		"with a token": {closed: true, asks: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
-			configured(t, d, credentials(d.Host, token("read:**"))+"provider_installation {\n  network_mirror {\n    url = \"https://"+d.Host+"/v1/mirror/\"\n  }\n}\n")
+		"with a token": {closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
+			configured(t, d, credentials(d.Host, token("read:**"))+"provider_installation {\n  network_mirror {\n    url = "+
+				"\"https://"+d.Host+"/v1/mirror/\"\n  }\n}\n")
 		}},
-		"with a token that was given": {closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		"with a token that was " +
+			"given": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		}},
 		"with login": {breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{"client": "cli", "grant_types": []string{"authz_code"}, "authz": "https://id.example.com/authorize", "token": "https://id.example.com/token", "ports": []int{10000, 10010}, "scopes": []string{"openid"}}
+			doc["login.v1"] = map[string]any{
+				"client":      "cli",
+				"grant_types": []string{"authz_code"},
+				"authz":       "https://id.example.com/authorize",
+				"token":       "https://id.example.com/token",
+				"ports":       []int{10000, 10010},
+				"scopes":      []string{"openid"},
+			}
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -748,89 +1004,104 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// What no client stumbles over today is a warning, and not wrong.
+// What breaks no client today is a warning.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	alone := func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+	texts := golden.New(t)
+	nothing := func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 		d.Module, d.Provider, d.Mirror = nil, nil, nil
 	}
 	for name, test := range map[string]struct {
 		setUp
-		step, seen string
+		step string
 	}{
-		"certificate that expires soon": {setUp{certificate: issue(time.Now().AddDate(0, 0, 3), true)}, "connection", "its certificate expires on " + time.Now().AddDate(0, 0, 3).UTC().Format(time.DateOnly)},
-		"authority that expires soon":   {setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}, "connection", "the certificate of its authority expires on " + time.Now().AddDate(0, 0, 5).UTC().Format(time.DateOnly)},
-		"clocks that drift": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"certificate that expires soon": {setUp{certificate: issueUntil(time.Now().AddDate(0, 0, 3), true)}, "connection"},
+		"authority that expires " +
+			"soon": {setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}, "connection"},
+		"clocks that drift": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Now = func() time.Time { return time.Now().Add(-2 * time.Minute) }
-			d.Provider = nil // its key was made just now
-		}}, "clock", "ahead of this machine's"},
+			d.Provider = nil // its key is newer than that
+		}}, "clock"},
 		"module without a checksum": {setUp{breaks: located(func(location string) string {
 			before, _, _ := strings.Cut(location, "&checksum=")
 			return before
-		})}, "module archive", "no checksum"},
+		})}, "module archive"},
 		"URL that holds a short while": {setUp{breaks: func(host string, next http.Handler) http.Handler {
 			return alter("/objects/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Header().Get("Date") == "" {
 					a.Header().Set("Date", time.Now().Add(55*time.Minute).UTC().Format(http.TimeFormat))
 				}
 			})(host, next)
-		}, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
-			"module archive", "alone, and one init may take longer"},
-		"platform that is not there": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
+			"module archive"},
+		"platform that is not there": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Mirror, d.Platform = nil, registry.Platform{OS: "windows", Arch: "386"}
-		}}, "provider versions", "no package for windows_386; the one for linux_amd64"},
-		"host block": {setUp{asks: presented("host \"HOST\" {\n  services = {\n    \"modules.v1\" = \"https://HOST/v1/modules/\"\n  }\n}\n")},
-			"configuration", "stands in for discovery"},
-		"version that is none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)}, "module versions", "latest is no version"},
+		}}, "provider versions"},
+		"host block": {setUp{prepare: presented("host \"HOST\" {\n  services = {\n    \"modules.v1\" = " +
+			"\"https://HOST/v1/modules/\"\n  }\n}\n")},
+			"configuration"},
+		"version that is none": {setUp{
+			breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)},
+			"module versions"},
 		"module in a folder": {setUp{breaks: func(host string, next http.Handler) http.Handler {
-			return located(func(l string) string { return l + "//a/b" })(host, packed("zip", zipped(t, "a/b/main.tf"))(host, next))
-		}}, "module archive", "its location has no checksum"},
-		"versions that are none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[`+strings.Repeat(`{"version":"x"},`, 1000))},
-			"module versions", "x, x, x and 997 more is no version"},
-		"firewall":          {setUp{breaks: answer("/v1/", http.StatusForbidden, "text/html", page), asks: alone}, "credential", "may be by a firewall"},
-		"page to log in by": {setUp{breaks: answer("/v1/", http.StatusOK, "text/html", page), asks: alone}, "credential", "200 OK does not tell"},
-		"404 for all":       {setUp{breaks: answer("/v1/", http.StatusNotFound, "text/html", page), asks: alone}, "credential", "404 Not Found does not tell"},
+			return located(func(l string) string { return l + "//a/b" })(host,
+				packed("zip", zipped(t, "a/b/main.tf"))(host, next))
+		}}, "module archive"},
+		"versions that are none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`,
+			`"versions":[`+strings.Repeat(`{"version":"x"},`, 1000))},
+			"module versions"},
+		"firewall": {setUp{breaks: answer("/v1/", http.StatusForbidden, "text/html", page), prepare: nothing}, "credential"},
+		"page to log in " +
+			"by": {setUp{breaks: answer("/v1/", http.StatusOK, "text/html", page), prepare: nothing}, "credential"},
+		"404 for all": {setUp{breaks: answer("/v1/", http.StatusNotFound, "text/html", page), prepare: nothing},
+			"credential"},
 		"provider with another h1": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
 			swapH1(body["packages"].(map[string]any)["linux_amd64"].(map[string]any))
-		})}, "provider package", "and not h1:AAAA"},
+		})}, "provider package"},
 		"mirror with another h1": {setUp{breaks: editJSON("/1.0.0.json", func(body map[string]any) {
 			swapH1(body["archives"].(map[string]any)["linux_amd64"].(map[string]any))
-		})}, "mirror package", "and not h1:AAAA"},
-		"mirror of another host": {setUp{asks: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
+		})}, "mirror package"},
+		"mirror of another host": {setUp{prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
 			t.Helper()
 			configured(t, d, installation("https://example.com:"+port(d.Host)+"/v1/mirror/", "*/*", "*/*"))
 			d.Transport = elsewhere{d.Transport}
-		}}, "mirror URL", "leads to example.com:"},
-		"mirror of other providers": {setUp{asks: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "hashicorp/aws"))}, "mirror URL", "which clients install by direct"},
-		"file that is not there": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		}}, "mirror URL"},
+		"mirror of other " +
+			"providers": {setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "hashicorp/aws"))},
+			"mirror URL"},
+		"file that is not there": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
-		}}, "configuration", "TF_CLI_CONFIG_FILE names /no/such/file, which is not there"},
+		}}, "configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := start(t, test.setUp).examine(t)
+			p := start(t, test.setUp)
+			report := p.examine(t)
+
 			found := 0
 			for _, s := range report.Steps {
-				if s.Outcome == doctor.Warning && s.Name == test.step && strings.Contains(s.Result, test.seen) && s.Fix != "" {
+				if s.Outcome == doctor.Warning && s.Name == test.step && s.Fix != "" {
 					found++
+					record(t, texts, s, p.replace(t))
 				}
 			}
 			if found != 1 || report.Count(doctor.Wrong) > 0 || report.Count(doctor.Warning) != 1 {
-				t.Errorf("want %q: %q\n%s", test.step, test.seen, text(report))
+				t.Errorf("want one warning, by %q\n%s", test.step, text(report))
 			}
 		})
 	}
 }
 
-// A mirror on another host is asked without the registry's credential, and is the one of the configuration.
+// A mirror on another host receives no credential of the registry, and becomes
+// part of the configuration.
 func TestMirrorElsewhere(t *testing.T) {
 	t.Parallel()
-	asked, sent := 0, 0
+	requests, sent := 0, 0
 	var mu sync.Mutex
 	other := start(t, setUp{breaks: func(_ string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
-			asked++
+			requests++
 			if r.Header.Get("Authorization") != "" {
 				sent++
 			}
@@ -838,22 +1109,31 @@ func TestMirrorElsewhere(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}})
-	report := start(t, setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+	report := start(t, setUp{closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 		d.Token, d.TokenFrom, d.MirrorURL = token("read:**"), "in LARDER_TOKEN", "https://"+other.host+"/v1/mirror/"
 	}}).examine(t)
-	if asked == 0 || sent > 0 || report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 || !strings.Contains(report.Configuration, `"https://`+other.host+`/v1/mirror/"`) {
-		t.Errorf("asked %d times, with a credential %d times\n%s", asked, sent, text(report))
+	if requests == 0 {
+		t.Error("the mirror received no request")
+	}
+	if sent > 0 {
+		t.Errorf("the mirror received a credential %d times", sent)
+	}
+	if report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
+		t.Errorf("a step has a problem\n%s", text(report))
+	}
+	if !strings.Contains(report.Configuration, `"https://`+other.host+`/v1/mirror/"`) {
+		t.Errorf("the configuration lacks the mirror\n%s", report.Configuration)
 	}
 }
 
-// slowly answers by a handler, after some time for each document of discovery, and with no network.
-type slowly struct {
+// slowTransport answers with a handler, and delays each discovery document.
+type slowTransport struct {
 	next  http.Handler
 	after time.Duration
 	tls   *tls.ConnectionState
 }
 
-func (s slowly) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.Contains(r.URL.Path, wellKnown) {
 		select {
 		case <-time.After(s.after):
@@ -868,36 +1148,54 @@ func (s slowly) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// An answer that the least patient clients do not wait for is told of; one that none waits for is none.
+// A slow answer is a warning if some clients do not wait for it, and wrong if
+// no client does.
 func TestSlow(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/terraform.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/"}`)
 	})
-	for after, want := range map[time.Duration]struct {
-		outcome doctor.Outcome
-		seen    string
-	}{
-		4 * time.Second:  {doctor.OK, ""},
-		6 * time.Second:  {doctor.Warning, "the answer took 6s, and some clients wait for 5s"},
-		11 * time.Second: {doctor.Wrong, "no answer in 10s, after which clients give up"},
+	for after, want := range map[time.Duration]doctor.Outcome{
+		4 * time.Second:  doctor.OK,
+		6 * time.Second:  doctor.Warning,
+		11 * time.Second: doctor.Wrong,
 	} {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().AddDate(1, 0, 0)}}}
-				report, err := doctor.Doctor{Host: "registry.example.com", Agent: "larder/test", Transport: slowly{mux, after, state}}.Examine(t.Context())
-				if err != nil || len(report.Steps) < 2 || report.Steps[1].Name != "connection" || report.Steps[1].Outcome != want.outcome || !strings.Contains(report.Steps[1].Result, want.seen) {
-					t.Errorf("%v\n%s", err, text(report))
+				leaf := &x509.Certificate{NotAfter: time.Now().AddDate(1, 0, 0)}
+				state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+				d := doctor.Doctor{
+					Host: "registry.example.com", Agent: "larder/test", Transport: slowTransport{mux, after, state},
 				}
+				report, err := d.Examine(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				step := find(t, report, "connection")
+				if step.Outcome != want {
+					t.Errorf("the outcome is %s, want %s\n%s", step.Outcome, want, text(report))
+				}
+				texts.Text(t, step.Result+"\n")
 			})
 		})
 	}
 }
 
-// What clients take is not told of.
+// find returns the first step with a name.
+func find(t *testing.T, report doctor.Report, name string) doctor.Step {
+	t.Helper()
+	at := slices.IndexFunc(report.Steps, func(s doctor.Step) bool { return s.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no step %s\n%s", name, text(report))
+	}
+	return report.Steps[at]
+}
+
+// Deviations that clients accept are not reported.
 func TestFine(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setUp{
@@ -906,34 +1204,45 @@ func TestFine(t *testing.T) {
 			a.Header().Set("Age", "3600")
 		})},
 		"files that are compressed on their way": {breaks: compressed},
-		"module of git":                          {breaks: located(func(string) string { return "git@github.com:acme/vpc.git?ref=v1" })},
-		"module of a short form":                 {breaks: located(func(string) string { return "github.com/acme/vpc?ref=v1" })},
-		"version of four numbers":                {breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"0.1.2.3"},`)},
-		"module by the body":                     {breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", "{}")},
-		"module that OpenTofu fetches by itself": {closed: true, breaks: direct, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		"module of git": {breaks: located(func(string) string {
+			return "git@github.com:acme/vpc.git?ref=v1"
+		})},
+		"module of a short " +
+			"form": {breaks: located(func(string) string { return "github.com/acme/vpc?ref=v1" })},
+		"version of four " +
+			"numbers": {breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"0.1.2.3"},`)},
+		"module by the " +
+			"body": {breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", "{}")},
+		"module that OpenTofu fetches by " +
+			"itself": {closed: true, breaks: direct, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		}},
 		"login without ports": {breaks: editJSON(wellKnown, func(doc map[string]any) {
 			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize", "token": "/token", "ports": nil}
 		})},
-		"mirror elsewhere with its own token": {closed: true, asks: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
+		"mirror elsewhere with its own " +
+			"token": {closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
 			t.Helper()
-			configured(t, d, credentials(d.Host, token("read:modules/**"))+credentials("example.com:"+port(d.Host), token("read:mirror/**")))
+			configured(t, d, credentials(d.Host, token("read:modules/**"))+
+				credentials("example.com:"+port(d.Host), token("read:mirror/**")))
 			d.MirrorURL, d.Transport, d.Provider = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}, nil
 		}},
-		"token for something else": {closed: true, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		"token for something else": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom = token("read:modules/other/*"), "in LARDER_TOKEN"
 			d.Module, d.Provider, d.Mirror = nil, nil, nil
 		}},
-		"mirror beside another": {asks: presented("provider_installation {\n  network_mirror {\n    url = \"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = \"https://HOST/v1/mirror/\"\n  }\n}\n")},
-		"mirror alone": {breaks: func(host string, next http.Handler) http.Handler {
-			return answer("/v1/modules/", http.StatusNotFound, "text/html", page)(host, answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
-		}, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Module, d.Provider = nil, nil }},
+		"mirror beside another": {prepare: presented("provider_installation {\n  network_mirror {\n    url = " +
+			"\"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = " +
+			"\"https://HOST/v1/mirror/\"\n  }\n}\n")},
+		"mirror nothing": {breaks: func(host string, next http.Handler) http.Handler {
+			return answer("/v1/modules/", http.StatusNotFound, "text/html", page)(host,
+				answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
+		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Module, d.Provider = nil, nil }},
 		"registry that redirects to another port": {closed: true, breaks: func(host string, next http.Handler) http.Handler {
 			other := httptest.NewTLSServer(next)
 			t.Cleanup(other.Close)
 			return redirected("/v1/modules/", other.URL+"/")(host, next)
-		}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		}},
 	} {
@@ -947,43 +1256,45 @@ func TestFine(t *testing.T) {
 	}
 }
 
-// What the configuration lacks is told, and nothing that it has, or that would do harm there.
+// The configuration contains what is missing, and nothing that exists or would
+// do harm.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		setUp
-		has, lacks string
-	}{
-		"token":           {setUp{closed: true}, "credentials \"", "provider_installation"},
-		"mirror":          {setUp{}, `include = ["registry.opentofu.org/hashicorp/random"]`, "credentials"},
-		"in place":        {setUp{asks: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))}, "# In place of", "credentials"},
-		"at another path": {setUp{asks: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}, `/v1/mirror/"`, "credentials"},
-		"elsewhere": {setUp{closed: true, asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+	texts := golden.New(t)
+	for name, s := range map[string]setUp{
+		"token":           {closed: true},
+		"mirror":          {},
+		"in place":        {prepare: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))},
+		"at another path": {prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))},
+		"elsewhere": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
 			d.Authorities = "/ca.pem"
-		}}, "# /no/such/file, which TF_CLI_CONFIG_FILE names\n# Where clients run, SSL_CERT_FILE", "tofurc"},
-		"dead host": {setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Host = "larder-doctor.invalid" }}, "", "#"},
-		"no mirror": {setUp{breaks: answer("/v1/mirror/", http.StatusNotFound, "text/html", page)}, "", "#"},
+		}},
+		"dead host": {prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			d.Host = "larder-doctor.invalid"
+		}},
+		"no mirror": {breaks: answer("/v1/mirror/", http.StatusNotFound, "text/html", page)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := start(t, test.setUp).examine(t)
-			if !strings.Contains(report.Configuration, test.has) || strings.Contains(report.Configuration, test.lacks) {
-				t.Errorf("want %q and not %q:\n%s", test.has, test.lacks, text(report))
-			}
+			p := start(t, s)
+			report := p.examine(t)
+			texts.Text(t, varying.ReplaceAllString(cmp.Or(report.Configuration, "(empty)\n"), "…"), p.replace(t)...)
 		})
 	}
 }
 
-// One mirror in both CLIs' files is looked at once, and tokens that differ there matter only where they are sent.
+// A mirror in both CLIs' files is examined once. Different tokens in them only
+// matter if one of them is sent.
 func TestOneMirror(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{asks: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
+	report := start(t, setUp{prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
 		t.Helper()
 		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		home := t.TempDir()
 		for _, name := range []string{".tofurc", ".terraformrc"} {
-			if err := os.WriteFile(filepath.Join(home, name), []byte(credentials(d.Host, name)+installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")), 0o600); err != nil {
+			text := credentials(d.Host, name) + installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")
+			if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -992,27 +1303,32 @@ func TestOneMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}).examine(t)
-	looked := 0
+	inspections := 0
 	for _, s := range report.Steps {
 		if s.Name == "mirror versions" {
-			looked++
+			inspections++
 		}
 	}
-	if looked != 1 || report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
+	if inspections != 1 {
+		t.Errorf("the mirror was examined %d times, want 1", inspections)
+	}
+	if report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
 		t.Errorf("%s", text(report))
 	}
 }
 
-// A server that quotes what it was sent does not bring a credential into the report: not where it is escaped, or cut.
+// A server that echoes a credential does not get it into the report, even if it
+// is escaped or cut.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{secret, secret + `"\` + strings.Repeat(secret, 60)} {
 		for _, before := range []int{0, 275} {
 			start(t, setUp{
 				breaks: alter("/v1/mirror/", func(_ string, r *http.Request, a *httptest.ResponseRecorder) {
-					a.Header().Set("Content-Type", strings.Repeat("x", before)+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+					a.Header().Set("Content-Type",
+						strings.Repeat("x", before)+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 				}),
-				asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 					d.Token, d.TokenFrom = token, "in LARDER_TOKEN"
 				},
 			}).examine(t)
@@ -1020,7 +1336,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// Steps are told as they are found, and the end of it all is no finding.
+// Found is called for each step. The end of the context adds no step.
 func TestFound(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -1032,15 +1348,24 @@ func TestFound(t *testing.T) {
 	})})
 	p.doctor.Found = func(s doctor.Step) { found = append(found, s) }
 	report, err := p.doctor.Examine(ctx)
-	if !errors.Is(err, context.Canceled) || len(found) < 5 || !slices.Equal(found, report.Steps) || report.Count(doctor.Wrong) > 0 {
-		t.Errorf("%v\n%+v\n%s", err, found, text(report))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want %v", err, context.Canceled)
+	}
+	if len(found) < 5 {
+		t.Errorf("%d steps were found, want 5 or more", len(found))
+	}
+	if diff := gocmp.Diff(report.Steps, found); diff != "" {
+		t.Errorf("found steps (-report +found):\n%s", diff)
+	}
+	if report.Count(doctor.Wrong) > 0 {
+		t.Errorf("a step is wrong\n%s", text(report))
 	}
 }
 
-// What is not named is left out, and said to be.
+// Modules, providers and mirrors that are not named are skipped.
 func TestNothingNamed(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{asks: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+	report := start(t, setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
 		d.Module, d.Provider, d.Mirror = nil, nil, nil
 	}}).examine(t)
 	skipped := map[string]bool{}
@@ -1052,7 +1377,8 @@ func TestNothingNamed(t *testing.T) {
 	}
 }
 
-// A credential goes to its registry alone: not to where files are, and not to another host's mirror.
+// A credential is sent only to its registry, not to the host of the files or to
+// another host's mirror.
 func TestCredentialStays(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -1069,7 +1395,7 @@ func TestCredentialStays(t *testing.T) {
 				next.ServeHTTP(w, r)
 			})
 		},
-		asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+		prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		}}).examine(t)
 	if sent[true] > 0 || sent[false] == 0 || report.Count(doctor.Wrong) > 0 {
@@ -1077,26 +1403,31 @@ func TestCredentialStays(t *testing.T) {
 	}
 }
 
-// What a discovery that fails would have told is left out for that, and not taken for missing.
+// After a failed discovery, the steps that depend on it are skipped.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)}).examine(t)
-	lost := 0
+	report := start(t, setUp{
+		breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page),
+	}).examine(t)
+	var skipped []string
 	for _, s := range report.Steps {
-		if s.Outcome == doctor.Skipped && s.Result == "discovery does not say where it is" {
-			lost++
+		if s.Outcome == doctor.Skipped {
+			skipped = append(skipped, s.Name)
 		}
 	}
-	if lost != 4 { // logging in, the credential, the module and the provider
-		t.Errorf("%s", text(report))
+	if diff := gocmp.Diff([]string{"login.v1", "credential", "module", "provider"}, skipped); diff != "" {
+		t.Errorf("skipped steps (-want +got):\n%s\n%s", diff, text(report))
 	}
 }
 
-// Without https a credential goes nowhere, and that is said to be why it is missed.
+// A credential is never sent without https, and the report names that as the
+// reason.
 func TestNotOverHTTP(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	var sent atomic.Bool
-	report := start(t, setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+	var plainURL string
+	p := start(t, setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
 		plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "" {
 				sent.Store(true)
@@ -1104,27 +1435,47 @@ func TestNotOverHTTP(t *testing.T) {
 			next.ServeHTTP(w, r)
 		}))
 		t.Cleanup(plain.Close)
+		plainURL = plain.URL
 		return edit(wellKnown, `"/v1/modules/"`, `"`+plain.URL+`/v1/modules/"`)(host, next)
-	}, asks: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+	}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
 		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-	}}).examine(t)
-	if sent.Load() || report.Count(doctor.Wrong) != 2 || !strings.Contains(text(report), "the token in LARDER_TOKEN is not sent there, since there is no https") {
-		t.Errorf("%s", text(report))
+	}})
+	report := p.examine(t)
+	if sent.Load() {
+		t.Error("the credential was sent without https")
+	}
+	var wrong []string
+	for _, s := range report.Steps {
+		if s.Outcome == doctor.Wrong {
+			wrong = append(wrong, s.Name)
+			replace := append(p.replace(t), strings.TrimPrefix(plainURL, "http://"), "PLAIN")
+			record(t, texts, s, replace)
+		}
+	}
+	if diff := gocmp.Diff([]string{"discovery: modules.v1", "credential"}, wrong); diff != "" {
+		t.Errorf("wrong steps (-want +got):\n%s\n%s", diff, text(report))
 	}
 }
 
-// A host that is none is the caller's mistake; one that does not answer is a finding.
+// Examine returns an error for an invalid host, and a step for one that does
+// not answer.
 func TestHosts(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	if _, err := (doctor.Doctor{Host: "https://registry.example.com"}).Examine(t.Context()); err == nil {
 		t.Error("a URL is taken for a host")
 	}
-	const host = "127.0.0.1:1" // a port that no other test is given meanwhile
-	for host, want := range map[string]string{host: "connection refused", "larder-doctor.invalid": "in no DNS"} {
+	// No other test uses port 1.
+	for _, host := range []string{"127.0.0.1:1", "larder-doctor.invalid"} {
 		report, err := doctor.Doctor{Host: host}.Examine(t.Context())
-		at := slices.IndexFunc(report.Steps, func(s doctor.Step) bool { return s.Name == "connection" })
-		if err != nil || at < 0 || report.Steps[at].Outcome != doctor.Wrong || !strings.Contains(report.Steps[at].Result, want) {
-			t.Errorf("%s: %v\n%s", host, err, text(report))
+		if err != nil {
+			t.Errorf("%s: %v", host, err)
+			continue
 		}
+		step := find(t, report, "connection")
+		if step.Outcome != doctor.Wrong {
+			t.Errorf("%s: the outcome is %s\n%s", host, step.Outcome, text(report))
+		}
+		texts.Text(t, step.Result+"\n")
 	}
 }

@@ -15,17 +15,18 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// usualMirror is where a Larder has its mirror.
+// usualMirror is the path at which Larder serves its mirror.
 const usualMirror = "/v1/mirror/"
 
-// named is the URL of a mirror, and what names it.
+// named is the URL of a mirror, and a description of its source.
 type named struct{ url, by string }
 
-// mirrorURLs returns where the mirror is: where it was said to be, or where the CLIs' configuration has one, or where a Larder
-// has it. It tells of what clients make of one without a slash at its end, and mends that.
+// mirrorURLs returns the URLs of the mirror: the given one, the configured
+// ones, or the one at which Larder serves it. It adds a step for each URL
+// without a trailing slash, and corrects it.
 func (e *examination) mirrorURLs() (bases []*url.URL) {
 	const name = "mirror URL"
-	all := []named{{e.MirrorURL, "that was given"}}
+	all := []named{{e.MirrorURL, "that you gave"}}
 	if e.MirrorURL == "" {
 		all = e.configuredMirrors()
 	}
@@ -33,21 +34,25 @@ func (e *examination) mirrorURLs() (bases []*url.URL) {
 	for _, mirror := range all {
 		u, err := url.Parse(mirror.url)
 		if err != nil || u.Scheme != "https" || u.Host == "" {
-			e.wrong(name, "", "the URL "+mirror.by+" is none with https, and clients leave out such a mirror", "write it as https://"+e.Host+usualMirror)
+			e.wrong(name, "", "the URL "+mirror.by+" is not a valid https URL, so clients ignore the mirror",
+				"change it to https://"+e.Host+usualMirror)
 			here = true
 			continue
 		}
-		u.RawQuery, u.Fragment = "", "" // as clients do
+		u.RawQuery, u.Fragment = "", "" // clients ignore them
 		here = here || strings.EqualFold(u.Host, e.Host)
 		if !strings.HasSuffix(u.Path, "/") {
-			lost := u.Path[strings.LastIndex(u.Path, "/")+1:]
-			e.wrong(name, "", fmt.Sprintf("the URL %s, %s, has no trailing slash, so that clients leave out its last part, \"%s\"", mirror.by, e.shown(u), e.quote(lost)), "write it as "+e.shown(u)+"/")
+			last := u.Path[strings.LastIndex(u.Path, "/")+1:]
+			e.wrong(name, "",
+				fmt.Sprintf("the URL %s, %s, has no trailing slash, so clients drop its last part, \"%s\"", mirror.by,
+					e.shown(u), e.quote(last)), "change it to "+e.shown(u)+"/")
 			u.Path += "/"
 		}
 		bases = append(bases, u)
 	}
 	if e.Mirror != nil && !here && e.MirrorURL == "" {
-		e.warn(name, "", "the URL "+all[0].by+" leads to "+e.quote(bases[0].Host)+", and not to "+e.Host, "see that this is meant; --mirror-url names another to look at")
+		e.warn(name, "", "the URL "+all[0].by+" leads to "+e.quote(bases[0].Host)+" instead of "+e.Host,
+			"check that this is intended; use --mirror-url to examine another mirror")
 	}
 	if len(bases) == 0 {
 		bases = append(bases, &url.URL{Scheme: "https", Host: e.Host, Path: usualMirror})
@@ -55,8 +60,8 @@ func (e *examination) mirrorURLs() (bases []*url.URL) {
 	return bases
 }
 
-// configuredMirrors returns the network mirrors of the CLIs' configuration, and tells where the one that is looked for is
-// not installed from them.
+// configuredMirrors returns the configured network mirrors. It adds a step if
+// none of them is used for the provider.
 func (e *examination) configuredMirrors() (all []named) {
 	const name = "mirror URL"
 	for _, i := range e.Config.Installations() {
@@ -80,9 +85,14 @@ func (e *examination) configuredMirrors() (all []named) {
 			mirrors = selected
 		case mirrors == nil:
 		case otherwise == "":
-			e.wrong(name, "", "no method of provider_installation in "+i.File+" takes in "+e.Mirror.String()+", so that clients find it nowhere", fmt.Sprintf("add %q to the include of the network_mirror", e.Mirror.String()))
+			e.wrong(name, "",
+				"no method of the provider_installation in "+i.File+" includes "+e.Mirror.String()+", so clients cannot install it",
+				fmt.Sprintf("add %q to the include list of the network_mirror", e.Mirror.String()))
 		default:
-			e.warn(name, "", "the network_mirror in "+i.File+" does not take in "+e.Mirror.String()+", which clients install by "+otherwise, fmt.Sprintf("add %q to its include, and to the exclude of %s", e.Mirror.String(), otherwise))
+			e.warn(name, "",
+				"the network_mirror in "+i.File+" does not include "+e.Mirror.String()+", so clients install it with the "+
+					"method "+otherwise,
+				fmt.Sprintf("add %q to its include list, and to the exclude list of %s", e.Mirror.String(), otherwise))
 		}
 		for _, m := range mirrors {
 			at := slices.IndexFunc(all, func(other named) bool { return other.url == m.url })
@@ -96,7 +106,8 @@ func (e *examination) configuredMirrors() (all []named) {
 	return all
 }
 
-// mirror follows a mirrored provider from the list of its versions to the newest one's package.
+// mirror follows a mirrored provider from the list of its versions to the
+// newest version's package.
 func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	at := base.JoinPath(e.Mirror.String())
 	scope := e.Mirror.Path()
@@ -114,26 +125,33 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	}
 	if len(versions) == 0 {
 		if usual := e.mirrorElsewhere(ctx, base); usual != nil {
-			e.wrong(name, a.tried, "there is no mirror at "+e.shown(base)+", and one with "+e.Mirror.String()+" at "+e.shown(usual), "write its URL as "+e.shown(usual))
+			e.wrong(name, a.request,
+				"there is no mirror at "+e.shown(base)+", but the one at "+e.shown(usual)+" has "+e.Mirror.String(),
+				"change the URL to "+e.shown(usual))
 			e.mirrors = append(e.mirrors, usual)
 			return
 		}
-		e.wrong(name, a.tried, "the mirror has no version of "+e.Mirror.String()+", and clients go on to another place", "mirror one, by `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, or see that its URL is right")
+		e.wrong(name, a.request,
+			"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method",
+			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, or check the "+
+				"mirror's URL")
 		return
 	}
-	if v, ok := e.newest(name, a, versions); ok && e.mirrorVersion(ctx, at.JoinPath(v.String()+".json"), scope) && !e.isConfigured(base) {
+	if v, ok := e.newest(name, a, versions); ok && e.mirrorVersion(ctx, at.JoinPath(v.String()+".json"), scope) &&
+		!e.isConfigured(base) {
 		e.mirrors = append(e.mirrors, base)
 	}
 }
 
-// mirrorElsewhere returns where a Larder has its mirror, if that has what another place has not.
+// mirrorElsewhere returns the URL at which Larder serves its mirror if that has
+// the provider, and nil otherwise.
 func (e *examination) mirrorElsewhere(ctx context.Context, base *url.URL) *url.URL {
 	usual := &url.URL{Scheme: "https", Host: base.Host, Path: usualMirror}
 	c, err := e.credentialOfMirror(ctx, base)
 	if err != nil || base.Path == usualMirror {
 		return nil
 	}
-	a, err := e.ask(ctx, usual.JoinPath(e.Mirror.String(), "index.json"), c)
+	a, err := e.send(ctx, usual.JoinPath(e.Mirror.String(), "index.json"), c)
 	var index protocol.MirrorIndex
 	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &index) != nil || len(index.Versions) == 0 {
 		return nil
@@ -141,17 +159,19 @@ func (e *examination) mirrorElsewhere(ctx context.Context, base *url.URL) *url.U
 	return usual
 }
 
-// isConfigured says whether clients install what is looked for from there.
+// isConfigured reports whether clients install the provider from the mirror.
 func (e *examination) isConfigured(base *url.URL) bool {
 	return slices.ContainsFunc(e.Config.Installations(), func(i client.Installation) bool {
-		return slices.ContainsFunc(i.Methods, func(m client.Method) bool { return m.URL == base.String() && m.Selects(*e.Mirror) })
+		return slices.ContainsFunc(i.Methods,
+			func(m client.Method) bool { return m.URL == base.String() && m.Selects(*e.Mirror) })
 	})
 }
 
-// credentialOfMirror returns what clients send: they have credentials by the host of the mirror.
+// credentialOfMirror returns the credential that clients send to the mirror's
+// host.
 func (e *examination) credentialOfMirror(ctx context.Context, base *url.URL) (credential, error) {
 	if strings.EqualFold(base.Host, e.Host) {
-		return e.credential, e.unknown
+		return e.credential, e.credentialErr
 	}
 	c, err := e.credentialOf(ctx, base.Host)
 	e.secrets = append(e.secrets, c.Token)
@@ -172,42 +192,49 @@ func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope strin
 		}
 	}
 	if len(offered) == 0 {
-		e.wrong(name, a.tried, "it has no packages", "mirror the version again")
+		e.wrong(name, a.request, "it has no packages", "mirror the version again")
 		return false
 	}
 	platform := e.platform(name, a, offered)
 	found := body.Archives[platform.String()]
 	for _, hash := range found.Hashes {
 		if !strings.Contains(hash, ":") {
-			e.wrong(name, a.tried, e.quote(hash)+" is no hash with a scheme, such as h1:…, and clients refuse the package for it", "mirror the version again")
+			e.wrong(name, a.request,
+				e.quote(hash)+" is not a hash with a scheme, such as h1:…, so clients reject the package",
+				"mirror the version again")
 			return false
 		}
 	}
 	if !slices.ContainsFunc(found.Hashes, func(hash string) bool {
 		return strings.HasPrefix(hash, "h1:") || strings.HasPrefix(hash, "zh:")
 	}) {
-		e.wrong(name, a.tried, "there is no hash for "+platform.String()+", so that clients verify nothing", "let the document have h1: and zh: hashes, as `larder mirror add` writes them")
+		e.wrong(name, a.request, "there is no hash for "+platform.String()+", so clients verify nothing",
+			"add h1: and zh: hashes to the document, as `larder mirror add` does")
 		return false
 	}
 	at, err := a.url.Parse(found.URL)
 	if err != nil || found.URL == "" || at.Scheme != "https" && at.Scheme != "http" {
-		e.wrong(name, a.tried, "the URL for "+platform.String()+" is none that clients take", "mirror the version again")
+		e.wrong(name, a.request, "the URL for "+platform.String()+" is not one that clients accept",
+			"mirror the version again")
 		return false
 	}
-	e.ok(name, a.tried, fmt.Sprintf("there is a package for %s, with hashes", platform))
+	e.ok(name, a.request, fmt.Sprintf("there is a package for %s, with hashes", platform))
 	return e.zip(ctx, "mirror package", at, e.Mirror.Type, "", found.Hashes, 0)
 }
 
-// mirrorDocument asks for a document, of which clients mind the content type.
+// mirrorDocument requests a document of the mirror. Clients check its content
+// type, so it does too.
 func (e *examination) mirrorDocument(ctx context.Context, name string, u *url.URL, scope string, want ...int) *answer {
 	c, err := e.credentialOfMirror(ctx, u)
 	if err != nil {
-		e.wrong(name, "", e.quote(err.Error()), "mend it: clients have no credential for "+e.quote(u.Host)+" before")
+		e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential for "+e.quote(u.Host))
 		return nil
 	}
-	a := e.askedAs(ctx, name, u, c, scope, want...)
+	a := e.getAs(ctx, name, u, c, scope, want...)
 	if a != nil && a.status == http.StatusOK && !a.isJSON() {
-		e.wrong(name, a.tried, "its content type is "+e.contentType(a.header)+", and clients read application/json alone", "let the server send Content-Type: application/json for it; a static one takes files without a type for something else")
+		e.wrong(name, a.request,
+			"its content type is "+e.contentType(a.header)+", but clients only accept application/json",
+			"configure the server to send Content-Type: application/json for it; static file servers often do not")
 		return nil
 	}
 	return a

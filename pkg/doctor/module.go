@@ -20,18 +20,21 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// shortLife is too short for a URL: one init uses it as long as it takes.
+// shortLife is how long a URL should be valid at least: one init uses it until
+// it is done.
 const shortLife = 15 * time.Minute
 
-// module follows a module from its versions to the last byte of the newest one's archive.
+// module follows a module from the list of its versions to the last byte of the
+// newest version's archive.
 func (e *examination) module(ctx context.Context) {
 	base := e.discovered.services[modulesService]
 	if base == nil {
-		e.wrong("module", "", "discovery names no "+modulesService, "add it, such as \"modules.v1\": \"/v1/modules/\"")
+		e.wrong("module", "", "discovery does not name "+modulesService, "add it, such as \"modules.v1\": \"/v1/modules/\"")
 		return
 	}
 	if name, _, _ := strings.Cut(e.Host, ":"); !strings.Contains(name, ".") {
-		e.wrong("module", "", "clients take no module from a host without a dot in its name", "call the registry by a name with a dot; this machine's own is 127.0.0.1")
+		e.wrong("module", "", "clients install no modules from a host without a dot in its name",
+			"use a host name with a dot for the registry, such as 127.0.0.1 for this machine")
 		return
 	}
 	scope := e.Module.Path()
@@ -45,12 +48,13 @@ func (e *examination) module(ctx context.Context) {
 	}
 }
 
-// otherVersion is what clients of modules take besides: fewer or more than three numbers.
+// otherVersion matches the versions with fewer or more than three numbers,
+// which module clients also accept.
 var otherVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope string) (registry.Version, bool) {
 	const name = "module versions"
-	a := e.asked(ctx, name, u, scope)
+	a := e.get(ctx, name, u, scope)
 	var body struct {
 		Modules []struct {
 			Versions []struct {
@@ -62,13 +66,13 @@ func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope strin
 		return registry.Version{}, false
 	}
 	if len(body.Modules) == 0 {
-		e.wrong(name, a.tried, "there is no module in the answer", "publish the module again")
+		e.wrong(name, a.request, "the answer contains no module", "publish the module again")
 		return registry.Version{}, false
 	}
 	var versions []registry.Version
 	var none, other []string
 	for _, listed := range body.Modules[0].Versions {
-		// Clients of modules take a leading v.
+		// Module clients accept a leading v.
 		if v, err := registry.ParseVersion(strings.TrimPrefix(listed.Version, "v")); err == nil {
 			versions = append(versions, v)
 		} else if otherVersion.MatchString(listed.Version) {
@@ -78,19 +82,22 @@ func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope strin
 		}
 	}
 	if none != nil {
-		e.warn(name, a.tried, "what is listed as "+e.several(none)+" is no version, and clients leave it out", "publish it under another version")
+		e.warn(name, a.request, e.several(none)+": not a valid version, so clients ignore it",
+			"publish it as a valid version")
 	}
 	if versions == nil && other != nil {
-		e.skip("module download", "clients take the version "+e.several(other)+", which is not of three numbers and not followed here")
+		e.skip("module download",
+			"clients accept the version "+e.several(other)+", but the doctor only follows versions with three numbers")
 		return registry.Version{}, false
 	}
 	return e.newest(name, a, versions)
 }
 
-// newest returns the version that a client takes which is free to choose, or the newest pre-release where there is no other.
+// newest returns the version that a client without constraints chooses. If all
+// are pre-releases, it returns the newest of them.
 func (e *examination) newest(name string, a *answer, versions []registry.Version) (registry.Version, bool) {
 	if len(versions) == 0 {
-		e.wrong(name, a.tried, "there are no versions", "publish one")
+		e.wrong(name, a.request, "there are no versions", "publish a version")
 		return registry.Version{}, false
 	}
 	newest := slices.MaxFunc(versions, func(a, b registry.Version) int {
@@ -102,26 +109,29 @@ func (e *examination) newest(name string, a *answer, versions []registry.Version
 		}
 		return registry.CompareVersions(a, b)
 	})
-	e.ok(name, a.tried, fmt.Sprintf("the newest of %d is %s", len(versions), newest))
+	e.ok(name, a.request, fmt.Sprintf("the newest of %d is %s", len(versions), newest))
 	return newest, true
 }
 
-// located is where some clients look for an archive.
+// located is an archive's location for some clients.
 type located struct {
 	reference string
-	by        string // whose clients; empty: all
-	// direct says that OpenTofu fetches it by itself, as a plain URL and perhaps with a credential.
+	// client is a suffix for the names of the steps. It is empty for all clients.
+	client string
+	// direct reports that OpenTofu requests it as a plain URL, possibly with a
+	// credential.
 	direct     bool
 	credential credential
-	// sends says that OpenTofu sends the registry's credential there, and
+	// sends reports that OpenTofu sends the registry's credential there, and
 	// withheld that the doctor does not.
 	sends, withheld bool
 }
 
-// moduleLocations returns where clients look for the archive: all by a header, or OpenTofu by the body.
+// moduleLocations returns the locations of the archive. These are
+// the one in the header, and the one in the body if OpenTofu uses it.
 func (e *examination) moduleLocations(ctx context.Context, u *url.URL, scope string) []located {
 	const name = "module download"
-	a := e.asked(ctx, name, u, scope, http.StatusNoContent)
+	a := e.get(ctx, name, u, scope, http.StatusNoContent)
 	if a == nil {
 		return nil
 	}
@@ -131,62 +141,73 @@ func (e *examination) moduleLocations(ctx context.Context, u *url.URL, scope str
 		Direct   *bool  `json:"use_registry_credentials"`
 	}
 	if a.status == http.StatusOK && json.Unmarshal(a.body, &body) != nil {
-		e.wrong(name, a.tried, "200 with a body that is not the JSON which OpenTofu reads, and refuses", "answer with 204, without a body")
+		e.wrong(name, a.request,
+			"200 with a body that is not the JSON that OpenTofu expects, so OpenTofu rejects it",
+			"answer with 204 and no body")
 		return nil
 	}
 	if header.reference == "" {
-		e.wrong(name, a.tried, status(a.status)+" without X-Terraform-Get, by which Terraform finds the archive, and OpenTofu too unless 200 comes with a location in JSON", "answer with 204 and that header")
+		e.wrong(name, a.request,
+			status(a.status)+" without X-Terraform-Get, which Terraform needs to find the archive; OpenTofu needs it too "+
+				"unless a 200 has a location in JSON",
+			"answer with 204 and that header")
 		return nil
 	}
 	if body.Direct == nil && (body.Location == "" || body.Location == header.reference) {
-		e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get")
+		e.ok(name, a.request, status(a.status)+" with X-Terraform-Get")
 		return []located{header}
 	}
-	header.by = " of Terraform"
-	own := located{reference: body.Location, by: " of OpenTofu", direct: body.Direct != nil}
+	header.client = " of Terraform"
+	own := located{reference: body.Location, client: " of OpenTofu", direct: body.Direct != nil}
 	if own.direct && *body.Direct {
 		own.credential, own.sends = e.credential, true
 	}
-	e.ok(name, a.tried, status(a.status)+" with X-Terraform-Get for Terraform, and a location in JSON for OpenTofu")
+	e.ok(name, a.request, status(a.status)+" with X-Terraform-Get for Terraform and a location in JSON for OpenTofu")
 	return []located{header, own}
 }
 
-// elsewhere begins what clients take for something else than a URL: what another program gets, or a short form of that.
-var elsewhere = regexp.MustCompile(`^([a-z0-9]+::|git@|(github\.com|gitlab\.com|bitbucket\.org|www\.googleapis\.com|([0-9a-z.-]+\.)?amazonaws\.com)/)`)
+// elsewhere matches locations that clients do not treat as a URL, but pass to
+// another program, and their short forms.
+var elsewhere = regexp.MustCompile(
+	`^([a-z0-9]+::|git@|(github\.com|gitlab\.com|bitbucket\.org|www\.googleapis\.com|([0-9a-z.-]+\.)?amazonaws\.com)/)`,
+)
 
-// pack is an archive and what clients read of it.
+// pack is an archive's location as clients interpret it.
 type pack struct {
 	url               *url.URL
 	kind, sum, folder string
 }
 
-// resolve reads a location as clients do: as go-getter, or as a plain URL.
+// resolve interprets a location as clients do, with go-getter or as a plain
+// URL. It returns nil after adding a step if the doctor cannot follow it.
 func (e *examination) resolve(name string, at *url.URL, l located) *pack {
 	if elsewhere.MatchString(l.reference) {
-		e.skip(name, "it is not an archive behind https: clients use another program to get it")
+		e.skip(name, "it is not an archive at an https URL: clients use another program to get it")
 		return nil
 	}
 	u, err := url.Parse(l.reference)
 	if err != nil {
-		e.wrong(name, "", "its location is no URL", "publish the version again")
+		e.wrong(name, "", "its location is not a URL", "publish the version again")
 		return nil
 	}
 	if u.Scheme == "" && u.Host == "" {
-		if !l.direct && !strings.HasPrefix(l.reference, "/") && !strings.HasPrefix(l.reference, "./") && !strings.HasPrefix(l.reference, "../") {
-			e.wrong(name, "", "its location is neither a URL nor begins with / or ./, so that clients take it for something else", "answer with a whole URL")
+		if !l.direct && !strings.HasPrefix(l.reference, "/") && !strings.HasPrefix(l.reference, "./") &&
+			!strings.HasPrefix(l.reference, "../") {
+			e.wrong(name, "", "its location is neither a URL nor begins with / or ./, so clients misinterpret it",
+				"answer with an absolute URL")
 			return nil
 		}
 		u = at.ResolveReference(u)
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
-		e.skip(name, "it is not an archive behind https: clients use another program to get it")
+		e.skip(name, "it is not an archive at an https URL: clients use another program to get it")
 		return nil
 	}
 	p := &pack{url: u}
 	if l.direct {
 		return p
 	}
-	// What follows // is a folder in the archive.
+	// A folder in the archive follows //.
 	if before, folder, found := strings.Cut(u.Path, "//"); found {
 		u.Path, u.RawPath, p.folder = before, "", folder
 	}
@@ -200,31 +221,38 @@ func (e *examination) resolve(name string, at *url.URL, l located) *pack {
 	}
 	switch {
 	case strings.ContainsAny(p.folder, "*?["):
-		e.wrong(name, "", "its location has the folder //"+e.quote(p.folder)+", in which clients do not expand a pattern here", "name the folder itself, or pack the module at the root")
+		e.wrong(
+			name,
+			"",
+			"its location has the folder //"+e.quote(p.folder)+", but clients expand no patterns there",
+			"name the folder itself, or pack the module at the root",
+		)
 		return nil
 	case !slices.Contains(archiveTypes, p.kind):
-		e.wrong(name, "GET "+e.shown(u), "nothing says that it is an archive, so that clients ask with another query, and a presigned URL does not hold", "name the file .tar.gz, or add archive=tar.gz behind the signature")
+		e.wrong(name, "GET "+e.shown(u),
+			"the location does not look like an archive, so clients add a query to it, which makes a presigned URL invalid",
+			"give the file a name that ends with .tar.gz, or add archive=tar.gz after the signature")
 		return nil
 	}
 	return p
 }
 
-// moduleArchive reads the archive as clients do.
+// moduleArchive downloads and verifies the archive as clients do.
 func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located) {
-	name := "module archive" + l.by
+	name := "module archive" + l.client
 	p := e.resolve(name, at, l)
 	if p == nil {
 		return
 	}
 	l = e.withhold(name, at, p.url, l)
-	kept, err := os.CreateTemp("", "larder-doctor-*")
+	tmp, err := os.CreateTemp("", "larder-doctor-*")
 	if err != nil {
-		e.wrong(name, "", "there is no place to keep it: "+err.Error(), "name a folder in TMPDIR")
+		e.wrong(name, "", "there is no space for the download: "+err.Error(), "set TMPDIR to another folder")
 		return
 	}
-	defer func() { _ = os.Remove(kept.Name()) }()
-	defer kept.Close()
-	got := e.download(ctx, name, p.url, l, kept)
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	defer tmp.Close()
+	got := e.download(ctx, name, p.url, l, tmp)
 	if got == nil {
 		return
 	}
@@ -235,32 +263,38 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 	}
 	if compared && want != "" && !strings.EqualFold(want, got.sha256) {
 		if !e.encoded(name, got) {
-			e.wrong(name, got.tried, fmt.Sprintf("wrong checksum: the archive's SHA-256 is %s, and its location says checksum=sha256:%s", got.sha256, e.quote(want)), "the archive was changed after it was published: see who writes to the store, and restore it")
+			e.wrong(name, got.request,
+				fmt.Sprintf("wrong checksum: the archive's SHA-256 is %s, but its location has checksum=sha256:%s",
+					got.sha256, e.quote(want)),
+				"the archive was changed after it was published: find out who writes to the store, and restore it")
 		}
 		return
 	}
 	if l.direct {
-		p.kind = sniffed(kept)
+		p.kind = sniff(tmp)
 	}
-	if !e.unpacks(ctx, name, got, kept, p) {
+	if !e.unpacks(ctx, name, got, tmp, p) {
 		return
 	}
-	seen := humanize.IBytes(uint64(got.size)) + ", complete"
+	result := humanize.IBytes(uint64(got.size)) + ", complete"
 	switch {
 	case !compared:
-		e.warn(name, got.tried, seen+"; its checksum is not a SHA-256, and was not compared", "let the location have checksum=sha256:…")
+		e.warn(name, got.request, result+"; its checksum is not a SHA-256 and was not verified",
+			"add checksum=sha256:… to the location")
 	case l.direct:
-		e.held(name, p.url, got, seen)
+		e.checkLifetime(name, p.url, got, result)
 	case want == "":
-		e.warn(name, got.tried, seen+"; its location has no checksum, so that clients do not notice a changed archive", "let the location have checksum=sha256:…")
+		e.warn(name, got.request,
+			result+"; its location has no checksum, so clients do not notice a changed archive",
+			"add checksum=sha256:… to the location")
 	default:
-		e.held(name, p.url, got, seen+", with the checksum of its location")
+		e.checkLifetime(name, p.url, got, result+", with the checksum of its location")
 	}
 }
 
-// withhold takes the credential from a location at a host that is neither the
-// registry's nor that of its service, at another URL. OpenTofu sends it to any
-// host that the registry names.
+// withhold removes the credential from a location at another host than the
+// registry's and its service's, and adds a warning. OpenTofu sends the
+// credential to any host that the registry names.
 func (e *examination) withhold(name string, service, at *url.URL, l located) located {
 	host := strings.TrimSuffix(at.Host, ":443")
 	if !l.sends || strings.EqualFold(host, e.Host) || strings.EqualFold(host, strings.TrimSuffix(service.Host, ":443")) {
@@ -268,56 +302,73 @@ func (e *examination) withhold(name string, service, at *url.URL, l located) loc
 	}
 	l.credential, l.withheld = credential{}, true
 	e.warn(name, "",
-		"the registry answers with use_registry_credentials, by which OpenTofu sends the token for "+e.Host+
+		"the registry answers with use_registry_credentials, so OpenTofu sends the token for "+e.Host+
 			" to another host, "+e.quote(at.Host)+"; the doctor does not send it",
-		"let the registry serve the archive itself, or answer without use_registry_credentials; if you do not know "+
-			e.quote(at.Host)+", revoke the token that OpenTofu has sent")
+		"make the registry serve the archive itself, or make it answer without use_registry_credentials; if you do not "+
+			"recognize "+
+			e.quote(at.Host)+", revoke the token, because OpenTofu may have sent it there")
 	return l
 }
 
-// unpacks tells of an archive that clients cannot unpack, that lacks the folder, or that is unlike Larder's.
-func (e *examination) unpacks(ctx context.Context, name string, got *file, kept *os.File, p *pack) bool {
-	in, err := unpack(p.kind, kept, got.size, p.folder)
+// unpacks adds a step if clients cannot unpack the archive, if it lacks the
+// folder, or if Larder would not create it like that. It reports whether none
+// of these is the case.
+func (e *examination) unpacks(ctx context.Context, name string, got *file, tmp *os.File, p *pack) bool {
+	in, err := unpack(p.kind, tmp, got.size, p.folder)
 	switch {
 	case err != nil || p.kind == "":
 		if e.encoded(name, got) {
 			return false
 		}
-		why := ": it is no archive that clients know"
+		why := ", because it is not an archive that clients recognize"
 		if err != nil {
 			why = " as " + p.kind + ": " + e.quote(err.Error())
 		}
-		e.wrong(name, got.tried, "what comes, as "+e.contentType(got.header)+", does not unpack"+why, "see what stands before the store; if nothing does, publish the next version")
+		e.wrong(name, got.request,
+			"the file, with the content type "+e.contentType(got.header)+", does not unpack"+why,
+			"check what is in front of the store; if nothing is, publish a new version")
 		return false
 	case in.unknown:
-		e.warn(name, got.tried, fmt.Sprintf("%d bytes; it is %s, which is not unpacked here", got.size, p.kind), "see that it unpacks")
+		e.warn(name, got.request,
+			fmt.Sprintf("%d bytes of type %s, which the doctor cannot unpack", got.size, p.kind),
+			"check that it unpacks")
 		return false
 	case !in.found:
-		e.wrong(name, got.tried, "its location leads to the folder //"+e.quote(p.folder)+", which is not in the archive", "let the location name a folder that is there, or none")
+		e.wrong(
+			name,
+			got.request,
+			"its location names the folder //"+e.quote(p.folder)+", which the archive does not contain",
+			"name a folder that exists in the location, or none",
+		)
 		return false
 	}
 	if p.kind != "tar.gz" && p.kind != "tgz" {
 		return true
 	}
-	if _, err = kept.Seek(0, io.SeekStart); err == nil {
-		_, err = archive.ReadModule(ctx, kept)
+	if _, err = tmp.Seek(0, io.SeekStart); err == nil {
+		_, err = archive.ReadModule(ctx, tmp)
 	}
 	if err != nil {
-		e.warn(name, got.tried, "it unpacks, and was not made as Larder makes them: "+e.quote(err.Error()), "publish the next version with `larder publish module`")
+		e.warn(name, got.request, "it unpacks, but Larder would not create such an archive: "+e.quote(err.Error()),
+			"publish a new version with `larder publish module`")
 	}
 	return err == nil
 }
 
-// held ends a download that was as it should be, but perhaps for how long its URL holds.
-func (e *examination) held(name string, u *url.URL, got *file, seen string) {
+// checkLifetime adds the step for a complete download. It is a warning if the
+// URL expires soon.
+func (e *examination) checkLifetime(name string, u *url.URL, got *file, result string) {
 	if left, ok := lifetime(u, date(got.header, e.Now())); ok && left < shortLife {
-		e.warn(name, got.tried, fmt.Sprintf("%s; its URL holds for another %s alone, and one init may take longer", seen, left.Round(time.Second)), "let URLs live for 60 minutes, and set the clock of the machine that signs them")
+		e.warn(name, got.request,
+			fmt.Sprintf("%s; its URL expires in %s, but one init may take longer", result, left.Round(time.Second)),
+			"use URLs that are valid for 60 minutes, and set the clock of the machine that signs them")
 		return
 	}
-	e.ok(name, got.tried, seen)
+	e.ok(name, got.request, result)
 }
 
-// lifetime returns how long a presigned URL still holds: one of S3, or of a local registry.
+// lifetime returns how long a presigned URL of S3, or of a local registry, is
+// still valid.
 func lifetime(u *url.URL, now time.Time) (time.Duration, bool) {
 	query := u.Query()
 	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err == nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// offer is what a registry answers of a provider for one platform.
+// offer is a registry's answer about a provider for one platform.
 type offer struct {
 	protocol.ProviderDownload
-	// SigningKeys replaces the embedded field. A key may be null here, and has
-	// what clients read of it alone.
+	// SigningKeys replaces the embedded field. It contains only what clients read,
+	// and a key may be null.
 	SigningKeys struct {
 		GPG []*struct {
 			ASCIIArmor     string `json:"ascii_armor"`
@@ -31,11 +31,13 @@ type offer struct {
 	} `json:"signing_keys"`
 }
 
-// provider follows a provider from its versions to the newest one's package, verified.
+// provider follows a provider from the list of its versions to the newest
+// version's package, and verifies it.
 func (e *examination) provider(ctx context.Context) {
 	base := e.discovered.services[providersService]
 	if base == nil {
-		e.wrong("provider", "", "discovery names no "+providersService, "add it, such as \"providers.v1\": \"/v1/providers/\"")
+		e.wrong("provider", "", "discovery does not name "+providersService,
+			"add it, such as \"providers.v1\": \"/v1/providers/\"")
 		return
 	}
 	scope := e.Provider.Path()
@@ -45,24 +47,25 @@ func (e *examination) provider(ctx context.Context) {
 	}
 	u := base.JoinPath(e.Provider.String(), version.String(), "download", platform.OS, platform.Arch)
 	const name = "provider download"
-	a := e.asked(ctx, name, u, scope)
+	a := e.get(ctx, name, u, scope)
 	var found offer
 	if a == nil || !e.decode(name, a, &found) {
 		return
 	}
 	if problem := e.problem(found, platform); problem != "" {
-		e.wrong(name, a.tried, problem, "publish the version again, or see what stands before the registry")
+		e.wrong(name, a.request, problem, "publish the version again, or check what is in front of the registry")
 		return
 	}
-	e.ok(name, a.tried, e.quote(found.Filename)+" for "+platform.String())
+	e.ok(name, a.request, e.quote(found.Filename)+" for "+platform.String())
 	if e.signature(ctx, a, found) {
 		e.providerPackage(ctx, a, found, platform)
 	}
 }
 
-func (e *examination) providerVersion(ctx context.Context, u *url.URL, scope string) (v registry.Version, p registry.Platform, ok bool) {
+func (e *examination) providerVersion(ctx context.Context, u *url.URL,
+	scope string) (v registry.Version, p registry.Platform, ok bool) {
 	const name = "provider versions"
-	a := e.asked(ctx, name, u, scope)
+	a := e.get(ctx, name, u, scope)
 	var body struct {
 		Versions []struct {
 			Version   string              `json:"version"`
@@ -85,7 +88,9 @@ func (e *examination) providerVersion(ctx context.Context, u *url.URL, scope str
 		platforms[v.String()] = listed.Platforms
 	}
 	if none != nil {
-		e.wrong(name, a.tried, "what is listed as "+e.several(none)+" is no version as clients of providers take them, and OpenTofu refuses all versions for it", "list it without a v, as 1.2.3, or not at all")
+		e.wrong(name, a.request,
+			e.several(none)+": not a valid version for clients of providers, and OpenTofu rejects all versions because of it",
+			"list it without a v, such as 1.2.3, or remove it")
 	}
 	if v, ok = e.newest(name, a, versions); !ok {
 		return v, p, false
@@ -93,48 +98,53 @@ func (e *examination) providerVersion(ctx context.Context, u *url.URL, scope str
 	return v, e.platform(name, a, platforms[v.String()]), true
 }
 
-// platform returns the one to look at: that of clients here, or another where there is none for it.
+// platform returns the platform to examine: this machine's, or the first one
+// that is offered.
 func (e *examination) platform(name string, a *answer, offered []registry.Platform) registry.Platform {
 	if len(offered) == 0 || slices.Contains(offered, e.Platform) {
 		return e.Platform
 	}
-	e.warn(name, a.tried, "there is no package for "+e.Platform.String()+"; the one for "+e.quote(offered[0].String())+" is looked at", "publish the version with one, if clients run there")
+	e.warn(name, a.request,
+		"there is no package for "+e.Platform.String()+"; the doctor examines the one for "+e.quote(offered[0].String()),
+		"if clients run on that platform, publish a version with a package for it")
 	return offered[0]
 }
 
-// problem says why clients refuse an offer before they follow it, or nothing.
+// problem returns why clients reject an offer before they download anything, or
+// "".
 func (e *examination) problem(o offer, platform registry.Platform) string {
 	if o.OS != platform.OS || o.Arch != platform.Arch {
 		return "the answer is for another platform, " + e.quote(o.OS+"_"+o.Arch)
 	}
 	if sum, err := hex.DecodeString(o.SHASum); err != nil || len(sum) != 32 {
-		return "its shasum is no SHA-256 in hexadecimal"
+		return "its shasum is not a SHA-256 in hexadecimal"
 	}
 	if o.Filename == "" || o.DownloadURL == "" || o.SHASumsURL == "" || o.SHASumsSignatureURL == "" {
-		return "it lacks one of filename, download_url, shasums_url, shasums_signature_url, without which no client installs it"
+		return "it lacks one of filename, download_url, shasums_url and shasums_signature_url, which all clients need"
 	}
 	speaks := len(o.Protocols) == 0
 	for _, name := range o.Protocols {
 		v, err := registry.ParseVersion(name)
 		if err != nil {
-			return e.quote(name) + " in its protocols is no version, such as 6.0"
+			return e.quote(name) + " in its protocols is not a version such as 6.0"
 		}
 		speaks = speaks || v.Major == 5 || v.Major == 6
 	}
 	if !speaks {
-		return "it speaks neither protocol 5 nor 6, which clients do"
+		return "it supports neither protocol 5 nor 6, which clients need"
 	}
 	for _, key := range o.SigningKeys.GPG {
 		if key == nil {
-			return "one of its signing keys is null, over which clients crash"
+			return "one of its signing keys is null, which makes clients crash"
 		}
 	}
-	// As text, a hash is of one platform.
+	// OpenTofu expects each hash to belong to one platform.
 	of := make(map[string]string)
 	for _, p := range slices.Sorted(maps.Keys(o.Packages)) {
 		for _, hash := range o.Packages[p].Hashes {
 			if other, found := of[hash]; found && other != p {
-				return "its packages have one hash for two platforms, " + e.several([]string{other, p}) + ", over which OpenTofu crashes"
+				return "its packages have the same hash for two platforms, " +
+					e.several([]string{other, p}) + ", which makes OpenTofu crash"
 			}
 			of[hash] = p
 		}
@@ -142,28 +152,32 @@ func (e *examination) problem(o offer, platform registry.Platform) string {
 	return ""
 }
 
-// signature verifies SHA256SUMS as clients do, and that it names the package.
+// signature verifies SHA256SUMS as clients do, and checks that it lists the
+// package.
 func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	const name = "provider signature"
 	if len(o.SigningKeys.GPG) == 0 {
-		e.wrong(name, a.tried, "the provider is unsigned: the registry names no key, and clients refuse that of every registry but their own", "add the public key that it was signed with (`larder key add`), or sign it and publish it under a new version")
+		e.wrong(name, a.request,
+			"the provider is unsigned: the registry names no key, and clients only accept that from their own registry",
+			"add the public key that it was signed with (`larder key add`), or sign it and publish it as a new version")
 		return false
 	}
 	var keys []string
 	for _, key := range o.SigningKeys.GPG {
 		keys = append(keys, key.ASCIIArmor)
 		if key.TrustSignature != "" {
-			e.wrong(name, a.tried, "a key has a trust_signature, which Terraform refuses unless it is HashiCorp's", "leave it empty")
+			e.wrong(name, a.request, "a key has a trust_signature, which Terraform rejects unless it is HashiCorp's",
+				"leave it empty")
 		}
 	}
 	files := make(map[string]*answer)
 	for _, reference := range []string{o.SHASumsURL, o.SHASumsSignatureURL} {
 		u, err := a.url.Parse(reference)
 		if err != nil {
-			e.wrong(name, a.tried, "the URL of SHA256SUMS or of its signature is none", "publish the version again")
+			e.wrong(name, a.request, "the URL of SHA256SUMS or of its signature is not valid", "publish the version again")
 			return false
 		}
-		got := e.fetched(ctx, name, u)
+		got := e.getFile(ctx, name, u)
 		if got == nil {
 			return false
 		}
@@ -171,34 +185,42 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	}
 	sums, signature := files[o.SHASumsURL], files[o.SHASumsSignatureURL]
 	if strings.HasPrefix(strings.TrimSpace(string(signature.body)), "-----BEGIN") {
-		e.wrong(name, signature.tried, "the signature is armored, and clients read binary ones alone", "sign with `gpg --detach-sign`, without --armor, and publish under a new version")
+		e.wrong(name, signature.request, "the signature is armored, but clients only read binary ones",
+			"sign with `gpg --detach-sign`, without --armor, and publish it as a new version")
 		return false
 	}
 	signer, err := signing.VerifyOrigin(keys, sums.body, signature.body, e.Now())
 	if err != nil {
-		e.wrong(name, signature.tried, "wrong signature: "+e.quote(err.Error()), "if the files are as they were published, add the key that signed them (`larder key add`); else somebody has changed them: see who writes to the store")
+		e.wrong(name, signature.request, "wrong signature: "+e.quote(err.Error()),
+			"if the files are unchanged, add the key that signed them (`larder key add`); otherwise find out who writes to "+
+				"the store")
 		return false
 	}
 	listed, err := signing.ParseSums(sums.body)
 	if err != nil {
-		e.wrong(name, sums.tried, e.quote(err.Error()), "publish under a new version")
+		e.wrong(name, sums.request, e.quote(err.Error()), "publish it as a new version")
 		return false
 	}
 	at := slices.IndexFunc(listed, func(s signing.Sum) bool { return s.Filename == o.Filename })
 	switch {
 	case at < 0:
-		e.wrong(name, sums.tried, "SHA256SUMS does not name "+e.quote(o.Filename), "publish under a new version, with the names that SHA256SUMS has")
+		e.wrong(name, sums.request, "SHA256SUMS does not list "+e.quote(o.Filename),
+			"publish it as a new version, with the file names in SHA256SUMS")
 		return false
 	case listed[at].SHA256 != strings.ToLower(o.SHASum):
-		e.wrong(name, sums.tried, "the registry's shasum is not the one that SHA256SUMS has of "+e.quote(o.Filename), "publish under a new version")
+		e.wrong(name, sums.request,
+			"the registry's shasum differs from the one that SHA256SUMS has for "+e.quote(o.Filename),
+			"publish it as a new version")
 		return false
 	}
-	seen := fmt.Sprintf("SHA256SUMS has a valid signature by key %s", signer.ID)
+	result := fmt.Sprintf("SHA256SUMS has a valid signature by key %s", signer.ID)
 	if signer.Expired {
-		e.warn(name, signature.tried, seen+", which has expired: clients still take it, and OpenTofu does not under OPENTOFU_ENFORCE_GPG_EXPIRATION", "extend the key, and hand it in anew")
+		e.warn(name, signature.request,
+			result+", which has expired: clients still accept it, but OpenTofu does not if OPENTOFU_ENFORCE_GPG_EXPIRATION "+
+				"is set", "extend the key, and add it again")
 		return true
 	}
-	e.ok(name, signature.tried, seen)
+	e.ok(name, signature.request, result)
 	return true
 }
 
@@ -206,35 +228,38 @@ func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, p
 	const name = "provider package"
 	u, err := a.url.Parse(o.DownloadURL)
 	if err != nil {
-		e.wrong(name, a.tried, "its download_url is no URL", "publish the version again")
+		e.wrong(name, a.request, "its download_url is not a URL", "publish the version again")
 		return
 	}
 	sum := "zh:" + strings.ToLower(o.SHASum)
 	listed, found := o.Packages[platform.String()]
 	if len(o.Packages) > 0 && (!found || !slices.Contains(listed.Hashes, sum) || listed.PackageSize <= 0) {
-		e.wrong(name, a.tried, "its packages lack the platform, or its size, or its hash "+sum+", and OpenTofu refuses that", "publish the version again")
+		e.wrong(name, a.request,
+			"its packages lack the platform, its size or its hash "+sum+", so OpenTofu rejects it",
+			"publish the version again")
 		return
 	}
 	e.zip(ctx, name, u, e.Provider.Type, sum, listed.Hashes, listed.PackageSize)
 }
 
-// zip downloads a provider and compares it with its hashes as clients do: it must have the one that is signed, if there is
-// such a one, else any.
-// size is what it should have, in bytes; 0: that is not told.
-func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType, signed string, hashes []string, size int64) bool {
-	kept, err := os.CreateTemp("", "larder-doctor-*")
+// zip downloads a provider's zip and compares it with its hashes as clients do.
+// If signed is not empty, the zip must have that hash, and any of the hashes
+// otherwise. size is the expected size in bytes, or 0 if unknown.
+func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType, signed string,
+	hashes []string, size int64) bool {
+	tmp, err := os.CreateTemp("", "larder-doctor-*")
 	if err != nil {
-		e.wrong(name, "", "there is no place to keep it: "+err.Error(), "name a folder in TMPDIR")
+		e.wrong(name, "", "there is no space for the download: "+err.Error(), "set TMPDIR to another folder")
 		return false
 	}
-	defer func() { _ = os.Remove(kept.Name()) }()
-	defer kept.Close()
-	got := e.download(ctx, name, u, located{}, kept)
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	defer tmp.Close()
+	got := e.download(ctx, name, u, located{}, tmp)
 	if got == nil {
 		return false
 	}
-	// What has been changed may be no zip any more, and have no h1.
-	read, broken := archive.ReadProvider(ctx, kept, got.size, providerType)
+	// A changed zip may be unreadable, and then has no h1.
+	read, broken := archive.ReadProvider(ctx, tmp, got.size, providerType)
 	sum := "zh:" + got.sha256
 	var others []string
 	matches := signed == sum
@@ -246,23 +271,33 @@ func (e *examination) zip(ctx context.Context, name string, u *url.URL, provider
 			others = append(others, hash)
 		}
 	}
-	told := []string{signed}
+	expected := []string{signed}
 	if signed == "" {
-		told = others
+		expected = others
 	}
 	switch {
 	case !matches:
 		if !e.encoded(name, got) {
-			e.wrong(name, got.tried, fmt.Sprintf("wrong hash: the zip's SHA-256 is %s, and the registry says %s", got.sha256, e.several(told)), "it was changed after it was published: see who writes to the store, and restore it, or publish under a new version")
+			e.wrong(name, got.request,
+				fmt.Sprintf("wrong hash: the zip's SHA-256 is %s, but the registry returns %s", got.sha256, e.several(expected)),
+				"the zip was changed after it was published: find out who writes to the store, and restore it or publish it as "+
+					"a new version")
 		}
 	case broken != nil:
-		e.wrong(name, got.tried, "clients cannot use the zip, or not all of them: "+e.quote(broken.Error()), "publish it, packed anew, under a new version")
+		e.wrong(name, got.request, "some or all clients cannot use the zip: "+e.quote(broken.Error()),
+			"pack it again, and publish it as a new version")
 	case size != 0 && size != got.size:
-		e.wrong(name, got.tried, fmt.Sprintf("it has %d bytes, and its packages say %d, which OpenTofu refuses", got.size, size), "publish under a new version")
+		e.wrong(name, got.request,
+			fmt.Sprintf("it has %d bytes, but its packages contain the size %d, so OpenTofu rejects it", got.size, size),
+			"publish it as a new version")
 	case others != nil:
-		e.warn(name, got.tried, fmt.Sprintf("it is the zip that was published, of whose files the hash is %s, and not %s, which is told too: clients install it, and whoever copies that to a lock file has a hash that does not hold", read.H1, e.several(others)), "publish under a new version")
+		e.warn(name, got.request,
+			fmt.Sprintf(
+				"the zip is unchanged and its h1 hash is %s, but the registry also returns %s; clients install it, but that "+
+					"hash does not work in a lock file", read.H1, e.several(others)), "publish it as a new version")
 	default:
-		e.held(name, u, got, humanize.IBytes(uint64(got.size))+", complete, with the hashes that the registry returns")
+		e.checkLifetime(name, u, got,
+			humanize.IBytes(uint64(got.size))+", complete, with the hashes that the registry returns")
 		return true
 	}
 	return false

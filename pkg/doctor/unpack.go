@@ -15,10 +15,11 @@ import (
 	"strings"
 )
 
-// archiveTypes are the ends of a path, and values of archive=, by which clients know an archive.
+// archiveTypes are the file extensions, and values of archive=, that clients
+// recognize as archives.
 var archiveTypes = []string{"zip", "tar.gz", "tgz", "tar.bz2", "tar.tbz2", "tar.xz", "txz", "bz2", "gz", "xz"}
 
-// archiveType returns the longest end of a path that clients know an archive by.
+// archiveType returns the longest extension of a path that clients recognize.
 func archiveType(p string) (kind string) {
 	for _, t := range archiveTypes {
 		if strings.HasSuffix(path.Base(p), "."+t) && len(t) > len(kind) {
@@ -28,37 +29,41 @@ func archiveType(p string) (kind string) {
 	return kind
 }
 
-// sniffed returns what a file is by its beginning, as OpenTofu tells it where a name does not count; empty: nothing known.
-func sniffed(in io.ReaderAt) string {
+// sniff returns the type of a file by its first bytes, or "". OpenTofu uses it
+// if the name does not matter.
+func sniff(in io.ReaderAt) string {
 	head := make([]byte, 6)
-	n, _ := in.ReadAt(head, 0) // what is shorter is none of these
-	for _, known := range []struct{ magic, kind string }{{"PK", "zip"}, {"\x1f\x8b", "tar.gz"}, {"BZh", "tar.bz2"}, {"\xfd7zXZ\x00", "tar.xz"}} {
-		if bytes.HasPrefix(head[:n], []byte(known.magic)) {
-			return known.kind
+	n, _ := in.ReadAt(head, 0) // shorter files have none of these types
+	for _, t := range []struct{ magic, kind string }{
+		{"PK", "zip"}, {"\x1f\x8b", "tar.gz"}, {"BZh", "tar.bz2"}, {"\xfd7zXZ\x00", "tar.xz"},
+	} {
+		if bytes.HasPrefix(head[:n], []byte(t.magic)) {
+			return t.kind
 		}
 	}
 	return ""
 }
 
-// maxUnpacked bounds what an archive unpacks to, in bytes.
+// maxUnpacked is how many bytes an archive may unpack to.
 const maxUnpacked = 16 << 30
 
 var errUnpacked = fmt.Errorf("it unpacks to more than %d bytes", int64(maxUnpacked))
 
-// unpacked is what is in an archive.
+// unpacked describes the content of an archive.
 type unpacked struct {
 	files int
-	// found says that the folder that was looked for is there.
+	// found reports whether the archive has the folder.
 	found bool
-	// unknown says that it is of a kind that is not unpacked here.
+	// unknown reports that the doctor cannot unpack this type of archive.
 	unknown bool
 }
 
-// unpack reads an archive as clients do, to its end, and looks for a folder in it.
+// unpack reads an archive to its end, as clients do, and looks for a folder in
+// it.
 func unpack(kind string, in *os.File, size int64, folder string) (u unpacked, err error) {
 	see := func(name string) error {
 		if slices.Contains(strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }), "..") {
-			return errors.New("a file in it leads out of it: there is .. in its name")
+			return errors.New("a file name contains .., which leads out of the archive")
 		}
 		u.files++
 		u.found = u.found || strings.HasPrefix(path.Clean("/"+name), folder+"/")
@@ -84,7 +89,7 @@ func unpack(kind string, in *os.File, size int64, folder string) (u unpacked, er
 		return u, nil
 	}
 	if err == nil && u.files == 0 {
-		err = errors.New("there is nothing in it")
+		err = errors.New("the archive is empty")
 	}
 	return u, err
 }
@@ -98,7 +103,7 @@ func readTar(plain io.Reader, see func(name string) error) error {
 		case rest.N <= 0:
 			return errUnpacked
 		case errors.Is(err, io.EOF):
-			_, err = io.Copy(io.Discard, rest) // whose checksum comes last
+			_, err = io.Copy(io.Discard, rest) // the checksum comes last
 			return err
 		case err != nil:
 			return err

@@ -12,19 +12,20 @@ import (
 
 const contentTypeJSON = "application/json"
 
-// WriteJSON answers with v as JSON.
+// WriteJSON writes a response with v as JSON.
 func WriteJSON(w http.ResponseWriter, status int, cacheControl string, v any) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // URLs stay readable
+	encoder.SetEscapeHTML(false) // for readable URLs
 	if err := encoder.Encode(v); err != nil {
-		// Every v is a type of this project that encodes; to a caller this is as good as a panic.
+		// Only types of this project that encode are passed, so this is a bug
+		// in the caller.
 		panic(fmt.Sprintf("httpapi: encoding %T: %v", v, err))
 	}
 	writeBody(w, status, cacheControl, body.Bytes())
 }
 
-// WriteNoContent answers 204. It names the content type of the answer that a body would have had.
+// WriteNoContent writes a 204. It sets the content type that a body would have.
 func WriteNoContent(w http.ResponseWriter, cacheControl string) {
 	h := w.Header()
 	h.Set("Content-Type", contentTypeJSON)
@@ -36,15 +37,15 @@ func WriteNoContent(w http.ResponseWriter, cacheControl string) {
 // Document is a JSON document that is stored compressed. Both methods fail if
 // it is damaged.
 type Document interface {
-	// Gzip returns it as it is stored, compressed with gzip.
+	// Gzip returns the stored document, which is compressed with gzip.
 	Gzip() ([]byte, error)
-	// JSON returns its text.
+	// JSON returns the document's text.
 	JSON() ([]byte, error)
 }
 
-// WriteDocument answers 200 with a stored document: compressed if the client
-// takes gzip, as Go's clients do, and unpacked otherwise. If the document is
-// damaged it returns the error and answers nothing.
+// WriteDocument writes a 200 with a stored document. It is compressed if the
+// client accepts gzip, as Go's clients do, and uncompressed otherwise. If the
+// document is damaged, WriteDocument returns the error and writes nothing.
 func WriteDocument(w http.ResponseWriter, r *http.Request, cacheControl string, d Document) error {
 	read := d.JSON
 	gzipped := Accepts(r.Header.Values("Accept-Encoding"), "gzip")
@@ -70,11 +71,11 @@ func writeBody(w http.ResponseWriter, status int, cacheControl string, body []by
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 
-// Accepts says whether a header of the kind of Accept or Accept-Encoding names value itself (a wildcard is no name) with
-// a weight above zero (RFC 9110, section 12.5).
+// Accepts reports whether an Accept or Accept-Encoding header names value with
+// a weight above zero (RFC 9110, section 12.5). Wildcards do not count.
 func Accepts(header []string, value string) bool {
 	for _, line := range header {
 		for element := range strings.SplitSeq(line, ",") {

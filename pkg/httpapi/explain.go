@@ -8,7 +8,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// maxExplanation bounds what a caller is told, in bytes.
+// maxExplanation bounds the text and the hint for a caller, in bytes.
 const maxExplanation = 4 << 10
 
 type explained struct {
@@ -25,21 +25,22 @@ func (e *explained) Error() string {
 
 func (e *explained) Unwrap() error { return e.cause }
 
-// Explain returns err with a text that the caller gets in place of the fixed
-// message, such as what is wrong with the request, or which bound is reached. err
-// decides the status. The log gets err and the text. The caller also gets the
-// hint of err. The text and the hint must hold nothing that the caller may not
-// know, such as the causes below err. Both are cut short and made printable.
+// Explain returns err with a text that replaces the fixed message in the
+// response. For example, the text describes what is wrong with the request, or
+// which limit is exceeded. err decides the status. The log gets err and the
+// text. The response also has the hint of err. The text and the hint must not
+// contain anything that the caller may not see, such as the causes of err. Both
+// are truncated and made printable.
 //
-// It is for publishing alone, behind access control. Endpoints that read never
-// use it, so that what they refuse gives nothing away. A 401 keeps its fixed
-// message, and so does a failure of the registry, except core.ErrCorrupt and
-// core.ErrIssuer, which trying again does not mend.
+// Use it only for publishing, behind access control. Endpoints that read never
+// use it, so that their errors reveal nothing. A 401 always has its fixed
+// message. So does a failure of the registry, except core.ErrCorrupt and
+// core.ErrIssuer, which another attempt does not fix.
 func Explain(err error, text string) error {
 	return &explained{err, printable.Line(text, maxExplanation)}
 }
 
-// explains reports whether the response to an error may have a text of its own.
+// explains reports whether the response to an error may have its own text.
 func explains(err error, status int) bool {
 	switch status {
 	case http.StatusInternalServerError:

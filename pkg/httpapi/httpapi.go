@@ -1,12 +1,11 @@
-// Package httpapi has what all endpoints share: a route table, the one
-// translation of errors into statuses, JSON bodies in both directions, and the
-// outermost handler.
+// Package httpapi has the parts that all endpoints share. These are a route
+// table, the translation of errors into statuses, JSON bodies of requests and
+// responses, and the outermost handler.
 //
 // Every response has Content-Type and Cache-Control. The body of an error is
-// {"errors":["…"],"code":"…"} with a fixed text that gives nothing away, and a
-// stable code that says no more than the text. Only publishing replaces the text,
-// with [Explain], because its callers must learn what is wrong with what they
-// send.
+// {"errors":["…"],"code":"…"} with a fixed text that reveals nothing, and a
+// stable code that reveals no more. Only publishing replaces the text, with
+// [Explain], because publishers must learn what is wrong with their files.
 package httpapi
 
 import (
@@ -24,21 +23,22 @@ import (
 
 // Values of Cache-Control.
 const (
-	// NoStore is for answers that hold a presigned URL, and for errors.
+	// NoStore is for responses with a presigned URL, and for errors.
 	NoStore = "no-store"
-	// Revalidate is for answers that change with the next publish.
+	// Revalidate is for responses that change with the next publish.
 	Revalidate = "private, no-cache"
 )
 
-// Route is one endpoint's place: the method it answers and its path, in the syntax of http.ServeMux, which API Gateway
-// shares for {wildcards} of one segment. A path may end in a {wildcard...}, but not in a slash. A GET route answers HEAD
-// too.
+// Route is the method and the path of an endpoint. The path has the syntax of
+// http.ServeMux, which API Gateway shares for wildcards of one segment. A path may
+// end in a multi-segment wildcard, but not in a slash. A GET route also serves
+// HEAD.
 type Route struct {
 	Method string
 	Path   string
 }
 
-// methods returns the value of an Allow header.
+// methods returns the methods that a route serves.
 func (r Route) methods() []string {
 	if r.Method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
@@ -46,7 +46,7 @@ func (r Route) methods() []string {
 	return []string{r.Method}
 }
 
-// Paths returns the paths of routes, each once, whatever the methods on it.
+// Paths returns the distinct paths of routes.
 func Paths(routes []Route) []string {
 	paths := make([]string, 0, len(routes))
 	for _, r := range routes {
@@ -57,10 +57,11 @@ func Paths(routes []Route) []string {
 	return paths
 }
 
-// HandlerFunc answers one request. An error that it returns before it has written anything becomes the response.
+// HandlerFunc serves one request. If it returns an error before it has written
+// anything, the error becomes the response.
 type HandlerFunc func(http.ResponseWriter, *http.Request) error
 
-// Endpoint is a route with what serves it.
+// Endpoint is a route and its handler.
 type Endpoint struct {
 	Route
 	Serve HandlerFunc
@@ -75,8 +76,9 @@ func Routes(endpoints []Endpoint) []Route {
 	return routes
 }
 
-// Mux serves endpoints, several methods of one path among them, answers another method on one of their paths with 405 and
-// Allow, and any other path with 404.
+// Mux serves endpoints, of which several may have the same path. For any other
+// method on their paths it returns 405 with an Allow header, and for any other
+// path 404.
 func Mux(endpoints ...Endpoint) http.Handler {
 	resources := make(map[string]*resource)
 	for _, e := range endpoints {
@@ -101,7 +103,7 @@ func Mux(endpoints ...Endpoint) http.Handler {
 	return mux
 }
 
-// resource is a path with what answers its methods.
+// resource is a path with the handlers of its methods.
 type resource struct {
 	path    string
 	serve   map[string]HandlerFunc
@@ -122,8 +124,8 @@ func (s *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addressOf returns the address that a request's path has, by the wildcards of
-// its route; empty if the route has none of them.
+// addressOf returns the address in a request's path, from the wildcards of its
+// route. It is empty if the route has none of them.
 func addressOf(r *http.Request) string {
 	var address []string
 	for _, wildcard := range []string{"hostname", "namespace", "name", "system", "type"} {
@@ -140,7 +142,8 @@ type Service struct {
 	Handler http.Handler
 }
 
-// Join serves several services as one, and 404 on any path that is none of theirs.
+// Join serves several services as one. It returns 404 for any path that belongs
+// to none of them.
 func Join(services ...Service) http.Handler {
 	mux := http.NewServeMux()
 	for _, s := range services {
@@ -164,14 +167,14 @@ func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, core.ErrNotF
 
 var errMethod = errors.New("method not allowed")
 
-// The codes that no error of package core has.
+// The codes of errors that package core does not define.
 const (
 	codeInternal = "internal"
 	codeMethod   = "method_not_allowed"
 )
 
-// statuses is the one place where errors become HTTP. The first match wins;
-// anything else is a 500 that says nothing.
+// statuses maps errors to HTTP statuses. The first match wins. Any other error
+// is a 500 with a fixed message.
 var statuses = []struct {
 	err     error
 	status  int
@@ -189,17 +192,18 @@ var statuses = []struct {
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
-// errorBody is the body of a response that is an error.
+// errorBody is the body of an error response.
 type errorBody struct {
 	Errors []string `json:"errors"`
 	// Code is the stable name of the error, for programs.
 	Code string `json:"code"`
-	// Hint says what to do about it. It is empty unless the error is explained.
+	// Hint describes how to fix the error. It is empty unless the error is
+	// explained.
 	Hint string `json:"hint,omitempty"`
 }
 
-// Error writes the status, the fixed message and the code that stand for err. If
-// [Explain] has replaced the message, the code may be finer, and the hint of err
+// Error writes the status, the fixed message and the code for err. If [Explain]
+// has replaced the message, the code may be more specific, and the hint of err
 // is written too. err itself goes only to the request's log.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	requestlog.From(r.Context()).Err = err
@@ -207,8 +211,8 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case status == http.StatusServiceUnavailable && body.Code != core.CodeIssuer,
 		status == http.StatusConflict && errors.Is(err, core.ErrConflict):
-		// Clients wait for as long as this says, without a limit of their own. It
-		// also tells a conflict that asking again may end from one that it will not.
+		// Clients wait for this time, without a limit of their own. The header
+		// also marks conflicts that may end.
 		w.Header().Set("Retry-After", "1")
 	case status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", challenge(err))
@@ -216,14 +220,14 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	WriteJSON(w, status, NoStore, body)
 }
 
-// answerTo returns the status and the body that stand for an error.
+// answerTo returns the status and the body for an error.
 func answerTo(err error) (status int, body errorBody) {
 	status, body = http.StatusInternalServerError, errorBody{Errors: []string{"internal error"}, Code: codeInternal}
-	known := core.DiskFull(err)
+	mapped := core.DiskFull(err)
 	for _, s := range statuses {
-		if errors.Is(known, s.err) {
-			// The code is that of the status, so that a withdrawn version reads like
-			// one that never was.
+		if errors.Is(mapped, s.err) {
+			// The code is that of the status, so that readers cannot
+			// distinguish a withdrawn version from one that never existed.
 			status, body.Errors[0], body.Code = s.status, s.message, cmp.Or(core.Code(s.err), codeMethod)
 			break
 		}
@@ -244,14 +248,15 @@ func answerTo(err error) (status int, body errorBody) {
 	return status, body
 }
 
-// StatusError writes an error body for a status that no error of this project
-// stands for, such as 416. Its text and its code are the status's own name.
+// StatusError writes an error body for a status without an error in this
+// project, such as 416. Its text and its code are the status's name.
 func StatusError(w http.ResponseWriter, status int) {
 	text := strings.ToLower(http.StatusText(status))
 	WriteJSON(w, status, NoStore, errorBody{Errors: []string{text}, Code: strings.ReplaceAll(text, " ", "_")})
 }
 
-// challenge tells a client what credential is wanted, and whether it sent one.
+// challenge returns the WWW-Authenticate header, which describes the expected
+// credential and whether the client sent one.
 //
 // Source: RFC 6750, section 3.
 func challenge(err error) string {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -23,8 +25,10 @@ func get(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
 	return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: path}, Serve: serve}
 }
 
-// serve sends one request through Wrap and returns the response and what was logged.
-func serve(t *testing.T, h http.Handler, method, path string, header ...string) (response *http.Response, body, logged string) {
+// serve sends one request through Wrap, and returns the response and the log.
+func serve(
+	t *testing.T, h http.Handler, method, path string, header ...string,
+) (response *http.Response, body, logged string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "/", nil)
 	path, r.URL.RawQuery, _ = strings.Cut(path, "?")
@@ -40,7 +44,8 @@ func serve(t *testing.T, h http.Handler, method, path string, header ...string) 
 
 const secret = "https://bucket.example/key?X-Amz-Signature=secret"
 
-// Every error has one status and one fixed text; what caused it is in the log alone, once.
+// Every error has one status and one fixed text. Its cause is only in the log,
+// once.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -50,8 +55,14 @@ func TestErrors(t *testing.T) {
 		challenge string
 	}{
 		{registry.ErrInvalid, 400, `{"errors":["malformed request"],"code":"invalid"}`, ""},
-		{registry.ErrUnauthenticated, 401, `{"errors":["authentication required"],"code":"unauthenticated"}`, `Bearer realm="larder"`},
-		{registry.ErrBadCredential, 401, `{"errors":["invalid credential"],"code":"bad_credential"}`, `Bearer realm="larder", error="invalid_token"`},
+		{
+			registry.ErrUnauthenticated, 401, `{"errors":["authentication required"],"code":"unauthenticated"}`,
+			`Bearer realm="larder"`,
+		},
+		{
+			registry.ErrBadCredential, 401, `{"errors":["invalid credential"],"code":"bad_credential"}`,
+			`Bearer realm="larder", error="invalid_token"`,
+		},
 		{registry.ErrForbidden, 403, `{"errors":["forbidden"],"code":"forbidden"}`, ""},
 		{registry.ErrNotFound, 404, `{"errors":["not found"],"code":"not_found"}`, ""},
 		{registry.ErrExists, 409, `{"errors":["already exists"],"code":"exists"}`, ""},
@@ -63,7 +74,10 @@ func TestErrors(t *testing.T) {
 		},
 		{registry.ErrDiskFull, 507, `{"errors":["the registry's disk is full"],"code":"disk_full"}`, ""},
 		{registry.WithHint(registry.ErrNotFound, "a hint"), 404, `{"errors":["not found"],"code":"not_found"}`, ""},
-		{fmt.Errorf("%w: %w", registry.ErrNotFound, registry.ErrWithdrawn), 404, `{"errors":["not found"],"code":"not_found"}`, ""},
+		{
+			fmt.Errorf("%w: %w", registry.ErrNotFound, registry.ErrWithdrawn), 404,
+			`{"errors":["not found"],"code":"not_found"}`, "",
+		},
 		{registry.ErrCorrupt, 500, `{"errors":["internal error"],"code":"internal"}`, ""},
 		{registry.ErrSchema, 500, `{"errors":["internal error"],"code":"internal"}`, ""},
 		{errors.New("anything else"), 500, `{"errors":["internal error"],"code":"internal"}`, ""},
@@ -84,8 +98,12 @@ func TestErrors(t *testing.T) {
 		if got := response.Header.Get("WWW-Authenticate"); got != test.challenge {
 			t.Errorf("%v: WWW-Authenticate %q", test.err, got)
 		}
-		if want := map[bool]string{true: "1"}[strings.Contains(test.body, "try again")]; response.Header.Get("Retry-After") != want {
-			t.Errorf("%v: Retry-After %q", test.err, response.Header.Get("Retry-After"))
+		want := ""
+		if strings.Contains(test.body, `"code":"conflict"`) || strings.Contains(test.body, `"code":"unavailable"`) {
+			want = "1"
+		}
+		if got := response.Header.Get("Retry-After"); got != want {
+			t.Errorf("%v: Retry-After %q, want %q", test.err, got, want)
 		}
 	}
 }
@@ -97,11 +115,20 @@ func TestPanic(t *testing.T) {
 		panic("at the disco")
 	}))
 	response, body, logged := serve(t, h, http.MethodGet, "/x")
-	if response.StatusCode != 500 || body != `{"errors":["internal error"],"code":"internal"}`+"\n" || response.Header.Get("X-Terraform-Get") != "" {
-		t.Errorf("%d %s %v", response.StatusCode, body, response.Header)
+	if response.StatusCode != 500 {
+		t.Errorf("status %d, want 500", response.StatusCode)
 	}
-	if !strings.Contains(logged, "at the disco") || !strings.Contains(logged, "level=ERROR") || !strings.Contains(logged, "httpapi_test.go") {
-		t.Errorf("logged: %s", logged)
+	if diff := cmp.Diff(`{"errors":["internal error"],"code":"internal"}`+"\n", body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if got := response.Header.Get("X-Terraform-Get"); got != "" {
+		t.Errorf("the response has the header X-Terraform-Get: %s", got)
+	}
+	// The error, the level and the stack.
+	for _, part := range []string{"at the disco", "level=ERROR", "httpapi_test.go"} {
+		if !strings.Contains(logged, part) {
+			t.Errorf("the log does not contain %q: %s", part, logged)
+		}
 	}
 }
 
@@ -118,7 +145,8 @@ func TestMethods(t *testing.T) {
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
 		response, body, _ := serve(t, h, method, "/x/1")
-		if response.StatusCode != 405 || response.Header.Get("Allow") != "GET, HEAD" || body != `{"errors":["method not allowed"],"code":"method_not_allowed"}`+"\n" {
+		if response.StatusCode != 405 || response.Header.Get("Allow") != "GET, HEAD" ||
+			body != `{"errors":["method not allowed"],"code":"method_not_allowed"}`+"\n" {
 			t.Errorf("%s: %d %v %s", method, response.StatusCode, response.Header, body)
 		}
 		if response, _, _ := serve(t, h, method, "/other"); response.StatusCode != 404 {
@@ -127,27 +155,40 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// A path may have several methods, as endpoints of their own, in one service and in several that are joined.
+// A path may have several methods as separate endpoints, in one service or in
+// several that are joined.
 func TestMethodsOfOnePath(t *testing.T) {
 	t.Parallel()
 	named := func(method, path string) httpapi.Endpoint {
-		return httpapi.Endpoint{Route: httpapi.Route{Method: method, Path: path}, Serve: func(w http.ResponseWriter, r *http.Request) error {
-			httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, method+" "+r.PathValue("id"))
-			return nil
-		}}
+		return httpapi.Endpoint{Route: httpapi.Route{Method: method, Path: path},
+			Serve: func(w http.ResponseWriter, r *http.Request) error {
+				httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, method+" "+r.PathValue("id"))
+				return nil
+			}}
 	}
 	endpoints := []httpapi.Endpoint{
-		named("POST", "/uploads"), named("DELETE", "/uploads/{id}"), named("GET", "/uploads/{id}"), named("PUT", "/uploads/{id}"), named("POST", "/uploads/{id}/commit"), named("PUT", "/tree/{id...}"), named("DELETE", "/tree/{id...}"),
+		named("POST", "/uploads"), named("DELETE", "/uploads/{id}"), named("GET", "/uploads/{id}"), named(
+			"PUT", "/uploads/{id}",
+		), named("POST", "/uploads/{id}/commit"), named("PUT", "/tree/{id...}"), named("DELETE", "/tree/{id...}"),
 	}
 	routes := httpapi.Routes(endpoints)
-	if paths := strings.Join(httpapi.Paths(routes), " "); len(routes) != len(endpoints) || paths != "/uploads /uploads/{id} /uploads/{id}/commit /tree/{id...}" {
+	if paths := strings.Join(httpapi.Paths(routes), " "); len(routes) != len(endpoints) ||
+		paths != "/uploads /uploads/{id} /uploads/{id}/commit /tree/{id...}" {
 		t.Error(routes, paths)
 	}
 	own := httpapi.Mux(endpoints...)
-	for _, h := range []http.Handler{own, httpapi.Join(httpapi.Service{Routes: routes, Handler: own}, httpapi.Service{Routes: []httpapi.Route{{Method: "GET", Path: "/x"}}, Handler: own})} {
+	for _, h := range []http.Handler{
+		own,
+		httpapi.Join(
+			httpapi.Service{Routes: routes, Handler: own},
+			httpapi.Service{Routes: []httpapi.Route{{Method: "GET", Path: "/x"}}, Handler: own},
+		),
+	} {
 		for request, want := range map[string]string{
-			"POST /uploads": "POST ", "GET /uploads": "POST", "DELETE /uploads/7": "DELETE 7", "GET /uploads/7": "GET 7", "PUT /uploads/7": "PUT 7", "POST /uploads/7": "DELETE, GET, HEAD, PUT", "PATCH /uploads/7": "DELETE, GET, HEAD, PUT",
-			"POST /uploads/7/commit": "POST 7", "GET /uploads/7/commit": "POST", "HEAD /uploads/7/commit": "POST", "PUT /tree/a/b": "PUT a/b", "DELETE /tree/a": "DELETE a", "GET /tree/a": "PUT, DELETE",
+			"POST /uploads": "POST ", "GET /uploads": "POST", "DELETE /uploads/7": "DELETE 7", "GET /uploads/7": "GET 7",
+			"PUT /uploads/7": "PUT 7", "POST /uploads/7": "DELETE, GET, HEAD, PUT", "PATCH /uploads/7": "DELETE, GET, HEAD, PUT",
+			"POST /uploads/7/commit": "POST 7", "GET /uploads/7/commit": "POST", "HEAD /uploads/7/commit": "POST",
+			"PUT /tree/a/b": "PUT a/b", "DELETE /tree/a": "DELETE a", "GET /tree/a": "PUT, DELETE",
 		} {
 			method, path, _ := strings.Cut(request, " ")
 			response, body, _ := serve(t, h, method, path)
@@ -174,7 +215,8 @@ func TestMethodsOfOnePath(t *testing.T) {
 	httpapi.Mux(named("GET", "/x"), named("HEAD", "/x"))
 }
 
-// Where the fault is the caller's, and only there, he is told what was made for him, and nothing of what caused it.
+// An error of the caller has the text of Explain, without its cause. Any other
+// error has the fixed text.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("GET " + secret)
@@ -184,25 +226,59 @@ func TestExplain(t *testing.T) {
 		told   string
 		code   string
 	}{
-		"malformed":         {httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name", "invalid"},
-		"what caused it":    {httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400, "it does not parse", "invalid"},
-		"wrapped":           {fmt.Errorf("committing: %w", httpapi.Explain(registry.ErrExists, "1.0.0 has other content")), 409, "1.0.0 has other content", "exists"},
-		"joined":            {errors.Join(cause, httpapi.Explain(registry.ErrForbidden, "10 uploads are open")), 403, "10 uploads are open", "forbidden"},
-		"not finished yet":  {httpapi.Explain(registry.ErrConflict, "file 2 is not inspected yet"), 409, "file 2 is not inspected yet", "conflict"},
-		"missing":           {httpapi.Explain(registry.ErrNotFound, "there is no such upload"), 404, "there is no such upload", "not_found"},
-		"twice":             {httpapi.Explain(fmt.Errorf("%w", httpapi.Explain(registry.ErrInvalid, "inner")), "outer"), 400, "outer", "invalid"},
-		"a credential's":    {httpapi.Explain(registry.ErrBadCredential, "it is of Eve's"), 401, "invalid credential", "bad_credential"},
-		"no credential":     {httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required", "unauthenticated"},
-		"the store's fault": {httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503, "temporarily unavailable, try again", "unavailable"},
-		"a fault":           {httpapi.Explain(cause, "it does not parse"), 500, "internal error", "internal"},
-		"damaged":           {httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad", "corrupt"},
-		"damaged, unsaid":   {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error", "internal"},
+		"malformed": {
+			httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name", "invalid",
+		},
+		"what caused it": {
+			httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400,
+			"it does not parse", "invalid",
+		},
+		"wrapped": {
+			fmt.Errorf("committing: %w", httpapi.Explain(registry.ErrExists, "1.0.0 has other content")), 409,
+			"1.0.0 has other content", "exists",
+		},
+		"joined": {
+			errors.Join(cause, httpapi.Explain(registry.ErrForbidden, "10 uploads are open")), 403, "10 uploads are open",
+			"forbidden",
+		},
+		"not finished yet": {
+			httpapi.Explain(registry.ErrConflict, "file 2 is not inspected yet"), 409, "file 2 is not inspected yet",
+			"conflict",
+		},
+		"missing": {
+			httpapi.Explain(registry.ErrNotFound, "there is no such upload"), 404, "there is no such upload", "not_found",
+		},
+		"twice": {
+			httpapi.Explain(fmt.Errorf("%w", httpapi.Explain(registry.ErrInvalid, "inner")), "outer"), 400, "outer",
+			"invalid",
+		},
+		"a credential's": {
+			httpapi.Explain(registry.ErrBadCredential, "it is of Eve's"), 401, "invalid credential", "bad_credential",
+		},
+		"no credential": {
+			httpapi.Explain(registry.ErrUnauthenticated, "log in"), 401, "authentication required", "unauthenticated",
+		},
+		"the store's fault": {
+			httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503,
+			"temporarily unavailable, try again", "unavailable",
+		},
+		"a fault": {httpapi.Explain(cause, "it does not parse"), 500, "internal error", "internal"},
+		"damaged": {
+			httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad", "corrupt",
+		},
+		"damaged, unsaid": {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error", "internal"},
 		"an issuer's fault": {
 			httpapi.Explain(fmt.Errorf("%w: %w: %w", registry.ErrUnavailable, registry.ErrIssuer, cause), "x is not trusted"),
 			503, "x is not trusted", "issuer",
 		},
-		"not printable": {httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde", "invalid"},
-		"long":          {httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…", "invalid"},
+		"not printable": {
+			httpapi.Explain(registry.ErrInvalid, "a\x1b[31mb\nc\u202ed\xffe"), 400, "a\ufffd[31mb c\ufffdd\ufffde",
+			"invalid",
+		},
+		"long": {
+			httpapi.Explain(registry.ErrInvalid, strings.Repeat("ä", 1<<20)), 400, strings.Repeat("ä", 2<<10) + "…",
+			"invalid",
+		},
 		"withdrawn": {
 			httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrExists, registry.ErrWithdrawn), "it was withdrawn"),
 			409, "it was withdrawn", "withdrawn",
@@ -224,16 +300,17 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: %.200s, logged %.200s", name, body, logged)
 		}
 		if errors.Is(test.err, cause) && !strings.Contains(logged, "bucket.example") {
-			t.Errorf("%s: the log does not say why: %s", name, logged)
+			t.Errorf("%s: the log does not have the cause: %s", name, logged)
 		}
-		// The text is in the log as well, since a handler may have said nothing else.
+		// The text is also in the log, because the handler may log nothing
+		// else.
 		if name == "malformed" && !strings.Contains(logged, "invalid: file 2 has no name") {
 			t.Errorf("%s: logged %s", name, logged)
 		}
 	}
 }
 
-// A hint comes with a text of its own, and with no other.
+// A hint is only sent with an Explain text.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	hinted := registry.WithHint(registry.ErrInvalid, "Sign it\x1b[31m\nagain.")
@@ -267,7 +344,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// No path is redirected, and none is a 500.
+// No path causes a redirect or a 500.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Mux(
@@ -280,9 +357,12 @@ func TestPaths(t *testing.T) {
 	for path, want := range map[string]int{
 		"/x/1": 200, "/x/a.b+c-d_e~f": 200, "/x/1?q=%zz": 200,
 		"/x": 404, "/x/": 404, "/x/1/": 404, "/x/1/2": 404, "/": 404, "/tree": 404, "/tree/": 409, "/tree/a/b": 409,
-		"": 400, "//": 400, "x": 400, "*": 400, "//x/1": 400, "/x//1": 400, "/x/../x/1": 400, "/x/.": 400, "/x/..": 400, "/./x/1": 400, "/..": 400,
-		"/x/%": 400, "/x/%2F": 400, "/x/a b": 400, "/x/a\x00": 400, "/x/a\nb": 400, `/x\1`: 400, "/x/\u00e4": 400, "/x/\xff": 400, "/x/#": 400, "/x/;": 400, "/x/:": 400, "/x/@": 400,
-		"/x/" + strings.Repeat("a", 1021): 200, "/x/" + strings.Repeat("a", 1022): 400, "/x/" + strings.Repeat("a", 1<<20): 400,
+		"": 400, "//": 400, "x": 400, "*": 400, "//x/1": 400, "/x//1": 400, "/x/../x/1": 400, "/x/.": 400, "/x/..": 400,
+		"/./x/1": 400, "/..": 400,
+		"/x/%": 400, "/x/%2F": 400, "/x/a b": 400, "/x/a\x00": 400, "/x/a\nb": 400, `/x\1`: 400, "/x/\u00e4": 400,
+		"/x/\xff": 400, "/x/#": 400, "/x/;": 400, "/x/:": 400, "/x/@": 400,
+		"/x/" + strings.Repeat("a", 1021): 200, "/x/" + strings.Repeat("a", 1022): 400,
+		"/x/" + strings.Repeat("a", 1<<20): 400,
 	} {
 		response, body, logged := serve(t, h, http.MethodGet, path)
 		if response.StatusCode != want {
@@ -312,17 +392,22 @@ func TestDocument(t *testing.T) {
 			return httpapi.WriteDocument(w, r, httpapi.Revalidate, protocol.Document(compressed.Bytes()[:20]))
 		}),
 	)
-	for accept, asIs := range map[string]bool{"gzip": true, "gzip, deflate, br": true, "identity, gzip;q=0.5": true, "": false, "identity": false, "gzip;q=0": false, "br": false, "*": false} {
+	for accept, asIs := range map[string]bool{
+		"gzip": true, "gzip, deflate, br": true, "identity, gzip;q=0.5": true, "": false, "identity": false,
+		"gzip;q=0": false, "br": false, "*": false,
+	} {
 		response, body, _ := serve(t, h, http.MethodGet, "/good", "Accept-Encoding", accept)
 		want, encoding := text, ""
 		if asIs {
 			want, encoding = compressed.String(), "gzip"
 		}
-		if body != want || response.Header.Get("Content-Encoding") != encoding || response.Header.Get("Content-Length") != fmt.Sprint(len(want)) || response.Header.Get("Vary") != "Accept-Encoding" {
+		if body != want || response.Header.Get("Content-Encoding") != encoding ||
+			response.Header.Get("Content-Length") != fmt.Sprint(len(want)) || response.Header.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("Accept-Encoding %q: %q %v", accept, body, response.Header)
 		}
 	}
-	if response, body, _ := serve(t, h, http.MethodGet, "/corrupt"); response.StatusCode != 500 || response.Header.Get("Content-Encoding") != "" {
+	if response, body, _ := serve(t, h, http.MethodGet, "/corrupt"); response.StatusCode != 500 ||
+		response.Header.Get("Content-Encoding") != "" {
 		t.Errorf("corrupt: %d %q", response.StatusCode, body)
 	}
 }
@@ -330,8 +415,11 @@ func TestDocument(t *testing.T) {
 func TestAccepts(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]bool{
-		"application/json": true, "application/json; charset=utf-8": true, "text/html, application/json;q=0.1": true, "Application/JSON": true,
-		"": false, "*/*": false, "application/*": false, "application/json;q=0": false, "application/json;q=0.000": false, "application/json;q=x": false, "application/jsonp": false, "text/html": false,
+		"application/json": true, "application/json; charset=utf-8": true, "text/html, application/json;q=0.1": true,
+		"Application/JSON": true,
+		"":                 false, "*/*": false, "application/*": false, "application/json;q=0": false,
+		"application/json;q=0.000": false,
+		"application/json;q=x":     false, "application/jsonp": false, "text/html": false,
 		",,;;,": false,
 	} {
 		if got := httpapi.Accepts([]string{"text/plain", header}, "application/json"); got != want {

@@ -15,13 +15,14 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// ReadJSON reads a request's body, strictly: one JSON value of at most limit bytes, without fields that into does not
-// have, and of type application/json where a type is given. Errors are core.ErrInvalid and tell the caller what is
-// wrong, by Explain; into may have been written to in part.
+// ReadJSON decodes the body of a request into `into`. The body must be one JSON
+// value of at most limit bytes, without unknown fields. Its type, if there is
+// one, must be application/json. Errors are core.ErrInvalid with an [Explain]
+// text for the caller. After an error, `into` may be partly set.
 func ReadJSON(r *http.Request, limit int64, into any) error {
 	for _, contentType := range r.Header.Values("Content-Type") {
 		if !isJSON(contentType) {
-			return unreadable(nil, "the body must be application/json, in UTF-8")
+			return unreadable(nil, "the body must be application/json in UTF-8")
 		}
 	}
 	if r.ContentLength > limit {
@@ -34,7 +35,7 @@ func ReadJSON(r *http.Request, limit int64, into any) error {
 	case int64(len(body)) > limit:
 		return tooLong(limit)
 	case !utf8.Valid(body):
-		return unreadable(nil, "the body is not in UTF-8")
+		return unreadable(nil, "the body is not valid UTF-8")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
@@ -42,7 +43,7 @@ func ReadJSON(r *http.Request, limit int64, into any) error {
 		return unreadable(err, whyNot(err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return unreadable(nil, "there is something behind the JSON value of the body")
+		return unreadable(nil, "the body has data after its JSON value")
 	}
 	return nil
 }
@@ -60,13 +61,14 @@ func tooLong(limit int64) error {
 func unreadable(cause error, text string) error {
 	err := fmt.Errorf("%w body", core.ErrInvalid)
 	if cause != nil {
-		// It may quote as much of the body as there is.
+		// It may quote the complete body.
 		err = fmt.Errorf("%w: %s", err, printable.Line(cause.Error(), 200))
 	}
 	return Explain(err, text)
 }
 
-// whyNot says why JSON cannot be read, in words that have none of this program's types in them.
+// whyNot returns the reason why JSON is invalid, without names of this
+// program's types.
 func whyNot(err error) string {
 	const unknown = `json: unknown field `
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -80,11 +82,11 @@ func whyNot(err error) string {
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return "there is no body, and it must be JSON"
+		return "the body is empty, but must be JSON"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the body ends within its JSON"
+		return "the body ends before its JSON is complete"
 	case strings.HasPrefix(err.Error(), unknown):
-		return fmt.Sprintf("the body has a field that is unknown: %.100s", err.Error()[len(unknown):])
+		return fmt.Sprintf("the body has an unknown field: %.100s", err.Error()[len(unknown):])
 	}
-	return "a value in the body is not what belongs there"
+	return "a value in the body is invalid"
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// maxPath is longer than any path that names something: the longest has three
-// names of 64 characters and a version.
+// maxPath bounds a path, in bytes. The longest valid path has three names of 64
+// characters and a version.
 const maxPath = 1024
 
 // Wrap returns the outermost handler of a server or function. It logs each
-// request by [requestlog.Handler]. It rejects a path that is not in its plain
-// form (dot segments, doubled slashes, characters that no endpoint's path has)
-// before a mux can redirect it. It turns a panic into a 500, except
-// http.ErrAbortHandler, which continues. It drops the body of responses to HEAD.
+// request with [requestlog.Handler]. It rejects a path that is not in its plain
+// form before a mux can redirect it. Examples are paths with dot segments, double
+// slashes, or characters that no endpoint uses. It turns a panic into a 500,
+// except http.ErrAbortHandler, which continues. It drops the body of responses to
+// HEAD.
 func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Entry)) http.Handler {
 	return requestlog.Handler(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		response := &response{ResponseWriter: w, head: r.Method == http.MethodHead}
@@ -34,8 +35,8 @@ func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Ent
 	}), observers...)
 }
 
-// recoverPanic ends a panic with a 500. If the response has begun already, it
-// logs the panic and the client gets what was written.
+// recoverPanic turns a panic into a 500. If the response has already begun, it
+// only logs the panic.
 func recoverPanic(w *response, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -54,7 +55,7 @@ func recoverPanic(w *response, r *http.Request) {
 	Error(w, r, fmt.Errorf("panic: %v", p))
 }
 
-// plainPath reports whether a decoded path can name an endpoint.
+// plainPath reports whether a decoded path may belong to an endpoint.
 func plainPath(p string) bool {
 	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !core.IsPlain(p) {
 		return false

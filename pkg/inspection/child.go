@@ -20,11 +20,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// childVariable marks a process as a child.
+// childVariable is the environment variable that marks a child process.
 const childVariable = "LARDER_INSPECTION_CHILD"
 
-// Exit codes of a child that has crashed, as Go's runtime has it, or that has run
-// over a limit.
+// Exit codes of a child. exitCrashed is the one of Go's runtime.
 const (
 	exitCrashed = 2
 	exitMemory  = 3
@@ -32,28 +31,28 @@ const (
 )
 
 const (
-	// maxRead bounds how much a child asks for at once, in bytes.
+	// maxRead is the largest read that a child requests, in bytes.
 	maxRead = 1 << 20
-	// maxStack bounds the stack of the child. Nesting within the bounds of
-	// archives and configuration takes less than a tenth of it.
+	// maxStack is the largest stack of the child, in bytes. Nesting within the
+	// limits of archives and configuration takes less than a tenth of it.
 	maxStack = 64 << 20
-	// maxProblem bounds what is said of an archive, in bytes. It may quote any
-	// part of the archive.
+	// maxProblem is the largest size of an error text and of a hint, in bytes.
+	// They may quote any part of the archive.
 	maxProblem = 4 << 10
-	// watchInterval is how often memory is looked at.
+	// watchInterval is the time between two checks of the memory.
 	watchInterval = 5 * time.Millisecond
 )
 
-// The protocol between the two: the parent sends an assignment as a line of
-// JSON. The child then sends lines of JSON, each of which asks for bytes or
-// ends the inspection. The parent answers a read with the number of bytes in
-// four bytes, big-endian, and the bytes.
+// In the protocol between the two processes, the parent sends an assignment as
+// a line of JSON. The child then sends lines of JSON, each of which requests
+// bytes or ends the inspection. The parent answers a read with the number of
+// bytes in four bytes, big-endian, and the bytes.
 
-// protocol is the version of the messages. A child of another program does not
-// know it.
+// protocol is the version of the messages. After an upgrade, the child may be
+// another version of the program, which does not support it.
 const protocol = 1
 
-// assignment is what a child has to do, and within which limits.
+// assignment is the work of a child, with its limits.
 type assignment struct {
 	Protocol int     `json:"protocol"`
 	Request  Request `json:"request"`
@@ -62,10 +61,10 @@ type assignment struct {
 	Timeout   time.Duration `json:"timeout"`
 }
 
-// message is what a child sends.
+// message is a message from a child.
 type message struct {
-	Read   *read  `json:"read,omitempty"`
-	Result *ended `json:"result,omitempty"`
+	Read   *read   `json:"read,omitempty"`
+	Result *result `json:"result,omitempty"`
 }
 
 type read struct {
@@ -73,15 +72,16 @@ type read struct {
 	Length int   `json:"length"`
 }
 
-type ended struct {
+type result struct {
 	Found Found `json:"found"`
-	// Problem is why the archive is not valid.
+	// Problem is the error text for an invalid archive. Hint is its hint, if any.
 	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 }
 
-// RunIfChild inspects an archive and ends the process, if this process was
-// started for that by a [Process], and returns otherwise. Each program that
-// uses a Process calls it first in main.
+// RunIfChild inspects an archive and ends the process if a [Process] started it
+// for that purpose. Otherwise it returns. Each program that uses a Process
+// calls it first in main.
 func RunIfChild() {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child(os.Stdin, os.Stdout))
@@ -105,28 +105,32 @@ func child(in io.Reader, out io.Writer) (code int) {
 	source.working = newStopwatch(a.Timeout, func() { os.Exit(exitTime) })
 	limit(a)
 	found, err := inspect(context.Background(), a.Request, source)
-	result := &ended{Found: found}
+	answer := &result{Found: found}
 	if err != nil {
 		if !errors.Is(err, registry.ErrInvalid) {
 			fmt.Fprintln(os.Stderr, "cannot inspect:", err)
 			return 1
 		}
-		text := err.Error()
-		result = &ended{Problem: strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")}
+		answer = &result{Problem: shorten(err.Error()), Hint: shorten(registry.Hint(err))}
 	}
-	if err := source.out.Encode(message{Result: result}); err != nil {
+	if err := source.out.Encode(message{Result: answer}); err != nil {
 		return 1
 	}
 	return 0
 }
 
-// limit ends this process when it runs over its memory. The system's own limits
-// come on top, where there are some. The parent ends a child when a terminal or
-// a service manager ends the parent, so that the child ignores their signals.
+// shorten returns the first maxProblem bytes of a text as valid UTF-8.
+func shorten(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")
+}
+
+// limit ends this process if it exceeds its memory, and sets the system's own
+// limits where they exist. The child ignores the signals of terminals and service
+// managers, because these also end the parent, which then ends the child.
 func limit(a assignment) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(a.MaxMemory * 3 / 4) // the garbage collector works harder from there on
+	debug.SetMemoryLimit(a.MaxMemory * 3 / 4) // the garbage collector runs more often above it
 	go func() {
 		for {
 			if inUse() > a.MaxMemory {
@@ -138,7 +142,8 @@ func limit(a assignment) {
 	limitBySystem(a)
 }
 
-// inUse returns the memory that Go's runtime has from the system, in bytes.
+// inUse returns the memory that Go's runtime has obtained from the system, in
+// bytes.
 func inUse() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
@@ -150,7 +155,7 @@ type remote struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
 	out *json.Encoder
-	// working stands still while the child waits for bytes.
+	// working is paused while the child waits for bytes.
 	working *stopwatch
 }
 
@@ -170,7 +175,7 @@ func (r *remote) ReadAt(p []byte, offset int64) (total int, err error) {
 		}
 		n := int(binary.BigEndian.Uint32(size[:]))
 		if n > len(part) {
-			return total, fmt.Errorf("the parent sends %d bytes for %d", n, len(part))
+			return total, fmt.Errorf("the parent sent %d bytes instead of %d", n, len(part))
 		}
 		if _, err := io.ReadFull(r.in, part[:n]); err != nil {
 			return total, err

@@ -1,7 +1,7 @@
-// Package inspection reads the archives that strangers upload, in a process of
-// its own that limits itself: a [Process] survives whatever an archive does to
-// its reader. [InThisProcess] is for programs that inspect their own archives,
-// and for tests.
+// Package inspection reads archives from untrusted users. A [Process] does so
+// in a child process that limits itself, so the parent survives a crash of the
+// reader. [InThisProcess] is for programs that inspect their own archives, and
+// for tests.
 package inspection
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Kind is what an archive is.
+// Kind is the kind of an archive.
 type Kind string
 
 // The kinds of archives.
@@ -24,7 +24,7 @@ const (
 	ProviderZip Kind = "provider"
 )
 
-// Request is what to inspect.
+// Request describes the archive to inspect.
 type Request struct {
 	Kind Kind `json:"kind"`
 	// Size of the archive in bytes.
@@ -34,21 +34,21 @@ type Request struct {
 	Platform     registry.Platform `json:"platform,omitzero"`
 }
 
-// Found is what an inspection has found out about a valid archive.
+// Found is the result of inspecting a valid archive.
 type Found struct {
 	// SHA256 of the archive, in lower-case hexadecimal.
 	SHA256 string `json:"sha256"`
-	// ContentSHA256 is a module's, see archive.Module.
+	// ContentSHA256 of a module, see [archive.Module].
 	ContentSHA256 string `json:"content_sha256,omitempty"`
-	// H1 is a provider's, see archive.Provider.
+	// H1 of a provider, see [archive.Provider].
 	H1 string `json:"h1,omitempty"`
 }
 
-// InThisProcess inspects archives in the process that asks for it.
+// InThisProcess inspects archives in the calling process.
 type InThisProcess struct{}
 
-// Inspect reads an archive to its end. It returns registry.ErrInvalid where the
-// archive is not valid, the error of ctx, or the error of reading.
+// Inspect reads an archive to its end. It returns registry.ErrInvalid if the
+// archive is not valid, the error of ctx, or the error of reading source.
 func (InThisProcess) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
 	in := &tracked{ReaderAt: source}
 	found, err := inspect(ctx, request, in)
@@ -74,8 +74,8 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, e
 	return Found{}, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
 }
 
-// tracked records the first error of a source, so that the archive is not blamed
-// for it.
+// tracked records the first error of reading a source, which does not make the
+// archive invalid.
 type tracked struct {
 	io.ReaderAt
 	failed error

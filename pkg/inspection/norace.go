@@ -2,5 +2,5 @@
 
 package inspection
 
-// raceReserve is what the race detector maps for itself: there is none.
+// raceReserve is zero without the race detector.
 const raceReserve = 0

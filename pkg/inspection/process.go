@@ -16,36 +16,35 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Process inspects each archive in a child of its own, which is the same
-// program once more: its main calls [RunIfChild]. The child has no environment,
-// and nothing to read from but what the parent sends. The zero value is ready
-// for use, by several goroutines.
+// Process inspects each archive in a child process. The child is the same
+// program, whose main calls [RunIfChild]. It has no environment and only reads
+// what the parent sends. The zero value is ready for use by several goroutines.
 type Process struct {
-	// MaxMemory bounds the memory of a child, in bytes. If zero, it is
-	// DefaultMaxMemory.
+	// MaxMemory is the largest memory of a child, in bytes. If zero,
+	// DefaultMaxMemory is used.
 	MaxMemory int64
-	// Timeout bounds the time of an inspection without that of reading the
-	// archive. If zero, it is half a minute, and a second more for each 2 MiB.
+	// Timeout is the largest duration of an inspection, without the time to read
+	// the source. If zero, it is 30 seconds, plus a second for each 2 MiB.
 	Timeout time.Duration
-	// Log receives what a crashed child wrote to its standard error. If nil, that
-	// is discarded.
+	// Log receives the standard error of a crashed child. If nil, it is
+	// discarded.
 	Log *slog.Logger
 }
 
-// DefaultMaxMemory bounds the memory of a child where nothing else is set, in bytes.
+// DefaultMaxMemory is the default of Process.MaxMemory, in bytes.
 const DefaultMaxMemory = 192 << 20
 
 const (
 	baseTimeout    = 30 * time.Second
 	bytesPerSecond = 2 << 20
-	// maxLine bounds what a child sends at once, in bytes.
+	// maxLine is the largest size of a message from a child, in bytes.
 	maxLine = 64 << 10
-	// maxTrace bounds what is kept of a child's last words, in bytes.
+	// maxTrace is how much of a child's standard error is stored, in bytes.
 	maxTrace = 300
 )
 
-// ErrDied is an inspection that ended without a result, through no fault of the
-// archive's that is known: something else may have ended the child.
+// ErrDied means that an inspection ended without a result for an unknown
+// reason. For example, another process may have ended the child.
 var ErrDied = fmt.Errorf("%w: the inspection ended without a result", registry.ErrUnavailable)
 
 var (
@@ -53,10 +52,10 @@ var (
 	errMemory = errors.New("it took too much memory")
 )
 
-// Inspect is like [InThisProcess.Inspect]. An archive whose inspection ends the
-// child, or runs over its time or memory, is registry.ErrInvalid too. It returns
-// [ErrDied] if something else ended the child, and registry.ErrUnavailable if
-// none can be started.
+// Inspect is like [InThisProcess.Inspect]. If an inspection crashes or exceeds
+// its time or memory, the error is registry.ErrInvalid too. If something else
+// ends the child, the error is [ErrDied]. If no child can be started, the error
+// is registry.ErrUnavailable.
 func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
 	a := assignment{Protocol: protocol, Request: request, MaxMemory: p.MaxMemory, Timeout: p.Timeout}
 	if a.MaxMemory == 0 {
@@ -77,7 +76,7 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	go c.watchMemory(limited, a.MaxMemory, func() { end(errMemory) })
 	in := &tracked{ReaderAt: source}
 	result, err := c.converse(a, in, working)
-	if !errors.Is(err, io.EOF) { // with which a child ends that dies
+	if !errors.Is(err, io.EOF) { // a child that dies causes io.EOF
 		end(nil)
 	}
 	_ = c.in.Close()
@@ -86,7 +85,7 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	case in.failed != nil:
 		return Found{}, in.failed
 	case err == nil && result.Problem != "":
-		return Found{}, problem(result.Problem)
+		return Found{}, result.err()
 	case err == nil:
 		return result.Found, nil
 	case ctx.Err() != nil:
@@ -95,18 +94,26 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 	return Found{}, p.reason(context.Cause(limited), died, a, c.trace.String())
 }
 
-// problem is what a child says is wrong with an archive.
+// problem is the error text that a child returns for an invalid archive.
 type problem string
 
 func (p problem) Error() string { return string(p) }
 func (problem) Unwrap() error   { return registry.ErrInvalid }
 
-// running is a child.
+// err returns the error of an invalid archive.
+func (r *result) err() error {
+	if r.Hint == "" {
+		return problem(r.Problem)
+	}
+	return registry.WithHint(problem(r.Problem), "%s", r.Hint)
+}
+
+// running is a child process.
 type running struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   io.ReadCloser
-	trace lastWords
+	trace traceBuffer
 }
 
 func start(ctx context.Context) (*running, error) {
@@ -115,7 +122,7 @@ func start(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	c := &running{cmd: exec.CommandContext(ctx, self)} //nolint:gosec // it is this program
-	c.cmd.Args = []string{"larder-inspection"}         // for those who list processes
+	c.cmd.Args = []string{"larder-inspection"}         // shown in process lists
 	c.cmd.Env = []string{childVariable + "=1", "GOTRACEBACK=none"}
 	c.cmd.Stderr = &c.trace
 	c.cmd.WaitDelay = time.Second
@@ -129,9 +136,9 @@ func start(ctx context.Context) (*running, error) {
 	return c, c.cmd.Start()
 }
 
-// converse sends the assignment, and then what the child asks for, until the
-// child says what it has found.
-func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch) (*ended, error) {
+// converse sends the assignment, and then the bytes that the child requests,
+// until the child sends its result.
+func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch) (*result, error) {
 	if err := json.NewEncoder(c.in).Encode(a); err != nil {
 		return nil, err
 	}
@@ -150,7 +157,7 @@ func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch)
 			return m.Result, nil
 		}
 		if m.Read == nil || m.Read.Length < 0 || m.Read.Length > maxRead || m.Read.Offset < 0 {
-			return nil, errors.New("the child asks for something else than bytes")
+			return nil, errors.New("the child sent an invalid request")
 		}
 		working.pause()
 		n, err := source.ReadAt(buffer[4:4+m.Read.Length], m.Read.Offset)
@@ -181,13 +188,13 @@ func (p Process) reason(cause, died error, a assignment, trace string) error {
 		return fmt.Errorf("%w: %w: %s", ErrDied, died, trace)
 	}
 	if p.Log != nil {
-		p.Log.Error("an inspection has crashed", slog.Any("error", died), slog.String("output", trace))
+		p.Log.Error("inspection crashed", slog.Any("error", died), slog.String("output", trace))
 	}
 	return fmt.Errorf("%w archive: its inspection crashed", registry.ErrInvalid)
 }
 
-// watchMemory calls end when a child has more memory than it may, as far as the
-// system tells. The child watches itself too.
+// watchMemory calls end if a child exceeds its memory by a quarter, if the
+// system reports the memory. The child also checks its own memory.
 func (c *running) watchMemory(ctx context.Context, most int64, end func()) {
 	tick := time.NewTicker(10 * watchInterval)
 	defer tick.Stop()
@@ -204,10 +211,10 @@ func (c *running) watchMemory(ctx context.Context, most int64, end func()) {
 	}
 }
 
-// lastWords keeps the first bytes that a child writes to its standard error.
-type lastWords struct{ bytes.Buffer }
+// traceBuffer stores the first bytes of a child's standard error.
+type traceBuffer struct{ bytes.Buffer }
 
-func (w *lastWords) Write(p []byte) (int, error) {
+func (w *traceBuffer) Write(p []byte) (int, error) {
 	w.Buffer.Write(p[:min(len(p), maxTrace-min(w.Len(), maxTrace))])
 	return len(p), nil
 }

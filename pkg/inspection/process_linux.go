@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// program returns the path of this program, also after an upgrade has put another
-// in its place.
+// program returns the path of this program. The path remains valid after an
+// upgrade replaces the file.
 func program() (string, error) { return "/proc/self/exe", nil }
 
-// residentMemory returns the memory of a process in bytes, or 0 where it is not
-// known. Source: proc(5), /proc/PID/statm.
+// residentMemory returns the memory of a process in bytes, or 0 if it is
+// unknown. Source: proc(5), /proc/PID/statm.
 func residentMemory(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

@@ -7,5 +7,5 @@ import "os"
 // program returns the path of this program.
 func program() (string, error) { return os.Executable() }
 
-// residentMemory is not known here; the child watches itself.
+// residentMemory returns 0 for unknown. The child checks its own memory.
 func residentMemory(int) int64 { return 0 }

@@ -2,5 +2,5 @@
 
 package inspection
 
-// raceReserve is what the race detector maps for itself, in bytes.
+// raceReserve is the memory that the race detector maps for itself, in bytes.
 const raceReserve = 1 << 30

@@ -2,8 +2,8 @@ package inspection
 
 import "time"
 
-// stopwatch calls a function when it has run for a time, pauses left out. One
-// goroutine uses it.
+// stopwatch calls a function after it has run for some time, without its
+// pauses. It is for use by one goroutine.
 type stopwatch struct {
 	timer *time.Timer
 	left  time.Duration
@@ -20,7 +20,7 @@ func (s *stopwatch) pause() {
 	s.left -= time.Since(s.since)
 }
 
-// resume lets a watch run that was paused.
+// resume continues after pause.
 func (s *stopwatch) resume() {
 	s.since = time.Now()
 	s.timer.Reset(max(0, s.left))

@@ -8,11 +8,12 @@ import (
 	"syscall"
 )
 
-// detach keeps the signals of a terminal, such as that of Ctrl-C, from a child.
+// detach prevents a terminal's signals, such as that of Ctrl-C, from reaching a
+// child.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// limitBySystem has the system end this process too: it may write no file, and
-// not use all processors for longer than its time.
+// limitBySystem sets the system's limits for this process. It may not write
+// files, and may not use all processors for longer than its time.
 func limitBySystem(a assignment) {
 	seconds := (uint64(a.Timeout.Seconds()) + 1) * uint64(runtime.NumCPU())
 	for resource, most := range map[int]uint64{
@@ -21,10 +22,10 @@ func limitBySystem(a assignment) {
 		syscall.RLIMIT_CPU:   seconds,
 		syscall.RLIMIT_DATA:  uint64(a.MaxMemory) + goReserve + raceReserve,
 	} {
-		// The other limits are there where the system refuses one.
+		// The other limits apply even if the system rejects one.
 		_ = syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most})
 	}
 }
 
-// goReserve is what Go's runtime maps beyond what it uses, in bytes.
+// goReserve is the memory that Go's runtime maps beyond what it uses, in bytes.
 const goReserve = 256 << 20

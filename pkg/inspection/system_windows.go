@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// detach keeps Ctrl-C from a child.
+// detach prevents Ctrl-C from reaching a child.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

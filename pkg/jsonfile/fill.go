@@ -15,11 +15,12 @@ import (
 	"github.com/larder-registry/larder/pkg/suggest"
 )
 
-// Fill writes a value to the variable that into points to, or returns the first
-// fault. path is what errors call the value, and empty for the whole file. The
-// variable has structs whose fields have json tags, maps with texts as keys,
-// slices, pointers, texts, whole numbers, booleans, and types that read texts.
-// Names of fields are exact.
+// Fill stores a value in the variable that into points to, or returns the first
+// fault. path is the name of the value in errors, and empty for the whole file.
+//
+// The variable can consist of structs with json tags, maps with string keys,
+// slices, pointers, strings, integers, booleans, and types that implement
+// [encoding.TextUnmarshaler]. Field names are case-sensitive.
 func (v Value) Fill(path string, into any) *Fault {
 	return v.fill(path, reflect.ValueOf(into).Elem())
 }
@@ -96,7 +97,7 @@ func (v Value) fillMap(path string, into reflect.Value) *Fault {
 	into.Set(reflect.MakeMap(into.Type()))
 	for _, m := range v.Members {
 		if into.MapIndex(reflect.ValueOf(m.Key)).IsValid() {
-			return &Fault{m.Offset, below(path, m.Key) + " is there twice"}
+			return &Fault{m.Offset, below(path, m.Key) + " is set twice"}
 		}
 		element := reflect.New(into.Type().Elem()).Elem()
 		if f := m.Value.fill(below(path, m.Key), element); f != nil {
@@ -113,16 +114,16 @@ func (v Value) fillStruct(path string, into reflect.Value) *Fault {
 		name, _, _ := strings.Cut(into.Type().Field(i).Tag.Get("json"), ",")
 		fields[name] = into.Field(i)
 	}
-	seen := make(map[string]bool)
+	set := make(map[string]bool)
 	for _, m := range v.Members {
 		field, ok := fields[m.Key]
 		if !ok {
 			return &Fault{m.Offset, within(path, Unknown("field", m.Key, slices.Sorted(maps.Keys(fields))))}
 		}
-		if seen[m.Key] {
-			return &Fault{m.Offset, below(path, m.Key) + " is there twice"}
+		if set[m.Key] {
+			return &Fault{m.Offset, below(path, m.Key) + " is set twice"}
 		}
-		seen[m.Key] = true
+		set[m.Key] = true
 		if f := m.Value.fill(below(path, m.Key), field); f != nil {
 			return f
 		}
@@ -130,7 +131,7 @@ func (v Value) fillStruct(path string, into reflect.Value) *Fault {
 	return nil
 }
 
-// within returns a text about the value that a path leads to.
+// within returns a text about the value at a path.
 func within(path, text string) string {
 	if path == "" {
 		return text
@@ -138,7 +139,8 @@ func within(path, text string) string {
 	return path + ": " + text
 }
 
-// below returns the path of a key. A key that is long or not printable is quoted.
+// below returns the path of a key. It quotes a key that is long or not
+// printable.
 func below(path, key string) string {
 	if quoted := fmt.Sprintf("%.100q", key); quoted != `"`+key+`"` {
 		key = quoted
@@ -149,8 +151,9 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
-// kind returns what a value of a type is in JSON: "a list of objects" with the
-// article "a " and an empty ending, and "lists of objects" with no article and "s".
+// kind describes a type in JSON. With the article "a " and an empty ending, it
+// returns "a list of objects", for example. With no article and the ending "s",
+// it returns "lists of objects".
 func kind(t reflect.Type, article, ending string) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return article + "string" + ending
@@ -173,21 +176,21 @@ func kind(t reflect.Type, article, ending string) string {
 	return article + "string" + ending
 }
 
-// Shown returns a value for an error; long ones are left out.
+// Shown returns a value as text for an error. A long value is omitted.
 func (v Value) Shown() string {
-	const longest = 60
+	const maxLen = 60
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, v.Raw); err != nil || compact.Len() > longest {
+	if err := json.Compact(&compact, v.Raw); err != nil || compact.Len() > maxLen {
 		return "this value"
 	}
 	return printable.Escape(compact.String())
 }
 
-// Unknown returns the text of an error for a word that is none of those that there
-// are. It has the nearest one, or all.
+// Unknown returns the error text for a word that is not in a list. It suggests
+// the nearest word, or lists all.
 func Unknown(what, word string, all []string) string {
 	if nearest, ok := suggest.Nearest(word, all); ok {
 		return fmt.Sprintf("unknown %s %.100q (did you mean %q?)", what, word, nearest)
 	}
-	return fmt.Sprintf("unknown %s %.100q (there are %s)", what, word, strings.Join(all, ", "))
+	return fmt.Sprintf("unknown %s %.100q (valid: %s)", what, word, strings.Join(all, ", "))
 }

@@ -1,5 +1,5 @@
-// Package jsonfile reads a file of one JSON object strictly. Unknown fields,
-// fields that are there twice and values of another type are refused, and every
+// Package jsonfile strictly reads a file that contains one JSON object. It
+// rejects unknown fields, duplicate fields and values of the wrong type. Every
 // error has the line and the column.
 package jsonfile
 
@@ -13,17 +13,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// File is the text of a file that is one JSON object.
+// File is the parsed text of a file that contains one JSON object.
 type File struct {
 	name string
 	text []byte
-	// Object is what the file has.
+	// Object is the content of the file.
 	Object Value
 }
 
-// Value is a JSON value, and where it begins.
+// Value is a JSON value with its position.
 type Value struct {
-	// Offset is where it begins, in bytes.
+	// Offset is where the value begins, in bytes.
 	Offset  int
 	Raw     json.RawMessage
 	Members []Member // of an object
@@ -37,17 +37,17 @@ type Member struct {
 	Value  Value
 }
 
-// Fault is what is wrong at an offset of a file.
+// Fault describes what is wrong at an offset of a file.
 type Fault struct {
 	Offset int
 	Text   string
 }
 
-// Error is a fault with the place that people look for. It is core.ErrInvalid.
+// Error is a fault with its line and column. It is [core.ErrInvalid].
 type Error struct {
-	// Name is the file's, and empty if the text is of no file.
+	// Name is the name of the file. It is empty if the text is not from a file.
 	Name string
-	// Line and Column count from 1, and the column counts bytes.
+	// Line and Column count from 1. Column counts bytes.
 	Line, Column int
 	Text         string
 }
@@ -59,11 +59,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Column, e.Text)
 }
 
-// Unwrap returns core.ErrInvalid.
+// Unwrap returns [core.ErrInvalid].
 func (*Error) Unwrap() error { return core.ErrInvalid }
 
-// Parse reads the text of a file. The name is for errors, and may be empty. An
-// error is an [Error].
+// Parse parses the text of a file. The name appears in errors and can be empty.
+// Errors are of type [*Error].
 func Parse(name string, text []byte) (*File, error) {
 	f := &File{name: name, text: text}
 	var all any
@@ -73,15 +73,15 @@ func Parse(name string, text []byte) (*File, error) {
 	p := positions{text: text, decoder: json.NewDecoder(bytes.NewReader(text))}
 	f.Object = p.value()
 	if _, ok := all.(map[string]any); !ok {
-		return nil, f.Error(Fault{f.Object.Offset, "the file is not one JSON object"})
+		return nil, f.Error(Fault{f.Object.Offset, "the file is not a JSON object"})
 	}
 	return f, nil
 }
 
 // Error returns the error for a fault.
-func (f *File) Error(what Fault) error {
-	line, column := f.place(what.Offset)
-	return &Error{f.name, line, column, what.Text}
+func (f *File) Error(fault Fault) error {
+	line, column := f.place(fault.Offset)
+	return &Error{f.name, line, column, fault.Text}
 }
 
 func (f *File) place(offset int) (line, column int) {
@@ -91,7 +91,7 @@ func (f *File) place(offset int) (line, column int) {
 
 const space = " \t\r\n"
 
-// syntax returns the fault for the error with which a text was refused.
+// syntax returns the fault for the parser's error.
 func (f *File) syntax(err error) Fault {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok || strings.Contains(err.Error(), "unexpected end") {
@@ -100,10 +100,10 @@ func (f *File) syntax(err error) Fault {
 	at := min(int(syntax.Offset), len(f.text)) - 1
 	before := bytes.TrimRight(f.text[:at], space)
 	if c := f.text[at]; (c == '}' || c == ']') && bytes.HasSuffix(before, []byte(",")) {
-		return Fault{at, fmt.Sprintf("invalid JSON: there is a comma before this %c", c)}
+		return Fault{at, fmt.Sprintf("invalid JSON: there must be no comma before this %c", c)}
 	}
 	if strings.HasSuffix(err.Error(), "after top-level value") {
-		return Fault{at, "invalid JSON: there is more after the end of its value"}
+		return Fault{at, "invalid JSON: there is text after the end of the value"}
 	}
 	return Fault{at, "invalid JSON: " + err.Error()}
 }
@@ -113,7 +113,7 @@ func (f *File) truncated() Fault {
 	if len(bytes.Trim(f.text, space)) == 0 {
 		return Fault{len(f.text), "the file is empty"}
 	}
-	var open []int // where the objects and lists begin that have not ended
+	var open []int // the offsets of the objects and lists that are not closed
 	for decoder := json.NewDecoder(bytes.NewReader(f.text)); ; {
 		token, err := decoder.Token()
 		if err != nil {
@@ -131,7 +131,7 @@ func (f *File) truncated() Fault {
 	}
 	begin := open[len(open)-1]
 	line, column := f.place(begin)
-	return Fault{len(f.text), fmt.Sprintf("the file ends before the %c of line %d, column %d is closed",
+	return Fault{len(f.text), fmt.Sprintf("the file ends before the %c at line %d, column %d is closed",
 		f.text[begin], line, column)}
 }
 
@@ -141,7 +141,7 @@ type positions struct {
 	decoder *json.Decoder
 }
 
-// next returns the next token, and where it begins.
+// next returns the next token and its offset.
 func (p *positions) next() (json.Token, int) {
 	at := int(p.decoder.InputOffset())
 	at += len(p.text[at:]) - len(bytes.TrimLeft(p.text[at:], space+",:"))
@@ -173,8 +173,8 @@ func (p *positions) value() Value {
 	return v
 }
 
-// Find returns the value to which keys of objects and indexes of lists lead, or
-// the last one on the way to it that is there.
+// Find returns the value at a path of object keys and list indexes. If the path
+// does not exist, it returns the last value on it that exists.
 func (v Value) Find(path ...any) Value {
 	for _, step := range path {
 		next := v.step(step)

@@ -2,16 +2,19 @@ package jsonfile_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/jsonfile"
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// word reads a text of letters.
+// word is a text of letters.
 type word string
 
 func (w *word) UnmarshalText(text []byte) error {
@@ -67,38 +70,44 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// Each error names the line and the column of the mistake, in plain words.
+// Each error has the line and the column of the mistake.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ text, want string }{
-		"nothing":              {" \n", "2:1: the file is empty"},
-		"no object":            {"\n 1", "2:2: the file is not one JSON object"},
-		"two objects":          {"{}\n{}", "2:1: invalid JSON: there is more after the end of its value"},
-		"no end":               {"{\n\"shelves\": [{},\n", "3:1: the file ends before the [ of line 2, column 12 is closed"},
-		"no end of a text":     {"{\"name\": \"cell", "1:15: the file ends before the { of line 1, column 1 is closed"},
-		"half a text":          {"\"cell", "1:6: the file ends within a value"},
-		"comma in an object":   {"{\"open\": true,\n }", "2:2: invalid JSON: there is a comma before this }"},
-		"comma in a list":      {`{"shelves": [{}, ]}`, "1:18: invalid JSON: there is a comma before this ]"},
-		"a comment":            {"{\n// x\n}", "2:1: invalid JSON: invalid character '/'"},
-		"another field":        {`{"rooms": 1}`, `1:2: unknown field "rooms" (there are labels, name, open, shelves, spare)`},
-		"in capitals":          {`{"Name": "x"}`, `1:2: unknown field "Name" (did you mean "name"?)`},
-		"a field of a field":   {`{"spare": {"jar": 1}}`, `1:12: spare: unknown field "jar" (did you mean "jars"?)`},
-		"twice":                {"{\"name\": \"a\",\n  \"name\": \"b\"}", "2:3: name is there twice"},
-		"twice in a map":       {`{"labels": {"a": "b", "a": "b"}}`, "1:23: labels.a is there twice"},
-		"a key with an escape": {`{"labels": {"\u001b[31m": 1}}`, `1:27: labels."\x1b[31m": 1 is not a string`},
-		"an escape twice":      {`{"labels": {"\u001b": "", "\u001b": ""}}`, `1:27: labels."\x1b" is there twice`},
-		"a long key":           {`{"labels": {"` + strings.Repeat("x", 64<<10) + `": 1}}`, `1:65553: labels."` + strings.Repeat("x", 100) + `": 1 is not a string`},
-		"a value that turns":   {"{\"name\": [\"\u202e\"]}", `1:10: name: ["\u202e"] is not a string`},
-		"no text":              {`{"name": 1}`, `1:10: name: 1 is not a string`},
-		"no list":              {`{"shelves": {}}`, `1:13: shelves: {} is not a list of objects`},
-		"no list of words":     {`{"spare": {"kinds": "fig"}}`, `1:21: spare.kinds: "fig" is not a list of strings, such as ["one", "two"]`},
-		"no list of lists":     {`{"spare": {"notes": 1}}`, `1:21: spare.notes: 1 is not a list of lists of true or false`},
-		"no number":            {`{"spare": {"jars": 1.5}}`, `1:20: spare.jars: 1.5 is not a whole number`},
-		"no object in a map":   {`{"labels": ["a"]}`, `1:12: labels: ["a"] is not an object`},
-		"null":                 {`{"spare": null}`, `1:11: spare: null is not an object`},
-		"neither":              {`{"open": 0}`, `1:10: open: 0 is not true or false`},
-		"a word":               {`{"shelves": [{}, {"kinds": ["a", "a1"]}]}`, `1:34: shelves[1].kinds[1]: it has digits`},
-		"a long value":         {`{"open": "` + strings.Repeat("x", 100) + `"}`, `1:10: open: this value is not true or false`},
+	texts := golden.New(t)
+	long := strings.Repeat("x", 64<<10)
+	for name, test := range map[string]struct {
+		text         string
+		line, column int
+		path         string // the value that the error names
+	}{
+		"nothing":               {" \n", 2, 1, ""},
+		"no object":             {"\n 1", 2, 2, ""},
+		"two objects":           {"{}\n{}", 2, 1, ""},
+		"no end":                {"{\n\"shelves\": [{},\n", 3, 1, ""},
+		"no end of a string":    {"{\"name\": \"cell", 1, 15, ""},
+		"half a string":         {"\"cell", 1, 6, ""},
+		"comma in an object":    {"{\"open\": true,\n }", 2, 2, ""},
+		"comma in a list":       {`{"shelves": [{}, ]}`, 1, 18, ""},
+		"a comment":             {"{\n// x\n}", 2, 1, ""},
+		"unknown field":         {`{"rooms": 1}`, 1, 2, `"rooms"`},
+		"in capitals":           {`{"Name": "x"}`, 1, 2, `"Name"`},
+		"a field of a field":    {`{"spare": {"jar": 1}}`, 1, 12, `spare: unknown field "jar"`},
+		"twice":                 {"{\"name\": \"a\",\n  \"name\": \"b\"}", 2, 3, "name"},
+		"twice in a map":        {`{"labels": {"a": "b", "a": "b"}}`, 1, 23, "labels.a"},
+		"a key with an escape":  {`{"labels": {"\u001b[31m": 1}}`, 1, 27, `labels."\x1b[31m"`},
+		"an escape twice":       {`{"labels": {"\u001b": "", "\u001b": ""}}`, 1, 27, `labels."\x1b"`},
+		"a long key":            {`{"labels": {"` + long + `": 1}}`, 1, 65553, `labels."` + long[:100] + `": `},
+		"a right-to-left value": {"{\"name\": [\"\u202e\"]}", 1, 10, `name: ["\u202e"]`},
+		"no string":             {`{"name": 1}`, 1, 10, "name"},
+		"no list":               {`{"shelves": {}}`, 1, 13, "shelves"},
+		"no list of words":      {`{"spare": {"kinds": "fig"}}`, 1, 21, "spare.kinds"},
+		"no list of lists":      {`{"spare": {"notes": 1}}`, 1, 21, "spare.notes"},
+		"no number":             {`{"spare": {"jars": 1.5}}`, 1, 20, "spare.jars"},
+		"no object in a map":    {`{"labels": ["a"]}`, 1, 12, "labels"},
+		"null":                  {`{"spare": null}`, 1, 11, "spare"},
+		"not a boolean":         {`{"open": 0}`, 1, 10, "open"},
+		"a word":                {`{"shelves": [{}, {"kinds": ["a", "a1"]}]}`, 1, 34, "shelves[1].kinds[1]: it has digits"},
+		"a long value":          {`{"open": "` + long[:100] + `"}`, 1, 10, "open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,18 +115,33 @@ func TestErrors(t *testing.T) {
 			if !errors.Is(err, core.ErrInvalid) {
 				t.Fatalf("%v is not core.ErrInvalid", err)
 			}
-			if want := "pantry.json:" + test.want; !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%v, want %s", err, want)
+			if want := fmt.Sprintf("pantry.json:%d:%d: ", test.line, test.column); !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%v, want the place %s", err, want)
 			}
+			if !strings.Contains(err.Error(), test.path) {
+				t.Errorf("%v, want an error with %s", err, test.path)
+			}
+			if len(err.Error()) > 300 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+			texts.Error(t, err)
 		})
 	}
-	_, err := read("", "{\n\"name\": 1}")
-	if err == nil || err.Error() != "line 2, column 9: name: 1 is not a string" {
-		t.Errorf("without a file: %v", err)
-	}
+	t.Run("without a file", func(t *testing.T) {
+		_, err := read("", "{\n\"name\": 1}")
+		want := &jsonfile.Error{Line: 2, Column: 9}
+		got, ok := errors.AsType[*jsonfile.Error](err)
+		if !ok {
+			t.Fatalf("%v is not a jsonfile.Error", err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(jsonfile.Error{}, "Text")); diff != "" {
+			t.Errorf("the place (-want +got):\n%s", diff)
+		}
+		texts.Error(t, err)
+	})
 }
 
-// A path leads to a value, or as near to it as there is something.
+// Find returns the value at a path, or the nearest existing value above it.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	file, err := jsonfile.Parse("", []byte(`{"a": [{"b": 1}, {"b": 2}]}`))
@@ -141,8 +165,15 @@ func FuzzFile(f *testing.F) {
 	f.Add("{\"spare\": [\n{}, [], 1e9, null, \"\\u0000\"]")
 	f.Add(`{"name": 1,]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := read("a", text); err != nil && (!strings.HasPrefix(err.Error(), "a:") || !errors.Is(err, core.ErrInvalid)) {
-			t.Error(err)
+		_, err := read("a", text)
+		if err == nil {
+			return
+		}
+		if !strings.HasPrefix(err.Error(), "a:") {
+			t.Errorf("%v, want an error with the name a", err)
+		}
+		if !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%v is not core.ErrInvalid", err)
 		}
 	})
 }

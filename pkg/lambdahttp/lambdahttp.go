@@ -1,16 +1,19 @@
-// Package lambdahttp runs an http.Handler as an AWS Lambda function behind an API Gateway HTTP API, whose events have
-// format 2.0. It alone imports aws-lambda-go and the API proxy adapter, and answers for the adapter's sharp edges:
+// Package lambdahttp runs an http.Handler as an AWS Lambda function behind an API
+// Gateway HTTP API, with events of the 2.0 format. Only this package imports
+// aws-lambda-go and the API proxy adapter. The adapter has some problems, which
+// this package works around.
 //
-//   - HTTP APIs deliver a path that is decoded already, and the adapter parses it once more, so that a percent sign fails
-//     and a question mark begins a query. Here neither path nor query nor headers nor body pass through the adapter; the
-//     handler sees them as they came.
-//   - The adapter lets the last WriteHeader win and fails where there was none. Here the first one wins, as in net/http,
-//     and none means 200.
-//   - What the adapter cannot convert becomes an error of the function. Here every event becomes a request, and every
-//     request is answered.
+//   - HTTP APIs deliver a decoded path, which the adapter parses again. A percent
+//     sign then fails, and a question mark begins a query. Here the path, the
+//     query, the headers and the body bypass the adapter.
+//   - In the adapter, the last WriteHeader wins, and a response without one fails.
+//     Here the first one wins, as in net/http, and the default is 200.
+//   - In the adapter, an event that cannot be converted is an error of the
+//     function. Here every event becomes a request and gets a response.
 //
-// A body is what came, whether the event has it as text or, as it has all that is not of a text type, in base64. API
-// Gateway takes no more than 10 MB and hands a function no more than 6 MB; what is less a handler bounds itself.
+// A body is decoded if the event has it in base64, as for all types other than
+// text. API Gateway accepts at most 10 MB, and passes at most 6 MB to a
+// function. Handlers must enforce smaller limits themselves.
 package lambdahttp
 
 import (
@@ -37,8 +40,9 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Start serves h until the function ends. Requests are logged as JSON or text, as the function is configured, and counted
-// where it has a namespace for that.
+// Start serves h until the function ends. It logs requests as JSON or text,
+// according to the function's configuration. It counts them if a metrics
+// namespace is configured.
 func Start(h http.Handler) {
 	log := NewLogger()
 	var observers []func(*requestlog.Entry)
@@ -48,13 +52,14 @@ func Start(h http.Handler) {
 	lambda.Start(Handler(log, h, observers...))
 }
 
-// NewLogger returns a log in the form that the function is configured for.
+// NewLogger returns a log in the configured format.
 func NewLogger() *slog.Logger { return lambdacontext.NewLogger() }
 
-// Memory returns what the function has, in bytes.
+// Memory returns the function's memory, in bytes.
 func Memory() int64 { return int64(lambdacontext.MemoryLimitInMB) << 20 }
 
-// Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It never returns an error.
+// Handler returns h, wrapped by httpapi.Wrap, as a function of an event. It
+// never returns an error.
 func Handler(
 	log *slog.Logger, h http.Handler, observers ...func(*requestlog.Entry),
 ) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
@@ -66,9 +71,12 @@ func Handler(
 			first.WriteHeader(http.StatusOK)
 		}
 	}))
-	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (response events.APIGatewayV2HTTPResponse, err error) {
+	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (response events.APIGatewayV2HTTPResponse,
+		err error) {
 		defer func() {
-			// httpapi.Wrap recovers from all but a handler's wish to cut the connection, for which there is no way here.
+			// httpapi.Wrap recovers from every panic except
+			// http.ErrAbortHandler, which closes the connection. A function has
+			// no connection to close.
 			if p := recover(); p != nil {
 				response, err = aborted, nil
 			}
@@ -78,13 +86,15 @@ func Handler(
 			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
 			defer cancel()
 		}
-		// The gateway's id of a request is in its access log, and in the caller's answer as Apigw-Requestid.
+		// The gateway's request id is in its access log, and in the response as
+		// Apigw-Requestid.
 		ctx = requestlog.NewContext(ctx, &requestlog.Entry{RequestID: event.RequestContext.RequestID})
 		return adapter.ProxyWithContext(context.WithValue(ctx, eventKey{}, &event), harmless)
 	}
 }
 
-// grace is how long before a function is ended a slow store is given up, so that the client is told to try again.
+// grace is how long before the function's deadline the context of a request
+// ends. A request to a slow store then still gets a 503.
 const grace = 2 * time.Second
 
 var aborted = events.APIGatewayV2HTTPResponse{
@@ -95,7 +105,7 @@ var aborted = events.APIGatewayV2HTTPResponse{
 
 type eventKey struct{}
 
-// harmless is the event that the adapter converts in place of the real one.
+// harmless is the event that the adapter converts instead of the real one.
 var harmless = events.APIGatewayV2HTTPRequest{
 	RawPath: "/",
 	RequestContext: events.APIGatewayV2HTTPRequestContext{
@@ -104,7 +114,7 @@ var harmless = events.APIGatewayV2HTTPRequest{
 	},
 }
 
-// request returns the request that the event in r's context stands for.
+// request returns the request for the event in r's context.
 func request(r *http.Request) *http.Request {
 	event, ok := r.Context().Value(eventKey{}).(*events.APIGatewayV2HTTPRequest)
 	if !ok {
@@ -112,7 +122,7 @@ func request(r *http.Request) *http.Request {
 	}
 	header := make(http.Header, len(event.Headers))
 	for name, value := range event.Headers {
-		// A header that came more than once is one value here, joined by commas.
+		// A repeated header is one value here, joined by commas.
 		header.Set(name, value)
 	}
 	r = r.Clone(r.Context())
@@ -126,7 +136,7 @@ func request(r *http.Request) *http.Request {
 	return r
 }
 
-// body returns an event's body and its length, which is -1 where it is not known.
+// body returns an event's body and its length, which is -1 if it is unknown.
 func body(event *events.APIGatewayV2HTTPRequest) (io.ReadCloser, int64) {
 	if event.Body == "" {
 		return http.NoBody, 0
@@ -136,19 +146,19 @@ func body(event *events.APIGatewayV2HTTPRequest) (io.ReadCloser, int64) {
 	}
 	decoded, err := base64.StdEncoding.DecodeString(event.Body)
 	if err != nil {
-		// It concerns nobody but a handler that reads it, which has a word for what is malformed.
+		// Only a handler that reads the body returns an error for it.
 		return unreadable{fmt.Errorf("%w body of an event: %w", core.ErrInvalid, err)}, -1
 	}
 	return io.NopCloser(bytes.NewReader(decoded)), int64(len(decoded))
 }
 
-// unreadable is a body that nothing can be read from.
+// unreadable is a body that cannot be read.
 type unreadable struct{ err error }
 
 func (u unreadable) Read([]byte) (int, error) { return 0, u.err }
 func (u unreadable) Close() error             { return nil }
 
-// firstHeader lets the first WriteHeader win.
+// firstHeader makes the first WriteHeader win.
 type firstHeader struct {
 	http.ResponseWriter
 	written bool

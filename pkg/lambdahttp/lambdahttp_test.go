@@ -33,7 +33,9 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
+func invoke(
+	t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPRequest,
+) (events.APIGatewayV2HTTPResponse, string) {
 	t.Helper()
 	var log bytes.Buffer
 	response, err := lambdahttp.Handler(slog.New(slog.NewTextHandler(&log, nil)), h)(t.Context(), event)
@@ -44,14 +46,16 @@ func invoke(t *testing.T, h http.HandlerFunc, event events.APIGatewayV2HTTPReque
 }
 
 func event(method, path string) events.APIGatewayV2HTTPRequest {
-	e := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: path, Headers: map[string]string{"accept": "application/json, text/html"}}
+	e := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RawPath: path, Headers: map[string]string{"accept": "application/json, text/html"},
+	}
 	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path = method, path
 	e.RequestContext.HTTP.SourceIP = "192.0.2.1"
 	e.RequestContext.DomainName = "registry.example.com"
 	return e
 }
 
-// The handler sees what came, and not what the adapter would have made of it.
+// The handler gets the original request, and not the adapter's version of it.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	e := event("HEAD", "/v1/a+b~c")
@@ -61,10 +65,13 @@ func TestRequest(t *testing.T) {
 	seen := false
 	response, _ := invoke(t, func(_ http.ResponseWriter, r *http.Request) {
 		seen = true
-		if r.Method != "HEAD" || r.URL.Path != "/v1/a+b~c" || r.URL.RawQuery != "x=%zz&y=1" || r.Host != "registry.example.com" || r.RemoteAddr != "192.0.2.1" {
+		if r.Method != "HEAD" || r.URL.Path != "/v1/a+b~c" || r.URL.RawQuery != "x=%zz&y=1" ||
+			r.Host != "registry.example.com" || r.RemoteAddr != "192.0.2.1" {
 			t.Errorf("%s %s %s %s", r.Method, r.URL, r.Host, r.RemoteAddr)
 		}
-		for name, want := range map[string]string{"If-None-Match": `"a,b"`, "Authorization": "Bearer x,y", "Accept": "application/json, text/html"} {
+		for name, want := range map[string]string{
+			"If-None-Match": `"a,b"`, "Authorization": "Bearer x,y", "Accept": "application/json, text/html",
+		} {
 			if got := r.Header.Values(name); len(got) != 1 || got[0] != want {
 				t.Errorf("%s: %q", name, got)
 			}
@@ -78,7 +85,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// recorded is an event of a POST of JSON, as API Gateway makes it.
+// recorded is an event of API Gateway for a POST of JSON.
 func recorded(t *testing.T) (e events.APIGatewayV2HTTPRequest) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/post.json")
@@ -91,7 +98,8 @@ func recorded(t *testing.T) (e events.APIGatewayV2HTTPRequest) {
 	return e
 }
 
-// The handler reads the body that came, however the event has it, and its length.
+// The handler gets the original body and its length, whatever the event's
+// encoding.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("a", 6<<20)
@@ -103,22 +111,38 @@ func TestBody(t *testing.T) {
 		bad    bool
 	}{
 		"as recorded": {func(*events.APIGatewayV2HTTPRequest) {}, text, 21, false},
-		// API Gateway takes what has no type, or one that it does not know as text, for binary.
+		// API Gateway treats a body without a type, or with a type that it does
+		// not recognize as text, as binary.
 		"in base64": {func(e *events.APIGatewayV2HTTPRequest) {
 			e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(text)), true
 			delete(e.Headers, "content-type")
 		}, text, 21, false},
-		"any bytes":             {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "AP+AAA==", true }, "\x00\xff\x80\x00", 4, false},
-		"none":                  {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "" }, "", 0, false},
-		"none, in base64":       {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "", true }, "", 0, false},
-		"looks like base64":     {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "YWJj" }, "YWJj", 4, false},
-		"another length":        {func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-length"] = "7" }, text, 21, false},
-		"of another method":     {func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "DELETE" }, text, 21, false},
-		"large":                 {func(e *events.APIGatewayV2HTTPRequest) { e.Body = large }, large, 6 << 20, false},
-		"no base64":             {func(e *events.APIGatewayV2HTTPRequest) { e.IsBase64Encoded = true }, "", -1, true},
-		"base64 that is cut":    {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWJjZA=", true }, "", -1, true},
-		"base64 of URLs":        {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "_-__", true }, "", -1, true},
-		"base64 and more of it": {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWI=YWI=", true }, "", -1, true},
+		"any bytes": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "AP+AAA==", true }, "\x00\xff\x80\x00", 4,
+			false,
+		},
+		"none": {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "" }, "", 0, false},
+		"none, in base64": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "", true }, "", 0, false,
+		},
+		"looks like base64": {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "YWJj" }, "YWJj", 4, false},
+		"another length": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-length"] = "7" }, text, 21, false,
+		},
+		"of another method": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "DELETE" }, text, 21, false,
+		},
+		"large":     {func(e *events.APIGatewayV2HTTPRequest) { e.Body = large }, large, 6 << 20, false},
+		"no base64": {func(e *events.APIGatewayV2HTTPRequest) { e.IsBase64Encoded = true }, "", -1, true},
+		"base64 that is cut": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWJjZA=", true }, "", -1, true,
+		},
+		"base64 of URLs": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "_-__", true }, "", -1, true,
+		},
+		"base64 and more of it": {
+			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YWI=YWI=", true }, "", -1, true,
+		},
 	} {
 		e := recorded(t)
 		test.change(&e)
@@ -126,7 +150,8 @@ func TestBody(t *testing.T) {
 		response, _ := invoke(t, func(w http.ResponseWriter, r *http.Request) {
 			seen = true
 			got, err := io.ReadAll(r.Body)
-			if string(got) != test.want || r.ContentLength != test.length || errors.Is(err, registry.ErrInvalid) != test.bad || (err != nil) != test.bad || r.Body.Close() != nil {
+			if string(got) != test.want || r.ContentLength != test.length || errors.Is(err, registry.ErrInvalid) != test.bad ||
+				(err != nil) != test.bad || r.Body.Close() != nil {
 				t.Errorf("%s: %.60q of %d, %v", name, got, r.ContentLength, err)
 			}
 			w.WriteHeader(http.StatusNoContent)
@@ -137,7 +162,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// What cannot be read is malformed, for whoever reads it.
+// A body that cannot be read is malformed for the handler that reads it.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	read := func(w http.ResponseWriter, r *http.Request) {
@@ -153,17 +178,24 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%+v", response)
 	}
 	e.IsBase64Encoded = true
-	if response, log := invoke(t, read, e); response.StatusCode != 400 || response.Body != `{"errors":["the body cannot be read"],"code":"invalid"}`+"\n" || !strings.Contains(log, "illegal base64") {
+	if response, log := invoke(t, read, e); response.StatusCode != 400 ||
+		response.Body != `{"errors":["the body cannot be read"],"code":"invalid"}`+"\n" ||
+		!strings.Contains(log, "illegal base64") {
 		t.Errorf("%+v %s", response, log)
 	}
 }
 
-// Whatever an event holds, it is answered, and with no 5xx.
+// Every event gets a response, and none causes a 5xx.
 func TestOddEvents(t *testing.T) {
 	t.Parallel()
 	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }
-	odd := []events.APIGatewayV2HTTPRequest{{}, event("", ""), event("GET", ""), event("BAD METHOD", "/"), event("GET", "no slash")}
-	for _, path := range []string{"/%", "/%25", "/a%2Fb", "/a b", "/a?b", "/a#b", "//", "//a", "/a/../b", "/..", "/\x00", "/\u00e4", "/\xff", "/" + strings.Repeat("a", 10_000), "/a:b@c", `/a\b`, "/a\r\nX: y"} {
+	odd := []events.APIGatewayV2HTTPRequest{
+		{}, event("", ""), event("GET", ""), event("BAD METHOD", "/"), event("GET", "no slash"),
+	}
+	for _, path := range []string{
+		"/%", "/%25", "/a%2Fb", "/a b", "/a?b", "/a#b", "//", "//a", "/a/../b", "/..", "/\x00", "/\u00e4", "/\xff",
+		"/" + strings.Repeat("a", 10_000), "/a:b@c", `/a\b`, "/a\r\nX: y",
+	} {
 		odd = append(odd, event("GET", path))
 	}
 	withHost := event("GET", "/a")
@@ -191,17 +223,29 @@ func TestResponse(t *testing.T) {
 		body   string
 		base64 bool
 	}{
-		"only headers":    {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-A", "b") }, 200, "", false},
-		"only a body":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }, 200, "x", false},
-		"two statuses":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(200) }, 404, "", false},
-		"status too late": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x"); w.WriteHeader(500) }, 200, "x", false},
-		"an early hint":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(204) }, 204, "", false},
+		"only headers": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-A", "b") }, 200, "", false},
+		"only a body":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }, 200, "x", false},
+		"two statuses": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(200) }, 404, "",
+			false},
+		"status too late": {func(w http.ResponseWriter, _ *http.Request) {
+			_,
+				_ = io.WriteString(w, "x")
+			w.WriteHeader(500)
+		}, 200, "x", false},
+		"an early hint": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(204) }, 204, "",
+			false},
 		"gzip": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "\x1f\x8b\x00\xff")
 		}, 200, base64.StdEncoding.EncodeToString([]byte("\x1f\x8b\x00\xff")), true},
-		"an abort": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, `{"errors":["internal error"],"code":"internal"}` + "\n", false},
-		"a panic":  {func(http.ResponseWriter, *http.Request) { panic("x") }, 500, `{"errors":["internal error"],"code":"internal"}` + "\n", false},
+		"an abort": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500,
+			`{"errors":["internal error"],"code":"internal"}` + "\n", false,
+		},
+		"a panic": {
+			func(http.ResponseWriter, *http.Request) { panic("x") }, 500,
+			`{"errors":["internal error"],"code":"internal"}` + "\n", false,
+		},
 	} {
 		response, _ := invoke(t, test.serve, event("GET", "/a"))
 		if response.StatusCode != test.status || response.Body != test.body || response.IsBase64Encoded != test.base64 {
@@ -210,7 +254,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// A handler that waits for a store is told to give up while there is time to answer.
+// The context of a request to a slow store ends while there is time to respond.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	ends := time.Now().Add(2500 * time.Millisecond)
@@ -245,11 +289,14 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// Each request is logged under the gateway's id and counted once, the first of a function as a cold start.
+// Each request is logged with the gateway's id and counted once. The first one
+// of a function is a cold start.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
-	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: "/x/{name}"}, Serve: func(w http.ResponseWriter, r *http.Request) error {
+	h := httpapi.Mux(httpapi.Endpoint{Route: httpapi.Route{
+		Method: http.MethodGet, Path: "/x/{name}",
+	}, Serve: func(w http.ResponseWriter, r *http.Request) error {
 		entry := requestlog.From(r.Context())
 		entry.AddStoreCall(5 * time.Millisecond)
 		if r.PathValue("name") == "2" {
@@ -290,7 +337,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A namespace that CloudWatch does not take is told once, and not with each request.
+// A namespace that CloudWatch does not accept is logged once, and not with each
+// request.
 func TestBadNamespace(t *testing.T) {
 	t.Parallel()
 	var log, counted bytes.Buffer
@@ -298,23 +346,28 @@ func TestBadNamespace(t *testing.T) {
 	for range 3 {
 		count(&requestlog.Entry{Status: 200})
 	}
-	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, ":larder") || counted.Len() > 0 {
+	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "level=ERROR") ||
+		!strings.Contains(lines, ":larder") || counted.Len() > 0 {
 		t.Errorf("logged %s, counted %s", lines, &counted)
 	}
 }
 
-// Whatever is served, CloudWatch has no more metrics to bill than those of metrics.All.
+// Requests never create metrics other than those of metrics.All.
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	paths := []string{""}
-	for _, routes := range [][]httpapi.Route{discovery.Routes(), modules.Routes(), providers.Routes(), mirror.Routes(), publishapi.Routes()} {
+	for _, routes := range [][]httpapi.Route{
+		discovery.Routes(), modules.Routes(), providers.Routes(), mirror.Routes(), publishapi.Routes(),
+	} {
 		paths = append(paths, httpapi.Paths(routes)...)
 	}
 	var out bytes.Buffer
 	count := lambdahttp.Count(slog.New(slog.DiscardHandler), &out, "larder")
 	for _, path := range paths {
-		for _, status := range []int{0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000} {
-			// What a caller makes up becomes no metric.
+		for _, status := range []int{
+			0, 100, 200, 204, 304, 400, 401, 403, 404, 405, 409, 429, 499, 500, 502, 503, 599, 1000,
+		} {
+			// Made-up values do not become metrics.
 			e := &requestlog.Entry{
 				Route: path, RequestID: fmt.Sprint(path, status), Status: status,
 				Address: path, Version: path, Caller: path,

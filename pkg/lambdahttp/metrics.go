@@ -8,9 +8,9 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Count returns what counts each request in a CloudWatch namespace, with lines to
-// w. If CloudWatch does not take the namespace, the function serves all the same:
-// Count logs that once, and counts nothing.
+// Count returns an observer that counts each request in a CloudWatch namespace,
+// with lines to w. If CloudWatch does not accept the namespace, Count logs that
+// once, and the observer counts nothing.
 func Count(log *slog.Logger, w io.Writer, namespace string) func(*requestlog.Entry) {
 	counter, err := metrics.NewWriter(w, namespace)
 	if err != nil {

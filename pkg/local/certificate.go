@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // The files in a registry's tls folder.
@@ -23,7 +26,8 @@ const (
 	caKeyFile         = "ca.key"
 )
 
-// issue returns a new server certificate for a loopback address, by an authority.
+// issue returns a new server certificate for a loopback address, issued by an
+// authority.
 func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, ip net.IP, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -53,22 +57,32 @@ func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, ip net.IP, now time.Ti
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
+// loadCA reads the certificate authority in a folder. The errors name its files
+// without the folder.
 func loadCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caCertificateFile), filepath.Join(dir, caKeyFile))
+	certificate, err := os.ReadFile(filepath.Join(dir, caCertificateFile))
+	if err != nil {
+		return nil, nil, regularfile.Unreadable(caCertificateFile, err)
+	}
+	privateKey, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+	if err != nil {
+		return nil, nil, regularfile.Unreadable(caKeyFile, err)
+	}
+	pair, err := tls.X509KeyPair(certificate, privateKey)
 	if err != nil {
 		return nil, nil, err
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || now.After(pair.Leaf.NotAfter) {
-		return nil, nil, errors.New("it has expired or is of another kind")
+		return nil, nil, errors.New("it has expired or is not a certificate authority")
 	}
 	return pair.Leaf, key, nil
 }
 
-// makeCA makes a certificate authority, which can vouch for loopback addresses
-// alone, so that trusting it opens nothing else. It makes the authority in another
-// folder and renames that: it appears complete, and several servers that start at
-// once use the same one.
+// makeCA creates a certificate authority that can only issue certificates for
+// loopback addresses, so that it is safe to trust. It creates the files in a
+// temporary folder and renames that. Several servers that start at the same
+// time therefore use the same authority.
 func makeCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -97,20 +111,21 @@ func makeCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 	}
 	temporary, err := os.MkdirTemp(filepath.Dir(dir), "tls-unfinished-*")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, regularfile.Unwritable(filepath.Dir(dir), err)
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	err = errors.Join(
-		writeDurably(filepath.Join(temporary, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
-		writeDurably(filepath.Join(temporary, caCertificateFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-	)
+		writeDurably(filepath.Join(temporary, caKeyFile),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
+		writeDurably(filepath.Join(temporary, caCertificateFile),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	if err != nil {
 		return nil, nil, err
 	}
 	renamed := os.Rename(temporary, dir)
 	ca, caKey, err := loadCA(dir, now)
 	if err != nil {
-		return nil, nil, errors.Join(err, renamed)
+		return nil, nil, errors.Join(err, regularfile.Unwritable(dir, renamed))
 	}
 	return ca, caKey, nil
 }
@@ -118,13 +133,16 @@ func makeCA(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 func writeDurably(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return regularfile.Unwritable(filepath.Base(name), err)
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = f.Sync()
+	}
+	return regularfile.Unwritable(filepath.Base(name), cmp.Or(err, f.Close()))
 }
 
-// serial returns a certificate's serial number, unique by its 127 random bits.
+// serial returns a random serial number of 127 bits.
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -18,40 +18,40 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 const (
-	// certificateInterval is how often a running server looks at its certificate.
+	// certificateInterval is how often a running server checks its certificate.
 	certificateInterval = 10 * time.Second
-	// expiryWarning is how long before the end of a certificate the log warns.
+	// expiryWarning is how long before the expiry of a certificate warnings begin.
 	expiryWarning = 14 * 24 * time.Hour
-	// warningInterval is how often it does.
+	// warningInterval is the interval between warnings.
 	warningInterval = 24 * time.Hour
-	// ownRenewal is how long before its end a certificate of the registry's own
+	// ownRenewal is how long before its expiry a certificate by the registry's own
 	// authority is replaced.
 	ownRenewal = 60 * 24 * time.Hour
-	// maxPEM bounds a certificate or key file, in bytes.
+	// maxPEM is the maximum size of a certificate or key file in bytes.
 	maxPEM = 1 << 20
 )
 
-// certificateSource makes or reads the certificates of a server.
+// certificateSource reads or creates the certificates of a server.
 type certificateSource interface {
-	// next returns the certificate to use from now on, or nil if the current one
-	// stays. current is nil at first.
+	// next returns a new certificate, or nil if current should stay in use.
+	// current is nil at first.
 	next(current *tls.Certificate, now time.Time) (*tls.Certificate, error)
-	// advice says what to do about a certificate that expires soon.
+	// advice returns the hint for a certificate that expires soon.
 	advice() string
 }
 
-// certificates holds the certificate of a server and replaces it while the server
-// runs.
+// certificates contains the certificate of a running server, and replaces it.
 type certificates struct {
 	source  certificateSource
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[served]
 
-	mu     sync.Mutex // of an update
+	mu     sync.Mutex // held during an update
 	failed string     // the last error, which is logged once
 	warned time.Time
 }
@@ -59,9 +59,9 @@ type certificates struct {
 // served is a certificate in use.
 type served struct {
 	*tls.Certificate
-	// expires is when it or one of those between it and its authority expires
-	// first. What had expired before it came into use does not count: clients find
-	// a way past that.
+	// expires is the earliest expiry of it and its intermediate certificates. It
+	// ignores those that had already expired at the start, because clients find
+	// another chain.
 	expires time.Time
 }
 
@@ -77,8 +77,8 @@ func serve(c *tls.Certificate, now time.Time) *served {
 	return s
 }
 
-// newCertificates returns certificates with the first one of a source. It fails
-// with registry.ErrInvalid if that cannot be used.
+// newCertificates loads the first certificate of a source. It returns
+// [registry.ErrInvalid] if the certificate is not usable.
 func newCertificates(source certificateSource, now func() time.Time, log *slog.Logger) (*certificates, error) {
 	c := &certificates{source: source, log: log, now: now}
 	first, err := source.next(nil, now())
@@ -90,7 +90,8 @@ func newCertificates(source certificateSource, now func() time.Time, log *slog.L
 	return c, nil
 }
 
-// get returns the current certificate. It is a tls.Config's GetCertificate.
+// get returns the current certificate. It implements
+// [tls.Config.GetCertificate].
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current.Load().Certificate, nil
 }
@@ -109,8 +110,8 @@ func (c *certificates) watch(ctx context.Context) {
 	}
 }
 
-// update replaces the certificate if its source has another one. If that cannot be
-// used, the current one stays, and the log has the reason once.
+// update replaces the certificate if its source has a new one. If the new one
+// is not usable, it logs the error once and leaves the current one in use.
 func (c *certificates) update() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,13 +121,14 @@ func (c *certificates) update() {
 	case err != nil:
 		if err.Error() != c.failed {
 			c.failed = err.Error()
-			c.log.Error("the server cannot use the new certificate and goes on with the one it has", slog.Any("error", err), slog.Time("expires", current.expires))
+			c.log.Error("cannot use the new certificate, continuing with the current one", slog.Any("error", err),
+				slog.Time("expires", current.expires))
 		}
 	case next != nil:
 		using := serve(next, c.now())
 		c.current.Store(using)
 		c.warned = time.Time{}
-		c.log.Info("the server uses a new certificate", slog.Time("expires", using.expires))
+		c.log.Info("using a new certificate", slog.Time("expires", using.expires))
 		fallthrough
 	default:
 		c.failed = ""
@@ -134,15 +136,15 @@ func (c *certificates) update() {
 	c.warn()
 }
 
-// warn logs once a day that the certificate expires soon, and at once that it has
-// expired.
+// warn logs once a day that the certificate expires soon, and immediately that
+// it has expired.
 func (c *certificates) warn() {
 	now, current := c.now(), c.current.Load()
 	if current.expires.Sub(now) >= expiryWarning {
 		return
 	}
 	expired := !now.Before(current.expires)
-	last := !c.warned.Before(current.expires) // it had expired then
+	last := !c.warned.Before(current.expires) // the last warning was after the expiry
 	if now.Sub(c.warned) < warningInterval && expired == last {
 		return
 	}
@@ -151,19 +153,20 @@ func (c *certificates) warn() {
 	if expired {
 		level, message = slog.LevelError, "the certificate has expired"
 	}
-	c.log.LogAttrs(context.Background(), level, message, slog.Time("expires", current.expires), slog.String("hint", c.source.advice()))
+	c.log.LogAttrs(context.Background(), level, message, slog.Time("expires", current.expires),
+		slog.String("hint", c.source.advice()))
 }
 
-// certificateFiles reads the certificate of a host from two PEM files.
+// certificateFiles reads a host's certificate from two PEM files.
 type certificateFiles struct {
 	cert, key string
 	host      string // without a port
-	// read is what the files held when they were last used.
+	// read is the content of the files when they were last used.
 	read [2][]byte
 }
 
 func (f *certificateFiles) advice() string {
-	return "Renew it and write it to " + f.cert + " and " + f.key + ": the running server reads them again."
+	return "Renew it and write it to " + f.cert + " and " + f.key + ". The running server reads them again."
 }
 
 func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certificate, error) {
@@ -171,7 +174,7 @@ func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certifi
 	for i, path := range []string{f.cert, f.key} {
 		text, err := readPEM(path)
 		if err != nil {
-			return nil, fmt.Errorf("%w certificate: %w", registry.ErrInvalid, err)
+			return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 		}
 		read[i] = text
 	}
@@ -185,31 +188,37 @@ func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certifi
 	if err := pair.Leaf.VerifyHostname(f.host); err != nil {
 		return nil, fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err)
 	}
-	// Only the server's own: clients find a way past an expired one of its chain.
+	// Check only the server's certificate, because clients find another chain if
+	// an intermediate one has expired.
 	switch from, until := pair.Leaf.NotBefore.UTC(), pair.Leaf.NotAfter.UTC(); {
 	case now.Before(from):
-		return nil, fmt.Errorf("%w certificate in %s: it is not valid before %s", registry.ErrInvalid, f.cert, from.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w certificate in %s: it is not valid before %s", registry.ErrInvalid, f.cert,
+			from.Format(time.RFC3339))
 	case !now.Before(until):
-		return nil, fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert, until.Format(time.DateOnly))
+		return nil, fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert,
+			until.Format(time.DateOnly))
 	}
 	f.read = read
 	return &pair, nil
 }
 
-// readPEM reads a small file.
+// readPEM reads a regular file of at most maxPEM bytes.
 func readPEM(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, regularfile.Unreadable(path, err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot read %s: it is not a regular file", path)
+	case info.Size() > maxPEM:
+		return nil, fmt.Errorf("cannot read %s: it has more than %d MiB", path, maxPEM>>20)
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxPEM {
-		return nil, fmt.Errorf("%s is not a file of at most %d MiB", path, maxPEM>>20)
-	}
-	return os.ReadFile(path)
+	text, err := os.ReadFile(path)
+	return text, regularfile.Unreadable(path, err)
 }
 
-// ownCertificate makes certificates for a loopback address by the authority in a
-// folder.
+// ownCertificate issues certificates for a loopback address with the authority
+// in a folder.
 type ownCertificate struct {
 	dir string
 	ip  net.IP
@@ -217,7 +226,8 @@ type ownCertificate struct {
 }
 
 func (o ownCertificate) advice() string {
-	return "The certificate authority in " + o.dir + " ends with it. Stop the server, remove that folder, start the server, and trust the new authority."
+	return "It cannot be renewed, because the certificate authority in " + o.dir + " expires too. Stop the server, " +
+		"remove that folder, start the server, and trust the new authority."
 }
 
 func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Certificate, error) {
@@ -228,23 +238,25 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 	create := current == nil && errors.Is(missing, fs.ErrNotExist)
 	load := loadCA
 	if create {
-		load = makeCA // another server may do so meanwhile: the folder appears complete
+		load = makeCA // another server may create it at the same time
 	}
 	ca, key, err := load(o.dir, now)
 	if err != nil {
-		return nil, fmt.Errorf("certificate authority in %s: %w: remove the folder to have a new one made, and trust that", o.dir, err)
+		return nil, registry.WithHint(fmt.Errorf("cannot use the certificate authority in %s: %w", o.dir, err),
+			"Remove the folder. The server then creates a new authority, which clients must trust.")
 	}
 	if create {
-		o.log.Info("there is a new certificate authority, which clients must trust", slog.String("file", filepath.Join(o.dir, caCertificateFile)))
+		o.log.Info("created a certificate authority, which clients must trust",
+			slog.String("file", filepath.Join(o.dir, caCertificateFile)))
 	}
 	if current != nil && !ca.NotAfter.After(current.Leaf.NotAfter) {
-		return nil, nil // a new one would expire with it
+		return nil, nil // a new certificate would expire with the authority
 	}
 	return issue(ca, key, o.ip, now)
 }
 
-// source returns where a server with options finds its certificates, and for a
-// registry's own the file with the authority that clients must trust.
+// source returns the source of a server's certificates. For the registry's own
+// authority it also returns the file that clients must trust.
 func (d *Data) source(o Options, ip net.IP, log *slog.Logger) (source certificateSource, caFile string, err error) {
 	switch {
 	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
@@ -253,14 +265,16 @@ func (d *Data) source(o Options, ip net.IP, log *slog.Logger) (source certificat
 			name = o.Host
 		}
 		if !strings.Contains(name, ".") || strings.Contains(o.Host, "/") {
-			return nil, "", fmt.Errorf("%w host %q: it is a name with a dot, as clients demand, and perhaps a port, such as registry.example.com:8443", registry.ErrInvalid, o.Host)
+			return nil, "", registry.WithHint(
+				fmt.Errorf("%w host %q: it is not a host name with a dot", registry.ErrInvalid, o.Host),
+				"Write a name with an optional port, such as registry.example.com:8443.")
 		}
 		return &certificateFiles{cert: o.CertificateFile, key: o.KeyFile, host: name}, "", nil
 	case o.CertificateFile+o.KeyFile+o.Host != "":
-		return nil, "", registry.WithHint(fmt.Errorf("%w options: a certificate, its key and the host that they are for "+
-			"go together", registry.ErrInvalid), "Give `--cert`, `--key` and `--host`, or none of them.")
+		return nil, "", registry.WithHint(fmt.Errorf("%w options: a certificate, its key and its host "+
+			"belong together", registry.ErrInvalid), "Give `--cert`, `--key` and `--host`, or none of them.")
 	case !ip.IsLoopback():
-		return nil, "", registry.WithHint(&addressError{o.Address, "other machines need a name to reach it by " +
+		return nil, "", registry.WithHint(&addressError{o.Address, "other machines need a host name " +
 			"and a certificate that they trust", registry.ErrInvalid}, "Give `--host`, `--cert` and `--key`.")
 	}
 	dir := filepath.Join(d.Dir, "tls")

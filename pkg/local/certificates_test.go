@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/big"
@@ -20,6 +21,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
 const day = 24 * time.Hour
@@ -27,13 +30,13 @@ const day = 24 * time.Hour
 // certified is a certificate and its key, as PEM.
 type certified struct{ cert, key []byte }
 
-// certify makes a certificate with a serial number. Behind it come certificates
-// that expire at the given times, as those between it and its authority.
+// certify creates a certificate with a serial number. It is followed by
+// intermediate certificates that expire at the given times.
 func certify(t *testing.T, serial int64, host string, notAfter time.Time, chain ...time.Time) certified {
 	return certifyFrom(t, serial, host, time.Now().Add(-365*day), notAfter, chain...)
 }
 
-// certifyFrom is like certify, for certificates that are valid from a time on.
+// certifyFrom is like certify. The certificates are valid from notBefore.
 func certifyFrom(t *testing.T, serial int64, host string, notBefore, notAfter time.Time, chain ...time.Time) certified {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,7 +49,12 @@ func certifyFrom(t *testing.T, serial int64, host string, notBefore, notAfter ti
 	}
 	c := certified{key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})}
 	for _, expires := range append([]time.Time{notAfter}, chain...) {
-		template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: notBefore, NotAfter: expires, DNSNames: []string{host}}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(serial),
+			NotBefore:    notBefore,
+			NotAfter:     expires,
+			DNSNames:     []string{host},
+		}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -63,22 +71,38 @@ func writeFile(t *testing.T, path string, text []byte) {
 	}
 }
 
-// A running server takes new files within seconds, and goes on with what it has if
-// they are not a certificate for its host.
+// newLogger returns a logger that omits the time.
+func newLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// A running server uses new files within seconds. If they are not a certificate
+// for its host, it continues with the current one.
 func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	const host = "registry.example.com"
+	texts := golden.New(t)
+	const info, failure = "level=INFO ", "level=ERROR "
 	for name, test := range map[string]struct {
 		change func(t *testing.T, f *certificateFiles)
 		serial int64
+		// logged is the level of the log's only line. If it is empty, nothing is
+		// logged.
 		logged string
 	}{
-		"nothing changes": {func(*testing.T, *certificateFiles) {}, 1, ""},
+		"unchanged": {func(*testing.T, *certificateFiles) {}, 1, ""},
 		"renewed": {func(t *testing.T, f *certificateFiles) {
 			c := certify(t, 2, host, time.Now().Add(90*day))
 			writeFile(t, f.cert, c.cert)
 			writeFile(t, f.key, c.key)
-		}, 2, "uses a new certificate"},
+		}, 2, info},
 		"renamed into place": {func(t *testing.T, f *certificateFiles) {
 			c := certify(t, 2, host, time.Now().Add(90*day))
 			for path, text := range map[string][]byte{f.cert: c.cert, f.key: c.key} {
@@ -87,37 +111,41 @@ func TestCertificateFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, 2, "uses a new certificate"},
-		"the key comes later": {func(t *testing.T, f *certificateFiles) {
+		}, 2, info},
+		"written before its key": {func(t *testing.T, f *certificateFiles) {
 			writeFile(t, f.cert, certify(t, 2, host, time.Now().Add(90*day)).cert)
-		}, 1, "private key does not match"},
+		}, 1, failure},
 		"for another host": {func(t *testing.T, f *certificateFiles) {
 			c := certify(t, 2, "other.example.com", time.Now().Add(90*day))
 			writeFile(t, f.cert, c.cert)
 			writeFile(t, f.key, c.key)
-		}, 1, "not registry.example.com"},
+		}, 1, failure},
 		"expired": {func(t *testing.T, f *certificateFiles) {
 			c := certify(t, 2, host, time.Now().Add(-day))
 			writeFile(t, f.cert, c.cert)
 			writeFile(t, f.key, c.key)
-		}, 1, "it expired on 1999-12-31"},
+		}, 1, failure},
 		"not valid yet": {func(t *testing.T, f *certificateFiles) {
 			c := certifyFrom(t, 2, host, time.Now().Add(day), time.Now().Add(90*day))
 			writeFile(t, f.cert, c.cert)
 			writeFile(t, f.key, c.key)
-		}, 1, "it is not valid before 2000-01-02T00:00:00Z"},
-		"an old root behind it": {func(t *testing.T, f *certificateFiles) {
+		}, 1, failure},
+		"followed by an expired root": {func(t *testing.T, f *certificateFiles) {
 			c := certify(t, 2, host, time.Now().Add(90*day), time.Now().Add(-2*day))
 			writeFile(t, f.cert, c.cert)
 			writeFile(t, f.key, c.key)
-		}, 2, "uses a new certificate"},
+		}, 2, info},
 		"removed": {func(t *testing.T, f *certificateFiles) {
 			if err := os.Remove(f.key); err != nil {
 				t.Fatal(err)
 			}
-		}, 1, "no such file"},
-		"no PEM":    {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, []byte("x")) }, 1, "failed to find any PEM data"},
-		"too large": {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, make([]byte, maxPEM+1)) }, 1, "is not a file of at most 1 MiB"},
+		}, 1, failure},
+		"not PEM": {func(t *testing.T, f *certificateFiles) {
+			writeFile(t, f.cert, []byte("x"))
+		}, 1, failure},
+		"too large": {func(t *testing.T, f *certificateFiles) {
+			writeFile(t, f.cert, make([]byte, maxPEM+1))
+		}, 1, failure},
 		"a folder": {func(t *testing.T, f *certificateFiles) {
 			if err := os.Remove(f.cert); err != nil {
 				t.Fatal(err)
@@ -125,7 +153,7 @@ func TestCertificateFiles(t *testing.T) {
 			if err := os.Mkdir(f.cert, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, 1, "is not a file of at most 1 MiB"},
+		}, 1, failure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +164,7 @@ func TestCertificateFiles(t *testing.T) {
 				writeFile(t, f.cert, first.cert)
 				writeFile(t, f.key, first.key)
 				var log bytes.Buffer
-				c, err := newCertificates(f, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+				c, err := newCertificates(f, time.Now, newLogger(&log))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,30 +179,42 @@ func TestCertificateFiles(t *testing.T) {
 					t.Errorf("certificate %d, want %d", serial, test.serial)
 				}
 				lines := strings.Count(log.String(), "\n")
-				if test.logged == "" && lines != 0 {
-					t.Errorf("logged %s", &log)
+				if test.logged == "" {
+					if lines != 0 {
+						t.Errorf("logged %s, want nothing", &log)
+					}
+					return
 				}
-				if test.logged != "" && (lines != 1 || !strings.Contains(log.String(), test.logged)) {
-					t.Errorf("logged %s, want one line with %q", &log, test.logged)
+				if lines != 1 {
+					t.Errorf("logged %d lines, want 1: %s", lines, &log)
 				}
+				if !strings.HasPrefix(log.String(), test.logged) {
+					t.Errorf("logged %s, want %s", &log, test.logged)
+				}
+				texts.Text(t, log.String(), dir, "DIR")
 			})
 		})
 	}
 }
 
-// The log warns once a day in the last 14 days of a certificate, and at once when it
-// has expired.
+// The log warns once a day in the last 14 days of a certificate, and immediately
+// after it has expired.
 func TestCertificateWarnings(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	for name, chain := range map[string][]time.Duration{
-		"of the server":                {60*day + 12*time.Hour},
-		"between it and its authority": {90 * day, 60*day + 12*time.Hour},
+		"server":       {60*day + 12*time.Hour},
+		"intermediate": {90 * day, 60*day + 12*time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				f := &certificateFiles{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key"), host: "a.example.com"}
+				f := &certificateFiles{
+					cert: filepath.Join(dir, "tls.crt"),
+					key:  filepath.Join(dir, "tls.key"),
+					host: "a.example.com",
+				}
 				var between []time.Time
 				for _, expires := range chain[1:] {
 					between = append(between, time.Now().Add(expires))
@@ -183,7 +223,7 @@ func TestCertificateWarnings(t *testing.T) {
 				writeFile(t, f.cert, made.cert)
 				writeFile(t, f.key, made.key)
 				var log bytes.Buffer
-				c, err := newCertificates(f, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+				c, err := newCertificates(f, time.Now, newLogger(&log))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -192,7 +232,7 @@ func TestCertificateWarnings(t *testing.T) {
 					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Hour) {
 						c.update()
 					}
-					return strings.Count(log.String(), "the certificate expires soon"), strings.Count(log.String(), "the certificate has expired")
+					return strings.Count(log.String(), "level=WARN "), strings.Count(log.String(), "level=ERROR ")
 				}
 				if soon, ended := sleep(45 * day); soon+ended != 0 {
 					t.Errorf("in 45 days: %d and %d", soon, ended)
@@ -200,10 +240,13 @@ func TestCertificateWarnings(t *testing.T) {
 				if soon, ended := sleep(15 * day); soon != 14 || ended != 0 {
 					t.Errorf("in the last 15 days: %d and %d, want 14 and 0", soon, ended)
 				}
+				line, _, _ := strings.Cut(log.String(), "\n")
+				texts.Text(t, line+"\n", dir, "DIR")
 				// The last warning was 23 hours ago.
 				if soon, ended := sleep(13 * time.Hour); soon != 0 || ended != 1 {
 					t.Errorf("when it expires: %d and %d, want 0 and 1", soon, ended)
 				}
+				texts.Text(t, log.String(), dir, "DIR")
 				if soon, ended := sleep(2 * day); soon != 0 || ended != 2 {
 					t.Errorf("in the two days after: %d and %d, want 0 and 2", soon, ended)
 				}
@@ -212,21 +255,23 @@ func TestCertificateWarnings(t *testing.T) {
 	}
 }
 
-// A certificate of the registry's own authority is renewed before it ends. It does
-// not outlive its authority, of whose end the log warns.
+// A certificate of the registry's own authority is renewed before it expires. It
+// does not outlive its authority. The log warns when the authority expires soon.
 func TestOwnCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tls")
+	texts := golden.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
+		logger := newLogger(&log)
 		c, err := newCertificates(ownCertificate{dir, net.IPv4(127, 0, 0, 1), logger}, time.Now, logger)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "there is a new certificate authority"; strings.Count(log.String(), want) != 1 {
-			t.Errorf("logged %s, want %q", &log, want)
+		if lines := strings.Count(log.String(), "\n"); lines != 1 {
+			t.Errorf("logged %d lines, want 1: %s", lines, &log)
 		}
+		texts.Text(t, log.String(), dir, "DIR")
 		authority, err := os.ReadFile(filepath.Join(dir, caCertificateFile))
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +284,9 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 			time.Sleep(day)
 			c.update()
 			leaf := c.current.Load().Leaf
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: time.Now()}); err != nil {
+			if _, err := leaf.Verify(x509.VerifyOptions{
+				Roots: roots, DNSName: "127.0.0.1", CurrentTime: time.Now(),
+			}); err != nil {
 				t.Fatalf("after %d days: %v", int(time.Since(begun)/day), err)
 			}
 			if leaf.SerialNumber.Cmp(serial) != 0 {
@@ -251,8 +298,8 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		if want := []int{306, 611, 916, 1221, 1527, 1832, 2137, 2442, 2747, 3053, 3358}; !slices.Equal(renewed, want) {
 			t.Errorf("renewed after %v days, want %v", renewed, want)
 		}
-		if strings.Contains(log.String(), "expires soon") {
-			t.Errorf("logged %s", &log)
+		if strings.Contains(log.String(), "level=WARN ") {
+			t.Errorf("the log has warnings: %s", &log)
 		}
 		time.Sleep(15 * day)
 		if err := os.RemoveAll(dir); err != nil {
@@ -260,11 +307,46 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		}
 		log.Reset()
 		c.update()
-		if want := "Stop the server, remove that folder"; !strings.Contains(log.String(), want) {
-			t.Errorf("logged %s, want %q", &log, want)
+		if !strings.Contains(log.String(), "level=WARN ") {
+			t.Errorf("the log has no warning: %s", &log)
 		}
+		texts.Text(t, log.String(), dir, "DIR")
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("there is a new authority, which nobody trusts: %v", err)
+			t.Errorf("the server has created a new authority, which no client trusts: %v", err)
 		}
 	})
+}
+
+// The errors for an unusable authority name its files.
+func TestOwnAuthorityErrors(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		damage func(dir string) error
+		file   string // named by the error, if any
+	}{
+		"no certificate": {func(dir string) error { return os.Remove(filepath.Join(dir, caCertificateFile)) },
+			caCertificateFile},
+		"no key": {func(dir string) error { return os.Remove(filepath.Join(dir, caKeyFile)) }, caKeyFile},
+		"not PEM": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, caKeyFile), []byte("x"), 0o600)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "tls")
+			source := ownCertificate{dir, net.IPv4(127, 0, 0, 1), slog.New(slog.DiscardHandler)}
+			if _, err := source.next(nil, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.damage(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := source.next(nil, time.Now())
+			texts.Error(t, err, dir, "DIR")
+			if err != nil && !strings.Contains(err.Error(), test.file) {
+				t.Errorf("%v, want an error with %s", err, test.file)
+			}
+		})
+	}
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Limit makes a server keep to limits of a test.
+// Limit applies the limits of a test to a server.
 func Limit(server *http.Server, inner net.Listener, connections int, write time.Duration) net.Listener {
 	return limits{connections, write}.apply(server, inner)
 }
 
-// LimitsOf returns what a registry's server is bounded by.
+// LimitsOf returns the limits of a registry's server.
 func LimitsOf(s *Server) (connections int, write time.Duration) {
 	l, ok := s.listener.(*boundedListener)
 	if !ok || s.server.ConnState == nil {
@@ -22,27 +22,27 @@ func LimitsOf(s *Server) (connections int, write time.Duration) {
 	return l.limits.connections, l.limits.write
 }
 
-// Watch is what a server does at each tick.
+// Watch calls watch.
 func (d *Data) Watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
 	d.watch(ctx, ticks, log)
 }
 
-// Listen and ListenError are how a server gets its port.
+// Listen and ListenError give tests access to listen and listenError.
 var (
 	Listen      = listen
 	ListenError = listenError
 )
 
-// Remember stores a server as the newest of a folder.
-func (s *Server) Remember(ctx context.Context, dir string, named bool) ([]Running, error) {
-	return s.remember(ctx, dir, named)
+// Register calls register.
+func (s *Server) Register(ctx context.Context, dir string, named bool) ([]Running, error) {
+	return s.register(ctx, dir, named)
 }
 
-// Forget removes a server from a folder's.
+// Forget calls forget.
 func (s *Server) Forget(dir string) { s.forget(dir) }
 
 // WriteServers stores the servers of a folder.
 var WriteServers = writeServers
 
-// ListenerOf returns what a server listens by.
+// ListenerOf returns a server's listener.
 func ListenerOf(s *Server) net.Listener { return s.listener }

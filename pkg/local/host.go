@@ -13,40 +13,41 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// hostFile has the servers that serve a folder, or the last one that did. It is for
-// people, and nothing depends on it: a folder without it, or with one that is
-// damaged, is as one that was never served.
+// hostFile contains the servers that serve a folder, or the last one that did.
+// It only serves to inform people. A folder with a missing or damaged hostFile
+// counts as one that was never served.
 const hostFile = "served.json"
 
 const (
-	// maxHost is more than a host and its port have, in bytes.
+	// maxHost is the maximum length of a host with its port in bytes.
 	maxHost = 300
-	// maxHostFile bounds hostFile, in bytes, and maxServers the servers in it.
+	// maxHostFile is the maximum size of hostFile in bytes, and maxServers the
+	// maximum number of servers in it.
 	maxHostFile = 16 << 10
 	maxServers  = 20
 )
 
-// Running is a server of a folder.
+// Running is a server that serves a folder.
 type Running struct {
-	// Host is what module addresses begin with.
+	// Host is the host in module addresses.
 	Host string `json:"host"`
-	// Named means that somebody has named the host, and given its certificate: it is
-	// not just an address.
+	// Named reports whether the server was started with a host name and its
+	// certificate.
 	Named bool `json:"named"`
-	// Address is where the server listens.
+	// Address is the address and port that the server listens on.
 	Address string `json:"address"`
-	// Open means that reading needs no credential.
+	// Open reports whether reading needs no credential.
 	Open bool `json:"open"`
-	// Process is the id of the server's process.
+	// Process is the ID of the server's process.
 	Process int `json:"process"`
 }
 
-// hosts is the content of hostFile: servers, the newest last.
+// hosts is the content of hostFile. The newest server is the last.
 type hosts struct {
 	Servers []Running `json:"servers"`
 }
 
-// readServers returns the servers that a folder has stored, the newest last.
+// readServers returns the servers of a folder, with the newest last.
 func readServers(dir string) []Running {
 	text, err := regularfile.Read(filepath.Join(dir, hostFile), maxHostFile)
 	var read hosts
@@ -58,9 +59,8 @@ func readServers(dir string) []Running {
 	})
 }
 
-// Host returns the host of the newest server whose process runs, one with a
-// name before others. If none runs, it is that of the last one. It is empty if none
-// is known.
+// Host returns the host of the newest running server, and prefers one with a
+// host name. If none is running, it returns the host of the last one, or "".
 func Host(dir string) (host string) {
 	servers := readServers(dir)
 	var named bool
@@ -76,8 +76,8 @@ func Host(dir string) (host string) {
 }
 
 // AuthorityOf returns the file with the certificate authority that clients of a
-// host must trust, if the registry in a folder was served at that host with a
-// certificate of its own authority. It is empty otherwise.
+// host must trust. It returns "" if the registry in a folder was not served at
+// that host with its own authority.
 func AuthorityOf(dir, host string) string {
 	for _, r := range readServers(dir) {
 		if r.Host == host && !r.Named {
@@ -87,8 +87,8 @@ func AuthorityOf(dir, host string) string {
 	return ""
 }
 
-// authorityIn returns the file with the certificate authority of a folder, and
-// nothing if it has none.
+// authorityIn returns the file with the certificate authority of a folder, or
+// "".
 func authorityIn(dir string) string {
 	path := filepath.Join(dir, "tls", caCertificateFile)
 	if _, err := os.Stat(path); err != nil {
@@ -97,9 +97,9 @@ func authorityIn(dir string) string {
 	return path
 }
 
-// remember stores the server as the newest of the folder, and returns the others
-// that still serve it. It forgets those that do not.
-func (s *Server) remember(ctx context.Context, dir string, named bool) (others []Running, err error) {
+// register stores the server as the newest of the folder. It returns the others
+// that are still running, and removes those that are not.
+func (s *Server) register(ctx context.Context, dir string, named bool) (others []Running, err error) {
 	for _, r := range readServers(dir) {
 		if portOf(r.Address) != portOf(s.Address) && isProcess(r.Process) && isTaken(ctx, r.Address) {
 			others = append(others, r)
@@ -110,14 +110,14 @@ func (s *Server) remember(ctx context.Context, dir string, named bool) (others [
 	return others, writeServers(dir, append(slices.Clone(others), own))
 }
 
-// forget removes the server from the folder's, unless no other runs: then its host
-// is the one by which the folder was served last.
+// forget removes the server from the folder's servers. It leaves the last one,
+// whose host then stays stored.
 func (s *Server) forget(dir string) {
 	others := slices.DeleteFunc(readServers(dir), func(r Running) bool {
 		return r.Address == s.Address || !isProcess(r.Process)
 	})
 	if len(others) > 0 {
-		_ = writeServers(dir, others) // it is not needed
+		_ = writeServers(dir, others) // the file is only informative
 	}
 }
 
@@ -135,7 +135,7 @@ func writeServers(dir string, servers []Running) error {
 	return os.Rename(temporary, path)
 }
 
-// unfinishedHost follows hostFile in the names of files that become it.
+// unfinishedHost is the suffix of hostFile while it is written.
 const unfinishedHost = "-unfinished-"
 
 func portOf(address string) string {
@@ -143,7 +143,7 @@ func portOf(address string) string {
 	return port
 }
 
-// isTaken reports whether somebody listens at an address of this machine.
+// isTaken reports whether a program listens on an address of this machine.
 func isTaken(ctx context.Context, address string) bool {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
 	if err == nil {

@@ -35,7 +35,7 @@ func TestHost(t *testing.T) {
 		}
 		if name != "" {
 			s.Host = name
-			if _, err := s.Remember(t.Context(), dir, true); err != nil {
+			if _, err := s.Register(t.Context(), dir, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -185,7 +185,8 @@ func TestHostDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"", "{", "[]", `{"servers": 1}`, `{"servers": [{"host": 1}]}`, `{"servers": [{"host": "a\u001b[31m"}]}`, `{"servers": [{}]}`,
+		"", "{", "[]", `{"servers": 1}`, `{"servers": [{"host": 1}]}`, `{"servers": [{"host": "a\u001b[31m"}]}`,
+		`{"servers": [{}]}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "served.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

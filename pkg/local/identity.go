@@ -22,30 +22,32 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 const (
-	// database is the file of the catalog. The file marker has the id of the registry
-	// that the database must belong to.
+	// database is the file of the catalog. The file marker contains the ID of the
+	// registry that the database must belong to.
 	database = "larder.db"
 	marker   = "registry.id"
-	// maxMarker is more than a marker has, in bytes.
+	// maxMarker is the maximum size of a marker in bytes.
 	maxMarker = 4 << 10
 )
 
-// NoRegistryError means that a folder has no registry. It is registry.ErrNotFound.
+// NoRegistryError means that a folder contains no registry. It wraps
+// [registry.ErrNotFound].
 type NoRegistryError struct{ Dir string }
 
 func (e *NoRegistryError) Error() string { return "there is no registry in " + e.Dir }
 
-// Unwrap returns registry.ErrNotFound.
+// Unwrap returns [registry.ErrNotFound].
 func (e *NoRegistryError) Unwrap() error { return registry.ErrNotFound }
 
-// MismatchError means that a folder has a registry of which a part is missing, is
-// damaged or belongs to another registry, so that it is not opened.
+// MismatchError means that a part of a folder's registry is missing, is damaged
+// or belongs to another registry.
 type MismatchError struct {
 	Dir string
-	// Reason is what does not fit, and Hint what to do.
+	// Reason is the reason, and Hint how to fix it.
 	Reason, Hint string
 }
 
@@ -61,40 +63,40 @@ const (
 		"docs/verify-and-restore.md describes both."
 	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md describes. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
-	restoreMarker = "Restore " + marker + " from a backup. If there is none, remove it: " +
-		"it is made again if the database and the objects agree."
+	restoreMarker = "Restore " + marker + " from a backup. If there is no backup, remove the file. " +
+		"It is then created again if the database and the objects agree."
 )
 
-// IsMarked reports whether a folder has a marker, so that [Open] writes nothing to
-// it.
+// IsMarked reports whether a folder has a marker. If it has, [Open] does not
+// write to it.
 func IsMarked(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, marker))
 	return err == nil
 }
 
-// Exists reports whether a folder has a registry, or the database of one. It
-// changes nothing.
+// Exists reports whether a folder contains a registry, or a registry's
+// database. It changes nothing.
 func Exists(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, database))
 	return err == nil || IsMarked(dir)
 }
 
-// Open opens the registry in a folder. It fails with [NoRegistryError] if there is
-// none, with [MismatchError] if its parts do not belong together, and with
-// registry.ErrSchema if this release does not read what is there. It changes nothing
-// then.
+// Open opens the registry in a folder. It returns a [NoRegistryError] if there
+// is none, and a [MismatchError] if its parts do not belong together. It
+// returns [registry.ErrSchema] if this release cannot read the data. If it
+// returns an error, it has changed nothing.
 //
-// A folder without a marker, as an earlier release has made it, is given one if its
-// database and its objects agree.
+// Folders of earlier releases have no marker. Open creates it if the database
+// and the objects agree.
 func Open(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, false) }
 
-// Adopt is like [Open], but gives a folder a marker even if its database and its
+// Adopt is like [Open], but also creates a marker if the database and the
 // objects do not agree.
 func Adopt(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, true) }
 
-// Create opens the registry in a folder as [Open] does, and makes the folder and a
-// registry if there is none. It fails with registry.ErrInvalid for a folder in which
-// other things are.
+// Create opens the registry in a folder as [Open] does, and creates the folder
+// and the registry if there is none. It returns [registry.ErrInvalid] for a
+// folder with other content.
 func Create(ctx context.Context, dir string) (data *Data, created bool, err error) {
 	data, err = Open(ctx, dir)
 	if _, ok := errors.AsType[*NoRegistryError](err); !ok {
@@ -102,16 +104,16 @@ func Create(ctx context.Context, dir string) (data *Data, created bool, err erro
 	}
 	if dir, err = filepath.Abs(dir); err == nil {
 		if name, err := foreign(dir); err == nil && name != "" {
-			return nil, false, fmt.Errorf("%w folder %s: it has other content, such as %s: "+
-				"name one that is empty or not there yet", registry.ErrInvalid, dir, name)
+			return nil, false, registry.WithHint(fmt.Errorf("%w folder %s: it has other content, such as %s",
+				registry.ErrInvalid, dir, name), "Name an empty or a new folder.")
 		}
 		err = create(ctx, dir)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot make a registry in %s: %w", dir, plain(dir, err))
+		return nil, false, fmt.Errorf("cannot create a registry in %s: %w", dir, plain(dir, err))
 	}
-	// The database is complete, and there is no object yet. If this process is killed
-	// here, the next Open makes the marker.
+	// The database is complete, and there are no objects yet. If this process is
+	// killed here, the next Open creates the marker.
 	data, err = Open(ctx, dir)
 	return data, err == nil, err
 }
@@ -148,7 +150,7 @@ func open(ctx context.Context, dir string, adopt bool) (*Data, error) {
 	return data, err
 }
 
-// plain returns an error about a file in a folder without the name of a system call.
+// plain removes the name of the system call from a file error.
 func plain(dir string, err error) error {
 	if err = registry.DiskFull(err); errors.Is(err, registry.ErrDiskFull) {
 		return err
@@ -162,9 +164,9 @@ func plain(dir string, err error) error {
 		name = below
 	}
 	if name == "." {
-		return failed.Err
+		return registry.Errorf(failed, "%s", regularfile.Reason(failed))
 	}
-	return fmt.Errorf("%s: %w", name, failed.Err)
+	return registry.Errorf(failed, "%s: %s", name, regularfile.Reason(failed))
 }
 
 func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
@@ -215,7 +217,7 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	}, nil
 }
 
-// checkDatabase checks the database as far as that is possible without SQLite.
+// checkDatabase performs the checks that need no SQLite.
 func checkDatabase(dir, id string) error {
 	err := sqlite.Check(filepath.Join(dir, database), id)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -226,14 +228,18 @@ func checkDatabase(dir, id string) error {
 	case err != nil:
 		return err
 	case id != "":
-		return &MismatchError{dir, "its database " + database + " is missing, but its marker " + marker + " is there", restoreDatabase}
+		return &MismatchError{
+			dir,
+			"its database " + database + " is missing, but it has the marker " + marker,
+			restoreDatabase,
+		}
 	case found:
-		return &MismatchError{dir, "its database " + database + " is missing, but its objects are there", restoreDatabase}
+		return &MismatchError{dir, "its database " + database + " is missing, but it has objects", restoreDatabase}
 	}
 	return &NoRegistryError{dir}
 }
 
-// mismatch returns the error for a database that is not opened.
+// mismatch returns the error for a database that cannot be used.
 func mismatch(dir string, err error) error {
 	reason := "its database " + database + " "
 	switch {
@@ -244,7 +250,7 @@ func mismatch(dir string, err error) error {
 	case errors.Is(err, sqlite.ErrDamaged):
 		reason += "is damaged"
 	case errors.Is(err, sqlite.ErrForeign):
-		reason += "is of another registry than its marker " + marker
+		reason += "belongs to another registry than its marker " + marker
 	default:
 		return err
 	}
@@ -253,8 +259,7 @@ func mismatch(dir string, err error) error {
 
 var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// readMarker returns the id that a folder's marker has, which is empty if there is
-// no marker.
+// readMarker returns the ID in a folder's marker, or "" if there is no marker.
 func readMarker(dir string) (string, error) {
 	refuse := func(reason string) (string, error) {
 		return "", &MismatchError{dir, "its marker " + marker + " " + reason, restoreMarker}
@@ -287,8 +292,9 @@ func readMarker(dir string) (string, error) {
 	return id, nil
 }
 
-// makeMarker gives the database an id, and the folder a marker with it, unless they
-// have them. It returns the id of the marker, which others may have made meanwhile.
+// makeMarker adds an ID to the database and a marker to the folder, if they are
+// missing. It returns the ID in the marker, which another process may have
+// created.
 func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (string, error) {
 	if id == "" {
 		id = sqlite.NewID()
@@ -316,14 +322,16 @@ func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (strin
 	return readMarker(dir)
 }
 
-// checkAgreement checks that a database and the objects of a folder are of one
-// registry: all objects that it names are there, and it names one if there are any,
-// or if there is a marker with an id.
+// checkAgreement checks that a database and the objects of a folder belong to
+// the same registry. All objects in its records must exist. If there are
+// objects, or if there is a marker with an ID, the records must name at least
+// one.
 func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) error {
 	named, missing, example := 0, 0, ""
 	err := eachObject(ctx, c, func(key string) {
 		named++
-		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(key))); err != nil || !info.Mode().IsRegular() {
+		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(key))); err != nil ||
+			!info.Mode().IsRegular() {
 			missing++
 			example = cmp.Or(example, key)
 		}
@@ -339,7 +347,7 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 		return &MismatchError{dir, without + ", and " + reason, restoreFolder}
 	}
 	if missing > 0 {
-		return refuse(fmt.Sprintf("its database names objects that are missing: %d of %d, such as %s",
+		return refuse(fmt.Sprintf("its database names missing objects: %d of %d, such as %s",
 			missing, named, example))
 	}
 	found, err := disk.HasObjects(dir, true)
@@ -347,9 +355,9 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 	case err != nil || named > 0:
 		return err
 	case found:
-		// These may be what a killed first publish has left. They may as well be all that
-		// is left of a registry whose database was lost and made again, empty, by an
-		// earlier release. Nothing in the folder tells these two apart.
+		// The objects may be from a first publish that was killed. They may also be
+		// from a registry whose lost database an earlier release has replaced by an
+		// empty one. The content of the folder is the same in both cases.
 		return refuse("its database names none of its objects")
 	case id != "":
 		return refuse("names no objects")
@@ -357,8 +365,8 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 	return nil
 }
 
-// eachObject calls visit with the key of each object that a record names. Records
-// that cannot be read name none.
+// eachObject calls visit with the key of each object in a record. It ignores
+// records that it cannot read.
 func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string)) error {
 	paths, err := c.AllEntries(ctx)
 	if err != nil {
@@ -381,12 +389,11 @@ func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string))
 	return nil
 }
 
-func visitFiles[A registry.Address, R registry.Record](
-	ctx context.Context, versions catalog.Versions[A, R], parse func(string) (A, error), address string, visit func(string),
-) error {
+func visitFiles[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R],
+	parse func(string) (A, error), address string, visit func(string)) error {
 	a, err := parse(address)
 	if err != nil {
-		return nil //nolint:nilerr // an entry that no release has written names no object
+		return nil //nolint:nilerr // Larder does not write such entries, so it has no objects
 	}
 	records, err := versions.All(ctx, a)
 	if err != nil && !errors.Is(err, registry.ErrCorrupt) && !errors.Is(err, registry.ErrNotFound) {
@@ -403,16 +410,16 @@ func visitFiles[A registry.Address, R registry.Record](
 	return nil
 }
 
-// foreign returns the name of something in a folder that no registry and no system
-// has put there, and nothing if there is nothing like that.
+// foreign returns the name of a file in a folder that belongs neither to a
+// registry nor to the system, or "".
 func foreign(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	// Another server may have made the registry a moment ago.
+	// Another server may have just created the registry.
 	own := append(disk.Names(), database, marker, hostFile, "tls", "lost+found", ".DS_Store")
-	// What killed processes have left, too.
+	// Killed processes may have left these files.
 	begins := []string{
 		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",
 	}
@@ -425,12 +432,12 @@ func foreign(dir string) (string, error) {
 	return "", nil
 }
 
-// watchEvery is how often a server looks whether its database is still there. A
-// request notices at once that it is not.
+// watchEvery is how often a server checks that its database still exists.
+// Requests fail immediately if it does not.
 const watchEvery = 5 * time.Second
 
-// watch logs that the database was removed or replaced, once each time. It looks at
-// each tick until the context ends.
+// watch logs once that the database was removed or replaced, and once that it
+// is back. It checks at each tick until ctx ends.
 func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
 	gone := false
 	for {
@@ -441,18 +448,18 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 		}
 		err := d.table.Check()
 		if err != nil && !gone {
-			log.LogAttrs(ctx, slog.LevelError, "nothing is served or published until the database is back; after a restore, start the server again",
+			log.LogAttrs(ctx, slog.LevelError, "cannot serve or publish until the database is back; restart the server after a restore",
 				slog.Any("error", err), slog.String("data", d.Dir))
 		}
 		if err == nil && gone {
-			log.LogAttrs(ctx, slog.LevelInfo, "the database is back: the server serves and publishes again")
+			log.LogAttrs(ctx, slog.LevelInfo, "the database is back")
 		}
 		gone = err != nil
 	}
 }
 
-// warnOfLostObjects logs that a registry has published something and no object at
-// all, as if the folder of its objects were not mounted.
+// warnOfLostObjects logs an error if versions are published and no object
+// exists, for example because objects/ is not mounted.
 func (d *Data) warnOfLostObjects(ctx context.Context, log *slog.Logger) error {
 	found, err := disk.HasObjects(d.Dir, true)
 	if err != nil || found {
@@ -463,13 +470,15 @@ func (d *Data) warnOfLostObjects(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	if named > 0 {
-		log.LogAttrs(ctx, slog.LevelError, "no object is there, although versions are published: clients cannot download anything",
-			slog.Int("missing", named), slog.String("hint", "Mount or restore objects/ in "+d.Dir+", then run `larder verify --at-rest`."))
+		log.LogAttrs(ctx, slog.LevelError,
+			"versions are published, but no object exists, so clients cannot download anything",
+			slog.Int("missing", named),
+			slog.String("hint", "Mount or restore objects/ in "+d.Dir+", then run `larder verify --at-rest`."))
 	}
 	return nil
 }
 
-// requireDatabase refuses uploads while the database is not there.
+// requireDatabase rejects uploads while the database is missing.
 func (d *Data) requireDatabase(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {

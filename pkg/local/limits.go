@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxConnections is how many connections a server has open at once. Each takes
-	// about 50 KiB with TLS.
+	// maxConnections is the maximum number of open connections. Each uses about 50
+	// KiB with TLS.
 	maxConnections = 1024
 	// writeTimeout is how long a client may take to read one write of the server,
-	// which is at most 32 KiB. A download may take as long as it needs.
+	// of at most 32 KiB. It does not limit a whole download.
 	writeTimeout = time.Minute
 )
 
-// limits bound what clients can hold of a server without reading its answers.
+// limits bound the resources of clients that do not read their responses.
 type limits struct {
 	connections int
 	write       time.Duration
@@ -25,12 +25,12 @@ type limits struct {
 
 var defaultLimits = limits{connections: maxConnections, write: writeTimeout}
 
-// apply makes a server keep to the limits, and returns the listener that it must
-// serve. If all connections are taken, the one that has waited longest for a
-// request is closed for a new one. If each has a request under way, new ones wait.
+// apply sets the limits of a server, and returns the listener that it must
+// serve. If all connections are in use, a new one closes the one that has been
+// idle for longest. If all of them have a running request, new ones wait.
 //
-// The write timeout begins with each write. So it bounds neither a download nor
-// the time before a handler writes, as http.Server.WriteTimeout would.
+// The write timeout begins with each write. Unlike [http.Server.WriteTimeout]
+// it limits neither a download nor the time before a handler writes.
 func (lim limits) apply(server *http.Server, inner net.Listener) net.Listener {
 	l := &boundedListener{Listener: inner, limits: lim, waiting: make(map[*timedConn]time.Time)}
 	l.changed = sync.NewCond(&l.mu)
@@ -39,8 +39,8 @@ func (lim limits) apply(server *http.Server, inner net.Listener) net.Listener {
 	return l
 }
 
-// timeStreams sets a deadline for each write to a stream of HTTP/2, which waits
-// for its client without a write to the connection.
+// timeStreams sets a deadline for each write to an HTTP/2 stream. A stream can
+// wait for its client without a write to the connection.
 func (lim limits) timeStreams(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
@@ -63,10 +63,10 @@ func (s *timedStream) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach the stream.
+// Unwrap lets [http.ResponseController] reach the stream.
 func (s *timedStream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// boundedListener accepts no more connections than its limit.
+// boundedListener limits the number of accepted connections.
 type boundedListener struct {
 	net.Listener
 	limits limits
@@ -75,8 +75,8 @@ type boundedListener struct {
 	changed *sync.Cond
 	open    int
 	closed  bool
-	waiting map[*timedConn]time.Time // connections without a request, since when
-	closing *timedConn               // the one that makes room now, or nil
+	waiting map[*timedConn]time.Time // idle connections, and since when
+	closing *timedConn               // the connection that is being closed, or nil
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -88,11 +88,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.open >= l.limits.connections && !l.closed {
-		// Another change may wake it before the room is there: one at a time is closed.
+		// Wait also wakes up for other changes. Close only one connection at a time.
 		if longest := l.longestWaiting(); longest != nil && l.closing == nil {
 			l.closing = longest
 			delete(l.waiting, longest)
-			go func() { _ = longest.Close() }() // needs the lock
+			go func() { _ = longest.Close() }() // Close needs the lock
 		}
 		l.changed.Wait()
 	}
@@ -101,8 +101,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// longestWaiting returns the connection that has waited longest for a request,
-// or nil.
+// longestWaiting returns the connection that has been idle for longest, or nil.
 func (l *boundedListener) longestWaiting() *timedConn {
 	var longest *timedConn
 	for c, since := range l.waiting {
@@ -113,7 +112,7 @@ func (l *boundedListener) longestWaiting() *timedConn {
 	return longest
 }
 
-// track is called by a server when a connection changes its state.
+// track is the server's ConnState callback.
 func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -126,7 +125,7 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	defer l.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		// Accept has put it there.
+		// Accept has added it.
 	case http.StateIdle:
 		l.waiting[c] = time.Now()
 		l.changed.Signal()
@@ -135,7 +134,7 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// forget makes room for another connection.
+// forget removes a connection, which makes room for another.
 func (l *boundedListener) forget(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +146,7 @@ func (l *boundedListener) forget(c *timedConn) {
 	l.changed.Signal()
 }
 
-// Close also ends an Accept that waits for room.
+// Close closes the listener, and ends an Accept that waits for room.
 func (l *boundedListener) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -156,14 +155,14 @@ func (l *boundedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// timedConn is a connection each of whose writes has a deadline of its own.
+// timedConn is a connection with a deadline for each write.
 type timedConn struct {
 	net.Conn
 	listener *boundedListener
 	forget   sync.Once
 
 	mu       sync.Mutex
-	deadline time.Time // what the server has set, or zero
+	deadline time.Time // the server's own deadline, or zero
 }
 
 func (c *timedConn) Write(b []byte) (int, error) {

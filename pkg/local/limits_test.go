@@ -25,8 +25,8 @@ const (
 	large      = 32 << 20 // more than sockets and windows of HTTP/2 buffer
 )
 
-// limitedServer is a server with limits, and the clock of its test: in a bubble of
-// synctest a client is late by as much as the test says, however busy the machine.
+// limitedServer is a server with limits, in a synctest bubble. Only the test
+// controls its clock.
 type limitedServer struct {
 	*httptest.Server
 	dialRaw func(t *testing.T) net.Conn
@@ -126,8 +126,8 @@ func (s limitedServer) dial(t *testing.T) *tls.Conn {
 	return tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
 }
 
-// ask sends a request and does not read the answer.
-func ask(t *testing.T, conn net.Conn, path string) {
+// sendRequest sends a request and does not read the response.
+func sendRequest(t *testing.T, conn net.Conn, path string) {
 	t.Helper()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a.example\r\n\r\n", path); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func answer(t *testing.T, conn net.Conn) string {
 	return string(body)
 }
 
-// counting is a listener that tells when its connections are closed.
+// counting is a listener that reports closed connections.
 type counting struct {
 	net.Listener
 	closed chan struct{}
@@ -198,7 +198,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 		}
 		conns[i] = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
 		for range 50 {
-			ask(t, conns[i], "/large")
+			sendRequest(t, conns[i], "/large")
 		}
 	}
 	timeout := time.After(time.Minute)
@@ -211,7 +211,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 	}
 	for i, conn := range conns {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-		// What was on the way still arrives.
+		// Data that was already sent still arrives.
 		if n, err := io.Copy(io.Discard, io.LimitReader(conn, large)); n == large {
 			t.Errorf("connection %d was served all the same: %d bytes, %v", i, n, err)
 		}
@@ -261,7 +261,7 @@ func TestSlowDownload(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := limitedWithin(t, 100)
 			conn := s.dial(t)
-			ask(t, conn, "/large")
+			sendRequest(t, conn, "/large")
 			begin := time.Now()
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
@@ -295,7 +295,7 @@ func TestLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := limitedWithin(t, 100)
 		conn := s.dial(t)
-		ask(t, conn, "/late")
+		sendRequest(t, conn, "/late")
 		if body := answer(t, conn); body != "late" {
 			t.Errorf("HTTP/1.1: %q", body)
 		}
@@ -317,7 +317,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, conn *tls.Conn){
 		"idle": func(t *testing.T, conn *tls.Conn) {
 			t.Helper()
-			ask(t, conn, "/small")
+			sendRequest(t, conn, "/small")
 			if body := answer(t, conn); body != "small" {
 				t.Errorf("answered %q", body)
 			}
@@ -335,7 +335,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 				}
 				begin := time.Now()
 				conn := s.dial(t)
-				ask(t, conn, "/small")
+				sendRequest(t, conn, "/small")
 				if body := answer(t, conn); body != "small" || time.Since(begin) > 5*time.Second {
 					t.Errorf("answered %q after %v", body, time.Since(begin))
 				}
@@ -414,16 +414,16 @@ func TestBusyConnectionsStay(t *testing.T) {
 		const most = 4
 		s := limitedWithin(t, most)
 		for range most - 1 {
-			ask(t, s.dial(t), "/block")
+			sendRequest(t, s.dial(t), "/block")
 		}
 		late := s.dial(t)
-		ask(t, late, "/late")
+		sendRequest(t, late, "/late")
 		time.Sleep(shortWrite) // the requests have begun
 		answered := make(chan string, 1)
 		go func() { answered <- answer(t, late) }()
 		next := s.dial(t)
 		begin := time.Now()
-		ask(t, next, "/small") // its handshake waits for room
+		sendRequest(t, next, "/small") // its handshake waits for room
 		if body := answer(t, next); body != "small" || time.Since(begin) < shortWrite {
 			t.Errorf("answered %q after %v, while all connections were busy", body, time.Since(begin))
 		}

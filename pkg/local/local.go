@@ -1,11 +1,13 @@
-// Package local is the whole registry on one machine: the handlers of all functions in one HTTPS server, on the embedded
-// default of SQLite and a folder.
+// Package local runs a whole registry on one machine. One HTTPS server has the
+// handlers of all functions, and stores its data in SQLite and a folder.
 //
-// Publishing to the same data works while it runs. Requests so malformed that Go's server itself refuses them, such as
-// one with headers of more than 64 KiB, get its plain text and not JSON.
+// You can publish to the same data while it runs. Go's server itself rejects
+// some malformed requests, such as one with headers of more than 64 KiB. It
+// answers those with plain text instead of JSON.
 //
-// On a loopback address whoever reaches it may read everything, unless a token is asked for. On any other it always is, and
-// so it is for publishing.
+// On a loopback address everyone may read everything, unless the options
+// require a token. Other addresses always require a credential, and so does
+// publishing.
 package local
 
 import (
@@ -39,14 +41,14 @@ type Data struct {
 	Dir     string
 	Catalog *catalog.Catalog
 	Objects *disk.Store
-	// Host is what module addresses begin with: the host of the server that runs, or
-	// of the last one that did. It is empty if the registry was never served.
+	// Host is the host in module addresses. It is that of the running server, or
+	// of the last one. It is empty if the registry was never served.
 	Host string
-	// Inspector reads what is published through the registry. If nil, this
-	// process does, and an archive that ends its reader ends the registry.
+	// Inspector reads uploaded archives. If nil, this process reads them, and an
+	// archive that crashes the reader stops the registry.
 	Inspector publishapi.Inspector
-	// Adopted is why [Open] would have refused the folder that [Adopt] has given a
-	// marker; nil for any other.
+	// Adopted is the error that [Open] would have returned for the folder, if
+	// [Adopt] has given it a marker. It is nil otherwise.
 	Adopted *MismatchError
 
 	table *sqlite.Table
@@ -55,9 +57,10 @@ type Data struct {
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
-// Handler serves the registry under a URL such as https://127.0.0.1:8443, which those of archives begin with: to whoever
-// comes if it is open, and otherwise to those whom the settings and the registry's tokens let in. Publishing takes a
-// credential in any case.
+// Handler serves the registry under a base URL such as https://127.0.0.1:8443,
+// which is part of the URLs of archives. If open is set, everyone may read.
+// Otherwise reading requires a credential that rules or the registry's tokens
+// allow. Publishing always requires a credential.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
 	return d.handler(baseURL, open, rules, access.New(rules, d.Catalog), log)
 }
@@ -86,17 +89,18 @@ func (d *Data) handler(
 	))
 }
 
-// Server is a registry that listens.
+// Server is a registry that listens for requests.
 type Server struct {
-	// Address is where it listens.
+	// Address is the address and port that it listens on.
 	Address string
-	// Host is what module addresses begin with: Address, or a name that was given.
+	// Host is the host in module addresses: Address, or the name in the options.
 	Host string
-	// CAFile holds the certificate that clients must trust; empty if the registry has one that was given.
+	// CAFile is the certificate of the authority that clients must trust. It is
+	// empty if the options have a certificate.
 	CAFile string
-	// Open says that whoever reaches it may read everything.
+	// Open reports whether everyone may read everything.
 	Open bool
-	// Others are the servers that served the folder already when this one began.
+	// Others are the servers that already served the folder.
 	Others []Running
 
 	dir          string
@@ -108,7 +112,7 @@ type Server struct {
 	log          *slog.Logger
 }
 
-// logIssuers logs why tokens of issuers cannot be verified.
+// logIssuers logs the issuers whose tokens cannot be verified.
 func (s *Server) logIssuers(ctx context.Context) {
 	for _, p := range s.control.CheckIssuers(ctx) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "cannot verify the tokens of an issuer", slog.String("issuer", p.Issuer),
@@ -116,24 +120,27 @@ func (s *Server) logIssuers(ctx context.Context) {
 	}
 }
 
-// Options say where and for whom a registry serves.
+// Options are the options of [Data.Listen].
 type Options struct {
-	// Address is an IPv4 address and a port, such as 127.0.0.1:8443; port 0 picks a free one.
+	// Address is an IPv4 address and a port, such as 127.0.0.1:8443. Port 0
+	// selects a free port.
 	Address string
-	// Host is what module addresses begin with, where that is not the address: a name and perhaps a port.
+	// Host is the host in module addresses, with an optional port. If empty, it is
+	// the address.
 	Host string
-	// CertificateFile and KeyFile are the certificate for Host and its key, as PEM.
-	// The server reads them again when they change. Without them the registry's own
-	// authority vouches for a loopback address.
+	// CertificateFile and KeyFile are the certificate for Host and its key, in
+	// PEM. The server reads them again when they change. If empty, the registry's
+	// own authority issues a certificate for a loopback address.
 	CertificateFile, KeyFile string
-	// Access says who may read besides the holders of tokens; nil lets whoever reaches a loopback address read everything.
+	// Access defines who may read in addition to the holders of tokens. If nil,
+	// everyone may read everything on a loopback address.
 	Access *access.Settings
-	// RequireToken asks for a credential on a loopback address too.
+	// RequireToken requires a credential on a loopback address too.
 	RequireToken bool
 }
 
-// CheckFlags returns registry.ErrInvalid for options that can be used nowhere, such
-// as a malformed address. It reads no files.
+// CheckFlags returns [registry.ErrInvalid] for options that are never valid,
+// such as a malformed address. It reads no files.
 func (o Options) CheckFlags() error {
 	ip, _, err := o.address()
 	if err == nil {
@@ -142,7 +149,7 @@ func (o Options) CheckFlags() error {
 	return err
 }
 
-// Check reports the errors of [Data.Listen] that are there without any data, such as
+// Check returns the errors of [Data.Listen] that do not depend on data, such as
 // an address that is in use.
 func (o Options) Check(ctx context.Context) error {
 	ip, port, err := o.address()
@@ -153,7 +160,7 @@ func (o Options) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.CertificateFile != "" { // otherwise it is made with the data
+	if o.CertificateFile != "" { // otherwise Listen creates a certificate
 		if _, err := source.next(nil, time.Now()); err != nil {
 			return err
 		}
@@ -165,7 +172,7 @@ func (o Options) Check(ctx context.Context) error {
 	return listener.Close()
 }
 
-// Listen begins to listen. If it cannot, it makes nothing.
+// Listen starts to listen. If it returns an error, it has created nothing.
 func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
 	ip, port, err := o.address()
 	if err != nil {
@@ -188,7 +195,8 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		return nil, err
 	}
 	s.CAFile = caFile
-	// A host of its own is for other machines, through a proxy perhaps; and who says who may read means it.
+	// A host name is meant for other machines, possibly through a proxy. Access
+	// settings require credentials.
 	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.Access == nil
 	rules := access.Settings{}
 	if o.Access != nil {
@@ -197,28 +205,30 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	s.Address = s.listener.Addr().String()
 	s.Host = cmp.Or(o.Host, s.Address)
 	s.dir = d.Dir
-	if s.Others, err = s.remember(ctx, d.Dir, o.Host != ""); err != nil {
+	if s.Others, err = s.register(ctx, d.Dir, o.Host != ""); err != nil {
 		log.LogAttrs(ctx, slog.LevelWarn, "cannot store the host, which other commands print", slog.Any("error", err))
 	}
 	s.control = access.New(rules, d.Catalog)
 	s.server = &http.Server{
 		Handler:                      d.handler("https://"+s.Host, s.Open, rules, s.control, log),
 		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
-		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as everything else is
+		DisableGeneralOptionsHandler: true, // OPTIONS * is a request like others
 		ReadHeaderTimeout:            10 * time.Second,
 		ReadTimeout:                  time.Minute,
 		IdleTimeout:                  2 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelInfo), // clients that do not trust the authority show up here
+		// Failed handshakes of clients that do not trust the authority are logged
+		// here.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
 	}
 	s.listener = defaultLimits.apply(s.server, s.listener)
 	if err := d.warnOfLostObjects(ctx, log); err != nil {
-		log.LogAttrs(ctx, slog.LevelError, "cannot check whether objects are there", slog.Any("error", err))
+		log.LogAttrs(ctx, slog.LevelError, "cannot check whether objects exist", slog.Any("error", err))
 	}
 	return s, nil
 }
 
-// ended leaves out the error by which a server says that it was told to stop.
+// ended returns nil for the error of a server that was shut down.
 func ended(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -226,12 +236,13 @@ func ended(err error) error {
 	return err
 }
 
-// ReloadCertificate reads the certificate's files again at once, which the server
-// otherwise does every 10 seconds. If they cannot be used, the log has the reason,
-// and the server goes on with the certificate it has.
+// ReloadCertificate reads the certificate's files immediately, and not after at
+// most 10 seconds. If they are invalid, the server logs the reason and
+// continues with its certificate.
 func (s *Server) ReloadCertificate() { s.certificates.update() }
 
-// Serve answers requests until its context ends, and then lets those under way finish for some seconds.
+// Serve answers requests until ctx ends. Then it waits up to 5 seconds for
+// running requests.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -243,14 +254,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serving: %w", err)
+		return fmt.Errorf("cannot serve: %w", err)
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err := s.server.Shutdown(patience)
+	err := s.server.Shutdown(timeout)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = s.server.Close() // what is still under way is a download, which its client repeats
+		err = s.server.Close() // only downloads are left, and their clients retry
 	}
 	return errors.Join(err, ended(<-served))
 }

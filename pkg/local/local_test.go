@@ -89,7 +89,8 @@ func (r running) raw(t *testing.T, method, target string, header ...string) (*ht
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n", method, target, r.Host, strings.Join(append(header, ""), "\r\n"))
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n", method, target, r.Host,
+		strings.Join(append(header, ""), "\r\n"))
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
 		t.Fatalf("%s %.60q: %v", method, target, err)
@@ -123,7 +124,7 @@ func publishModule(t *testing.T, data *local.Data) {
 	}
 }
 
-// What is asked badly is answered with a status of its own and a fixed JSON text, over the wire.
+// A malformed request gets a matching status and a fixed JSON text.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -240,7 +241,8 @@ func TestHead(t *testing.T) {
 		for _, h := range []*http.Response{get, head} {
 			h.Header.Del("Date")
 		}
-		if get.StatusCode != head.StatusCode || fmt.Sprint(get.Header) != fmt.Sprint(head.Header) || head.ContentLength != int64(len(body)) {
+		if get.StatusCode != head.StatusCode || fmt.Sprint(get.Header) != fmt.Sprint(head.Header) ||
+			head.ContentLength != int64(len(body)) {
 			t.Errorf("%s: GET %v, HEAD %v", target, get.Header, head.Header)
 		}
 	}
@@ -278,14 +280,21 @@ func TestCredentialsAreIgnored(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	publishModule(t, r.data)
-	for _, header := range []string{"Authorization: Bearer", "Authorization: Bearer ", "Authorization: Basic eDp5", "Authorization: nonsense", "X-Terraform-Version: 1.12.6"} {
+	for _, header := range []string{
+		"Authorization: Bearer",
+		"Authorization: Bearer ",
+		"Authorization: Basic eDp5",
+		"Authorization: nonsense",
+		"X-Terraform-Version: 1.12.6",
+	} {
 		if response, _ := r.raw(t, "GET", "/v1/modules/acme/vpc/aws/versions", header); response.StatusCode != 200 {
 			t.Errorf("%s: %s", header, response.Status)
 		}
 	}
 }
 
-// The authority vouches for loopback addresses alone, and what it has vouched for is this server.
+// The authority only issues certificates for loopback addresses, and the
+// server's is by the authority.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -302,7 +311,9 @@ func TestCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "example.com": false, "192.0.2.1": false, "::1": false} {
+	for name, want := range map[string]bool{
+		"127.0.0.1": true, "localhost": true, "example.com": false, "192.0.2.1": false, "::1": false,
+	} {
 		template := &x509.Certificate{SerialNumber: leaf.SerialNumber, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = []net.IP{ip}

@@ -1,14 +1,15 @@
 // Package metrics writes the functions' metrics in CloudWatch's Embedded Metric
-// Format: lines of a log, from which CloudWatch Logs makes metrics without an API
-// call.
+// Format. These are log lines from which CloudWatch Logs creates metrics
+// without an API call.
 //
-// CloudWatch bills each series, which is a name with the values of its
-// dimensions, by the hours in which it occurs. There are no other series than
-// those of [All]. Nothing that a caller makes up becomes a dimension: addresses
-// and versions are in the request log, and namespaces are properties. Metrics that AWS has itself, such as a
-// function's duration, are not repeated.
+// CloudWatch bills each series by the hours in which it occurs. A series is a
+// name with the values of its dimensions. The only series are those of [All].
+// No made-up value of a caller becomes a dimension: addresses and versions are
+// in the request log, and namespaces are properties. The package does not
+// repeat metrics that AWS itself provides, such as a function's duration.
 //
-// Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+// Source:
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 package metrics
 
 import (
@@ -34,7 +35,7 @@ const (
 	StoreLatency = "StoreLatency"
 	// ColdStarts counts requests for which a function had to start.
 	ColdStarts = "ColdStarts"
-	// SigningKeyDays is how many whole days are left until the last signing key of
+	// SigningKeyDays is the number of whole days until the last signing key of
 	// a namespace expires. It is about a year if its keys need no attention.
 	SigningKeyDays = "SigningKeyDays"
 
@@ -49,14 +50,14 @@ var (
 	kinds   = []string{"module", "provider", "mirror"}
 )
 
-// Series is what CloudWatch stores, and bills, as one metric. Dimension is empty
-// if it has none.
+// Series is one metric that CloudWatch stores and bills. Dimension is empty if
+// it has none.
 type Series struct {
 	Name      string
 	Dimension Dimension
 }
 
-// Dimension tells series of one name apart.
+// Dimension distinguishes series with the same name.
 type Dimension struct{ Name, Value string }
 
 // All returns all series.
@@ -71,16 +72,16 @@ func All() []Series {
 	return all
 }
 
-// Request is what is counted of one request.
+// Request has the measurements of one request.
 type Request struct {
 	// Route and ID are written beside the metrics, as in the request log. Empty
-	// ones are left out.
+	// ones are omitted.
 	Route, ID string
 	Status    int
 	// Download is module, provider, mirror or empty.
 	Download string
-	// Store has the duration of each call to the table or the bucket, of which a
-	// hundred are counted.
+	// Store has the durations of calls to the table or the bucket, of which at
+	// most a hundred are counted.
 	Store []time.Duration
 }
 
@@ -91,8 +92,8 @@ type Writer struct {
 	warm      atomic.Bool
 }
 
-// NewWriter returns a writer for metrics of a CloudWatch namespace. It fails if
-// CloudWatch would ignore metrics of that name.
+// NewWriter returns a writer for metrics of a CloudWatch namespace. It returns
+// an error if CloudWatch would ignore metrics of that namespace.
 func NewWriter(out io.Writer, namespace string) (*Writer, error) {
 	notPrintable := func(r rune) bool { return r < ' ' || r > '~' }
 	if len(namespace) > 255 || strings.TrimSpace(namespace) == "" || namespace[0] == ':' ||
@@ -103,10 +104,10 @@ func NewWriter(out io.Writer, namespace string) (*Writer, error) {
 	return &Writer{out: out, namespace: namespace}, nil
 }
 
-// maxValues is the most that CloudWatch takes of one metric in a line.
+// maxValues is the maximum number of values of one metric in a line.
 const maxValues = 100
 
-// Count writes the line of a request. The writer's first one is a cold start.
+// Count writes the line of a request. The first one counts as a cold start.
 func (w *Writer) Count(r Request) {
 	l := line{Route: r.Route, RequestID: r.ID, StatusClass: class(r.Status), Requests: 1}
 	l.add(w.namespace, []string{StatusClass}, metric{Requests, "Count"})
@@ -135,8 +136,8 @@ func (w *Writer) Count(r Request) {
 	w.write(l, time.Now())
 }
 
-// CountKeys writes the line of a registry's namespace whose last signing key
-// expires then. A nil writer writes nothing.
+// CountKeys writes the line of a registry namespace whose last signing key
+// expires at a time. A nil writer writes nothing.
 func (w *Writer) CountKeys(namespace string, expires time.Time) {
 	if w == nil {
 		return
@@ -148,7 +149,7 @@ func (w *Writer) CountKeys(namespace string, expires time.Time) {
 	w.write(l, now)
 }
 
-// class is one of classes, whatever the status.
+// class returns one of classes for any status.
 func class(status int) string {
 	switch {
 	case status >= 500:
@@ -159,8 +160,8 @@ func class(status int) string {
 	return "2xx"
 }
 
-// line is one document of the format: which members are metrics and dimensions,
-// and their values. Other members are properties.
+// line is one document of the format. It has the directives, the dimensions and
+// the metric values. Other members are properties.
 type line struct {
 	ColdStarts     int       `json:",omitempty"`
 	Downloads      int       `json:",omitempty"`
@@ -179,7 +180,8 @@ type line struct {
 	Route        string `json:"route,omitempty"`
 }
 
-// directive says which members are metrics of a namespace, with which dimension.
+// directive lists the members that are metrics of a namespace, and their
+// dimension.
 type directive struct {
 	Namespace  string
 	Dimensions [1][]string
@@ -192,7 +194,8 @@ func (l *line) add(namespace string, dimension []string, metrics ...metric) {
 	l.AWS.CloudWatchMetrics = append(l.AWS.CloudWatchMetrics, directive{namespace, [1][]string{dimension}, metrics})
 }
 
-// write writes a line at once, because Lambda passes on what each write has.
+// write writes a line with one call, because Lambda forwards each write
+// separately.
 func (w *Writer) write(l line, at time.Time) {
 	l.AWS.Timestamp = at.UnixMilli()
 	text, err := json.Marshal(l)

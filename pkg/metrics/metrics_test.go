@@ -38,7 +38,7 @@ func TestCount(t *testing.T) {
 	t.Parallel()
 	const (
 		route = "/v1/modules/{namespace}/{name}/{system}/{version}/download"
-		// The time is that at which a bubble begins.
+		// The time at which a bubble begins.
 		begin = `"_aws":{"Timestamp":946684800000,"CloudWatchMetrics":[` +
 			`{"Namespace":"larder","Dimensions":[["StatusClass"]],"Metrics":[{"Name":"Requests","Unit":"Count"}]}`
 		plain     = `,{"Namespace":"larder","Dimensions":[[]],"Metrics":[`
@@ -96,7 +96,7 @@ func TestCountKeys(t *testing.T) {
 	(*metrics.Writer)(nil).CountKeys("acme", time.Now())
 }
 
-// The first request of a writer is a cold start, and no other is.
+// Only the first request of a writer is a cold start.
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -1,10 +1,13 @@
-// Package mirror serves the provider network mirror protocol: providers of any registry, from this one.
+// Package mirror serves the provider network mirror protocol, which offers
+// providers of other registries from this one.
 //
-// It promises what keeps clients going. Packages have absolute presigned URLs and both kinds of hashes. Where the mirror
-// lacks a provider, a version or a platform, the answer is one from which a client goes on to its next source, such as the
-// origin registry; an error would end its search.
+// Packages have absolute presigned URLs and both kinds of hashes. The mirror may
+// lack a provider, a version or a platform. The response then lets a client
+// continue with its next source, such as the origin registry. An error would end
+// the client's search.
 //
-// Source: the provider network mirror protocol, https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
+// Source: the provider network mirror protocol,
+// https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
 package mirror
 
 import (
@@ -20,11 +23,12 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Path is where the protocol is served; it is what the url of a network_mirror ends with.
+// Path is the path of the protocol. The url of a network_mirror block ends with
+// it.
 const Path = "/v1/mirror/"
 
-// Versions is what the protocol reads. Both methods return registry.ErrNotFound
-// for what is not there.
+// Versions reads mirrored versions. Both methods return registry.ErrNotFound if
+// there is none.
 type Versions interface {
 	// Listing returns the index.json of a provider, a protocol.MirrorListing.
 	Listing(context.Context, registry.MirrorProvider) (protocol.Document, error)
@@ -32,16 +36,18 @@ type Versions interface {
 	Get(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
 }
 
-// Signer makes presigned URLs.
+// Signer creates presigned URLs.
 type Signer interface {
-	// SignGet returns an absolute URL from which anyone can GET the object for a limited time.
+	// SignGet returns an absolute URL from which anyone can GET the object for
+	// a limited time.
 	SignGet(ctx context.Context, key string) (string, error)
 }
 
-// Routes are the protocol's endpoints: one pattern, whose document is index.json or VERSION.json.
+// Routes returns the protocol's routes: one pattern, whose document is
+// index.json or VERSION.json.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves the protocol.
+// New returns a handler that serves the protocol.
 func New(versions Versions, signer Signer) http.Handler {
 	return httpapi.Mux((&handler{versions, signer}).endpoints()...)
 }
@@ -53,7 +59,9 @@ type handler struct {
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{{
-		Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{hostname}/{namespace}/{type}/{document}"}, Serve: h.document,
+		Route: httpapi.Route{
+			Method: http.MethodGet, Path: Path + "{hostname}/{namespace}/{type}/{document}",
+		}, Serve: h.document,
 	}}
 }
 
@@ -65,13 +73,13 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("mirrored provider %s: document %q: %w", name, document, registry.ErrNotFound)
 	}
 	p, err := registry.ParseMirrorProvider(name)
-	// What a caller may read was decided by the address as it was sent.
+	// Access control has checked the address exactly as it was sent.
 	if err == nil && p.String() != name {
-		err = fmt.Errorf("%w: clients ask for %s", registry.ErrInvalid, p)
+		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
 	}
 	if document == "index.json" {
 		if err != nil {
-			// Not wrapped, since what is wrong with it is no client's concern: 404 has it go on.
+			// The cause is not wrapped: with a 404 the client continues.
 			return fmt.Errorf("mirrored provider %s: %w: %s", name, registry.ErrNotFound, err.Error())
 		}
 		return h.index(w, r, p)
@@ -83,13 +91,15 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		requestlog.From(r.Context()).Err = fmt.Errorf("mirrored provider %s, document %q: %w", name, document, err)
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.MirrorPackages{Archives: map[string]protocol.MirrorArchive{}})
+		httpapi.WriteJSON(
+			w, http.StatusOK, httpapi.NoStore, protocol.MirrorPackages{Archives: map[string]protocol.MirrorArchive{}},
+		)
 		return nil
 	}
 	return h.packages(w, r, p, v)
 }
 
-// index answers "List Available Versions".
+// index serves "List Available Versions".
 func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider) error {
 	listing, err := h.stored.Listing(r.Context(), p)
 	if err != nil {
@@ -101,9 +111,12 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 	return nil
 }
 
-// packages answers "List Available Installation Packages". A version that the mirror lacks has no packages: clients ask the
-// mirror for versions that they know from another source, and 404 would be the end of it.
-func (h *handler) packages(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version) error {
+// packages serves "List Available Installation Packages". A version that the
+// mirror lacks has no packages. Clients also request versions that another
+// source has, and a 404 would end their search.
+func (h *handler) packages(
+	w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version,
+) error {
 	record, err := h.stored.Get(r.Context(), p, v)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)

@@ -6,26 +6,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-var random = registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"}}
+var random = registry.MirrorProvider{
+	Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+}
 
 func version(t testing.TB, text string) registry.Version {
 	t.Helper()
@@ -50,10 +49,10 @@ func pkg(t testing.TB, v registry.Version, platform, sum string) registry.Mirror
 	}}
 }
 
-// fake is a catalogue of one provider, and its signer. It counts what is asked of it.
+// fake is a catalog of one provider, and its signer. It counts calls.
 type fake struct {
 	listing protocol.MirrorListing
-	stored  []byte // in place of the listing
+	stored  []byte // instead of the listing
 	records []registry.MirrorVersion
 	reads   int
 	err     error
@@ -105,7 +104,7 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-// do returns the answer, unpacked where it is packed, and its header.
+// do returns the status, the header and the uncompressed body of a response.
 func (f *fake) do(t testing.TB, method, path, encoding string) (int, http.Header, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -138,7 +137,7 @@ const (
 	nothing = `{"archives":{}}` + "\n"
 )
 
-// What is served is, byte for byte, what was read and agreed to.
+// Responses equal the golden files, which were reviewed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, path := range map[string]string{
@@ -149,7 +148,7 @@ func TestGolden(t *testing.T) {
 		"version-absent": of + "3.0.0.json",
 	} {
 		status, header, body := newFake(t).get(t, path)
-		want := httpapi.NoStore // it holds presigned URLs, or will as soon as the version is mirrored
+		want := httpapi.NoStore // it has presigned URLs, or will as soon as the version is mirrored
 		if name == "index" {
 			want = httpapi.Revalidate
 		}
@@ -160,24 +159,13 @@ func TestGolden(t *testing.T) {
 		if err := json.Indent(&indented, []byte(body), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		golden := filepath.Join("testdata", name+".golden.json")
-		if *update {
-			if err := os.MkdirAll("testdata", 0o750); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(golden, indented.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		text, err := os.ReadFile(golden)
-		if err != nil || !bytes.Equal(text, indented.Bytes()) {
-			t.Errorf("%s: %v\n%s", name, err, &indented)
-		}
+		golden.Equal(t, filepath.Join("testdata", name+".golden.json"), indented.Bytes())
 	}
 }
 
-// An answer of nothing is one from which clients go on to their next source; 404 to a version document ends their search. Each
-// request takes one read, or none where nothing can be there.
+// An empty response lets clients continue with their next source, but a 404 for
+// a version document ends their search. Each request takes one read, or none
+// for an impossible address.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -188,7 +176,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{of + "index.json", 200, false, 1},
 		{of + "1.0.0.json", 200, false, 1},
-		{of + "1.0.json", 200, false, 1}, // as ParseVersion has it
+		{of + "1.0.json", 200, false, 1}, // the canonical form is looked up
 		{of + "1.json", 200, false, 1},
 		{of + "1.10.0.json", 200, false, 1},
 		{of + "2.0.0-beta.1.json", 200, false, 1},
@@ -217,7 +205,8 @@ func TestAnswers(t *testing.T) {
 	} {
 		f := newFake(t)
 		status, header, body := f.get(t, test.path)
-		if status != test.status || (body == nothing) != test.empty || f.reads != test.reads || header.Get("Content-Type") != "application/json" {
+		if status != test.status || (body == nothing) != test.empty || f.reads != test.reads ||
+			header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d after %d reads, %v: %s", test.path, status, f.reads, header, body)
 		}
 		if want := httpapi.NoStore; header.Get("Cache-Control") != want && !strings.HasSuffix(test.path, "/index.json") {
@@ -226,7 +215,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Of a provider that is not mirrored, or that nobody can mirror, there is no index, and each version has no packages.
+// A provider that is not mirrored, or cannot be, has no index, and each version
+// has no packages.
 func TestOtherProviders(t *testing.T) {
 	t.Parallel()
 	for provider, reads := range map[string]int{
@@ -234,7 +224,8 @@ func TestOtherProviders(t *testing.T) {
 		"registry.opentofu.org/opentofu/random":  1,
 		"registry.terraform.io/hashicorp/random": 1,
 		"xn--bcher-kva.example/a/b":              1,
-		// No other spelling is the same provider: what a caller may read was decided by this one.
+		// Another spelling is not the same provider, because access control has
+		// checked this one.
 		"Registry.opentofu.org/hashicorp/random": 0,
 		"registry.opentofu.org/Hashicorp/random": 0,
 		"registry.opentofu.org/hashicorp/RANDOM": 0,
@@ -242,7 +233,7 @@ func TestOtherProviders(t *testing.T) {
 		"b%C3%BCcher.example/a/b":                0,
 		"registry.opentofu.org:443/a/b":          0,
 		"host:8443/a/b":                          0,
-		"example.com/b%C3%BCcher/b":              0, // clients take such a namespace
+		"example.com/b%C3%BCcher/b":              0, // clients accept this namespace
 		"example.com/a/terraform-b":              0,
 		"terraform.io/builtin/terraform":         0,
 		"registry.opentofu.org/-/random":         0,
@@ -257,15 +248,16 @@ func TestOtherProviders(t *testing.T) {
 			if document == "latest.json" {
 				most = 0
 			}
-			if status != want || want == 200 && body != nothing || f.reads != most || header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != httpapi.NoStore {
+			if status != want || want == 200 && body != nothing || f.reads != most ||
+				header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != httpapi.NoStore {
 				t.Errorf("%s/%s: %d after %d reads, %v: %s", provider, document, status, f.reads, header, body)
 			}
 		}
 	}
 }
 
-// What fails is said to fail. An empty answer in its place would send clients to the origin, where an administrator meant
-// them to have what is mirrored.
+// A failure is reported. An empty response would send clients to the origin,
+// although an administrator requires the mirror.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("it broke at https://bucket.example.com/?X-Amz-Signature=00ff")
@@ -279,7 +271,9 @@ func TestFailures(t *testing.T) {
 		"signer unavailable": {func(f *fake) { f.signErr = registry.ErrUnavailable }, 200, 503, 200},
 		"signer broken":      {func(f *fake) { f.signErr = broken }, 200, 500, 200},
 	} {
-		for document, want := range map[string]int{"index.json": test.index, "1.0.0.json": test.version, "9.0.0.json": test.missing} {
+		for document, want := range map[string]int{
+			"index.json": test.index, "1.0.0.json": test.version, "9.0.0.json": test.missing,
+		} {
 			f := newFake(t)
 			test.change(f)
 			status, header, body := f.get(t, of+document)
@@ -289,19 +283,22 @@ func TestFailures(t *testing.T) {
 			if status == 200 {
 				continue
 			}
-			if strings.Contains(body, "archives") || strings.Contains(body, "bucket") || header.Get("Cache-Control") != httpapi.NoStore || (header.Get("Retry-After") != "") != (status == 503) {
+			if strings.Contains(body, "archives") || strings.Contains(body, "bucket") ||
+				header.Get("Cache-Control") != httpapi.NoStore || (header.Get("Retry-After") != "") != (status == 503) {
 				t.Errorf("%s: %s: %v: %s", name, document, header, body)
 			}
 		}
 	}
 	f := newFake(t)
 	f.stored = []byte("no gzip")
-	if status, _, body := f.do(t, http.MethodGet, of+"index.json", ""); status != 500 || strings.Contains(body, "versions") {
+	if status, _, body := f.do(t, http.MethodGet, of+"index.json", ""); status != 500 ||
+		strings.Contains(body, "versions") {
 		t.Errorf("a corrupt listing: %d %s", status, body)
 	}
 }
 
-// A package that cannot be signed takes the others with it: a platform that is left out looks like one that is not mirrored.
+// If one package cannot be signed, the response is an error. A missing platform
+// would look like one that is not mirrored.
 func TestOneOfManyNotSigned(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -339,50 +336,75 @@ func TestMethods(t *testing.T) {
 				t.Errorf("HEAD %s: %s is %q, not %q", document, name, header.Get(name), want.Get(name))
 			}
 		}
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
+		for _, method := range []string{
+			http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions,
+		} {
 			f := newFake(t)
-			if status, header, _ := f.do(t, method, of+document, ""); status != 405 || header.Get("Allow") != "GET, HEAD" || f.reads != 0 {
+			if status, header, _ := f.do(t, method, of+document, ""); status != 405 || header.Get("Allow") != "GET, HEAD" ||
+				f.reads != 0 {
 				t.Errorf("%s %s: %d %v", method, document, status, header)
 			}
 		}
 	}
 }
 
-// The index is stored packed. Who takes no gzip gets it unpacked; what is kept of it is kept apart.
+// The index is stored compressed. A client that does not accept gzip gets it
+// uncompressed, and caches store both separately.
 func TestGzip(t *testing.T) {
 	t.Parallel()
-	for encoding, want := range map[string]string{"gzip": "gzip", "br, gzip;q=0.5": "gzip", "": "", "identity": "", "gzip;q=0": ""} {
+	for encoding, want := range map[string]string{
+		"gzip": "gzip", "br, gzip;q=0.5": "gzip", "": "", "identity": "", "gzip;q=0": "",
+	} {
 		f := newFake(t)
 		status, header, body := f.do(t, http.MethodGet, of+"index.json", encoding)
-		if status != 200 || header.Get("Content-Encoding") != want || header.Get("Vary") != "Accept-Encoding" || !strings.HasPrefix(body, `{"versions":{"1.0.0":{},"1.10.0":{},`) {
+		if status != 200 || header.Get("Content-Encoding") != want || header.Get("Vary") != "Accept-Encoding" ||
+			!strings.HasPrefix(body, `{"versions":{"1.0.0":{},"1.10.0":{},`) {
 			t.Errorf("%q: %d %v: %s", encoding, status, header, body)
 		}
-		if _, header, body := f.do(t, http.MethodGet, of+"1.0.0.json", encoding); header.Get("Content-Encoding") != "" || !json.Valid([]byte(body)) {
+		if _, header, body := f.do(t, http.MethodGet, of+"1.0.0.json", encoding); header.Get("Content-Encoding") != "" ||
+			!json.Valid([]byte(body)) {
 			t.Errorf("%q: %v: %s", encoding, header, body)
 		}
 	}
 }
 
-// An answer of nothing looks like any other to the client; the log says why it was given. No presigned URL is logged.
+// For a client, an empty response looks like any other. The log has its reason.
+// Presigned URLs are not logged.
 func TestLog(t *testing.T) {
 	t.Parallel()
-	for path, want := range map[string]string{
-		of + "latest.json": "latest",
-		"/v1/mirror/Registry.opentofu.org/hashicorp/random/1.0.0.json": "clients ask for registry.opentofu.org/hashicorp/random",
-		"/v1/mirror/terraform.io/builtin/terraform/1.0.0.json":         "in no registry",
-		of + "1.0.0.json": "",
-		of + "9.0.0.json": "",
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		path   string
+		logged bool // whether the line has an error
+	}{
+		"malformed version": {of + "latest.json", true},
+		"another spelling":  {"/v1/mirror/Registry.opentofu.org/hashicorp/random/1.0.0.json", true},
+		"built in":          {"/v1/mirror/terraform.io/builtin/terraform/1.0.0.json", true},
+		"found":             {of + "1.0.0.json", false},
+		"not found":         {of + "9.0.0.json", false},
 	} {
-		f := newFake(t)
-		var log bytes.Buffer
-		w := httptest.NewRecorder()
-		httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, nil)), mirror.New(f, f)).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		var line struct{ Error string }
-		if err := json.Unmarshal(log.Bytes(), &line); err != nil || w.Code != 200 {
-			t.Fatal(err, w.Code)
-		}
-		if !strings.Contains(line.Error, want) || (line.Error == "") != (want == "") || strings.Contains(log.String(), "Signature") {
-			t.Errorf("%s: %s", path, &log)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			var log bytes.Buffer
+			w := httptest.NewRecorder()
+			httpapi.Wrap(
+				slog.New(slog.NewJSONHandler(&log, nil)), mirror.New(f, f),
+			).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
+			if w.Code != http.StatusOK {
+				t.Fatalf("status %d", w.Code)
+			}
+			var line struct{ Error string }
+			if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+				t.Fatal(err)
+			}
+			if (line.Error != "") != test.logged {
+				t.Errorf("logged error %q, want one: %t", line.Error, test.logged)
+			}
+			texts.Text(t, line.Error+"\n")
+			if strings.Contains(log.String(), "Signature") {
+				t.Errorf("the log has a signature: %s", &log)
+			}
+		})
 	}
 }

@@ -125,7 +125,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// An origin may say that a version has any number of platforms.
+// An origin may list any number of platforms for a version.
 func BenchmarkPlatforms(b *testing.B) {
 	var offered client.ProviderVersion
 	for i := range manyVersions {

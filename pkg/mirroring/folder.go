@@ -23,15 +23,17 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// The folder that `tofu providers mirror` or `terraform providers mirror` has written is HOSTNAME/NAMESPACE/TYPE, and in it
-// index.json, VERSION.json and zips: the documents of the provider network mirror protocol, with relative URLs.
+// The folder that `tofu providers mirror` or `terraform providers mirror`
+// writes contains HOSTNAME/NAMESPACE/TYPE folders. Each has an index.json,
+// VERSION.json files and zips. The JSON files are documents of the provider
+// network mirror protocol, with relative URLs.
 const (
 	indexFile = "index.json"
-	// maxDocument bounds a JSON document of a folder, in bytes.
+	// maxDocument is the maximum size of a JSON document in bytes.
 	maxDocument = 16 << 20
 )
 
-// folderPackage is a package of a folder, with the hashes that it must have.
+// folderPackage is a package in a folder, with its expected hashes.
 type folderPackage struct {
 	platform registry.Platform
 	filename string
@@ -46,10 +48,10 @@ type folderProvider struct {
 	packages []folderPackage
 }
 
-// Import mirrors all that is in a folder, checked against the hashes that its own
-// documents name. It skips providers whose hostname has a port, since no client
-// asks a mirror for them; a folder with no other is registry.ErrInvalid. So is a
-// folder in which any document is damaged, and then nothing of it is mirrored.
+// Import mirrors everything in a folder, and verifies it with the hashes in the
+// folder's documents. It skips providers whose hostname has a port, because no
+// client uses a mirror for them. It returns [registry.ErrInvalid] if there are
+// no other providers, or if a document is damaged, and then mirrors nothing.
 func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	found, err := m.readFolder(dir)
 	if err != nil {
@@ -59,7 +61,7 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	for _, p := range found {
 		result, err := m.importVersion(ctx, p)
 		if err != nil {
-			return results, fmt.Errorf("importing %s %s: %w", p.address, p.version, err)
+			return results, fmt.Errorf("cannot import %s %s: %w", p.address, p.version, err)
 		}
 		results = append(results, result)
 	}
@@ -88,7 +90,7 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 		}
 		there := false
 		if have != nil {
-			if there, err = m.holds(ctx, have); err != nil {
+			if there, err = m.has(ctx, have); err != nil {
 				return Result{}, err
 			}
 		}
@@ -96,7 +98,7 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 		if !there {
 			status = Added
 			filename := p.address.Filename(p.version, pkg.platform)
-			if have != nil { // under the name that it was stored by
+			if have != nil { // restore it under its stored name
 				status, filename = Restored, have.Filename
 			}
 			packages = append(packages, inspected(pkg.platform, filename, path, found))
@@ -110,7 +112,9 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 	return result, err
 }
 
-// checkHashes says whether a package has a hash of each kind that is named. A document may name those of other platforms too.
+// checkHashes checks a package's hashes against the named ones. It must have
+// one of the named hashes for each scheme that they use. A document may also
+// name hashes for other platforms.
 func checkHashes(named []string, has ...string) error {
 	checked := false
 	for _, h := range has {
@@ -120,23 +124,28 @@ func checkHashes(named []string, has ...string) error {
 			continue
 		}
 		if checked = true; !slices.Contains(named, h) {
-			return fmt.Errorf("%w package: it is not the one that its document names: it has %s, which is none of %s", registry.ErrInvalid, h, strings.Join(slices.DeleteFunc(slices.Clone(named), func(n string) bool { return !same(n) }), ", "))
+			return fmt.Errorf("%w package: it has %s, but its document lists %s",
+				registry.ErrInvalid, h, strings.Join(slices.DeleteFunc(slices.Clone(named), func(n string) bool {
+					return !same(n)
+				}), ", "))
 		}
 	}
 	if !checked {
-		return fmt.Errorf("%w package: its document names no hash of it, neither h1 nor zh, to check it by", registry.ErrInvalid)
+		return fmt.Errorf("%w package: its document has neither an h1 nor a zh hash for it", registry.ErrInvalid)
 	}
 	return nil
 }
 
-// mirrorFolder is the hint for a folder that is none.
-const mirrorFolder = "Name the folder that `tofu providers mirror` was given."
+// mirrorFolder is the hint for a folder with other content.
+const mirrorFolder = "Name the folder that you gave to `tofu providers mirror`."
 
-// readFolder finds what a folder has by its documents, in the order of addresses and versions.
+// readFolder reads the documents of a folder. It sorts the versions by address
+// and number.
 func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 	m.step("reading %s", dir)
 	if _, err := os.Stat(dir); err != nil {
-		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, err)), mirrorFolder)
+		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, err)),
+			mirrorFolder)
 	}
 	indexes, err := fs.Glob(os.DirFS(dir), "*/*/*/"+indexFile)
 	if err != nil {
@@ -153,7 +162,7 @@ func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 		address, err := registry.ParseMirrorProvider(name)
 		if hostname, _, _ := strings.Cut(name, "/"); err != nil && strings.Contains(hostname, ":") {
 			if skipped = append(skipped, name); len(skipped) == len(indexes) {
-				return nil, err // there is nothing else
+				return nil, err // there are no other providers
 			}
 			continue
 		}
@@ -202,7 +211,8 @@ func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderPr
 	return found, nil
 }
 
-// parseIndex reads an index.json: the versions by the names of their documents.
+// parseIndex parses an index.json. It returns the versions by the names of
+// their documents.
 func parseIndex(text []byte) (map[string]registry.Version, error) {
 	var index protocol.MirrorIndex
 	if err := json.Unmarshal(text, &index); err != nil || index.Versions == nil {
@@ -215,18 +225,20 @@ func parseIndex(text []byte) (map[string]registry.Version, error) {
 			return nil, err
 		}
 		if v.String() != name {
-			return nil, fmt.Errorf("%w version %q: it is written %s", registry.ErrInvalid, name, v)
+			return nil, fmt.Errorf("%w version %q: write it as %s", registry.ErrInvalid, name, v)
 		}
 		versions[name] = v
 	}
 	return versions, nil
 }
 
-// parseVersion reads a VERSION.json, in the order of platforms.
+// parseVersion parses a VERSION.json. It sorts the packages by platform.
 func parseVersion(text []byte) ([]folderPackage, error) {
 	var version protocol.MirrorPackages
 	if err := json.Unmarshal(text, &version); err != nil || version.Archives == nil {
-		return nil, fmt.Errorf(`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`, registry.ErrInvalid)
+		return nil, fmt.Errorf(
+			`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`,
+			registry.ErrInvalid)
 	}
 	var packages []folderPackage
 	for _, name := range slices.Sorted(maps.Keys(version.Archives)) {
@@ -235,18 +247,21 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 			return nil, err
 		}
 		a := version.Archives[name]
-		// Base leaves those as they are that name no file.
+		// Base does not change ".", ".." and "/", which are not file names.
 		if a.URL != filepath.Base(a.URL) || slices.Contains([]string{".", "..", "/"}, a.URL) || !registry.IsPlain(a.URL) {
-			return nil, fmt.Errorf("%w folder: the url of %s must be the name of a file that lies beside its document, and it is %.200q", registry.ErrInvalid, platform, a.URL)
+			return nil, fmt.Errorf(
+				"%w folder: the url of %s must be the name of a file in the same folder, not %.200q", registry.ErrInvalid,
+				platform, a.URL)
 		}
 		packages = append(packages, folderPackage{platform, a.URL, a.Hashes})
 	}
 	return packages, nil
 }
 
-// Export writes what is mirrored of some providers, or of all, to a folder as clients' `providers mirror` does. What the
-// folder has beside that stays, and zips that are there already are not written again. Documents come after the files that
-// they name.
+// Export writes the mirrored versions of some providers, or of all, to a folder
+// in the format of `providers mirror`. It leaves other content of the folder as
+// it is, and does not write existing zips again. It writes documents after the
+// files that they name.
 func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
 	if len(addresses) == 0 {
 		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {
@@ -265,7 +280,7 @@ func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.Mi
 		exported, err := m.exportProvider(ctx, dir, address)
 		results = append(results, exported...)
 		if err != nil {
-			return results, fmt.Errorf("exporting %s: %w", address, err)
+			return results, fmt.Errorf("cannot export %s: %w", address, err)
 		}
 	}
 	return results, nil
@@ -306,7 +321,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	return results, writeDocument(filepath.Join(dir, indexFile), index)
 }
 
-// readBefore reads a document that a folder may have already.
+// readBefore parses a document of the folder if it exists.
 func readBefore(path string, parse func([]byte) error) error {
 	text, err := regularfile.Read(path, maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -321,7 +336,8 @@ func readBefore(path string, parse func([]byte) error) error {
 	return nil
 }
 
-func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider, record registry.MirrorVersion) (Result, error) {
+func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider,
+	record registry.MirrorVersion) (Result, error) {
 	result := Result{Address: address, Version: record.Version}
 	document := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive)}
 	path := filepath.Join(dir, record.Version.String()+".json")
@@ -346,7 +362,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 	return result, writeDocument(path, document)
 }
 
-// exportPackage writes a zip, verified on its way, unless it is there.
+// exportPackage writes and verifies a zip, unless it exists.
 func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
 	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
 	if f, err := regularfile.Open(path); err == nil {
@@ -381,7 +397,7 @@ func writeDocument(path string, v any) error {
 	})
 }
 
-// writeFile writes a file whole or not at all.
+// writeFile writes a complete file, or none.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".larder-*")
 	if err != nil {

@@ -69,7 +69,8 @@ func (f folder) index(t testing.TB, versions ...string) {
 // archives replaces the document of version 1.0.0 by one for one package.
 func (f folder) archives(t testing.TB, platform, url string, hashes ...string) {
 	t.Helper()
-	f.document(t, "1.0.0.json", map[string]any{"archives": map[string]any{platform: map[string]any{"url": url, "hashes": hashes}}})
+	f.document(t, "1.0.0.json",
+		map[string]any{"archives": map[string]any{platform: map[string]any{"url": url, "hashes": hashes}}})
 }
 
 // files reads all there is, by path.
@@ -94,18 +95,22 @@ var one = release{"1.0.0", []string{"linux_amd64"}, ours, ""}
 
 func TestImport(t *testing.T) {
 	t.Parallel()
+	record(t)
 	s := newStore(t)
 	f := newFolder(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""})
 	m := s.mirror(nil)
 	m.DryRun = true
-	if results, err := m.Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
-		t.Errorf("a dry run: %s, %v", told(results), err)
+	if results, err := m.Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
+		t.Errorf("a dry run: %s, %v", describe(results), err)
 	}
 	s.empty(t, "a dry run")
 	before := fmt.Sprint(f.files(t))
 	results, err := s.mirror(nil).Import(t.Context(), string(f))
-	if err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" || s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" || s.count(t) != 2 {
-		t.Errorf("%s, %v, %s", told(results), err, s.has(t))
+	if err != nil || describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" ||
+		s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" ||
+		s.count(t) != 2 {
+		t.Errorf("%s, %v, %s", describe(results), err, s.has(t))
 	}
 	for _, pkg := range s.records(t)[inventory][0].Packages {
 		h1, zh := hashes(t, one.zip(t, pkg.String()))
@@ -113,18 +118,21 @@ func TestImport(t *testing.T) {
 			t.Errorf("%+v", pkg)
 		}
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]" {
-		t.Errorf("again: %s, %v", told(results), err)
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]" {
+		t.Errorf("again: %s, %v", describe(results), err)
 	}
 	if fmt.Sprint(f.files(t)) != before {
 		t.Error("the folder was changed")
 	}
-	// What was lost comes back.
+	// A lost package is restored.
 	if err := os.Remove(s.file(s.records(t)[inventory][0].Packages[1])); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 restored]" || s.count(t) != 2 {
-		t.Errorf("lost: %s, %v", told(results), err)
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 restored]" ||
+		s.count(t) != 2 {
+		t.Errorf("missing: %s, %v", describe(results), err)
 	}
 	s.has(t)
 	// A version does not change, and where one package would, none of the others is taken.
@@ -136,7 +144,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A package whose file was missing is told of alike, wherever it comes from.
+// A restored package has the same status from every source.
 func TestImportRestores(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t, one), newStore(t)
@@ -146,12 +154,14 @@ func TestImportRestores(t *testing.T) {
 	if err := os.Remove(s.file(s.records(t)[inventory][0].Packages[0])); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [linux_amd64 restored]" || s.has(t) != "1.0.0 [linux_amd64]" {
-		t.Errorf("%s, %v", told(results), err)
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 restored]" ||
+		s.has(t) != "1.0.0 [linux_amd64]" {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 }
 
-// What the rehearsal writes is what Terraform's `providers mirror` does: h1 alone.
+// The rehearsal writes only h1 hashes, like Terraform's `providers mirror`.
 func TestImportOfClients(t *testing.T) {
 	t.Parallel()
 	releases, f := t.TempDir(), folder(t.TempDir())
@@ -162,25 +172,30 @@ func TestImportOfClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStore(t)
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" || s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" {
-		t.Errorf("%s, %v", told(results), err)
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" ||
+		s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 	// What an origin has signed of it later is known then.
 	o := simple(t)
 	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
-	if results, err := s.mirror(o).Add(t.Context(), want); err != nil || told(results) != "1.0.0 [linux_amd64 verified]" || o.times(".zip") != 0 {
-		t.Errorf("%s, %v", told(results), err)
+	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 verified]" ||
+		o.times(".zip") != 0 {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 	packages := s.records(t)[inventory][0].Packages
 	if packages[0].SigningKey != "" || packages[1].SigningKey != keyID(t, ours) || s.count(t) != 2 {
 		t.Errorf("%+v, %d objects", packages, s.count(t))
 	}
-	if results, err := s.mirror(o).Add(t.Context(), want); err != nil || told(results) != "1.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("again: %s, %v", told(results), err)
+	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 unchanged]" {
+		t.Errorf("again: %s, %v", describe(results), err)
 	}
 }
 
-// A provider that no client asks a mirror for does not keep the others out.
+// A provider with a port in its hostname does not prevent importing the others.
 func TestImportSkips(t *testing.T) {
 	t.Parallel()
 	s, f := newStore(t), newFolder(t, one)
@@ -190,8 +205,8 @@ func TestImportSkips(t *testing.T) {
 	var skipped []string
 	m.Skip = func(address, reason string) { skipped = append(skipped, address+": "+reason) }
 	results, err := m.Import(t.Context(), string(f))
-	if err != nil || told(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("%s, %v", told(results), err)
+	if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 	want := []string{own + ": no client can use a mirror for a hostname with a port"}
 	if diff := cmp.Diff(want, skipped); diff != "" {
@@ -199,7 +214,7 @@ func TestImportSkips(t *testing.T) {
 	}
 }
 
-// The object of an imported package keeps its name, whatever its origin calls it.
+// The object of an imported package is named independently of the origin.
 func TestImportThenAddOfAnotherName(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
@@ -210,9 +225,11 @@ func TestImportThenAddOfAnotherName(t *testing.T) {
 	o.resum(t, func(sums string) string {
 		return strings.ReplaceAll(sums, zipName("1.0.0", "linux_amd64"), "inventory.zip")
 	})
-	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
-	if err != nil || told(results) != "1.0.0 [linux_amd64 verified]" || s.records(t)[inventory][0].Packages[0].SigningKey != keyID(t, ours) {
-		t.Errorf("%s, %v", told(results), err)
+	results, err := s.mirror(
+		o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	if err != nil || describe(results) != "1.0.0 [linux_amd64 verified]" ||
+		s.records(t)[inventory][0].Packages[0].SigningKey != keyID(t, ours) {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 	if s.count(t) != 1 {
 		t.Errorf("there are %d objects for one package", s.count(t))
@@ -221,34 +238,35 @@ func TestImportThenAddOfAnotherName(t *testing.T) {
 
 func TestImportHashes(t *testing.T) {
 	t.Parallel()
+	record(t)
 	h1, zh := hashes(t, one.zip(t, "linux_amd64"))
 	otherH1, otherZH := hashes(t, one.zip(t, "darwin_arm64"))
 	for _, test := range []struct {
 		what   string
 		hashes []string
-		words  []string // nil where it is taken
+		words  []string // nil if it is accepted
 	}{
 		{"both", []string{h1, zh}, nil},
 		{"h1", []string{h1}, nil},
 		{"zh", []string{zh}, nil},
 		{"those of other platforms too", []string{otherH1, otherZH, h1, zh}, nil},
-		{"one of a kind that nobody knows too", []string{"h9:x", h1}, nil},
+		{"an unknown scheme too", []string{"h9:x", h1}, nil},
 		{"a wrong h1", []string{otherH1}, []string{h1, otherH1}},
 		{"a wrong zh", []string{otherZH}, []string{zh, otherZH}},
 		// Clients would take it by the other one.
 		{"a wrong h1 and a right zh", []string{otherH1, zh}, []string{h1}},
 		{"a right h1 and a wrong zh", []string{h1, otherZH}, []string{zh}},
-		{"none", []string{}, []string{"names no hash"}},
-		{"kinds that nobody knows", []string{"h9:x", "sha256:" + strings.TrimPrefix(zh, "zh:")}, []string{"names no hash"}},
-		{"no kind", []string{strings.TrimPrefix(zh, "zh:"), "h1", "zh"}, []string{"names no hash"}},
+		{"none", []string{}, []string{}},
+		{"unknown schemes", []string{"h9:x", "sha256:" + strings.TrimPrefix(zh, "zh:")}, []string{}},
+		{"no kind", []string{strings.TrimPrefix(zh, "zh:"), "h1", "zh"}, []string{}},
 		{"capital letters", []string{"zh:" + strings.ToUpper(strings.TrimPrefix(zh, "zh:"))}, []string{zh}},
 	} {
 		s, f := newStore(t), newFolder(t, one)
 		f.archives(t, "linux_amd64", zipName("1.0.0", "linux_amd64"), test.hashes...)
 		results, err := s.mirror(nil).Import(t.Context(), string(f))
 		if test.words == nil {
-			if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || s.has(t) != "1.0.0 [linux_amd64]" {
-				t.Errorf("%s: %s, %v", test.what, told(results), err)
+			if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" || s.has(t) != "1.0.0 [linux_amd64]" {
+				t.Errorf("%s: %s, %v", test.what, describe(results), err)
 			}
 			continue
 		}
@@ -259,6 +277,7 @@ func TestImportHashes(t *testing.T) {
 
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
+	record(t)
 	name := zipName("1.0.0", "linux_amd64")
 	h1, _ := hashes(t, one.zip(t, "linux_amd64"))
 	url := func(url string) func(*testing.T, folder) {
@@ -283,24 +302,24 @@ func TestImportRefuses(t *testing.T) {
 		change func(*testing.T, folder)
 		words  []string
 	}{
-		{"a url with a path", url("sub/" + name), []string{"linux_amd64", "beside"}},
-		{"a url that begins with a dot", url("./" + name), []string{"beside"}},
-		{"a url that leads out", url("../" + name), []string{"beside"}},
-		{"an absolute url", url("https://files.example.com/" + name), []string{"beside"}},
-		{"an absolute path", url("/etc/passwd"), []string{"beside"}},
-		{"a path as Windows has it", url(`..\` + name), []string{"beside"}},
-		{"a url with a query", url(name + "?x"), []string{"beside"}},
-		{"the folder above", url(".."), []string{"beside"}},
-		{"the folder itself", url("."), []string{"beside"}},
-		{"no url", url(""), []string{"beside"}},
-		{"a url that would not be printed", url("\x1b[31m"), []string{"beside"}},
+		{"a url with a path", url("sub/" + name), []string{"linux_amd64"}},
+		{"a url that begins with a dot", url("./" + name), nil},
+		{"a URL with ..", url("../" + name), nil},
+		{"an absolute url", url("https://files.example.com/" + name), nil},
+		{"an absolute path", url("/etc/passwd"), nil},
+		{"a Windows path", url(`..\` + name), nil},
+		{"a url with a query", url(name + "?x"), nil},
+		{"the folder above", url(".."), nil},
+		{"the folder itself", url("."), nil},
+		{"no url", url(""), nil},
+		{"a URL that is not printable", url("\x1b[31m"), nil},
 		{"no such zip", url("missing.zip"), []string{"missing.zip"}},
-		{"a pipe for a zip", replace(name, pipe), []string{name, "not a regular file"}},
-		{"a folder for a zip", replace(name, dir), []string{name, "not a regular file"}},
-		{"a link to a folder", replace(name, link(".")), []string{name, "not a regular file"}},
+		{"a pipe for a zip", replace(name, pipe), []string{name}},
+		{"a folder for a zip", replace(name, dir), []string{name}},
+		{"a link to a folder", replace(name, link(".")), []string{name}},
 		{"a link to nowhere", replace(name, link("nowhere")), []string{name}},
-		{"a link to a device", replace(name, link("/dev/zero")), []string{name, "not a regular file"}},
-		{"a zip that is none", document(name, "<html>"), []string{name, "no zip"}},
+		{"a link to a device", replace(name, link("/dev/zero")), []string{name}},
+		{"an invalid zip", document(name, "<html>"), []string{name}},
 		{"an empty zip", document(name, ""), []string{name}},
 		{"another provider inside", func(t *testing.T, f folder) {
 			t.Helper()
@@ -308,28 +327,42 @@ func TestImportRefuses(t *testing.T) {
 			write(t, f.at(name), packed)
 			f.archives(t, "linux_amd64", name, "zh:"+sum(packed))
 		}, []string{name, "terraform-provider-inventory"}},
-		{"another zip", func(t *testing.T, f folder) { t.Helper(); write(t, f.at(name), zipOf(t, inventory.Type, "another")) }, []string{name, h1}},
-		{"a platform that is none", func(t *testing.T, f folder) { t.Helper(); f.archives(t, "linux", name, h1) }, []string{"linux"}},
-		{"no document of the version", document("index.json", `{"versions": {"1.0.0": {}, "1.1.0": {}}}`), []string{"1.1.0.json"}},
-		{"a version that is none", document("index.json", `{"versions": {"newest": {}}}`), []string{"newest"}},
-		{"a version that leads out", document("index.json", `{"versions": {"../../../1.0.0": {}}}`), nil},
-		{"a version that is written otherwise", document("index.json", `{"versions": {"1.0": {}}}`), []string{"1.0.0"}},
-		{"an index that is none", document("index.json", "<html>"), []string{"index.json", "must look like"}},
-		{"an index without versions", document("index.json", "{}"), []string{"must look like"}},
-		{"an index of null", document("index.json", `{"versions": null}`), []string{"must look like"}},
-		{"an index with a list", document("index.json", `{"versions": ["1.0.0"]}`), []string{"must look like"}},
-		{"an index and something behind it", document("index.json", `{"versions": {}} x`), []string{"must look like"}},
-		{"an empty index", document("index.json", ""), []string{"must look like"}},
-		{"a large index", document("index.json", strings.Repeat(" ", 16<<20)+`{"versions": {"1.0.0": {}}}`), []string{"more than"}},
-		{"an index nested without end", document("index.json", `{"versions": `+strings.Repeat(`{"a":`, 1<<20)), []string{"must look like"}},
-		{"a document that is none", document("1.0.0.json", "<html>"), []string{"1.0.0.json", "must look like"}},
-		{"a document without archives", document("1.0.0.json", "{}"), []string{"must look like"}},
-		{"a document with a list", document("1.0.0.json", `{"archives": []}`), []string{"must look like"}},
-		{"a document with a hash that is none", document("1.0.0.json", `{"archives": {"linux_amd64": {"url": "`+name+`", "hashes": [1]}}}`), []string{"must look like"}},
+		{"another zip", func(t *testing.T, f folder) {
+			t.Helper()
+			write(t, f.at(name), zipOf(t, inventory.Type, "another"))
+		}, []string{name, h1}},
+		{"an invalid platform", func(t *testing.T, f folder) {
+			t.Helper()
+			f.archives(t, "linux", name, h1)
+		}, []string{"linux"}},
+		{
+			"no document of the version",
+			document("index.json", `{"versions": {"1.0.0": {}, "1.1.0": {}}}`),
+			[]string{"1.1.0.json"},
+		},
+		{"an invalid version", document("index.json", `{"versions": {"newest": {}}}`), []string{"newest"}},
+		{"a version with ..", document("index.json", `{"versions": {"../../../1.0.0": {}}}`), nil},
+		{"a version in another form", document("index.json", `{"versions": {"1.0": {}}}`), []string{"1.0.0"}},
+		{"an invalid index", document("index.json", "<html>"), []string{"index.json"}},
+		{"an index without versions", document("index.json", "{}"), nil},
+		{"an index of null", document("index.json", `{"versions": null}`), nil},
+		{"an index with a list", document("index.json", `{"versions": ["1.0.0"]}`), nil},
+		{"an index with text after it", document("index.json", `{"versions": {}} x`), nil},
+		{"an empty index", document("index.json", ""), nil},
+		{"a large index", document("index.json", strings.Repeat(" ", 16<<20)+`{"versions": {"1.0.0": {}}}`), nil},
+		{"a deeply nested index", document("index.json", `{"versions": `+strings.Repeat(`{"a":`, 1<<20)), nil},
+		{"an invalid document", document("1.0.0.json", "<html>"), []string{"1.0.0.json"}},
+		{"a document without archives", document("1.0.0.json", "{}"), nil},
+		{"a document with a list", document("1.0.0.json", `{"archives": []}`), nil},
+		{
+			"a document with an invalid hash",
+			document("1.0.0.json", `{"archives": {"linux_amd64": {"url": "`+name+`", "hashes": [1]}}}`),
+			nil,
+		},
 		{"a document with a package of null", document("1.0.0.json", `{"archives": {"linux_amd64": null}}`), nil},
-		{"a pipe for an index", replace("index.json", pipe), []string{"not a regular file"}},
-		{"a pipe for a document", replace("1.0.0.json", pipe), []string{"not a regular file"}},
-		{"a folder for an index", replace("index.json", dir), []string{"not a regular file"}},
+		{"a pipe for an index", replace("index.json", pipe), nil},
+		{"a pipe for a document", replace("1.0.0.json", pipe), nil},
+		{"a folder for an index", replace("index.json", dir), nil},
 		{"only hosts with a port", func(t *testing.T, f folder) {
 			t.Helper()
 			for _, host := range []string{"registry.example.com:8443", "127.0.0.1:8443"} {
@@ -343,8 +376,8 @@ func TestImportRefuses(t *testing.T) {
 			t.Helper()
 			write(t, filepath.Join(string(f), "127.0.0.1:8443/acme/inventory/index.json"), []byte(`{"versions": {}}`))
 			write(t, f.at("index.json"), []byte("<html>"))
-		}, []string{"must look like"}},
-		{"a host that is none", func(t *testing.T, f folder) {
+		}, nil},
+		{"an invalid host", func(t *testing.T, f folder) {
 			t.Helper()
 			write(t, filepath.Join(string(f), "a_b/c/d/index.json"), []byte(`{"versions": {}}`))
 		}, []string{"a_b/c/d"}},
@@ -353,13 +386,13 @@ func TestImportRefuses(t *testing.T) {
 			if err := os.Remove(f.at("index.json")); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"HOSTNAME/NAMESPACE/TYPE/index.json", "providers mirror"}},
+		}, []string{"HOSTNAME/NAMESPACE/TYPE/index.json"}},
 		{"no folder", func(t *testing.T, f folder) {
 			t.Helper()
 			if err := os.RemoveAll(string(f)); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"providers mirror"}},
+		}, nil},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
@@ -368,21 +401,24 @@ func TestImportRefuses(t *testing.T) {
 			results, err := s.mirror(nil).Import(t.Context(), string(f))
 			failed(t, test.what, err, registry.ErrInvalid, test.words...)
 			if len(results) != 0 {
-				t.Error(told(results))
+				t.Error(describe(results))
 			}
 			s.empty(t, test.what)
-			if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, one))); err != nil || s.has(t) != "1.0.0 [linux_amd64]" {
+			if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, one))); err != nil ||
+				s.has(t) != "1.0.0 [linux_amd64]" {
 				t.Errorf("then: %v, %s", err, s.has(t))
 			}
 		})
 	}
 }
 
-// The root of the file system is no name of a file, and an export would keep it in the document that it writes.
+// The root folder is not a file name. An export would otherwise write it into
+// its document.
 func TestImportRoot(t *testing.T) {
 	t.Parallel()
+	record(t)
 	packages, err := mirroring.ParseVersion([]byte(`{"archives": {"linux_amd64": {"url": "/"}}}`))
-	if failed(t, "a url of /", err, registry.ErrInvalid, "beside"); packages != nil {
+	if failed(t, "a url of /", err, registry.ErrInvalid); packages != nil {
 		t.Errorf("%v", packages)
 	}
 }
@@ -409,7 +445,8 @@ func TestImportTakes(t *testing.T) {
 		}, "1.0.0 [linux_amd64]"},
 		{"one zip for two platforms", func(f folder) {
 			f.document(t, "1.0.0.json", map[string]any{"archives": map[string]any{
-				"linux_amd64": map[string]any{"url": name, "hashes": []string{h1}}, "linux_arm64": map[string]any{"url": name, "hashes": []string{h1}},
+				"linux_amd64": map[string]any{"url": name, "hashes": []string{h1}},
+				"linux_arm64": map[string]any{"url": name, "hashes": []string{h1}},
 			}})
 		}, "1.0.0 [linux_amd64 linux_arm64]"},
 		{"no versions", func(f folder) { f.index(t) }, ""},
@@ -417,9 +454,10 @@ func TestImportTakes(t *testing.T) {
 			f.document(t, "1.0.0.json", map[string]any{"archives": map[string]any{}})
 		}, ""},
 		{"a version that the index does not have", func(f folder) {
-			f.document(t, "2.0.0.json", map[string]any{"archives": map[string]any{"linux_amd64": map[string]any{"url": name, "hashes": []string{h1}}}})
+			f.document(t, "2.0.0.json",
+				map[string]any{"archives": map[string]any{"linux_amd64": map[string]any{"url": name, "hashes": []string{h1}}}})
 		}, "1.0.0 [linux_amd64]"},
-		{"what is of no provider", func(f folder) {
+		{"files that belong to no provider", func(f folder) {
 			write(t, filepath.Join(string(f), "README"), []byte("x"))
 			write(t, filepath.Join(string(f), "index.json"), []byte("x"))
 			write(t, f.at("docs/index.json"), []byte("x"))
@@ -437,14 +475,20 @@ func TestImportTakes(t *testing.T) {
 	}
 }
 
-// Of several versions those before a bad one stay; of documents none may be bad.
+// An import stores the versions before a bad one. It stores nothing if a
+// document is bad.
 func TestImportSeveral(t *testing.T) {
 	t.Parallel()
+	record(t)
 	f, s := newFolder(t, one), newStore(t)
 	for _, version := range []string{"1.10.0", "1.9.0"} {
 		packed := release{version, nil, ours, ""}.zip(t, "linux_amd64")
 		write(t, f.at(zipName(version, "linux_amd64")), packed)
-		f.document(t, version+".json", map[string]any{"archives": map[string]any{"linux_amd64": map[string]any{"url": zipName(version, "linux_amd64"), "hashes": []string{"zh:" + sum(packed)}}}})
+		f.document(t, version+".json", map[string]any{
+			"archives": map[string]any{
+				"linux_amd64": map[string]any{"url": zipName(version, "linux_amd64"), "hashes": []string{"zh:" + sum(packed)}},
+			},
+		})
 	}
 	f.index(t, "1.0.0", "1.10.0", "1.9.0", "2.0.0")
 	_, err := s.mirror(nil).Import(t.Context(), string(f))
@@ -457,14 +501,17 @@ func TestImportSeveral(t *testing.T) {
 	}
 	results, err := s.mirror(nil).Import(t.Context(), string(f))
 	failed(t, "a changed zip", err, registry.ErrInvalid, "1.10.0")
-	if told(results) != "1.0.0 [linux_amd64 added], 1.9.0 [linux_amd64 added]" || s.has(t) != "1.9.0 [linux_amd64], 1.0.0 [linux_amd64]" || s.count(t) != 2 {
-		t.Errorf("%s, %s", told(results), s.has(t))
+	if describe(results) != "1.0.0 [linux_amd64 added], 1.9.0 [linux_amd64 added]" ||
+		s.has(t) != "1.9.0 [linux_amd64], 1.0.0 [linux_amd64]" ||
+		s.count(t) != 2 {
+		t.Errorf("%s, %s", describe(results), s.has(t))
 	}
 	if err := flip(f.at(zipName("1.10.0", "linux_amd64"))); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil || told(results) != "1.0.0 [linux_amd64 unchanged], 1.9.0 [linux_amd64 unchanged], 1.10.0 [linux_amd64 added]" {
-		t.Errorf("then: %s, %v", told(results), err)
+	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 unchanged], 1.9.0 [linux_amd64 unchanged], 1.10.0 [linux_amd64 added]" {
+		t.Errorf("then: %s, %v", describe(results), err)
 	}
 }
 
@@ -477,11 +524,12 @@ func TestImportInterrupted(t *testing.T) {
 	})
 }
 
-// A hostname is written as people do by some clients, and asked for in punycode by all.
+// Some clients write a hostname in Unicode, but all request it in punycode.
 func TestUnicodeHost(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t, one), newStore(t)
-	if err := os.Rename(filepath.Join(string(f), inventory.Hostname), filepath.Join(string(f), "bücher.example")); err != nil {
+	if err := os.Rename(filepath.Join(string(f), inventory.Hostname),
+		filepath.Join(string(f), "bücher.example")); err != nil {
 		t.Fatal(err)
 	}
 	results, err := s.mirror(nil).Import(t.Context(), string(f))
@@ -496,8 +544,9 @@ func TestUnicodeHost(t *testing.T) {
 		t.Errorf("%q", files)
 	}
 	again := newStore(t)
-	if results, err := again.mirror(nil).Import(t.Context(), string(out)); err != nil || told(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("%s, %v", told(results), err)
+	if results, err := again.mirror(nil).Import(t.Context(), string(out)); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 added]" {
+		t.Errorf("%s, %v", describe(results), err)
 	}
 }
 
@@ -505,11 +554,13 @@ func TestUnicodeHost(t *testing.T) {
 func filled(t testing.TB) *store {
 	t.Helper()
 	s := newStore(t)
-	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""}, release{"1.1.0-rc.1+b.5", []string{"linux_amd64"}, ours, ""})
+	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""},
+		release{"1.1.0-rc.1+b.5", []string{"linux_amd64"}, ours, ""})
 	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.1.0-rc.1+b.5")), nil, false); err != nil {
+	if _, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.1.0-rc.1+b.5")), nil,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -517,12 +568,13 @@ func filled(t testing.TB) *store {
 
 func TestExport(t *testing.T) {
 	t.Parallel()
+	record(t)
 	s, f := filled(t), folder(t.TempDir())
 	m := s.mirror(nil)
 	results, err := m.Export(t.Context(), string(f), nil)
 	const all = "1.1.0-rc.1+b.5 [linux_amd64 %[1]s], 1.0.0 [darwin_arm64 %[1]s, linux_amd64 %[1]s]"
-	if err != nil || told(results) != fmt.Sprintf(all, "added") {
-		t.Fatalf("%s, %v", told(results), err)
+	if err != nil || describe(results) != fmt.Sprintf(all, "added") {
+		t.Fatalf("%s, %v", describe(results), err)
 	}
 	got := f.files(t)
 	const in = "registry.example.com/acme/inventory/"
@@ -532,7 +584,9 @@ func TestExport(t *testing.T) {
 	var index struct {
 		Versions map[string]map[string]any `json:"versions"`
 	}
-	if err := json.Unmarshal([]byte(got[in+"index.json"]), &index); err != nil || len(index.Versions) != 2 || index.Versions["1.0.0"] == nil || index.Versions["1.1.0-rc.1+b.5"] == nil {
+	if err := json.Unmarshal([]byte(got[in+"index.json"]), &index); err != nil || len(index.Versions) != 2 ||
+		index.Versions["1.0.0"] == nil ||
+		index.Versions["1.1.0-rc.1+b.5"] == nil {
 		t.Errorf("%s, %v", got[in+"index.json"], err)
 	}
 	for _, v := range s.records(t)[inventory] {
@@ -548,7 +602,8 @@ func TestExport(t *testing.T) {
 		}
 		for _, pkg := range v.Packages {
 			a := document.Archives[pkg.String()]
-			if sum([]byte(got[in+a.URL])) != pkg.SHA256 || fmt.Sprint(a.Hashes) != "["+pkg.H1+" zh:"+pkg.SHA256+"]" || a.URL != inventory.Filename(v.Version, pkg.Platform) {
+			if sum([]byte(got[in+a.URL])) != pkg.SHA256 || fmt.Sprint(a.Hashes) != "["+pkg.H1+" zh:"+pkg.SHA256+"]" ||
+				a.URL != inventory.Filename(v.Version, pkg.Platform) {
 				t.Errorf("%s %s: %+v", v.Version, pkg.Platform, a)
 			}
 		}
@@ -563,7 +618,7 @@ func TestExport(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// Each zip that is written is told of, to its end.
+	// The progress of each zip is reported to its end.
 	zip := zipName("1.0.0", "linux_amd64")
 	p := m.Progress.(*progresstest.Recorder)
 	p.CheckComplete(t)
@@ -575,8 +630,10 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Export(t.Context(), string(f), []registry.MirrorProvider{inventory}); err != nil || told(results) != fmt.Sprintf(all, "unchanged") || fmt.Sprint(f.files(t)) != fmt.Sprint(got) {
-		t.Errorf("again: %s, %v", told(results), err)
+	if results, err := s.mirror(nil).Export(t.Context(), string(f), []registry.MirrorProvider{inventory}); err != nil ||
+		describe(results) != fmt.Sprintf(all, "unchanged") ||
+		fmt.Sprint(f.files(t)) != fmt.Sprint(got) {
+		t.Errorf("again: %s, %v", describe(results), err)
 	}
 	if same, err := os.Stat(f.at(zipName("1.0.0", "linux_amd64"))); err != nil || !os.SameFile(info, same) {
 		t.Errorf("it was written again, %v", err)
@@ -585,25 +642,31 @@ func TestExport(t *testing.T) {
 	// Another registry takes it, and has the same then.
 	other := newStore(t)
 	if results, err := other.mirror(nil).Import(t.Context(), string(f)); err != nil || len(results) != 2 {
-		t.Fatalf("%s, %v", told(results), err)
+		t.Fatalf("%s, %v", describe(results), err)
 	}
 	theirs := other.records(t)[inventory]
 	for i, v := range s.records(t)[inventory] {
 		for j, pkg := range v.Packages {
-			if their := theirs[i].Packages[j]; theirs[i].Version != v.Version || their.Platform != pkg.Platform || their.SHA256 != pkg.SHA256 || their.H1 != pkg.H1 || their.Size != pkg.Size {
+			if their := theirs[i].Packages[j]; theirs[i].Version != v.Version || their.Platform != pkg.Platform ||
+				their.SHA256 != pkg.SHA256 ||
+				their.H1 != pkg.H1 ||
+				their.Size != pkg.Size {
 				t.Errorf("%+v is %+v there", pkg, their)
 			}
 		}
 	}
-	_, err = s.mirror(nil).Export(t.Context(), t.TempDir(), []registry.MirrorProvider{{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "other"}}})
+	_, err = s.mirror(nil).Export(t.Context(), t.TempDir(), []registry.MirrorProvider{
+		{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "other"}},
+	})
 	failed(t, "a provider that is not mirrored", err, registry.ErrNotFound, "acme/other")
 	empty := folder(t.TempDir())
-	if results, err := newStore(t).mirror(nil).Export(t.Context(), string(empty), nil); err != nil || len(results) != 0 || len(empty.files(t)) != 0 {
+	if results, err := newStore(t).mirror(nil).Export(t.Context(), string(empty), nil); err != nil || len(results) != 0 ||
+		len(empty.files(t)) != 0 {
 		t.Errorf("nothing: %v, %v", results, err)
 	}
 }
 
-// What the folder has beside the mirror stays, of the same version too.
+// Other files in the folder stay, and so do other files of the same version.
 func TestExportMerges(t *testing.T) {
 	t.Parallel()
 	s := filled(t)
@@ -619,7 +682,8 @@ func TestExportMerges(t *testing.T) {
 		}
 		after := f.files(t)
 		for path, content := range before {
-			if name := filepath.Base(path); after[path] != content && (path == "other.example.com/a/b/index.json" || name != "index.json" && name != "1.0.0.json") {
+			if name := filepath.Base(path); after[path] != content &&
+				(path == "other.example.com/a/b/index.json" || name != "index.json" && name != "1.0.0.json") {
 				t.Errorf("%s was changed", path)
 			}
 		}
@@ -632,18 +696,21 @@ func TestExportMerges(t *testing.T) {
 			t.Errorf("%v, %v", packages, err)
 		}
 	}
-	// All of it holds.
-	if err := errors.Join(os.Remove(filepath.Join(string(f), "other.example.com/a/b/index.json")), os.Remove(f.at("0.5.0.json"))); err != nil {
+	// The exported folder is valid.
+	if err := errors.Join(os.Remove(filepath.Join(string(f), "other.example.com/a/b/index.json")),
+		os.Remove(f.at("0.5.0.json"))); err != nil {
 		t.Fatal(err)
 	}
 	f.index(t, "1.0.0", "1.1.0-rc.1+b.5")
 	other := newStore(t)
-	if _, err := other.mirror(nil).Import(t.Context(), string(f)); err != nil || other.has(t) != "1.1.0-rc.1+b.5 [linux_amd64], 1.0.0 [darwin_arm64 linux_amd64 windows_amd64]" {
+	if _, err := other.mirror(nil).Import(t.Context(), string(f)); err != nil ||
+		other.has(t) != "1.1.0-rc.1+b.5 [linux_amd64], 1.0.0 [darwin_arm64 linux_amd64 windows_amd64]" {
 		t.Errorf("%v, %s", err, other.has(t))
 	}
 }
 
-// A zip that is there and is another is written again, and so is what is no file.
+// A zip with other content is written again, and so is anything that is not a
+// file.
 func TestExportRepairs(t *testing.T) {
 	t.Parallel()
 	s := filled(t)
@@ -652,11 +719,13 @@ func TestExportRepairs(t *testing.T) {
 		"changed":           func(path string) error { return flip(path) },
 		"cut short":         func(path string) error { return os.Truncate(path, 7) },
 		"empty":             func(path string) error { return os.Truncate(path, 0) },
-		"gone":              os.Remove,
+		"missing":           os.Remove,
 		"a pipe":            func(path string) error { return errors.Join(os.Remove(path), mkfifo(path)) },
 		"a link to nowhere": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("nowhere", path)) },
-		// What the link leads to is not touched.
-		"a link to something else": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("index.json", path)) },
+		// The target of the link does not change.
+		"a link to something else": func(path string) error {
+			return errors.Join(os.Remove(path), os.Symlink("index.json", path))
+		},
 	} {
 		f := folder(t.TempDir())
 		if _, err := s.mirror(nil).Export(t.Context(), string(f), nil); err != nil {
@@ -667,8 +736,10 @@ func TestExportRepairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		results, err := s.mirror(nil).Export(t.Context(), string(f), nil)
-		if err != nil || told(results) != "1.1.0-rc.1+b.5 [linux_amd64 unchanged], 1.0.0 [darwin_arm64 unchanged, linux_amd64 added]" || fmt.Sprint(f.files(t)) != fmt.Sprint(before) {
-			t.Errorf("%s: %s, %v", what, told(results), err)
+		if err != nil ||
+			describe(results) != "1.1.0-rc.1+b.5 [linux_amd64 unchanged], 1.0.0 [darwin_arm64 unchanged, linux_amd64 added]" ||
+			fmt.Sprint(f.files(t)) != fmt.Sprint(before) {
+			t.Errorf("%s: %s, %v", what, describe(results), err)
 		}
 		if info, err := os.Lstat(f.at(name)); err != nil || !info.Mode().IsRegular() {
 			t.Errorf("%s: %v, %v", what, info, err)
@@ -689,6 +760,7 @@ func flip(path string) error {
 // What does not hold is not written, and no half of it either; nothing names it.
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
+	record(t)
 	for _, test := range []struct {
 		what  string
 		wreck func(*testing.T, *store, folder)
@@ -701,30 +773,36 @@ func TestExportRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, registry.ErrInvalid, []string{zipName("1.0.0", "linux_amd64")}},
-		{"an object that is cut short", func(t *testing.T, s *store, _ folder) {
+		{"a truncated object", func(t *testing.T, s *store, _ folder) {
 			t.Helper()
 			if err := os.Truncate(s.file(s.records(t)[inventory][1].Packages[1]), 9); err != nil {
 				t.Fatal(err)
 			}
 		}, registry.ErrInvalid, []string{zipName("1.0.0", "linux_amd64")}},
-		{"an object that is gone", func(t *testing.T, s *store, _ folder) {
+		{"a missing object", func(t *testing.T, s *store, _ folder) {
 			t.Helper()
 			if err := os.Remove(s.file(s.records(t)[inventory][1].Packages[1])); err != nil {
 				t.Fatal(err)
 			}
 		}, registry.ErrNotFound, []string{zipName("1.0.0", "linux_amd64")}},
-		{"a document that is none", func(t *testing.T, _ *store, f folder) { t.Helper(); write(t, f.at("1.0.0.json"), []byte("<html>")) }, registry.ErrInvalid, []string{"1.0.0.json"}},
-		{"an index that is none", func(t *testing.T, _ *store, f folder) { t.Helper(); write(t, f.at("index.json"), []byte("<html>")) }, registry.ErrInvalid, []string{"index.json"}},
+		{"an invalid document", func(t *testing.T, _ *store, f folder) {
+			t.Helper()
+			write(t, f.at("1.0.0.json"), []byte("<html>"))
+		}, registry.ErrInvalid, []string{"1.0.0.json"}},
+		{"an invalid index", func(t *testing.T, _ *store, f folder) {
+			t.Helper()
+			write(t, f.at("index.json"), []byte("<html>"))
+		}, registry.ErrInvalid, []string{"index.json"}},
 		{"a document with a URL from elsewhere", func(t *testing.T, _ *store, f folder) {
 			t.Helper()
 			write(t, f.at("1.0.0.json"), []byte(`{"archives": {"plan9_386": {"url": "https://files.example.com/x.zip"}}}`))
-		}, registry.ErrInvalid, []string{"1.0.0.json", "beside"}},
+		}, registry.ErrInvalid, []string{"1.0.0.json"}},
 		{"a pipe for an index", func(t *testing.T, _ *store, f folder) {
 			t.Helper()
 			if err := errors.Join(os.MkdirAll(f.at(""), 0o755), mkfifo(f.at("index.json"))); err != nil {
 				t.Fatal(err)
 			}
-		}, registry.ErrInvalid, []string{"not a regular file"}},
+		}, registry.ErrInvalid, nil},
 	} {
 		s, f := filled(t), folder(t.TempDir())
 		test.wreck(t, s, f)
@@ -734,8 +812,9 @@ func TestExportRefuses(t *testing.T) {
 		if left := f.named(t, ".larder-*"); len(left) != 0 {
 			t.Errorf("%s: %v is left", test.what, left)
 		}
-		// What was written before is whole, and in no index.
-		if len(f.named(t, "index.json")) == 1 && before == 0 || len(f.named(t, zipName("1.0.0", "linux_amd64"))) != 0 || before == 0 && len(f.named(t, "1.0.0.json")) != 0 {
+		// The earlier files are complete, and in no index.
+		if len(f.named(t, "index.json")) == 1 && before == 0 || len(f.named(t, zipName("1.0.0", "linux_amd64"))) != 0 ||
+			before == 0 && len(f.named(t, "1.0.0.json")) != 0 {
 			t.Errorf("%s: there is %v", test.what, f.named(t, "*"))
 		}
 	}
@@ -765,10 +844,11 @@ func (f folder) named(t testing.TB, pattern string) []string {
 	return found
 }
 
-// Nothing panics, and what is accepted names files beside its document alone.
+// The parsers never panic, and accept only names of files in the same folder.
 func FuzzFolder(f *testing.F) {
 	f.Add([]byte(`{"versions": {"1.0.0": {}, "1.1.0-rc.1+b": {}}}`))
-	f.Add([]byte(`{"archives": {"linux_amd64": {"url": "x.zip", "hashes": ["h1:x=", "zh:0"]}, "darwin_arm64": {"url": "../x.zip"}}}`))
+	f.Add([]byte(
+		`{"archives": {"linux_amd64": {"url": "x.zip", "hashes": ["h1:x=", "zh:0"]}, "darwin_arm64": {"url": "../x.zip"}}}`))
 	f.Add([]byte(`{"versions": null, "archives": {"a_b": null}}`))
 	f.Add([]byte(`{"Versions": {"1.0": []}, "ARCHIVES": {"a_b": {"URL": "."}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -809,8 +889,8 @@ func (b broken) Open(ctx context.Context, key string, offset, length int64) (io.
 	}{io.MultiReader(io.LimitReader(body, 50), iotest.ErrReader(errBroken)), body}, nil
 }
 
-// Interrupted anywhere, an export has written nothing by halves, and an index names nothing that is not there; again, it
-// finishes.
+// An export that is interrupted at any point leaves no partial file, and no
+// index that names a missing one. Another export finishes.
 func TestExportInterrupted(t *testing.T) {
 	t.Parallel()
 	s, f := filled(t), folder(t.TempDir())
@@ -826,11 +906,11 @@ func TestExportInterrupted(t *testing.T) {
 		_, err := m.Export(t.Context(), string(f), nil)
 		if err == nil {
 			if call < 3 {
-				t.Errorf("it makes %d calls of the table", call-1)
+				t.Errorf("%d calls of the table, want at least 2", call-1)
 			}
 			break
 		}
-		// A catalogue that cannot be read is no empty one.
+		// An unreadable catalog does not count as empty.
 		if !errors.Is(err, tabletest.ErrFault) || len(f.named(t, "index.json")) != 0 || len(f.named(t, ".larder-*")) != 0 {
 			t.Errorf("call %d fails: %v, %v", call, err, f.named(t, "*"))
 		}

@@ -15,28 +15,33 @@ import (
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-// Locked is a provider as a lock file names it.
+// Locked is a provider in a lock file.
 type Locked struct {
-	// File is the lock file's name.
+	// File is the name of the lock file.
 	File    string
 	Address registry.MirrorProvider
 	Version registry.Version
-	// Hashes are what a package must have one of; none of them is any package.
+	// Hashes are the accepted hashes of packages. If empty, any package is
+	// accepted.
 	Hashes []string
 }
 
-// Named is the part of a provider's address that leaves it out: a hostname, or HOSTNAME/NAMESPACE, or all of it.
+// Named reports whether part is the hostname, HOSTNAME/NAMESPACE or the whole
+// address of the provider.
 func (l Locked) Named(part string) bool {
 	return l.Address.String() == part || strings.HasPrefix(l.Address.String(), strings.TrimSuffix(part, "/")+"/")
 }
 
-// MaxText bounds a lock file and a list of what to mirror, in bytes: some hundred providers with the hashes of all platforms.
+// MaxText is the maximum size of a lock file and of a list, in bytes. It is
+// enough for some hundred providers with hashes for all platforms.
 const MaxText = 512 << 10
 
 var longNumber = regexp.MustCompile("[0-9]{19}")
 
-// ParseLock reads a .terraform.lock.hcl. Its name is for messages. Providers whose hostname has a port, which no client asks a
-// mirror for, are left out, and their addresses returned. Errors are registry.ErrInvalid.
+// ParseLock parses a .terraform.lock.hcl. Messages contain its name. It returns
+// the addresses of excluded providers, whose hostname has a port, because no
+// client uses a mirror for them. It returns [registry.ErrInvalid] for an
+// invalid file.
 //
 // Source: https://opentofu.org/docs/language/files/dependency-lock/.
 func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, excluded []string, err error) {
@@ -44,7 +49,7 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 	if err != nil {
 		return nil, nil, err
 	}
-	// What later releases of the clients add is no business of ours.
+	// Ignore what later releases of the clients add.
 	var lock struct {
 		Providers []struct {
 			Address string   `hcl:"address,label"`
@@ -58,7 +63,9 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 		return nil, nil, fmt.Errorf("%w lock file: %w", registry.ErrInvalid, problems)
 	}
 	if len(lock.Providers) == 0 {
-		return nil, nil, fmt.Errorf("%w lock file: %s names no providers: is it a .terraform.lock.hcl?", registry.ErrInvalid, name)
+		return nil, nil, registry.WithHint(
+			fmt.Errorf("%w lock file: %s contains no providers", registry.ErrInvalid, name),
+			"Name a .terraform.lock.hcl.")
 	}
 	for _, p := range lock.Providers {
 		if host, _, _ := strings.Cut(p.Address, "/"); strings.Contains(host, ":") {
@@ -74,22 +81,26 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 			return nil, nil, fmt.Errorf("%s: %s: %w", name, address, err)
 		}
 		if slices.ContainsFunc(locked, func(l Locked) bool { return l.Address == address }) {
-			return nil, nil, fmt.Errorf("%w lock file: %s names %s twice", registry.ErrInvalid, name, address)
+			return nil, nil, fmt.Errorf("%w lock file: %s contains %s twice", registry.ErrInvalid, name, address)
 		}
 		locked = append(locked, Locked{name, address, v, p.Hashes})
 	}
 	return locked, excluded, nil
 }
 
-// parseHCL parses a file that has literal values alone. It returns
-// registry.ErrInvalid, or the error of ctx.
+// parseHCL parses a file with only literal values. It returns
+// [registry.ErrInvalid] for an invalid file, or the error of ctx.
 func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%w file: %s has more than %d bytes", registry.ErrInvalid, name, MaxText)
 	}
 	file, err := (&safehcl.Parser{LiteralsOnly: true}).Parse(ctx, name, text)
 	if problem, ok := errors.AsType[*safehcl.Error](err); ok {
-		return nil, fmt.Errorf("%w file: %w", registry.ErrInvalid, problem)
+		err := fmt.Errorf("%w file: %w", registry.ErrInvalid, problem)
+		if problem.Hint != "" {
+			err = registry.WithHint(err, "%s", problem.Hint)
+		}
+		return nil, err
 	}
 	if err != nil {
 		return nil, err
@@ -97,9 +108,11 @@ func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 	return file.Body, nil
 }
 
-// Lock mirrors exactly what lock files name, for platforms, from the origins. A package that a lock file would not let
-// clients install is refused, and with it the version; the others are mirrored nonetheless.
-func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry.Platform, allowUnsigned bool) ([]Result, error) {
+// Lock mirrors the locked versions for platforms from their origins. It rejects
+// a version if clients could not install one of its packages because of a lock
+// file, and continues with the others.
+func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry.Platform,
+	allowUnsigned bool) ([]Result, error) {
 	type version struct {
 		registry.MirrorProvider
 		registry.Version
@@ -126,8 +139,9 @@ func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry
 	return results, errors.Join(failed...)
 }
 
-// foreseeable says what can be said of satisfy before a package is there: where a lock file has no h1, its zh decides.
-func foreseeable(locked []Locked, o offer) error {
+// precheck applies satisfy before a package is downloaded. It uses the zh hash
+// for each lock file without h1 hashes.
+func precheck(locked []Locked, o offer) error {
 	for _, l := range locked {
 		if !slices.ContainsFunc(l.Hashes, func(h string) bool { return strings.HasPrefix(h, "h1:") }) {
 			if err := satisfy([]Locked{l}, o.platform, "zh:"+o.SHA256); err != nil {
@@ -138,14 +152,15 @@ func foreseeable(locked []Locked, o offer) error {
 	return nil
 }
 
-// satisfy says whether each lock file lets clients install a package of these hashes.
+// satisfy checks that each lock file accepts a package with these hashes. It
+// returns [registry.ErrInvalid] if one does not.
 func satisfy(locked []Locked, platform registry.Platform, hashes ...string) error {
 	for _, l := range locked {
 		if len(l.Hashes) > 0 && !slices.ContainsFunc(hashes, func(h string) bool { return slices.Contains(l.Hashes, h) }) {
-			err := fmt.Errorf("%w package: %s has none of its hashes, so that clients would refuse it for %s (the package has %s)",
+			err := fmt.Errorf("%w package: %s has none of its hashes, so clients would reject it for %s (the package has %s)",
 				registry.ErrInvalid, l.File, platform, strings.Join(hashes, " and "))
-			return registry.WithHint(err, "If that platform was never locked, run `tofu providers lock -platform=%s` "+
-				"or Terraform's, and mirror then.", platform)
+			return registry.WithHint(err, "If the platform is not locked yet, run `tofu providers lock -platform=%s` "+
+				"(or the same with `terraform`), and mirror again.", platform)
 		}
 	}
 	return nil

@@ -8,9 +8,11 @@ import (
 
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
-const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future updates.\n\n"
+const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future " +
+	"updates.\n\n"
 
 // lockBlock is what clients write of one provider.
 func lockBlock(address, version string, hashes ...string) string {
@@ -23,19 +25,42 @@ func lockBlock(address, version string, hashes ...string) string {
 
 func TestParseLock(t *testing.T) {
 	t.Parallel()
+	record(t)
 	const other = "registry.opentofu.org/hashicorp/random"
 	for _, test := range []struct {
 		what, text, want string
 	}{
-		{"a provider", header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b"), "registry.example.com/acme/inventory 1.0.0 [h1:a= zh:b]"},
-		{"several, in their order", lockBlock(other, "3.6.0", "h1:a") + "\n" + lockBlock(inventory.String(), "1.0.0-rc.1+build.5"), "registry.opentofu.org/hashicorp/random 3.6.0 [h1:a], registry.example.com/acme/inventory 1.0.0-rc.1+build.5 []"},
-		{"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
-		{"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = null\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
-		{"what later releases add", "format = 2\nprovider \"" + other + "\" {\n  version = \"1.0.0\"\n  signed_by = [\"x\"]\n  more \"x\" {\n  }\n}\nmodule \"x\" \"y\" {\n  z = { a = 1 }\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
-		{"lists of lists", "x = [[], # one\n  [1, 123456789.123456789], [\n    /* two */ [\"a\"]]]\n" + lockBlock(other, "1.0.0"), "registry.opentofu.org/hashicorp/random 1.0.0 []"},
-		{"line ends of Windows", strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"), "registry.opentofu.org/hashicorp/random 1.0.0 [h1:a]"},
-		{"a name that is not ASCII", lockBlock("bücher.example/acme/inventory", "1.0.0"), "xn--bcher-kva.example/acme/inventory 1.0.0 []"},
-		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{
+			"a provider",
+			header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b"),
+			"registry.example.com/acme/inventory 1.0.0 [h1:a= zh:b]",
+		},
+		{
+			"several, in their order",
+			lockBlock(other, "3.6.0", "h1:a") + "\n" + lockBlock(inventory.String(), "1.0.0-rc.1+build.5"),
+			"registry.opentofu.org/hashicorp/random 3.6.0 [h1:a], registry.example.com/acme/inventory 1.0.0-rc.1+build.5 []",
+		},
+		{"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n", "registry.opentofu.org/hashicorp/random " +
+			"1.0.0 []"},
+		{"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = " +
+			"null\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"what later releases add", "format = 2\nprovider \"" + other + "\" {\n  version = \"1.0.0\"\n  signed_by = " +
+			"[\"x\"]\n  more \"x\" {\n  }\n}\nmodule \"x\" \"y\" {\n  z = { a = 1 " +
+			"}\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{"lists of lists", "x = [[], # one\n  [1, 123456789.123456789], [\n    /* two */ " +
+			"[\"a\"]]]\n" + lockBlock(other, "1.0.0"), "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{
+			"line ends of Windows",
+			strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"),
+			"registry.opentofu.org/hashicorp/random 1.0.0 [h1:a]",
+		},
+		{
+			"a name that is not ASCII",
+			lockBlock("bücher.example/acme/inventory", "1.0.0"),
+			"xn--bcher-kva.example/acme/inventory 1.0.0 []",
+		},
+		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random " +
+			"1.0.0 []"},
 	} {
 		locked, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(test.text))
 		var got []string
@@ -58,27 +83,36 @@ func TestParseLock(t *testing.T) {
 		{"no version", "provider \"" + other + "\" {\n}\n", []string{"version"}},
 		{"no address", "provider {\n  version = \"1.0.0\"\n}\n", nil},
 		{"two addresses", "provider \"a\" \"b\" {\n  version = \"1.0.0\"\n}\n", nil},
-		{"a provider twice", lockBlock(other, "1.0.0") + lockBlock(inventory.String(), "1.0.0") + lockBlock(other, "1.1.0"), []string{other, "twice"}},
-		{"a provider twice by capital letters", lockBlock(other, "1.0.0") + lockBlock("Registry.OpenTofu.org/HashiCorp/random", "1.1.0"), []string{"twice"}},
-		{"a version that is none", lockBlock(other, "v1.0.0"), []string{other, "v1.0.0"}},
-		{"a version beyond all", lockBlock(other, "99999999999999999999999.0.0"), []string{"larger than clients can hold"}},
-		{"a version that is no text", "provider \"" + other + "\" {\n  version = [1]\n}\n", nil},
+		{
+			"a provider twice",
+			lockBlock(other, "1.0.0") + lockBlock(inventory.String(), "1.0.0") + lockBlock(other, "1.1.0"),
+			[]string{other, "twice"},
+		},
+		{
+			"a provider twice by capital letters",
+			lockBlock(other, "1.0.0") + lockBlock("Registry.OpenTofu.org/HashiCorp/random", "1.1.0"),
+			[]string{"twice"},
+		},
+		{"an invalid version", lockBlock(other, "v1.0.0"), []string{other, "v1.0.0"}},
+		{"a version that is too large", lockBlock(other, "99999999999999999999999.0.0"), nil},
+		{"a version that is not a string", "provider \"" + other + "\" {\n  version = [1]\n}\n", nil},
 		{"a version that is null", "provider \"" + other + "\" {\n  version = null\n}\n", nil},
 		{"a version by a function", "provider \"" + other + "\" {\n  version = file(\"/etc/passwd\")\n}\n", nil},
 		{"a version by a variable", "provider \"" + other + "\" {\n  version = path.module\n}\n", nil},
-		{"hashes that are no list", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = {}\n}\n", nil},
-		{"a hash that is null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = [null]\n}\n", nil},
-		{"nothing", "", []string{"names no providers"}},
-		{"comments alone", header + "// and\n/* more\n { [ */\n", []string{"names no providers"}},
-		{"an expression", "x = 1 + 1\n", []string{"nothing else"}},
+		{"hashes that are not a list", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = {}\n}\n", nil},
+		{"a null hash", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = [null]\n}\n", nil},
+		{"nothing", "", nil},
+		{"another encoding", "# caf\xe9\n", nil},
+		{"only comments", header + "// and\n/* more\n { [ */\n", nil},
+		{"an expression", "x = 1 + 1\n", nil},
 		{"two parts", lockBlock("acme/inventory", "1.0.0"), []string{"HOSTNAME/NAMESPACE/TYPE"}},
 		{"four parts", lockBlock("a.example.com/b/c/d", "1.0.0"), []string{"HOSTNAME/NAMESPACE/TYPE"}},
-		{"a path that leads out", lockBlock("registry.example.com/../inventory", "1.0.0"), nil},
+		{"a path with ..", lockBlock("registry.example.com/../inventory", "1.0.0"), nil},
 		{"a built-in provider", lockBlock("terraform.io/builtin/terraform", "1.0.0"), nil},
-		{"nested without end", "x = " + strings.Repeat("[", 100_000), []string{"nested more than"}},
-		{"nested blocks without end", strings.Repeat("a {\n", 100_000), []string{"nested more than"}},
-		{"nested templates without end", "x = " + strings.Repeat(`"${`, 90_000), []string{"nothing else"}},
-		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), []string{"more than"}},
+		{"deeply nested", "x = " + strings.Repeat("[", 100_000), nil},
+		{"deeply nested blocks", strings.Repeat("a {\n", 100_000), nil},
+		{"deeply nested templates", "x = " + strings.Repeat(`"${`, 90_000), nil},
+		{"too much", strings.Repeat("#\n", mirroring.MaxText/2+1), nil},
 	} {
 		locked, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(test.text))
 		failed(t, test.what, err, registry.ErrInvalid, test.words...)
@@ -88,8 +122,9 @@ func TestParseLock(t *testing.T) {
 	}
 }
 
-// Texts within the bound for which the library's parser would call itself until its stack ends, which nothing in Go recovers
-// from, or take more and more time, are refused before it sees them.
+// Some short texts make the parser of the library overflow the stack, which Go
+// cannot recover from, or take very long. They are rejected before it parses
+// them.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	for what, bomb := range map[string]struct{ begin, again, end string }{
@@ -103,38 +138,55 @@ func TestBombs(t *testing.T) {
 		"minus, lines": {"x = (", "-\n", "1)\n"},
 	} {
 		text := bomb.begin + strings.Repeat(bomb.again, (mirroring.MaxText-20)/len(bomb.again)) + bomb.end
-		if _, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(text)); !errors.Is(err, registry.ErrInvalid) {
+		if _, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(text)); !errors.Is(err,
+			registry.ErrInvalid) {
 			t.Errorf("%s: %.200v is not ErrInvalid", what, err)
 		}
 	}
 }
 
-// What is decoded is evaluated: the digits of a number are written out, for which 1e100000000 takes minutes, and each index
-// asks the one before it, for which those that fit the bound take a minute. So it does not come to that.
+// Decoding evaluates expressions. It would write out all digits of 1e100000000,
+// which takes minutes. A long chain of indexes takes a minute. Both are
+// rejected first.
 func TestNothingIsEvaluated(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct{ expression, evaluated string }{
-		"a number":        {"1e300000", "300001 characters"},
-		"a small number":  {"1e-20000", "characters, more than"},
-		"indexes":         {"a" + strings.Repeat("[b]", 5000), "other diagnostic"},
-		"indexes of none": {"[]" + strings.Repeat("[b]", 5000), "other diagnostic"},
+	record(t)
+	for what, expression := range map[string]string{
+		"a number":        "1e300000",
+		"a small number":  "1e-20000",
+		"indexes":         "a" + strings.Repeat("[b]", 5000),
+		"indexes of none": "[]" + strings.Repeat("[b]", 5000),
 	} {
-		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte("provider \"a.b/c/d\" {\n  version = "+test.expression+"\n}\n"))
-		if failed(t, what, err, registry.ErrInvalid); err != nil && strings.Contains(err.Error(), test.evaluated) {
+		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl",
+			[]byte("provider \"a.b/c/d\" {\n  version = "+expression+"\n}\n"))
+		failed(t, what, err, registry.ErrInvalid)
+		if _, ok := errors.AsType[*safehcl.Error](err); !ok {
 			t.Errorf("%s: it was evaluated: %.200v", what, err)
 		}
 	}
-	for _, value := range []string{strings.Repeat("1", 19), "0." + strings.Repeat("1", 18), "1e5", "1E+5", "a[0]", `"a"[0]`, "1[0]", "{}[0]", "[a\n[0]]", "[a # b\n/* c */ [0]]"} {
+	for _, value := range []string{
+		strings.Repeat("1", 19),
+		"0." + strings.Repeat("1", 18),
+		"1e5",
+		"1E+5",
+		"a[0]",
+		`"a"[0]`,
+		"1[0]",
+		"{}[0]",
+		"[a\n[0]]",
+		"[a # b\n/* c */ [0]]",
+	} {
 		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte("x = "+value+"\n"))
-		failed(t, value, err, registry.ErrInvalid, "nothing else")
+		failed(t, value, err, registry.ErrInvalid)
 	}
 }
 
-// Providers that no client asks a mirror for, as of a registry on this machine, are no reason to refuse the others.
+// Providers with a port in their hostname do not prevent mirroring the others.
 func TestParseLockLeavesOutPorts(t *testing.T) {
 	t.Parallel()
 	const port = "127.0.0.1:8443/acme/inventory"
-	locked, excluded, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
+	locked, excluded, err := mirroring.ParseLock(t.Context(), "test.lock.hcl",
+		[]byte(lockBlock(port, "1.0.0")+lockBlock(inventory.String(), "1.0.0")))
 	if err != nil || len(locked) != 1 || locked[0].Address != inventory || len(excluded) != 1 || excluded[0] != port {
 		t.Errorf("%v, %v, %v", locked, excluded, err)
 	}
@@ -148,10 +200,11 @@ func TestParseLockLeavesOutPorts(t *testing.T) {
 	}
 }
 
-// Nothing panics, and what is accepted is what can be mirrored.
+// The parser never panics, and accepts only versions that can be mirrored.
 func FuzzParseLock(f *testing.F) {
 	f.Add([]byte(header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b")))
-	f.Add([]byte(lockBlock("bücher.example/acme/inventory", "1.0.0-rc.1+b") + lockBlock("a.b/c/d", "99999999999999999999.1")))
+	f.Add(
+		[]byte(lockBlock("bücher.example/acme/inventory", "1.0.0-rc.1+b") + lockBlock("a.b/c/d", "99999999999999999999.1")))
 	f.Add([]byte("provider \"a.b/c/d\" {\n  version = \"${1}.0\"\n  hashes = [for x in [\"a\"] : \"h1:${x}\"]\n}\n"))
 	f.Add([]byte("x = <<-EOT\n  %{ if true }a%{ else }b%{ endif }\nEOT\ny = !-1 ? [] : {}[*].a.*.b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -186,9 +239,11 @@ func locks(t testing.TB, texts ...string) []mirroring.Locked {
 
 func TestLock(t *testing.T) {
 	t.Parallel()
+	record(t)
 	const linux, darwin = "linux_amd64", "darwin_arm64"
-	o := newOrigin(t, release{"1.0.0", []string{linux, darwin}, ours, ""}, release{"1.1.0", []string{linux, darwin}, ours, ""},
-		release{"1.0.0-rc.1", []string{linux}, ours, ""}, release{"2.0.0+build.5", []string{linux}, ours, ""})
+	o := newOrigin(t, release{"1.0.0", []string{linux, darwin}, ours, ""},
+		release{"1.1.0", []string{linux, darwin}, ours, ""}, release{"1.0.0-rc.1", []string{linux}, ours, ""},
+		release{"2.0.0+build.5", []string{linux}, ours, ""})
 	h := func(version int, platform string) (h1, zh string) {
 		return hashes(t, o.releases[version].zip(t, platform))
 	}
@@ -206,32 +261,131 @@ func TestLock(t *testing.T) {
 		what      string
 		texts     []string
 		platforms []string
-		want      string // what is told; or
+		want      string // the result, or
 		words     []string
 		kind      error
 	}{
 		{"by h1", []string{lock("1.0.0", h1)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
 		{"by zh", []string{lock("1.0.0", zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
-		{"one of many", []string{lock("1.0.0", foreign, foreignZH, "h9:x", darwinH1, zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{
+			"one of many",
+			[]string{lock("1.0.0", foreign, foreignZH, "h9:x", darwinH1, zh)},
+			[]string{linux},
+			"1.0.0 [linux_amd64 added]",
+			nil,
+			nil,
+		},
 		{"no hashes", []string{lock("1.0.0")}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
-		{"platforms", []string{lock("1.0.0", h1, darwinZH)}, []string{linux, darwin}, "1.0.0 [darwin_arm64 added, linux_amd64 added]", nil, nil},
-		{"not the newest", []string{lock("1.0.0-rc.1", candidateH1)}, []string{linux}, "1.0.0-rc.1 [linux_amd64 added]", nil, nil},
-		{"build metadata", []string{lock("2.0.0+build.5", builtZH)}, []string{linux}, "2.0.0+build.5 [linux_amd64 added]", nil, nil},
-		{"two lock files", []string{lock("1.0.0", h1), lock("1.0.0", zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
-		{"two versions in two lock files", []string{lock("1.1.0", newerH1), lock("1.0.0", zh)}, []string{linux}, "1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]", nil, nil},
+		{"platforms", []string{lock("1.0.0", h1, darwinZH)}, []string{linux, darwin}, "1.0.0 [darwin_arm64 added, " +
+			"linux_amd64 added]", nil, nil},
+		{
+			"not the newest",
+			[]string{lock("1.0.0-rc.1", candidateH1)},
+			[]string{linux},
+			"1.0.0-rc.1 [linux_amd64 added]",
+			nil,
+			nil,
+		},
+		{
+			"build metadata",
+			[]string{lock("2.0.0+build.5", builtZH)},
+			[]string{linux},
+			"2.0.0+build.5 [linux_amd64 added]",
+			nil,
+			nil,
+		},
+		{
+			"two lock files",
+			[]string{lock("1.0.0", h1), lock("1.0.0", zh)},
+			[]string{linux},
+			"1.0.0 [linux_amd64 added]",
+			nil,
+			nil,
+		},
+		{
+			"two versions in two lock files",
+			[]string{lock("1.1.0", newerH1), lock("1.0.0", zh)},
+			[]string{linux},
+			"1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]",
+			nil,
+			nil,
+		},
 		{"none", nil, []string{linux}, "", nil, nil},
 
-		{"another hash", []string{lock("1.0.0", foreign)}, []string{linux}, "", []string{"1.lock.hcl", linux, "providers lock -platform=linux_amd64", h1, zh}, registry.ErrInvalid},
+		{
+			"another hash",
+			[]string{lock("1.0.0", foreign)},
+			[]string{linux},
+			"",
+			[]string{"1.lock.hcl", linux, "providers lock -platform=linux_amd64", h1, zh},
+			registry.ErrInvalid,
+		},
 		{"another zh", []string{lock("1.0.0", foreignZH)}, []string{linux}, "", []string{"1.lock.hcl"}, registry.ErrInvalid},
-		{"the hash of another platform", []string{lock("1.0.0", h1, zh)}, []string{linux, darwin}, "", []string{darwin}, registry.ErrInvalid},
+		{
+			"the hash of another platform",
+			[]string{lock("1.0.0", h1, zh)},
+			[]string{linux, darwin},
+			"",
+			[]string{darwin},
+			registry.ErrInvalid,
+		},
 		{"the hash of another version", []string{lock("1.0.0", newerH1)}, []string{linux}, "", nil, registry.ErrInvalid},
-		{"the same hash of another kind", []string{lock("1.0.0", "h1:"+strings.TrimPrefix(zh, "zh:"), "h2:"+strings.TrimPrefix(h1, "h1:"))}, []string{linux}, "", nil, registry.ErrInvalid},
-		{"a hash in capital letters", []string{lock("1.0.0", "zh:"+strings.ToUpper(strings.TrimPrefix(zh, "zh:")))}, []string{linux}, "", nil, registry.ErrInvalid},
-		{"two lock files of which one has it", []string{lock("1.0.0", h1), lock("1.0.0", foreign)}, []string{linux}, "", []string{"2.lock.hcl"}, registry.ErrInvalid},
-		{"two lock files of which the other has it", []string{lock("1.0.0", foreign), lock("1.0.0", h1)}, []string{linux}, "", []string{"1.lock.hcl"}, registry.ErrInvalid},
-		{"a version that there is not", []string{lock("1.5.0", h1)}, []string{linux}, "", []string{"1.5.0", "2.0.0+build.5"}, registry.ErrNotFound},
-		{"build metadata that there is not", []string{lock("2.0.0", builtZH)}, []string{linux}, "", []string{"2.0.0+build.5"}, registry.ErrNotFound},
-		{"a platform that there is not", []string{lock("1.0.0-rc.1", candidateH1)}, []string{linux, darwin}, "", []string{darwin}, registry.ErrNotFound},
+		{
+			"the same hash of another kind",
+			[]string{lock("1.0.0", "h1:"+strings.TrimPrefix(zh, "zh:"), "h2:"+strings.TrimPrefix(h1, "h1:"))},
+			[]string{linux},
+			"",
+			nil,
+			registry.ErrInvalid,
+		},
+		{
+			"a hash in capital letters",
+			[]string{lock("1.0.0", "zh:"+strings.ToUpper(strings.TrimPrefix(zh, "zh:")))},
+			[]string{linux},
+			"",
+			nil,
+			registry.ErrInvalid,
+		},
+		{
+			"two lock files, only the first has the hash",
+			[]string{lock("1.0.0", h1), lock("1.0.0", foreign)},
+			[]string{linux},
+			"",
+			[]string{"2.lock.hcl"},
+			registry.ErrInvalid,
+		},
+		{
+			"two lock files, only the second has the hash",
+			[]string{lock("1.0.0", foreign), lock("1.0.0", h1)},
+			[]string{linux},
+			"",
+			[]string{"1.lock.hcl"},
+			registry.ErrInvalid,
+		},
+		{
+			"a version that does not exist",
+			[]string{lock("1.5.0", h1)},
+			[]string{linux},
+			"",
+			[]string{"1.5.0", "2.0.0+build.5"},
+			registry.ErrNotFound,
+		},
+		{
+			"build metadata that does not exist",
+			[]string{lock("2.0.0", builtZH)},
+			[]string{linux},
+			"",
+			[]string{"2.0.0+build.5"},
+			registry.ErrNotFound,
+		},
+		{
+			"a platform that does not exist",
+			[]string{lock("1.0.0-rc.1", candidateH1)},
+			[]string{linux, darwin},
+			"",
+			[]string{darwin},
+			registry.ErrNotFound,
+		},
 	} {
 		s := newStore(t)
 		results, err := s.mirror(o).Lock(t.Context(), locks(t, test.texts...), platforms(t, test.platforms...), false)
@@ -240,41 +394,49 @@ func TestLock(t *testing.T) {
 			s.empty(t, test.what)
 			continue
 		}
-		if has := strings.ReplaceAll(strings.ReplaceAll(test.want, " added", ""), ",", ""); err != nil || told(results) != test.want || strings.ReplaceAll(s.has(t), ",", "") != has {
-			t.Errorf("%s: %s, %v, %s", test.what, told(results), err, s.has(t))
+		if has := strings.ReplaceAll(strings.ReplaceAll(test.want, " added", ""), ",", ""); err != nil ||
+			describe(results) != test.want ||
+			strings.ReplaceAll(s.has(t), ",", "") != has {
+			t.Errorf("%s: %s, %v, %s", test.what, describe(results), err, s.has(t))
 		}
-		// It can be done again, and then asks for no package.
+		// It can be repeated, and then requests no package.
 		before := o.times(".zip")
 		again, err := s.mirror(o).Lock(t.Context(), locks(t, test.texts...), platforms(t, test.platforms...), false)
-		if err != nil || told(again) != strings.ReplaceAll(test.want, "added", "unchanged") || o.times(".zip") != before {
-			t.Errorf("%s: again: %s, %v", test.what, told(again), err)
+		if err != nil || describe(again) != strings.ReplaceAll(test.want, "added", "unchanged") || o.times(".zip") != before {
+			t.Errorf("%s: again: %s, %v", test.what, describe(again), err)
 		}
 	}
 }
 
-// What is mirrored already is held against a lock file as well.
+// Packages that are already mirrored must match a lock file too.
 func TestLockOfMirrored(t *testing.T) {
 	t.Parallel()
+	record(t)
 	const linux = "linux_amd64"
 	o, s := simple(t), newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux)}); err != nil {
+	if _, err := s.mirror(o).Add(t.Context(),
+		mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux)}); err != nil {
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(s.records(t))
 	foreign := locks(t, lockBlock(inventory.String(), "1.0.0", "zh:"+strings.Repeat("0", 64)))
 	for _, names := range [][]string{{linux}, {linux, "darwin_arm64"}} {
 		_, err := s.mirror(o).Lock(t.Context(), foreign, platforms(t, names...), false)
-		failed(t, fmt.Sprint(names), err, registry.ErrInvalid, "1.lock.hcl", "none of its hashes")
+		failed(t, fmt.Sprint(names), err, registry.ErrInvalid, "1.lock.hcl")
 		if fmt.Sprint(s.records(t)) != before || s.count(t) != 1 {
 			t.Errorf("%v: %v, %d objects", names, s.records(t), s.count(t))
 		}
 	}
 	h1, _ := hashes(t, o.releases[0].zip(t, linux))
 	o.heal(t)
-	if results, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", h1)), platforms(t, linux), false); err != nil || told(results) != "1.0.0 [linux_amd64 unchanged]" || o.times(".zip") != 0 {
-		t.Errorf("%s, %v", told(results), err)
+	if results, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", h1)),
+		platforms(t, linux), false); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 unchanged]" ||
+		o.times(".zip") != 0 {
+		t.Errorf("%s, %v", describe(results), err)
 	}
-	// A dry run of a lock file for what is mirrored finds out as well; for the rest it would have to download.
+	// A dry run checks mirrored packages against a lock file. It cannot check
+	// others, because it downloads nothing.
 	m := s.mirror(o)
 	m.DryRun = true
 	_, err := m.Lock(t.Context(), foreign, platforms(t, linux), false)
@@ -284,22 +446,26 @@ func TestLockOfMirrored(t *testing.T) {
 // A dry run finds out what a lock file without h1 would not let clients install; by h1 it would have to download.
 func TestLockDryRun(t *testing.T) {
 	t.Parallel()
+	record(t)
 	o, s := simple(t), newStore(t)
 	m := s.mirror(o)
 	m.DryRun = true
 	foreign := "zh:" + strings.Repeat("0", 64)
-	_, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", foreign)), platforms(t, "linux_amd64"), false)
-	failed(t, "zh alone", err, registry.ErrInvalid, "1.lock.hcl", "linux_amd64")
-	results, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", "h1:AAAA=", foreign)), platforms(t, "linux_amd64"), false)
-	if err != nil || told(results) != "1.0.0 [linux_amd64 added]" || o.times(".zip") != 0 {
-		t.Errorf("with h1: %s, %v, %d downloads", told(results), err, o.times(".zip"))
+	_, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", foreign)),
+		platforms(t, "linux_amd64"), false)
+	failed(t, "only zh", err, registry.ErrInvalid, "1.lock.hcl", "linux_amd64")
+	results, err := m.Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.0.0", "h1:AAAA=", foreign)),
+		platforms(t, "linux_amd64"), false)
+	if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" || o.times(".zip") != 0 {
+		t.Errorf("with h1: %s, %v, %d downloads", describe(results), err, o.times(".zip"))
 	}
 	s.empty(t, "a dry run")
 }
 
-// A lock file from elsewhere does not stand in for a signature.
+// A lock file does not replace a signature.
 func TestLockUnsigned(t *testing.T) {
 	t.Parallel()
+	record(t)
 	const linux = "linux_amd64"
 	o, s := simple(t), newStore(t)
 	o.edit("signing_keys", nil, packagePage("1.0.0", linux))
@@ -308,7 +474,10 @@ func TestLockUnsigned(t *testing.T) {
 	_, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), false)
 	failed(t, "no keys", err, registry.ErrInvalid, "--allow-unsigned")
 	s.empty(t, "no keys")
-	if results, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), true); err != nil || told(results) != "1.0.0 [linux_amd64 added]" || notes(results) != "it is not signed, and taken by SHA256SUMS alone" {
-		t.Errorf("%s, %v, %s", told(results), err, notes(results))
+	if results, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), true); err != nil ||
+		describe(results) != "1.0.0 [linux_amd64 added]" {
+		t.Errorf("%s, %v", describe(results), err)
+	} else {
+		noted(t, "unsigned", results, "SHA256SUMS")
 	}
 }

@@ -1,10 +1,12 @@
-// Package mirroring fills the mirror: with what an origin registry has, with what lock files name, with the folder that
-// clients' `providers mirror` writes; and it writes such a folder. It has no flags and prints nothing.
+// Package mirroring fills the mirror from an origin registry, from lock files,
+// or from a folder that `providers mirror` has written. It also exports such a
+// folder.
 //
-// It promises that nothing is stored that was not verified: a package by the SHA256SUMS of its origin and the signature on
-// it, as clients verify it, or by the hashes of the folder that it came from, and by those of a lock file where there is one.
-// A version appears whole, for the platforms that were asked for, or not at all. All that it does can be done again, and
-// then changes nothing.
+// It stores only verified packages. For a package from an origin it verifies
+// SHA256SUMS and its signature, as clients do. For a package from a folder it
+// verifies the hashes in that folder. If there is a lock file, it also verifies
+// the hashes in that file. It stores a version for all requested platforms or not
+// at all. Every operation can be repeated, and then changes nothing.
 package mirroring
 
 import (
@@ -21,74 +23,81 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Objects is where packages are.
+// Objects reads the stored packages.
 type Objects interface{ objects.Reader }
 
-// Mirror is a registry's mirror, as who fills it has it.
+// Mirror fills the mirror of a registry.
 type Mirror struct {
 	Catalog   *catalog.Catalog
 	Objects   Objects
 	Publisher *publish.Publisher
 	// Client reads from origin registries.
 	Client *client.Client
-	// Progress may be nil.
+	// Progress reports the progress. It may be nil.
 	Progress progress.Reporter
-	// DryRun finds out what would be done, and stops before packages are downloaded or stored.
+	// DryRun reports what would be done, and downloads and stores no packages.
 	DryRun bool
 	// Skip is called by Import with the address of each provider that cannot be
-	// mirrored, and why. If nil, that is not reported.
+	// mirrored, and the reason. It may be nil.
 	Skip func(address, reason string)
 }
 
-// What becomes of a package.
+// The values of [PackageResult.Status].
 const (
 	Added     = "added"
 	Unchanged = "unchanged"
-	// Verified is one that was there, without a signature as yet.
+	// Verified means that a stored package without a signature got one.
 	Verified = "verified"
-	// Restored is one whose file was missing from the store.
+	// Restored means that the file of a stored package was missing.
 	Restored = "restored"
 )
 
-// Result says what became of one version of a provider.
+// Result is the result for one version of a provider.
 type Result struct {
 	Address registry.MirrorProvider
 	Version registry.Version
-	// Packages are those that were asked for, in the order of their platforms.
+	// Packages are the requested packages, sorted by platform.
 	Packages []PackageResult
-	// Signer is who has signed the version, as far as that was looked at, and Owner whose key it is.
+	// Signer is the ID of the key that signed the version, if that was checked,
+	// and Owner the owner of that key.
 	Signer, Owner string
-	// Notes are what whoever answers for the mirror should know.
+	// Notes are messages for the operator of the mirror.
 	Notes []string
 }
 
-// PackageResult is what became of the package for one platform; of a dry run, what would.
+// PackageResult is the result for the package for one platform. A dry run
+// returns the expected result.
 type PackageResult struct {
 	Platform registry.Platform
 	Status   string
 }
 
-// Changed says whether anything was added.
+// Changed reports whether a package was added, restored or verified.
 func (r Result) Changed() bool {
 	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
 }
 
-// taken refuses, before anything of it is stored, a version that is withdrawn, or that differs from one that is, or that is mirrored, in
-// build metadata alone. Clients take either of the two where one is asked for. One that is mirrored already is taken by nobody else.
-func taken(records []registry.MirrorVersion, v registry.Version) error {
-	is := slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
+// checkAvailable checks that a version can be mirrored, before any of it is
+// stored. It returns [registry.ErrWithdrawn] if the version is withdrawn. It
+// returns [registry.ErrExists] if a mirrored version differs only in build
+// metadata, because clients do not distinguish them.
+func checkAvailable(records []registry.MirrorVersion, v registry.Version) error {
+	mirrored := slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v })
 	for _, r := range records {
 		if r.Withdrawn != nil && r.Version.Same(v) {
 			return r.Withdrawn.Taken(r.Version)
 		}
-		if !is && r.Version.Same(v) {
-			return fmt.Errorf("%w: version %s differs from %s, which is mirrored, in build metadata alone, and clients take either for the other", registry.ErrExists, v, r.Version)
+		if !mirrored && r.Version.Same(v) {
+			return fmt.Errorf(
+				"%w: version %s differs from the mirrored version %s only in build metadata, and clients do not distinguish them",
+				registry.ErrExists, v, r.Version)
 		}
 	}
 	return nil
 }
 
-// records returns those of all versions that are mirrored of a provider, or withdrawn; none is no error.
+// records returns the records of all mirrored or withdrawn versions of a
+// provider. There may be none.
 func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) ([]registry.MirrorVersion, error) {
 	records, err := m.Catalog.Mirror.All(ctx, address)
 	if errors.Is(err, registry.ErrNotFound) {
@@ -97,8 +106,10 @@ func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) (
 	return records, err
 }
 
-// stored returns what is mirrored of a version that may be; nothing is no error.
-func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+// stored returns the record of a version. If there is none, it returns an empty
+// one. It returns an error for a version that cannot be mirrored.
+func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider,
+	v registry.Version) (registry.MirrorVersion, error) {
 	record, err := m.Catalog.Mirror.Check(ctx, address, v)
 	if errors.Is(err, registry.ErrNotFound) {
 		return registry.MirrorVersion{Version: v}, nil
@@ -106,23 +117,26 @@ func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider, v 
 	return record, err
 }
 
-// find returns the stored package of a platform that has these bytes: nil where there is none as yet, and
-// registry.ErrExists where another is.
-func find(address registry.MirrorProvider, record registry.MirrorVersion, platform registry.Platform, sha256 string) (*registry.MirrorPackage, error) {
+// find returns the stored package for a platform, or nil if there is none. It
+// returns [registry.ErrExists] if the stored one has other content.
+func find(address registry.MirrorProvider, record registry.MirrorVersion, platform registry.Platform,
+	sha256 string) (*registry.MirrorPackage, error) {
 	at := slices.IndexFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Platform == platform })
 	if at < 0 {
-		return nil, nil //nolint:nilnil // its doc says so
+		return nil, nil //nolint:nilnil // documented above
 	}
 	if have := &record.Packages[at]; have.SHA256 == sha256 {
 		return have, nil
 	}
-	return nil, fmt.Errorf("%w: %s %s for %s is mirrored with other content, and that does not change: find out who has changed it (mirrored sha256:%s, offered sha256:%s)",
-		registry.ErrExists, address, record.Version, platform, record.Packages[at].SHA256, sha256)
+	return nil, registry.WithHint(
+		fmt.Errorf("%w: %s %s for %s is mirrored with other content (mirrored sha256:%s, offered sha256:%s)",
+			registry.ErrExists, address, record.Version, platform, record.Packages[at].SHA256, sha256),
+		"Find out who changed it. Mirrored content never changes.")
 }
 
-// holds reports whether a package is in the store. One that was damaged is
-// registry.ErrCorrupt.
-func (m *Mirror) holds(ctx context.Context, pkg *registry.MirrorPackage) (bool, error) {
+// has reports whether a package is in the store. It returns
+// [registry.ErrCorrupt] if the package is damaged.
+func (m *Mirror) has(ctx context.Context, pkg *registry.MirrorPackage) (bool, error) {
 	err := objects.CheckStored(ctx, m.Objects, pkg.StoredFile)
 	if errors.Is(err, registry.ErrNotFound) {
 		return false, nil
@@ -134,7 +148,7 @@ func (m *Mirror) step(format string, args ...any) {
 	progress.Or(m.Progress).Step(fmt.Sprintf(format, args...))
 }
 
-// transfer reports a transfer to Progress.
+// transfer starts reporting a transfer to Progress.
 func (m *Mirror) transfer(what string, size int64) (moved func(int64), end func()) {
 	return progress.Or(m.Progress).Transfer(what, size)
 }

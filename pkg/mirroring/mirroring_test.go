@@ -18,6 +18,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/archive"
@@ -41,7 +44,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var inventory = registry.MirrorProvider{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"}}
+var inventory = registry.MirrorProvider{
+	Hostname: "registry.example.com",
+	Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+}
 
 func parseVersion(t testing.TB, s string) registry.Version {
 	t.Helper()
@@ -133,7 +139,8 @@ func sign(t testing.TB, of keyMaker, message []byte) []byte {
 	t.Helper()
 	e, _ := entity(t, of)
 	var out bytes.Buffer
-	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message), &packet.Config{Time: e.PrimaryKey.CreationTime.Local}); err != nil {
+	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message),
+		&packet.Config{Time: e.PrimaryKey.CreationTime.Local}); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -141,10 +148,10 @@ func sign(t testing.TB, of keyMaker, message []byte) []byte {
 
 // page is an answer of an origin.
 type page struct {
-	status int            // 200 where it is 0
+	status int            // 200 if 0
 	json   map[string]any // or
 	body   []byte
-	length int64  // what it says it has, where that is not true
+	length int64  // a wrong Content-Length
 	to     string // a redirect
 }
 
@@ -156,7 +163,7 @@ type origin struct {
 	releases []release
 	pages    map[string]page
 	asked    map[string]int    // how often, by path
-	hosts    map[string]string // who was asked last for it, by path
+	hosts    map[string]string // the host of the last request, by path
 	tokens   map[string]string // what was sent with it, by path
 }
 
@@ -188,7 +195,12 @@ func packagePage(version, platform string) string {
 // newOrigin serves releases of a provider.
 func newOrigin(t testing.TB, releases ...release) *origin {
 	t.Helper()
-	o := &origin{releases: releases, asked: make(map[string]int), hosts: make(map[string]string), tokens: make(map[string]string)}
+	o := &origin{
+		releases: releases,
+		asked:    make(map[string]int),
+		hosts:    make(map[string]string),
+		tokens:   make(map[string]string),
+	}
 	o.heal(t)
 	server := httptest.NewUnstartedServer(o)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a failure has ended
@@ -203,7 +215,9 @@ func newOrigin(t testing.TB, releases ...release) *origin {
 		TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	config, err := client.LoadConfig([]string{"TF_TOKEN_registry_example_com=a-token", "TF_TOKEN_elsewhere_example_com=another-token"}, t.TempDir())
+	config, err := client.LoadConfig(
+		[]string{"TF_TOKEN_registry_example_com=a-token", "TF_TOKEN_elsewhere_example_com=another-token"},
+		t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +231,7 @@ func simple(t testing.TB) *origin {
 	return newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64", "windows_amd64"}, ours, ""})
 }
 
-// heal takes all faults away, and forgets what was asked.
+// heal removes all faults and the log of requests.
 func (o *origin) heal(t testing.TB) {
 	t.Helper()
 	o.mu.Lock()
@@ -253,9 +267,15 @@ func (o *origin) describe(t testing.TB, r release) {
 		fmt.Fprintf(&sums, "%s  %s\n", sum(packed), zipName(r.version, platform))
 		system, arch, _ := strings.Cut(platform, "_")
 		o.pages[packagePage(r.version, platform)] = page{json: map[string]any{
-			"protocols": []any{"5.0", "6.0"}, "os": system, "arch": arch, "filename": zipName(r.version, platform), "shasum": strings.ToUpper(sum(packed)),
-			"download_url": zipPage(r.version, platform), "shasums_url": sumsPage(r.version), "shasums_signature_url": signaturePage(r.version),
-			"signing_keys": map[string]any{"gpg_public_keys": []any{map[string]any{"key_id": "", "ascii_armor": string(key.Public)}}},
+			"protocols": []any{
+				"5.0",
+				"6.0",
+			}, "os": system, "arch": arch, "filename": zipName(r.version, platform), "shasum": strings.ToUpper(sum(packed)),
+			"download_url": zipPage(r.version,
+				platform), "shasums_url": sumsPage(r.version), "shasums_signature_url": signaturePage(r.version),
+			"signing_keys": map[string]any{
+				"gpg_public_keys": []any{map[string]any{"key_id": "", "ascii_armor": string(key.Public)}},
+			},
 		}}
 	}
 	o.pages[sumsPage(r.version)] = page{body: []byte(sums.String())}
@@ -289,7 +309,7 @@ func (o *origin) rezip(t testing.TB, packed []byte) {
 	o.describe(t, o.releases[0])
 }
 
-// resum changes SHA256SUMS of version 1.0.0, and signs it anew.
+// resum changes SHA256SUMS of version 1.0.0, and signs it again.
 func (o *origin) resum(t testing.TB, change func(string) string) {
 	t.Helper()
 	o.mu.Lock()
@@ -299,7 +319,7 @@ func (o *origin) resum(t testing.TB, change func(string) string) {
 	o.pages[signaturePage("1.0.0")] = page{body: sign(t, ours, changed)}
 }
 
-// times says how often pages were asked for whose path has an ending.
+// times returns the number of requests for paths with a suffix.
 func (o *origin) times(ending string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -381,8 +401,8 @@ func (s *store) mirror(o *origin) *mirroring.Mirror {
 	return m
 }
 
-// records returns all that is mirrored, once it is sure that each package is in the store as its record says, and that
-// indexes name what there are records of.
+// records returns all mirrored versions. It checks that each package in the
+// store matches its record, and that the indexes match the records.
 func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.MirrorVersion {
 	t.Helper()
 	c := catalog.New(s.table)
@@ -422,7 +442,7 @@ func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.Mir
 	return all
 }
 
-// has describes what is mirrored of the one provider that most tests have.
+// has describes the mirrored versions of the provider that most tests use.
 func (s *store) has(t testing.TB) string {
 	t.Helper()
 	var versions []string
@@ -450,7 +470,7 @@ func (s *store) count(t testing.TB) int {
 	return n
 }
 
-// empty says whether a failure has left nothing.
+// empty checks that a failure has left nothing.
 func (s *store) empty(t testing.TB, what string) {
 	t.Helper()
 	if has, n := s.has(t), s.count(t); has != "" || n != 0 {
@@ -458,13 +478,13 @@ func (s *store) empty(t testing.TB, what string) {
 	}
 }
 
-// file is where an object is, for whom it gets lost.
+// file returns the path of an object, for tests that lose it.
 func (s *store) file(pkg registry.MirrorPackage) string {
 	return filepath.Join(s.dir, "objects", filepath.FromSlash(pkg.Object))
 }
 
-// told describes results.
-func told(results []mirroring.Result) string {
+// describe returns a short form of results.
+func describe(results []mirroring.Result) string {
 	var versions []string
 	for _, r := range results {
 		var packages []string
@@ -476,7 +496,7 @@ func told(results []mirroring.Result) string {
 	return strings.Join(versions, ", ")
 }
 
-// notes returns what all results say beside.
+// notes returns the notes of all results.
 func notes(results []mirroring.Result) string {
 	var all []string
 	for _, r := range results {
@@ -485,7 +505,36 @@ func notes(results []mirroring.Result) string {
 	return strings.Join(all, "; ")
 }
 
-// failed says whether an error is of a kind, is one line without what does not print, and has each of some words.
+// failures are the recorded texts, by the name of the test.
+var failures = struct {
+	sync.Mutex
+	texts map[string][]string
+}{texts: make(map[string][]string)}
+
+// record adds the errors that failed checks to the golden file of a test. It
+// sorts them, because some tests check them in a random order.
+func record(t *testing.T) {
+	t.Helper()
+	texts := golden.New(t)
+	failures.Lock()
+	failures.texts[t.Name()] = []string{}
+	failures.Unlock()
+	t.Cleanup(func() {
+		failures.Lock()
+		defer failures.Unlock()
+		all := failures.texts[t.Name()]
+		slices.Sort(all)
+		texts.Text(t, strings.Join(all, ""))
+	})
+}
+
+// varying matches what differs from run to run. Packages are downloaded in
+// parallel, so it includes platforms and digests.
+var varying = regexp.MustCompile(`[0-9a-f]{64}|\b[0-9A-F]{16}\b|linux_amd64|darwin_arm64|` +
+	regexp.QuoteMeta(os.TempDir()) + `/[^ "]*?/\d{3}`)
+
+// failed checks that an error is of a kind, is one line of printable text, and
+// contains words. It records the error if the test has called record.
 func failed(t testing.TB, what string, err, kind error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
@@ -494,11 +543,40 @@ func failed(t testing.TB, what string, err, kind error, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) && !strings.Contains(registry.Hint(err), word) {
-			t.Errorf("%s: %q does not tell %q", what, err, word)
+			t.Errorf("%s: %q does not contain %q", what, err, word)
 		}
 	}
 	if strings.ContainsAny(err.Error(), "\n\r\x1b") || strings.Contains(err.Error(), "a-token") {
 		t.Errorf("%s: %q is not one plain line", what, err)
+	}
+	text := what + ": " + err.Error() + "\n"
+	if hint := registry.Hint(err); hint != "" {
+		text += "  hint: " + hint + "\n"
+	}
+	recordText(t, text)
+}
+
+// noted checks that the notes of results contain words, and records the notes
+// if the test has called record.
+func noted(t testing.TB, what string, results []mirroring.Result, words ...string) {
+	t.Helper()
+	got := notes(results)
+	for _, word := range words {
+		if !strings.Contains(got, word) {
+			t.Errorf("%s: the notes %q do not contain %q", what, got, word)
+		}
+	}
+	recordText(t, what+": "+got+"\n")
+}
+
+// recordText records a text if the test has called record.
+func recordText(t testing.TB, text string) {
+	t.Helper()
+	root, _, _ := strings.Cut(t.Name(), "/")
+	failures.Lock()
+	defer failures.Unlock()
+	if all, ok := failures.texts[root]; ok {
+		failures.texts[root] = append(all, varying.ReplaceAllString(text, "…"))
 	}
 }
 
@@ -520,7 +598,8 @@ func (s *limited) PutOnce(ctx context.Context, key string, body io.ReadSeeker, d
 	return s.Store.PutOnce(ctx, key, body, digest)
 }
 
-// Interrupted anywhere, nothing is visible; again, all is.
+// interrupted checks that nothing is visible after an interruption at any point,
+// and that another run makes everything visible.
 func interrupted(t *testing.T, packages int, want string, run func(*mirroring.Mirror) error) {
 	t.Helper()
 	for left := range packages {
@@ -558,7 +637,7 @@ func interrupted(t *testing.T, packages int, want string, run func(*mirroring.Mi
 	}
 }
 
-// What is downloaded lies in a folder of its own, which goes whatever happens.
+// Downloads are in a temporary folder, which is always removed.
 func TestLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

@@ -101,7 +101,7 @@ func (n *network) add(t *testing.T, upstream string) (*store, error) {
 	return s, err
 }
 
-// An origin must not make a mirror ask servers of the network that it runs in.
+// An origin must not make a mirror send requests to servers in its own network.
 func TestAddStaysOutside(t *testing.T) {
 	t.Parallel()
 	const linux = "linux_amd64"
@@ -158,7 +158,8 @@ func TestAddStaysOutside(t *testing.T) {
 	}
 }
 
-// An origin that is said to be inside is reached there, and so are its files.
+// An origin that the operator has set to a private address is reached, and so
+// are its files.
 func TestAddInside(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]string{"an address": "127.0.0.1", "a name": "localhost"} {

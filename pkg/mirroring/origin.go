@@ -28,46 +28,54 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// Wanted is what of one provider is to be mirrored.
+// Wanted describes what to mirror of one provider.
 type Wanted struct {
 	Address registry.MirrorProvider
-	// Constraint selects versions, in the syntax of required_providers: the newest that meets it, as clients do, or all of
-	// them if All says so. With an empty one that is the newest release of all.
+	// Constraint selects versions, in the syntax of required_providers. It selects
+	// the newest match, as clients do, or every match if All is set. An empty
+	// constraint matches all releases.
 	Constraint string
 	All        bool
-	// Platforms to mirror; none of them means all that a version has.
+	// Platforms are the platforms to mirror. If empty, all platforms of a version
+	// are mirrored.
 	Platforms []registry.Platform
-	// Upstream is where the origin is, if that is not where its hostname says: a URL without a path, under which discovery
-	// is asked, or with the path of its provider registry protocol.
+	// Upstream is the URL of the origin if the hostname does not lead to it. A URL
+	// without a path is used for discovery. A URL with a path is that of the
+	// provider registry protocol.
 	Upstream string
-	// AllowUnsigned takes packages of an origin that names no keys, by SHA256SUMS alone; unless it has named some before.
+	// AllowUnsigned accepts packages from an origin that names no keys, verified
+	// only with SHA256SUMS. It does not apply if the origin has named keys before.
 	AllowUnsigned bool
 
-	// exact is the version that lock files name, and locked what each of them has of it; all must be satisfied.
+	// exact is the version in the lock files, and locked the entries for it. A
+	// package must satisfy all of them.
 	exact  *registry.Version
 	locked []Locked
-	// lenient leaves out what is taken, which is an error otherwise where one version is asked for.
+	// lenient skips a version that is not available. Otherwise that is an error if
+	// one version is requested.
 	lenient bool
 }
 
-// maxPackage bounds a package, in bytes. It is what S3 takes in one piece.
+// maxPackage is the maximum size of a package in bytes, which is S3's limit for
+// a single upload.
 const maxPackage = 5 << 30
 
-// parallel is how many packages are downloaded at once.
+// parallel is how many packages are downloaded at the same time.
 const parallel = 4
 
-// Add mirrors from an origin registry. Of several versions it mirrors one after the other, also if one fails.
+// Add mirrors versions from an origin registry, one after the other. It
+// continues with the next version if one fails.
 //
-// Unless the operator named the origin at an address that is not public, by
-// w.Upstream or by a host block of the configuration, it may lead only to public
-// addresses. See [client.Client.Confine].
+// The origin may only lead to public addresses, unless the operator has set its
+// address to one that is not public. That is done with w.Upstream, or with a host
+// block of the configuration. See [client.Client.Confine].
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
 	confined := *m
 	confined.Client = m.Client.Confine(ctx, named)
 	results, err := confined.add(ctx, w)
 	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
-		err = registry.WithHint(err, "If it is meant to be there, name its URL by `--upstream`, "+
+		err = registry.WithHint(err, "If the origin is on a private network, name its URL with `--upstream` "+
 			"or in a host block of the CLIs' configuration.")
 	}
 	if err != nil {
@@ -101,10 +109,12 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	var results []Result
 	var failed []error
 	for i, v := range selected {
-		w.lenient = lenient || i < len(selected)-1 // those before the last are selected to be told of
+		w.lenient = lenient || i < len(selected)-1 // those before the last only get a note
 		result, stored, err := m.addVersion(ctx, origin, w, v, records)
 		if stored != nil {
-			records = append(slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v.Version }), *stored)
+			records = append(slices.DeleteFunc(records, func(r registry.MirrorVersion) bool {
+				return r.Version == v.Version
+			}), *stored)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
@@ -122,27 +132,34 @@ func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) 
 	}
 	at, err := url.Parse(w.Upstream)
 	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
-		return nil, fmt.Errorf("%w upstream: it is a URL such as https://registry.example.com, or https://registry.example.com/v1/providers/", registry.ErrInvalid)
+		return nil, registry.WithHint(
+			fmt.Errorf("%w upstream: it is not the URL of a registry", registry.ErrInvalid),
+			"Use a URL such as https://registry.example.com or https://registry.example.com/v1/providers/.")
 	}
 	if strings.Trim(at.Path, "/") != "" {
 		return m.Client.ServiceAt(w.Upstream)
 	}
 	if at.Scheme != "https" {
-		return nil, fmt.Errorf("%w upstream: discovery is by https", registry.ErrInvalid)
+		return nil, fmt.Errorf("%w upstream: discovery requires https", registry.ErrInvalid)
 	}
 	return m.Client.Service(ctx, at.Host, providers.Service)
 }
 
-// choose selects versions as clients do: a pre-release by its own number alone. Where the newest is wanted and is withdrawn, it
-// selects those down to one that is not.
-func (w Wanted) choose(offered []client.ProviderVersion, records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
+// choose selects versions as clients do. A pre-release only matches its own
+// number. If the newest match is withdrawn, it also selects older ones, down to
+// one that is not withdrawn.
+func (w Wanted) choose(offered []client.ProviderVersion,
+	records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
 	acceptable, err := parseConstraint(w.Constraint)
 	if err != nil {
 		return nil, err
 	}
-	meant := fmt.Sprintf("that meets %q", w.Constraint)
+	meant := fmt.Sprintf("version that meets %q", w.Constraint)
+	if strings.TrimSpace(w.Constraint) == "" {
+		meant = "released version"
+	}
 	if w.exact != nil {
-		acceptable, meant = versions.Only(*w.exact), w.exact.String()
+		acceptable, meant = versions.Only(*w.exact), "version "+w.exact.String()
 	}
 	var met []client.ProviderVersion
 	for _, v := range offered {
@@ -151,11 +168,11 @@ func (w Wanted) choose(offered []client.ProviderVersion, records []registry.Mirr
 		}
 	}
 	if len(met) == 0 {
-		return nil, fmt.Errorf("the origin has no version %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
+		return nil, fmt.Errorf("the origin has no %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
 	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	// Clients take either of two versions that differ only in build metadata. If
-	// one of them is mirrored, that one stays.
+	// Clients do not distinguish versions that differ only in build metadata. If
+	// one of them is mirrored, choose selects that one.
 	mirrored := make(map[registry.Version]bool, len(records))
 	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
 	for _, r := range records {
@@ -176,40 +193,47 @@ func (w Wanted) choose(offered []client.ProviderVersion, records []registry.Mirr
 		return met, nil
 	}
 	top := slices.IndexFunc(met, func(v client.ProviderVersion) bool {
-		return !errors.Is(taken(same[v.Version.Comparable()], v.Version), registry.ErrWithdrawn)
+		return !errors.Is(checkAvailable(same[v.Version.Comparable()], v.Version), registry.ErrWithdrawn)
 	})
-	if top < 0 { // whoever asks is told so
+	if top < 0 { // the caller reports that it is withdrawn
 		return met[:1], nil
 	}
 	return met[:top+1], nil
 }
 
-// parseConstraint reads a constraint in the syntax of required_providers. Errors are registry.ErrInvalid.
+// parseConstraint parses a constraint in the syntax of required_providers. It
+// returns [registry.ErrInvalid] for an invalid one.
 func parseConstraint(s string) (versions.Set, error) {
 	if strings.TrimSpace(s) == "" {
 		return versions.Released, nil
 	}
-	// The library panics on a number that does not fit 64 bits, and nobody writes a long one.
+	// The library panics on a number that exceeds 64 bits.
 	if len(s) > 256 || longNumber.MatchString(s) {
 		return versions.Set{}, fmt.Errorf("%w version constraint: it is too long", registry.ErrInvalid)
 	}
 	acceptable, err := versions.MeetingConstraintsStringRuby(s)
 	if err != nil {
-		return versions.Set{}, fmt.Errorf("%w version constraint %q: it is such as '~> 3.5' or '>= 1.0, < 3.0', and the newest version needs none (%w)", registry.ErrInvalid, s, err)
+		return versions.Set{}, registry.WithHint(
+			fmt.Errorf("%w version constraint %q: %w", registry.ErrInvalid, s, err),
+			"Use a constraint such as '~> 3.5' or '>= 1.0, < 3.0', or none for the newest version.")
 	}
 	return acceptable, nil
 }
 
-// newest tells what there is instead.
+// newest describes the newest offered version, for an error.
 func newest(offered []client.ProviderVersion) string {
 	if len(offered) == 0 {
-		return "it has no version at all"
+		return "it has no versions"
 	}
-	top := slices.MaxFunc(offered, func(a, b client.ProviderVersion) int { return registry.CompareVersions(a.Version, b.Version) })
+	top := slices.MaxFunc(offered, func(a, b client.ProviderVersion) int {
+		return registry.CompareVersions(a.Version, b.Version)
+	})
 	return fmt.Sprintf("its newest is %s", top.Version)
 }
 
-// platforms returns those to mirror of a version. If all versions are wanted, one that lacks some is mirrored for the others.
+// platforms returns the platforms to mirror of a version. If all versions are
+// requested, it leaves out those that a version lacks, and returns them as
+// lacking.
 func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []registry.Platform, err error) {
 	platforms = slices.Clone(w.Platforms)
 	if len(platforms) == 0 {
@@ -218,9 +242,11 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	slices.SortFunc(platforms, registry.ComparePlatforms)
 	platforms = slices.Compact(platforms)
 	if len(platforms) == 0 {
-		return nil, nil, registry.WithHint(fmt.Errorf("%w platforms: the origin does not list its platforms", registry.ErrInvalid), "Name them.")
+		return nil, nil, registry.WithHint(
+			fmt.Errorf("%w platforms: the origin does not list its platforms", registry.ErrInvalid),
+			"Name the platforms to mirror.")
 	}
-	if len(offered.Platforms) == 0 { // not every registry lists them
+	if len(offered.Platforms) == 0 { // some registries do not list them
 		return platforms, nil, nil
 	}
 	has := make(map[registry.Platform]bool, len(offered.Platforms))
@@ -233,7 +259,8 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 		}
 	}
 	if len(lacking) > 0 && !w.All {
-		return nil, nil, fmt.Errorf("package for %s: %w: the origin has %s", list(lacking), registry.ErrNotFound, list(offered.Platforms))
+		return nil, nil, fmt.Errorf("the origin has no package for %s: %w (it has %s)",
+			list(lacking), registry.ErrNotFound, list(offered.Platforms))
 	}
 	return slices.DeleteFunc(platforms, func(p registry.Platform) bool { return !has[p] }), lacking, nil
 }
@@ -249,18 +276,20 @@ func list(platforms []registry.Platform) string {
 // offer is a package as the origin describes it.
 type offer struct {
 	platform registry.Platform
-	// stored is how it is called here. What the origin calls it by counts in its SHA256SUMS alone.
+	// stored is its file name in the mirror. The origin's file name is only used
+	// in its SHA256SUMS.
 	stored string
 	client.ProviderPackage
 }
 
-// addVersion mirrors a version of a provider of which records are mirrored. It
-// returns its new record, if it has written one.
-func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
+// addVersion mirrors a version of a provider. records are the provider's
+// mirrored versions. It returns the new record, or nil if it has written none.
+func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion,
+	records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
 	result := Result{Address: w.Address, Version: v.Version}
-	if err := taken(records, v.Version); err != nil {
+	if err := checkAvailable(records, v.Version); err != nil {
 		if w.All || w.lenient {
-			result.Notes = append(result.Notes, "it is left out: "+err.Error())
+			result.Notes = append(result.Notes, "it was skipped: "+err.Error())
 			return result, nil, nil
 		}
 		return Result{}, nil, err
@@ -275,14 +304,14 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	if len(platforms) == 0 {
 		return result, nil, nil
 	}
-	offers, err := m.ask(ctx, origin, w, v.Version, platforms)
+	offers, err := m.describe(ctx, origin, w, v.Version, platforms)
 	if err != nil {
 		return Result{}, nil, err
 	}
 	for _, o := range offers {
-		err := runnable(o.Protocols)
+		err := checkProtocols(o.Protocols)
 		if err != nil && w.All {
-			result.Notes = append(result.Notes, "it is left out: "+err.Error())
+			result.Notes = append(result.Notes, "it was skipped: "+err.Error())
 			return result, nil, nil
 		}
 		if err != nil {
@@ -323,8 +352,9 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	return result, written, nil
 }
 
-// ask has the origin describe the packages for some platforms.
-func (m *Mirror) ask(ctx context.Context, origin *client.Service, w Wanted, v registry.Version, platforms []registry.Platform) ([]offer, error) {
+// describe requests the descriptions of the packages for some platforms.
+func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted, v registry.Version,
+	platforms []registry.Platform) ([]offer, error) {
 	_, end := m.transfer(fmt.Sprintf("looking up %s %s for %s",
 		w.Address, v, english.Plural(len(platforms), "platform", "")), 0)
 	defer end()
@@ -344,9 +374,10 @@ func (m *Mirror) ask(ctx context.Context, origin *client.Service, w Wanted, v re
 	return offers, group.Wait()
 }
 
-// compare finds out which packages are missing, and which are there and only lack the key that has signed them now, and
-// notes what becomes of each.
-func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored registry.MirrorVersion, signer string, result *Result) (missing []offer, confirmed []registry.MirrorPackage, err error) {
+// compare returns the missing packages, and the stored ones that got a signing
+// key since. It adds all to the result.
+func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored registry.MirrorVersion,
+	signer string, result *Result) (missing []offer, confirmed []registry.MirrorPackage, err error) {
 	for _, o := range offers {
 		have, err := find(w.Address, stored, o.platform, o.SHA256)
 		if err != nil {
@@ -355,11 +386,11 @@ func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored r
 		status := Added
 		if have == nil {
 			missing = append(missing, o)
-			err = foreseeable(w.locked, o)
+			err = precheck(w.locked, o)
 		} else {
 			o.stored = have.Filename
 			var there bool
-			if there, err = m.holds(ctx, have); err != nil {
+			if there, err = m.has(ctx, have); err != nil {
 				return nil, nil, err
 			}
 			err = satisfy(w.locked, o.platform, have.H1, "zh:"+have.SHA256)
@@ -384,8 +415,9 @@ func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored r
 	return missing, confirmed, nil
 }
 
-// runnable says whether clients speak one of a provider's protocols; none of them is for the client to find out.
-func runnable(protocols []string) error {
+// checkProtocols checks that clients support one of a provider's protocols. It
+// accepts an empty list.
+func checkProtocols(protocols []string) error {
 	for _, p := range protocols {
 		if major, _, _ := strings.Cut(p, "."); major == "5" || major == "6" {
 			return nil
@@ -394,12 +426,15 @@ func runnable(protocols []string) error {
 	if len(protocols) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w version: it speaks the protocols %s, and clients 5 and 6", registry.ErrInvalid, strings.Join(protocols, ", "))
+	return fmt.Errorf("%w version: it supports the protocols %s, but clients only support 5 and 6",
+		registry.ErrInvalid, strings.Join(protocols, ", "))
 }
 
-// verify checks that a signature holds for SHA256SUMS and that this has all packages.
-func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer, records []registry.MirrorVersion) (signing.Signer, error) {
-	// One that names keys, if any does.
+// verify verifies the signature of SHA256SUMS, and checks that it lists all
+// packages.
+func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer,
+	records []registry.MirrorVersion) (signing.Signer, error) {
+	// Prefer an offer with keys.
 	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
 	m.step("verifying the signature of %s", w.Address)
 	var sums, signature bytes.Buffer
@@ -411,28 +446,31 @@ func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer, records [
 	switch {
 	case len(first.Keys) > 0:
 		if err := m.Client.Download(ctx, first.SignatureURL, &signature, signing.MaxSignature, nil); err != nil {
-			return signer, fmt.Errorf("the signature of SHA256SUMS: %w", err)
+			return signer, fmt.Errorf("signature of SHA256SUMS: %w", err)
 		}
 		var err error
 		if signer, err = signing.VerifyOrigin(first.Keys, sums.Bytes(), signature.Bytes(), time.Now()); err != nil {
 			return signer, err
 		}
 	case len(before) > 0:
-		return signer, registry.WithHint(fmt.Errorf("%w release: %s names no keys for it, and what is mirrored of it is signed, by %s",
-			registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", ")), "Find out who has taken the keys away.")
+		return signer, registry.WithHint(
+			fmt.Errorf("%w release: %s lists no signing keys for it, but its mirrored versions are signed by %s",
+				registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", ")), "Find out who removed the keys.")
 	case !w.AllowUnsigned:
-		return signer, registry.WithHint(fmt.Errorf("%w release: %s names no keys for it, so that its origin cannot be verified",
-			registry.ErrInvalid, w.Address.Hostname), "`--allow-unsigned` mirrors it as it is.")
+		return signer, registry.WithHint(fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified",
+			registry.ErrInvalid, w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
-			return signer, fmt.Errorf("%w release: its SHA256SUMS does not have %s with sha256:%s", registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)
+			return signer, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
+				registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)
 		}
 	}
 	return signer, nil
 }
 
-// listed says whether a SHA256SUMS has a file, as clients look for it. What else is there is not theirs to judge.
+// listed reports whether a SHA256SUMS contains a file, by the rules of clients.
+// It ignores malformed lines, as they do.
 func listed(sums []byte, filename, sha256 string) bool {
 	for line := range strings.Lines(string(sums)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == filename {
@@ -442,7 +480,7 @@ func listed(sums []byte, filename, sha256 string) bool {
 	return false
 }
 
-// signers are the keys by which mirrored versions are signed.
+// signers returns the keys that signed mirrored versions.
 func signers(records []registry.MirrorVersion) []string {
 	var keys []string
 	for _, r := range records {
@@ -455,18 +493,22 @@ func signers(records []registry.MirrorVersion) []string {
 	return keys
 }
 
-// notes are about who has signed, and about clients that a newer version leaves without a package.
-func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.Version, platforms []registry.Platform) []string {
+// notes returns notes about the signer, and about platforms for which only
+// older versions have a package.
+func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.Version,
+	platforms []registry.Platform) []string {
 	var notes []string
 	if signer.Expired {
-		notes = append(notes, fmt.Sprintf("the key %s has expired, which clients accept", signer.ID))
+		notes = append(notes, fmt.Sprintf("the key %s has expired; clients still accept it", signer.ID))
 	}
 	before := signers(records)
 	switch {
 	case signer.ID == "":
-		notes = append(notes, "it is not signed, and taken by SHA256SUMS alone")
+		notes = append(notes, "it is not signed; only its SHA256SUMS was verified")
 	case len(before) > 0 && !slices.Contains(before, signer.ID):
-		notes = append(notes, fmt.Sprintf("the key %s is new for this provider: what is mirrored of it is signed by %s", signer.ID, strings.Join(before, ", ")))
+		notes = append(notes,
+			fmt.Sprintf("the key %s is new for this provider, whose mirrored versions are signed by %s", signer.ID,
+				strings.Join(before, ", ")))
 	}
 	has := slices.Clone(platforms)
 	var without []registry.Platform
@@ -481,13 +523,16 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 	}
 	without = slices.DeleteFunc(without, func(p registry.Platform) bool { return slices.Contains(has, p) })
 	if slices.SortFunc(without, registry.ComparePlatforms); len(without) > 0 && v.Prerelease == "" {
-		notes = append(notes, fmt.Sprintf("older versions are mirrored for %s too, and this one is not: clients there that may choose it find no package", list(without)))
+		notes = append(notes, fmt.Sprintf(
+			"only older versions are mirrored for %s: clients on that platform may choose this one and find no package",
+			list(without)))
 	}
 	return notes
 }
 
-// fetch downloads packages, verifies them and mirrors them.
-func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers []offer, signer string) (stored registry.MirrorVersion, err error) {
+// fetch downloads, verifies and mirrors packages.
+func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers []offer,
+	signer string) (stored registry.MirrorVersion, err error) {
 	dir, err := os.MkdirTemp("", "larder-mirror-*")
 	if err != nil {
 		return stored, err
@@ -518,7 +563,7 @@ func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers
 	return stored, err
 }
 
-// inspected is a package of which all is known.
+// inspected returns a package with the results of reading its file.
 func inspected(platform registry.Platform, filename, path string, found archive.Provider) publish.MirrorPackage {
 	return publish.MirrorPackage{Path: path, ProviderPackage: registry.ProviderPackage{
 		Platform: platform, Filename: filename, H1: found.H1,
@@ -526,7 +571,7 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 	}}
 }
 
-// receive downloads a package and reads it, as who receives it will. A transfer that breaks is begun again.
+// receive downloads and verifies a package. It retries interrupted transfers.
 func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string) (archive.Provider, error) {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
@@ -534,11 +579,12 @@ func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string
 		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			return found, err
 		}
-		m.step("%s: the download broke off, and begins again", o.stored)
+		m.step("%s: the download was interrupted, trying again", o.stored)
 	}
 }
 
-func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType string) (found archive.Provider, err error) {
+func (m *Mirror) receiveOnce(ctx context.Context, o offer,
+	path, providerType string) (found archive.Provider, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return found, regularfile.Unwritable(path, err)
@@ -563,7 +609,8 @@ func (m *Mirror) receiveOnce(ctx context.Context, o offer, path, providerType st
 		return found, fmt.Errorf("%s: %w", o.stored, err)
 	}
 	if found.SHA256 != o.SHA256 {
-		return found, fmt.Errorf("%w package: %s is not the file that SHA256SUMS lists: it has sha256:%s, and %s is signed", registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
+		return found, fmt.Errorf("%w package: %s does not match SHA256SUMS: it has sha256:%s instead of sha256:%s",
+			registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
 	}
 	return found, nil
 }

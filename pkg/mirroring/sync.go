@@ -12,18 +12,19 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ParseList reads a list of what to mirror. Its name is for messages. Errors are registry.ErrInvalid. It looks like this:
+// ParseList parses a list of what to mirror. Messages contain its name. It
+// returns [registry.ErrInvalid] for an invalid list. An example of a list:
 //
 //	platforms = ["linux_amd64", "darwin_arm64"]
 //
 //	provider "registry.opentofu.org/hashicorp/random" {
-//	  versions = ["~> 3.5", "3.1.0"]   # of each the newest that meets it
+//	  versions = ["~> 3.5", "3.1.0"]   # the newest match of each
 //	}
 //
 //	provider "registry.example.com/acme/inventory" {
 //	  versions       = [">= 1.0.0"]
-//	  all            = true            # all that meet it
-//	  platforms      = ["linux_arm64"] # instead of those above; ["all"] is what there is
+//	  all            = true            # all matches
+//	  platforms      = ["linux_arm64"] # instead of those above; ["all"] is every platform
 //	  upstream       = "https://registry.internal.example.com"
 //	  allow_unsigned = true
 //	}
@@ -61,30 +62,41 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 		}
 		if len(p.Versions) == 0 {
-			return nil, fmt.Errorf("%w list: %s: %s has no versions: say which, such as versions = [\"~> 1.0\"]", registry.ErrInvalid, name, address)
+			return nil, registry.WithHint(
+				fmt.Errorf("%w list: %s: %s has no versions", registry.ErrInvalid, name, address),
+				"Add the versions, such as versions = [\"~> 1.0\"].")
 		}
 		for _, constraint := range p.Versions {
 			if _, err := parseConstraint(constraint); err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 			}
-			wanted = append(wanted, Wanted{Address: address, Constraint: constraint, All: p.All, Platforms: platforms, Upstream: p.Upstream, AllowUnsigned: p.AllowUnsigned})
+			wanted = append(wanted, Wanted{
+				Address:       address,
+				Constraint:    constraint,
+				All:           p.All,
+				Platforms:     platforms,
+				Upstream:      p.Upstream,
+				AllowUnsigned: p.AllowUnsigned,
+			})
 		}
 	}
 	return wanted, nil
 }
 
-// ParsePlatforms reads what to mirror a provider for: platforms, or the one word all, of which the result is empty.
+// ParsePlatforms parses platforms. For the single word "all" it returns no
+// platforms. It returns [registry.ErrInvalid] for invalid names.
 func ParsePlatforms(names []string) ([]registry.Platform, error) {
 	if len(names) == 1 && names[0] == "all" {
 		return nil, nil
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w platforms: name at least one, such as linux_amd64, or all", registry.ErrInvalid)
+		return nil, registry.WithHint(fmt.Errorf("%w platforms: no platform is given", registry.ErrInvalid),
+			"Name at least one, such as linux_amd64, or \"all\".")
 	}
 	platforms := make([]registry.Platform, len(names))
 	for i, name := range names {
 		if name == "all" {
-			return nil, fmt.Errorf("%w platforms: all stands for itself, without others", registry.ErrInvalid)
+			return nil, fmt.Errorf("%w platforms: \"all\" cannot be combined with others", registry.ErrInvalid)
 		}
 		var err error
 		if platforms[i], err = registry.ParsePlatform(strings.TrimSpace(name)); err != nil {
@@ -94,17 +106,21 @@ func ParsePlatforms(names []string) ([]registry.Platform, error) {
 	return platforms, nil
 }
 
-// Sync mirrors what a list names and the mirror lacks, each entry whatever became of the others. What is withdrawn stays so, and
-// is noted. It takes nothing away: lock files rely on what was mirrored once.
+// Sync mirrors what is missing from the mirror according to a list. An error
+// does not stop it from mirroring the other entries. It leaves withdrawn
+// versions as they are, and adds a note. It removes nothing, because lock files
+// may need it.
 func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	var results []Result
 	var failed []error
 	for _, w := range list {
 		w.lenient = true
 		added, err := m.Add(ctx, w)
-		// Of two constraints for one provider both may have chosen the same version.
+		// Two constraints for one provider may select the same version.
 		for _, r := range added {
-			if at := slices.IndexFunc(results, func(o Result) bool { return o.Address == r.Address && o.Version == r.Version }); at >= 0 {
+			if at := slices.IndexFunc(results, func(o Result) bool {
+				return o.Address == r.Address && o.Version == r.Version
+			}); at >= 0 {
 				results[at].merge(r)
 			} else {
 				results = append(results, r)
@@ -115,7 +131,8 @@ func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	return results, errors.Join(failed...)
 }
 
-// merge adds what became of the same version later. A package that was added is unchanged then, or added again by a dry run.
+// merge adds a later result for the same version. The later status of an added
+// package is unchanged, or added again in a dry run.
 func (r *Result) merge(later Result) {
 	for _, p := range later.Packages {
 		at := slices.IndexFunc(r.Packages, func(o PackageResult) bool { return o.Platform == p.Platform })

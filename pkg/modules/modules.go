@@ -1,10 +1,13 @@
-// Package modules serves the module registry protocol: which versions a module has, and where the archive of one is.
+// Package modules serves the module registry protocol: the versions of a
+// module, and the location of a version's archive.
 //
-// It promises one read of the catalogue for each request, and archive locations that every client installs from: a
-// presigned URL to which archive type and checksum are appended. go-getter, which fetches it, takes these two off before
-// it sends the request and refuses an archive whose bytes do not match.
+// Each request takes one read of the catalog. A location is a presigned URL
+// with the archive type and the checksum appended, which every client can
+// install. go-getter removes both before it sends the request, and rejects an
+// archive with another checksum.
 //
-// Source: the module registry protocol, https://opentofu.org/docs/internals/module-registry-protocol/.
+// Source: the module registry protocol,
+// https://opentofu.org/docs/internals/module-registry-protocol/.
 package modules
 
 import (
@@ -19,31 +22,34 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Service is the identifier under which discovery lists the protocol, and Path its value there.
+// Service is the identifier of the protocol in discovery, and Path its value
+// there.
 const (
 	Service = "modules.v1"
 	Path    = "/v1/modules/"
 )
 
-// Versions is what the protocol reads. Both methods return registry.ErrNotFound
-// for what is not there.
+// Versions reads versions of modules. Both methods return registry.ErrNotFound
+// if there is none.
 type Versions interface {
-	// Listing returns the versions response of a module, a protocol.ModuleListing.
+	// Listing returns the versions response of a module, a
+	// protocol.ModuleListing.
 	Listing(context.Context, registry.Module) (protocol.Document, error)
 	// Get returns the record of one version.
 	Get(context.Context, registry.Module, registry.Version) (registry.ModuleVersion, error)
 }
 
-// Signer makes presigned URLs.
+// Signer creates presigned URLs.
 type Signer interface {
-	// SignGet returns an absolute URL, without a fragment, from which anyone can GET the object for a limited time.
+	// SignGet returns an absolute URL, without a fragment, from which anyone
+	// can GET the object for a limited time.
 	SignGet(ctx context.Context, key string) (string, error)
 }
 
-// Routes are the protocol's endpoints.
+// Routes returns the protocol's routes.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves the protocol.
+// New returns a handler that serves the protocol.
 func New(versions Versions, signer Signer) http.Handler {
 	return httpapi.Mux((&handler{versions, signer}).endpoints()...)
 }
@@ -55,12 +61,18 @@ type handler struct {
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{
-		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/versions"}, Serve: h.versions},
-		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/{version}/download"}, Serve: h.download},
+		{
+			Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/versions"},
+			Serve: h.versions,
+		},
+		{
+			Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{name}/{system}/{version}/download"},
+			Serve: h.download,
+		},
 	}
 }
 
-// versions answers "List Available Versions for a Specific Module".
+// versions serves "List Available Versions for a Specific Module".
 func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	m, err := address(r)
 	if err != nil {
@@ -76,14 +88,16 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// download answers "Download Source Code for a Specific Module Version": 204 with X-Terraform-Get, which every client
-// understands, and the same as JSON to a client that asks for JSON by name.
+// download serves "Download Source Code for a Specific Module Version". The
+// response is 204 with X-Terraform-Get, which every client understands. If a
+// client explicitly accepts JSON, it gets the same as JSON.
 func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	m, err := address(r)
 	if err != nil {
 		return err
 	}
-	// Terragrunt asks for the version as its configuration has it: v1.0.0 for a tag.
+	// Terragrunt requests the version in its configuration, for example v1.0.0
+	// for a tag.
 	v, err := registry.ParseVersion(strings.TrimPrefix(r.PathValue("version"), "v"))
 	if err != nil {
 		return err
@@ -100,11 +114,12 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("signing a URL for module %s %s: %w", m, v, err)
 	}
 	location := location(signed, record.SHA256)
-	// A header that is set in every case, and before the body: Terraform never reads the body, OpenTofu prefers it.
+	// The header is always set, before the body: Terraform never reads the
+	// body, and OpenTofu prefers it.
 	w.Header().Set("X-Terraform-Get", location)
 	w.Header().Set("Vary", "Accept")
 	entry := requestlog.From(r.Context())
-	// The version itself, by which downloads are counted.
+	// The canonical version, by which downloads are counted.
 	entry.Download, entry.Version = requestlog.ModuleDownload, v.String()
 	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
@@ -116,7 +131,8 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// location appends what go-getter takes off again. It comes after signing because the signature covers the query.
+// location appends the parameters that go-getter removes. It does so after
+// signing, because the signature covers the query.
 func location(signed, sha256 string) string {
 	separator := "?"
 	if strings.Contains(signed, "?") {

@@ -4,29 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 var vpc = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 
 const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-// fake is a catalogue of one module, and its signer. It counts what is asked of it.
+// fake is a catalog of one module, and its signer. It counts calls.
 type fake struct {
 	versions []registry.Version
 	reads    int
@@ -61,7 +58,9 @@ func (f *fake) Get(_ context.Context, m registry.Module, v registry.Version) (re
 
 func (f *fake) SignGet(_ context.Context, key string) (string, error) {
 	f.signed++
-	u := url.URL{Scheme: "https", Host: "bucket.example.com", Path: key, RawQuery: "X-Amz-Expires=3600&X-Amz-Signature=00ff"}
+	u := url.URL{
+		Scheme: "https", Host: "bucket.example.com", Path: key, RawQuery: "X-Amz-Expires=3600&X-Amz-Signature=00ff",
+	}
 	return u.String(), f.signErr
 }
 
@@ -89,8 +88,8 @@ func ask(t testing.TB, h http.Handler, path string, header ...string) *httptest.
 	return w
 }
 
-// golden compares a whole response with testdata.
-func golden(t *testing.T, name string, w *httptest.ResponseRecorder) {
+// compare compares a complete response with a golden file.
+func compare(t *testing.T, name string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var got bytes.Buffer
 	fmt.Fprintf(&got, "%d\n", w.Code)
@@ -99,16 +98,7 @@ func golden(t *testing.T, name string, w *httptest.ResponseRecorder) {
 	}
 	got.WriteString("\n" + w.Body.String())
 	text := strings.ReplaceAll(got.String(), "\r\n", "\n")
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || text != string(want) {
-		t.Errorf("%s is not as in %s, %v:\n%s", name, path, err, text)
-	}
+	golden.Equal(t, filepath.Join("testdata", name+".golden"), []byte(text))
 }
 
 func TestResponses(t *testing.T) {
@@ -119,12 +109,14 @@ func TestResponses(t *testing.T) {
 		path   string
 		header []string
 	}{
-		"versions":                  {"/v1/modules/acme/vpc/aws/versions", nil},
-		"download":                  {"/v1/modules/acme/vpc/aws/1.10.0/download", nil},
-		"download-short-version":    {"/v1/modules/acme/vpc/aws/1.0/download", nil},
-		"download-build-metadata":   {"/v1/modules/acme/vpc/aws/1.0.0+build.5/download", nil},
-		"download-any":              {"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "*/*"}},
-		"download-json":             {"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "text/html, application/json;q=0.9"}},
+		"versions":                {"/v1/modules/acme/vpc/aws/versions", nil},
+		"download":                {"/v1/modules/acme/vpc/aws/1.10.0/download", nil},
+		"download-short-version":  {"/v1/modules/acme/vpc/aws/1.0/download", nil},
+		"download-build-metadata": {"/v1/modules/acme/vpc/aws/1.0.0+build.5/download", nil},
+		"download-any":            {"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "*/*"}},
+		"download-json": {
+			"/v1/modules/acme/vpc/aws/1.10.0/download", []string{"Accept", "text/html, application/json;q=0.9"},
+		},
 		"versions-unknown":          {"/v1/modules/acme/other/aws/versions", nil},
 		"versions-other-case":       {"/v1/modules/Acme/vpc/aws/versions", nil},
 		"versions-malformed":        {"/v1/modules/-acme/vpc/aws/versions", nil},
@@ -134,11 +126,12 @@ func TestResponses(t *testing.T) {
 		"download-malformed":        {"/v1/modules/acme/vpc/aws/latest/download", nil},
 		"another-path-of-the-world": {"/v1/modules/acme/vpc/aws", nil},
 	} {
-		golden(t, name, ask(t, h, test.path, test.header...))
+		compare(t, name, ask(t, h, test.path, test.header...))
 	}
 }
 
-// What go-getter makes of the location is what was signed: it takes archive and checksum off, and sorts the rest.
+// go-getter removes archive and checksum, and sorts the remaining query. The
+// result is the signed URL.
 func TestLocation(t *testing.T) {
 	t.Parallel()
 	f := &fake{versions: versions(t, "1.0.0")}
@@ -179,16 +172,20 @@ func TestOneReadEach(t *testing.T) {
 			t.Errorf("%s: %d reads, %d signatures", path, f.reads, f.signed)
 		}
 	}
-	// What is malformed is told without a look-up.
+	// A malformed request is rejected without a lookup.
 	f := &fake{}
-	for _, path := range []string{"/v1/modules/a-/b/c/versions", "/v1/modules/a/b/C/versions", "/v1/modules/a/b/c/x/download", "/v1/modules/a/b/c/1.2.3.4/download"} {
+	for _, path := range []string{
+		"/v1/modules/a-/b/c/versions", "/v1/modules/a/b/C/versions", "/v1/modules/a/b/c/x/download",
+		"/v1/modules/a/b/c/1.2.3.4/download",
+	} {
 		if w := ask(t, modules.New(f, f), path); w.Code != 400 || f.reads != 0 {
 			t.Errorf("%s: %d after %d reads", path, w.Code, f.reads)
 		}
 	}
 }
 
-// A store that fails is neither "not found", which clients would believe, nor talkative.
+// A store that fails is not reported as "not found", which clients would
+// believe, and the response has no details.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{registry.ErrUnavailable: 503, errors.New("no route to table in 10.0.0.1"): 500} {
@@ -200,12 +197,13 @@ func TestStoreFails(t *testing.T) {
 		}
 	}
 	f := &fake{versions: versions(t, "1.0.0"), signErr: errors.New("no credentials")}
-	if w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download"); w.Code != 500 || w.Header().Get("X-Terraform-Get") != "" {
+	if w := ask(t, modules.New(f, f), "/v1/modules/acme/vpc/aws/1.0.0/download"); w.Code != 500 ||
+		w.Header().Get("X-Terraform-Get") != "" {
 		t.Errorf("signing fails: %d %v", w.Code, w.Header())
 	}
 }
 
-// A download is counted for the version itself, however it was asked for.
+// A download is counted for the canonical version, however it was requested.
 func TestLoggedVersion(t *testing.T) {
 	t.Parallel()
 	f := &fake{versions: versions(t, "1.0.0")}

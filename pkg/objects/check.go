@@ -10,25 +10,26 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// maxCompared is the size up to which CheckStored reads an object, in bytes. Most
-// modules are smaller, and so are SHA256SUMS and signatures. Reading that much
-// takes one request, as looking at the size does, and a fraction of a second.
+// maxCompared is the size up to which [CheckStored] reads an object, in bytes.
+// Most modules, SHA256SUMS and signatures are smaller. Reading this much takes
+// one request, like Stat, and a fraction of a second.
 const maxCompared = 1 << 20
 
-// Reader is what CheckStored needs of a Store.
+// Reader is the part of a [Store] that [CheckStored] needs.
 type Reader interface {
 	Opener
 	Stat(ctx context.Context, key string) (Info, error)
 }
 
-// CheckStored returns nil if an object is stored as it was recorded,
-// registry.ErrNotFound if it is missing, and registry.ErrCorrupt if it was
-// damaged. It compares the bytes of a small object, and the size of a large one.
+// CheckStored returns nil if a stored object matches its record. It returns
+// registry.ErrNotFound if the object is missing, and registry.ErrCorrupt if it
+// is damaged. It compares the bytes of a small object, and only the size of a
+// large one.
 func CheckStored(ctx context.Context, store Reader, f registry.StoredFile) error {
 	if f.Size > maxCompared {
 		info, err := store.Stat(ctx, f.Object)
 		if err == nil && info.Size != f.Size {
-			err = damaged(f, fmt.Sprintf("it has %d bytes, and %d are recorded", info.Size, f.Size))
+			err = damaged(f, fmt.Sprintf("it has %d bytes instead of %d", info.Size, f.Size))
 		}
 		return err
 	}
@@ -48,7 +49,7 @@ func CheckStored(ctx context.Context, store Reader, f registry.StoredFile) error
 	case n > f.Size:
 		return damaged(f, fmt.Sprintf("it has more than %d bytes", f.Size))
 	case sum != f.SHA256:
-		return damaged(f, fmt.Sprintf("it has sha256:%s, and sha256:%s is recorded", sum, f.SHA256))
+		return damaged(f, fmt.Sprintf("it has sha256:%s instead of sha256:%s", sum, f.SHA256))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// held is a store with one object.
+// held is a store with one object, or none if data is nil.
 type held struct {
 	data   []byte
 	opened int
@@ -34,7 +34,8 @@ func (h *held) Stat(_ context.Context, key string) (objects.Info, error) {
 	return objects.Info{Key: key, Size: int64(len(h.data))}, nil
 }
 
-// Bytes of small objects are compared, and sizes of large ones.
+// TestCheckStored checks that small objects are compared by their bytes, and
+// large ones by their size.
 func TestCheckStored(t *testing.T) {
 	t.Parallel()
 	const bound = 1 << 20

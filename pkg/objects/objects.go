@@ -1,8 +1,10 @@
-// Package objects keeps archives: put once, never replaced, handed to clients by presigned URLs.
+// Package objects defines how archives are stored: each object is stored once,
+// is never replaced, and is served to clients via presigned URLs.
 //
-// They come in one of two ways. An operator, who may write to a Store, puts them,
-// and they stay. The publish API hands out a URL from a Stage, and an object that
-// is put with it is staged: it has its final key, and expires unless it is kept.
+// There are two ways to store an object. An operator with write access to a
+// [Store] calls PutOnce, and the object is permanent. The publish API hands out
+// a URL from a [Stage], and an object uploaded with it is staged. A staged
+// object has its final key, but it expires unless Keep is called.
 package objects
 
 import (
@@ -19,55 +21,68 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Store keeps objects under keys, which are slash-separated paths without empty, "." or ".." parts.
+// Store stores objects under keys. Keys are slash-separated paths without
+// empty, "." or ".." parts.
 //
-// Errors that a caller may act on are registry's sentinels: ErrNotFound for a key that holds nothing, ErrInvalid for one
-// that CheckKey refuses.
+// Methods return registry.ErrNotFound for a key without an object, and
+// registry.ErrInvalid for a key that [CheckKey] rejects.
 type Store interface {
-	// PutOnce stores an object whole or not at all. It refuses with registry.ErrExists where the key holds an object,
-	// and with registry.ErrInvalid where the bytes are not those of the digest and size, which the store itself
-	// verifies. When it returns nil or ErrExists the object is durable.
+	// PutOnce stores an object completely or not at all. It returns
+	// registry.ErrExists if the key has an object. It returns registry.ErrInvalid
+	// if the bytes do not match the digest, which the store itself verifies. When
+	// it returns nil or ErrExists, the object is durable.
 	//
-	// It reads the body from where it stands, more than once where it must try again.
+	// It reads the body from its current position, and again for each retry.
 	PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest Digest) error
-	// SignGet returns an absolute URL from which anyone can GET the object for a limited time. It does not look whether
-	// the object is there.
+	// SignGet returns an absolute URL from which anyone can GET the object for a
+	// limited time. It does not check whether the object exists.
 	SignGet(ctx context.Context, key string) (string, error)
-	// Open reads an object from an offset on, to its end where length is negative.
+	// Open reads length bytes of an object from an offset. A negative length reads
+	// to its end. The caller closes the result.
 	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
-	// Stat describes an object.
+	// Stat returns the key, the size and the time of an object.
 	Stat(ctx context.Context, key string) (Info, error)
-	// Walk calls visit with each object whose key begins with a prefix, in the order of keys, until visit fails.
+	// Walk calls visit for each object whose key begins with a prefix, in the
+	// order of keys. It stops at the first error of visit, and returns it.
 	Walk(ctx context.Context, prefix string, visit func(Info) error) error
 }
 
-// Stage takes objects from those who may not write to a Store. It is the same objects that Open, Stat, Walk and SignGet of
-// the store beside it see, staged or kept. Errors are as those of Store.
+// Stage lets people without write access to a [Store] upload objects. Open,
+// Stat, Walk and SignGet of the store include these objects, staged or
+// permanent. Errors are those of Store.
 //
-// What stays staged is gone after StagedFor, or some time later; PutOnce of a staged object keeps it, or fails with registry.ErrConflict.
+// A staged object expires after [StagedFor], or some time later. PutOnce of a
+// staged object makes it permanent, or fails with registry.ErrConflict.
 type Stage interface {
-	// SignPut returns what lets anyone put just the bytes of the digest under the key, once and within a limited time. It
-	// does not look whether the key holds an object.
+	// SignPut returns a request that lets anyone store exactly the bytes of the
+	// digest under the key, once and within a limited time. It does not check
+	// whether the key has an object.
 	SignPut(ctx context.Context, key string, digest Digest) (Upload, error)
-	// Keep has an object stay for good. It changes nothing where that is so already. registry.ErrInvalid is an object that
-	// was put with headers by which clients would get other bytes.
+	// Keep makes an object permanent. It does nothing if the object is permanent
+	// already. It returns registry.ErrInvalid if the object was uploaded with
+	// headers that change what clients download.
 	Keep(ctx context.Context, key string) error
 }
 
-// Upload is one request: a PUT to the URL, with the headers as they are and the bytes as its body.
+// Upload is a PUT request to URL. The client sends the headers unchanged, and
+// the bytes as the body.
 //
-// The answer is 200 where the object is stored; 412 where the key holds one, whatever its bytes are; 409 where another
-// request is putting one, and this is to be tried again; 400 where the bytes are not those of the digest; 403 where the
-// request is not the one that was signed, or is too late. It may come before the body is read, and the connection end with
-// it: who sends much sends Expect: 100-continue too, which is not signed.
+// The response is 200 if the object is stored. It is 412 if the key has an
+// object, with any bytes. It is 409 if another request is storing one, and the
+// client should try again. It is 400 if the bytes do not match the digest. It
+// is 403 if the request is not the signed one, or has expired.
+//
+// The response may arrive before the body is read, and the connection may then
+// close. Clients with large bodies should also send Expect: 100-continue, which
+// is not signed.
 type Upload struct {
 	URL string `json:"url"`
-	// Header has each header once, Content-Length among them.
+	// Header has one value for each header, including Content-Length.
 	Header map[string]string `json:"header"`
 }
 
-// What S3 knows staged objects by, of which a lifecycle rule and the policies of roles must have the same idea: the tag,
-// its values, and the rule's ID.
+// The tag of staged objects in S3, its values, and the ID of the lifecycle
+// rule. A lifecycle rule and the policies of roles must use the same names.
 const (
 	Tag        = "larder"
 	TagStaged  = "staged"
@@ -75,26 +90,28 @@ const (
 	StagedRule = "larder-staged"
 )
 
-// StagedFor is how long an object can stay staged. A lifecycle rule of as many days waits for the midnight that follows.
+// StagedFor is how long an object can be staged. A lifecycle rule of the same
+// number of days expires it at the next midnight.
 const StagedFor = 48 * time.Hour
 
-// maxUpload is the most that S3 takes in one PUT, in bytes.
+// maxUpload is the largest object that S3 accepts in one PUT, in bytes.
 const maxUpload = 5 << 30
 
-// CheckUpload says whether a Stage can take an object. Errors are registry.ErrInvalid.
+// CheckUpload returns registry.ErrInvalid if a [Stage] cannot accept an object.
 func CheckUpload(key string, digest Digest) error {
 	if err := errors.Join(CheckKey(key), digest.Check()); err != nil {
 		return err
 	}
-	// A length of nothing is one that S3's signatures leave out.
+	// The signatures of S3 omit a length of zero.
 	if digest.Size == 0 || digest.Size > maxUpload {
-		return fmt.Errorf("%w object %s: an upload has 1 to %d bytes, not %d", registry.ErrInvalid, key, int64(maxUpload), digest.Size)
+		return fmt.Errorf("%w object %s: it has %d bytes, and an upload must have 1 to %d",
+			registry.ErrInvalid, key, digest.Size, int64(maxUpload))
 	}
 	return nil
 }
 
-// CheckFolder says whether a prefix of keys is one of whole parts, so that what begins with it is below it. Errors are
-// registry.ErrInvalid.
+// CheckFolder returns registry.ErrInvalid unless a prefix of keys ends at a
+// part, so that it only matches keys below it.
 func CheckFolder(prefix string) error {
 	key, ok := strings.CutSuffix(prefix, "/")
 	if !ok {
@@ -103,7 +120,7 @@ func CheckFolder(prefix string) error {
 	return CheckKey(key)
 }
 
-// Digest says what the bytes of an object are.
+// Digest identifies the bytes of an object.
 type Digest struct {
 	// SHA256 in lower-case hexadecimal.
 	SHA256 string
@@ -119,11 +136,12 @@ type Info struct {
 	Modified time.Time
 }
 
-// maxKey leaves room for what comes before a key in a URL's path.
+// maxKey is the largest length of a key, in bytes. It leaves room for a prefix
+// in a URL's path.
 const maxKey = 1000
 
-// CheckKey says whether a key is one that every backend can keep and hand out: a plain path that can lead nowhere else.
-// Errors are registry.ErrInvalid.
+// CheckKey returns registry.ErrInvalid unless every backend can store and serve
+// the key. It must be a plain path without special parts or characters.
 func CheckKey(key string) error {
 	if !fs.ValidPath(key) || key == "." || len(key) > maxKey || !registry.IsPlain(key) {
 		return fmt.Errorf("%w object key %q", registry.ErrInvalid, key)
@@ -131,7 +149,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// Check says whether a digest is one that an object can have. Errors are registry.ErrInvalid.
+// Check returns registry.ErrInvalid if no object can have the digest.
 func (d Digest) Check() error {
 	if !registry.IsSHA256(d.SHA256) || d.Size < 0 {
 		return fmt.Errorf("%w digest: sha256:%s, %d bytes", registry.ErrInvalid, d.SHA256, d.Size)
@@ -139,8 +157,8 @@ func (d Digest) Check() error {
 	return nil
 }
 
-// Copy copies a body whose digest is known, and fails with registry.ErrInvalid where it is another one. It reads no
-// more than a byte beyond the expected size.
+// Copy copies a body, and returns registry.ErrInvalid if its digest is not
+// want. It reads at most one byte more than the expected size.
 func Copy(w io.Writer, body io.Reader, want Digest) error {
 	hash := sha256.New()
 	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(body, want.Size+1))
@@ -148,7 +166,8 @@ func Copy(w io.Writer, body io.Reader, want Digest) error {
 		return err
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); n != want.Size || got != want.SHA256 {
-		return fmt.Errorf("%w object: its bytes are not those of sha256:%s, %d bytes", registry.ErrInvalid, want.SHA256, want.Size)
+		return fmt.Errorf("%w object: its content is not the expected %d bytes with sha256:%s",
+			registry.ErrInvalid, want.Size, want.SHA256)
 	}
 	return nil
 }
@@ -158,7 +177,7 @@ func Copy(w io.Writer, body io.Reader, want Digest) error {
 func ContextReader(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
 
 type contextReader struct {
-	ctx context.Context //nolint:containedctx // io.Reader has none, and it is that of the caller who reads
+	ctx context.Context //nolint:containedctx // io.Reader has no parameter for it; it is the caller's
 	r   io.Reader
 }
 

@@ -9,49 +9,56 @@ import (
 	"sync"
 )
 
-// Opener is what a ReaderAt needs of a Store.
+// Opener is the part of a [Store] that a [ReaderAt] needs.
 type Opener interface {
 	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 }
 
 const (
-	// windowSize is how much is kept of what was read last, and of the object's end, in bytes. A zip's directory and end
-	// record, which are read again and again, fit into it.
+	// windowSize is how many bytes are cached of the latest read, and of the
+	// object's end. A zip's directory and end record are read repeatedly, and fit
+	// into it.
 	windowSize = 256 << 10
-	// maxSkip is how far it is faster to read on than to ask again, in bytes.
+	// maxSkip is the largest gap, in bytes, over which reading on is faster than
+	// another request.
 	maxSkip = 4 << 20
 )
 
-// ReaderAt reads a stored object as an io.ReaderAt, for formats with a directory at the end whose members are read one
-// after the other. It takes half a megabyte, whatever the object's size, and reads on where it is for as long as reads go
-// forward; it asks the store again for one that goes back, or far ahead, unless that is near the end.
+// ReaderAt implements io.ReaderAt for a stored object. It is for formats with a
+// directory at the end, whose members are read in order.
 //
-// Several goroutines may use it; they wait for one another, and make it jump.
+// It uses half a megabyte of memory for objects of any size. While reads go
+// forward, it continues its current request. It makes another request for reads
+// that go back or far ahead, unless they are near the end.
+//
+// Several goroutines may use it. They wait for one another, and cause more
+// requests.
 type ReaderAt struct {
-	ctx   context.Context //nolint:containedctx // io.ReaderAt has none, and it is that of the one who inspects
+	ctx   context.Context //nolint:containedctx // io.ReaderAt has no parameter for it; it is the caller's
 	store Opener
 	key   string
 	size  int64
 
 	mu sync.Mutex
-	// end begins at endAt, and is nil until something near the end is read.
+	// end begins at endAt. It is nil until something near the end is read.
 	end   []byte
 	endAt int64
-	// window is what was last read of the stream, which stands at its end.
+	// window has the bytes before the current position of stream.
 	window   []byte
 	windowAt int64
 	stream   io.ReadCloser
-	fresh    bool // nothing has come of the stream yet
+	fresh    bool // nothing was read from stream yet
 	closed   bool
 }
 
-// NewReaderAt returns a reader of an object that has the size. It opens nothing yet, and must be closed. Errors of reading
-// are those of the store's Open, and io.ErrUnexpectedEOF where the object is shorter.
+// NewReaderAt returns a reader of an object with the given size. It makes no
+// request. The caller must close the reader. Errors of reading are those of the
+// store's Open, and io.ErrUnexpectedEOF if the object is shorter.
 func NewReaderAt(ctx context.Context, store Opener, key string, size int64) *ReaderAt {
 	return &ReaderAt{ctx: ctx, store: store, key: key, size: size, endAt: max(0, size-windowSize)}
 }
 
-// Close ends the stream that is open.
+// Close closes the current stream.
 func (r *ReaderAt) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +72,7 @@ func (r *ReaderAt) ReadAt(p []byte, offset int64) (n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if offset < 0 {
-		return 0, fmt.Errorf("reading object %s: a negative offset", r.key)
+		return 0, fmt.Errorf("cannot read object %s: the offset is negative", r.key)
 	}
 	for n < len(p) {
 		at := offset + int64(n)
@@ -74,14 +81,15 @@ func (r *ReaderAt) ReadAt(p []byte, offset int64) (n int, err error) {
 		}
 		from, err := r.bytesAt(at, len(p)-n)
 		if err != nil {
-			return n, fmt.Errorf("reading object %s: %w", r.key, err)
+			return n, fmt.Errorf("cannot read object %s: %w", r.key, err)
 		}
 		n += copy(p[n:], from)
 	}
 	return n, nil
 }
 
-// bytesAt returns some of the bytes at an offset within the object, of which so many are wanted.
+// bytesAt returns at least one byte at an offset within the object, if possible
+// want bytes.
 func (r *ReaderAt) bytesAt(at int64, want int) ([]byte, error) {
 	if r.closed {
 		return nil, fs.ErrClosed
@@ -114,7 +122,8 @@ func (r *ReaderAt) bytesAt(at int64, want int) ([]byte, error) {
 	}
 }
 
-// readEnd reads the end of the object, from the stream if that is there, or by a request of its own.
+// readEnd reads the end of the object, from the stream if it is at the end, or
+// with another request.
 func (r *ReaderAt) readEnd() error {
 	position := r.windowAt + int64(len(r.window))
 	if r.stream == nil || position != r.endAt {
@@ -138,17 +147,19 @@ func (r *ReaderAt) readEndOf(stream io.Reader) error {
 	return nil
 }
 
-// readOn has the window be what comes next of the stream, up to want bytes or more.
+// readOn replaces the window with the next bytes of the stream, if possible
+// want bytes.
 func (r *ReaderAt) readOn(position int64, want int) error {
 	if r.window == nil {
 		r.window = make([]byte, 0, windowSize)
 	}
-	// The end is not read into the window, so that the stream stands where the end begins.
+	// The window does not include the end, so that the stream is positioned where
+	// the end begins.
 	limit := min(windowSize, r.endAt-position)
 	n, err := io.ReadAtLeast(r.stream, r.window[:limit], min(want, int(limit)))
 	r.window, r.windowAt = r.window[:n], position
 	if err != nil {
-		// Streams of gigabytes break off. One that gave something is worth another.
+		// Streams of gigabytes can break off. Retry if the stream returned anything.
 		r.drop()
 		if again := n > 0 || !r.fresh; again {
 			return nil
@@ -161,7 +172,7 @@ func (r *ReaderAt) readOn(position int64, want int) error {
 
 func (r *ReaderAt) open(at int64) error {
 	r.drop()
-	// A stream that is read to its end leaves a connection for the next.
+	// A connection can be reused after its stream is read to the end.
 	until := r.size
 	if r.end != nil {
 		until = r.endAt
@@ -181,7 +192,8 @@ func (r *ReaderAt) drop() {
 	}
 }
 
-// shorter says that an end came too early, which is none to a reader that knows the size.
+// shorter returns io.ErrUnexpectedEOF instead of io.EOF, because the size is
+// known.
 func shorter(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -20,12 +20,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// memory is an Opener of one object, which counts.
+// memory is an Opener of one object. It counts streams and bytes.
 type memory struct {
 	content      []byte
 	opens, ended int
 	read         int64
-	// breaks is after how many bytes a stream breaks off; never where it is zero.
+	// breaks is the number of bytes after which a stream breaks off, or zero
+	// for never.
 	breaks int64
 	fail   error
 }
@@ -67,7 +68,8 @@ func random(n int) []byte {
 	return b
 }
 
-// Whatever is read, in whatever order, it is what a reader of the bytes reads.
+// TestReaderAt checks that random reads return what a reader of the bytes
+// returns.
 func TestReaderAt(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 100, 256 << 10, 256<<10 + 1, 1 << 20, 9 << 20} {
@@ -103,7 +105,8 @@ func TestReaderAt(t *testing.T) {
 	}
 }
 
-// One pass from the first byte to the last is one stream, and a second the same, less the end.
+// TestReaderAtInSequence checks that reading the whole object takes one stream,
+// and that a second pass does not read the end again.
 func TestReaderAtInSequence(t *testing.T) {
 	t.Parallel()
 	store := &memory{content: random(5 << 20)}
@@ -125,7 +128,10 @@ func TestReaderAtInSequence(t *testing.T) {
 func TestReaderAtErrors(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, 1<<20)
-	for at, want := range map[int64]error{1 << 20: io.ErrUnexpectedEOF, 1<<20 + 10: io.ErrUnexpectedEOF, 2 << 20: registry.ErrInvalid, 3<<20 - 10: registry.ErrInvalid} {
+	for at, want := range map[int64]error{
+		1 << 20: io.ErrUnexpectedEOF, 1<<20 + 10: io.ErrUnexpectedEOF,
+		2 << 20: registry.ErrInvalid, 3<<20 - 10: registry.ErrInvalid,
+	} {
 		short := &memory{content: random(1<<20 + 10)}
 		r := objects.NewReaderAt(t.Context(), short, "key", 3<<20)
 		if n, err := r.ReadAt(b, at); !errors.Is(err, want) || n > 10 {
@@ -152,7 +158,7 @@ func TestReaderAtErrors(t *testing.T) {
 	if _, err := r.ReadAt(b, -1); err == nil {
 		t.Error("a negative offset is read")
 	}
-	// A stream that gives nothing is not opened for ever.
+	// A stream that returns nothing is not opened again forever.
 	dead := &memory{content: random(3 << 20)}
 	d := objects.NewReaderAt(t.Context(), &deadLine{dead}, "key", 3<<20)
 	if _, err := d.ReadAt(b, 0); err == nil || dead.opens > 2 {
@@ -170,8 +176,9 @@ func (d *deadLine) Open(ctx context.Context, key string, offset, length int64) (
 	}{iotest.ErrReader(errors.New("nobody there")), body}, err
 }
 
-// Inspecting a provider takes a handful of requests, and little memory: its zip's end, twice through the members, and the
-// whole once more.
+// TestReaderAtOfProvider checks that inspecting a provider takes few requests
+// and little memory. It reads the zip's end, goes through the members twice,
+// and reads the whole zip once.
 func TestReaderAtOfProvider(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer

@@ -13,21 +13,25 @@ import (
 )
 
 const (
-	// fresh is how long what was fetched is used without asking again, and stale how long where asking fails.
+	// fresh is how long a value is used without another fetch. stale is how
+	// long a value is used if fetching fails.
 	fresh = time.Hour
 	stale = 24 * time.Hour
-	// again is the least time between two fetches, whatever callers need, and retry where the last one failed.
+	// again is the minimum time between two fetches, whatever callers need.
+	// retry is the minimum time after a failed fetch.
 	again = time.Minute
 	retry = 10 * time.Second
-	// patience is how long somebody waits for a newer one who has what he needs. It is waited for at all since a function
-	// may stand still once it has answered.
-	patience = time.Second
+	// refreshTimeout is how long a caller with a usable value waits for a newer
+	// one. Callers wait for it at all because a function may be frozen once it
+	// has responded.
+	refreshTimeout = time.Second
 )
 
-// Cached is something that an issuer publishes: fetched when it is needed, kept, and asked for again seldom, whatever
-// callers send. Nobody waits for a fetch who has what he needs from one that is fresh.
+// Cached caches something that an issuer publishes. It fetches the value when a
+// caller needs it, and then rarely, whatever callers send. A caller for whom a
+// fresh value is sufficient does not wait for a fetch.
 type Cached[T any] struct {
-	// Clock is where the time comes from: Now, but in tests.
+	// Clock returns the time. It is [Now] except in tests.
 	Clock func() time.Time
 
 	what   string // for errors
@@ -40,27 +44,28 @@ type Cached[T any] struct {
 
 type state[T any] struct {
 	value   T
-	fetched time.Time // when the fetch began that brought the value
+	fetched time.Time // when the fetch of the value began
 	tried   time.Time
-	failed  error // what came of the last try
+	failed  error // result of the last fetch
 }
 
-// NewCached returns what fetch will bring. what says what that is, for errors.
+// NewCached returns a cache for the result of fetch. what names it in errors.
 func NewCached[T any](what string, fetch func(context.Context) (T, error)) *Cached[T] {
 	return &Cached[T]{Clock: Now, what: what, fetch: fetch}
 }
 
-// Now is the time as people have it. The clock with which Go measures durations stands still while a laptop sleeps or a
-// function is frozen, and what should end in a minute would live on.
+// Now returns the wall clock time. Go's monotonic clock stops while a laptop
+// sleeps or a function is frozen, so that a value would be used for too long.
 func Now() time.Time { return time.Now().Round(0) }
 
-// within says whether less than d has passed since a time. A clock that was set back makes it no longer.
+// within reports whether less than d has passed since a time. It returns false
+// if the clock was set back.
 func within(d time.Duration, since, now time.Time) bool {
 	age := now.Sub(since)
 	return age >= 0 && age < d
 }
 
-// due says whether it may be fetched.
+// due reports whether another fetch is allowed.
 func (s state[T]) due(now time.Time) bool {
 	if s.failed != nil {
 		return !within(retry, s.tried, now)
@@ -68,16 +73,16 @@ func (s state[T]) due(now time.Time) bool {
 	return !within(again, s.tried, now)
 }
 
-func (k *Cached[T]) look() (state[T], time.Time) {
+func (k *Cached[T]) snapshot() (state[T], time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last, k.Clock()
 }
 
-// MissingError means that there is nothing that can still be used. It is
-// core.ErrUnavailable.
+// MissingError means that there is no usable value. It is
+// registry.ErrUnavailable.
 type MissingError struct {
-	// What is missing, and Err why.
+	// What names the value, and Err is the reason.
 	What string
 	Err  error
 }
@@ -86,13 +91,14 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%v: %s: %v", core.ErrUnavailable, e.What, e.Err)
 }
 
-// Unwrap returns core.ErrUnavailable and the reason.
+// Unwrap returns registry.ErrUnavailable and the reason.
 func (e *MissingError) Unwrap() []error { return []error{core.ErrUnavailable, e.Err} }
 
-// Use has suits look at what is kept, and once more after a fetch where that is not fresh or does not suit. It returns
-// what suits said last. Errors are a [MissingError].
+// Use calls suits with the cached value. If the value is not fresh or does not
+// suit, it fetches the value and calls suits once more. It returns the last
+// result of suits. Errors are a [MissingError].
 func (k *Cached[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
-	before, now := k.look()
+	before, now := k.snapshot()
 	found := within(stale, before.fetched, now) && suits(before.value)
 	if found && (within(fresh, before.fetched, now) || !before.due(now)) {
 		return true, nil
@@ -100,14 +106,14 @@ func (k *Cached[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	wait := ctx
 	if found {
 		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeout(ctx, patience)
+		wait, cancel = context.WithTimeout(ctx, refreshTimeout)
 		defer cancel()
 	}
 	select {
 	case <-k.refresh(ctx):
 	case <-wait.Done():
 	}
-	after, now := k.look()
+	after, now := k.snapshot()
 	switch {
 	case !within(stale, after.fetched, now):
 		return false, &MissingError{k.what, after.why(ctx)}
@@ -117,7 +123,7 @@ func (k *Cached[T]) Use(ctx context.Context, suits func(T) bool) (bool, error) {
 	return suits(after.value), nil
 }
 
-// why says why there is nothing.
+// why returns the reason for a missing value.
 func (s state[T]) why(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -125,12 +131,14 @@ func (s state[T]) why(ctx context.Context) error {
 	case s.failed != nil:
 		return s.failed
 	}
-	return errors.New("they were asked for a moment ago")
+	return errors.New("the last request was a moment ago")
 }
 
-// refresh fetches if that is due, or joins a fetch that is under way.
+// refresh fetches the value if a fetch is due, or joins a fetch that is in
+// progress.
 func (k *Cached[T]) refresh(ctx context.Context) <-chan singleflight.Result {
-	// Others wait for it too, and a caller who goes away must not be a way to have it fetched again and again.
+	// Other callers wait for the same fetch. A caller who disconnects must not
+	// cause repeated fetches either.
 	ctx = context.WithoutCancel(ctx)
 	return k.flight.DoChan("", func() (any, error) {
 		if began, ok := k.begin(); ok {

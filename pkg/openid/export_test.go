@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// ServiceBy is l.Service, by a test's transport and clock.
+// ServiceBy is l.Service with the transport and the clock of a test.
 func ServiceBy(l *Login, t http.RoundTripper, now func() time.Time) LoginService {
 	p := NewProvider(l.Issuer)
 	p.Client.Transport = t
-	known := NewCached("configuration", p.Configuration)
-	known.Clock = now
-	return l.service(p, known)
+	cached := NewCached("configuration", p.Configuration)
+	cached.Clock = now
+	return l.service(p, cached)
 }
 
-// TrustHint says how a system comes to trust a certificate.
+// TrustHint is trustHint.
 var TrustHint = trustHint

@@ -10,23 +10,28 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// Login is how people log in by an issuer: login.v1, as settings have it.
+// Login configures how people log in with an issuer. It is the source of the
+// login.v1 service.
 type Login struct {
-	// Issuer is its identifier.
+	// Issuer is the issuer's identifier.
 	Issuer string `json:"issuer"`
-	// Client is the identifier of a public client there, with PKCE and without a secret.
+	// Client is the identifier of a public client of the issuer, with PKCE and
+	// without a secret.
 	Client string `json:"client"`
-	// Scopes to ask for; openid if there are none.
+	// Scopes lists the scopes to request. If empty, openid is used.
 	Scopes []string `json:"scopes,omitempty"`
-	// Ports are the first and the last of those on which the command line waits, for redirects to
-	// http://localhost:PORT/login; 10000 to 10010 if it is empty.
+	// Ports are the first and the last port on which the command line listens
+	// for redirects to http://localhost:PORT/login. If empty, 10000 to 10010
+	// are used.
 	Ports []int `json:"ports,omitempty"`
-	// Authorize are more parameters for the issuer's authorization endpoint, such as an audience.
+	// Authorize has further parameters for the issuer's authorization endpoint,
+	// for example an audience.
 	Authorize map[string]string `json:"authorize,omitempty"`
 }
 
-// ParseLogin reads a login from JSON, for who is told nothing else; nil where the text is empty, and people log in by no
-// issuer. Errors are registry.ErrInvalid.
+// ParseLogin parses a login from JSON. It returns nil if the text is empty and
+// people cannot log in. Errors are registry.ErrInvalid. It is for programs that
+// do not parse the complete access settings.
 func ParseLogin(text string) (*Login, error) {
 	if text == "" {
 		return nil, nil
@@ -42,52 +47,56 @@ func ParseLogin(text string) (*Login, error) {
 	return l, nil
 }
 
-// Complete fills in what is left out, and says what is wrong.
+// Complete sets the defaults, and returns an error if a field is invalid.
 func (l *Login) Complete() error {
 	if err := CheckIssuer(l.Issuer); err != nil {
 		return fmt.Errorf("issuer %q: %w", l.Issuer, err)
 	}
 	if l.Client == "" {
-		return errors.New("client is missing: the id of a public client of the issuer")
+		return errors.New("client is missing: set it to the id of a public client of the issuer")
 	}
 	if len(l.Ports) == 0 {
 		l.Ports = []int{10000, 10010}
 	}
-	// Clients never use the last port, and try a few at random.
+	// Clients never use the last port, and try several at random.
 	if len(l.Ports) != 2 || l.Ports[0] < 1024 || l.Ports[1] > 65535 || l.Ports[1]-l.Ports[0] < 10 {
-		return fmt.Errorf("ports %v: give the first and the last, from 1024 to 65535, with at least ten between them", l.Ports)
+		return fmt.Errorf("ports %v: set the first and the last port, from 1024 to 65535 and at least ten apart", l.Ports)
 	}
 	if len(l.Scopes) == 0 {
 		l.Scopes = []string{"openid"}
 	}
-	for _, own := range []string{"client_id", "code_challenge", "code_challenge_method", "redirect_uri", "response_type", "scope", "state"} {
-		if _, there := l.Authorize[own]; there {
-			return fmt.Errorf("authorize: %s is the client's own parameter", own)
+	for _, own := range []string{
+		"client_id", "code_challenge", "code_challenge_method", "redirect_uri", "response_type", "scope", "state",
+	} {
+		if _, found := l.Authorize[own]; found {
+			return fmt.Errorf("authorize: the client itself sets %s", own)
 		}
 	}
 	return nil
 }
 
-// LoginDocument is login.v1 in discovery: how a client gets a token for a person, by
-// OAuth's authorization code with PKCE.
+// LoginDocument is the login.v1 service in the discovery document. With it, a
+// client gets a token for a person by OAuth's authorization code with PKCE.
 //
-// Source: the server-side login protocol, https://opentofu.org/docs/internals/login-protocol/.
+// Source: the server-side login protocol,
+// https://opentofu.org/docs/internals/login-protocol/.
 type LoginDocument struct {
 	Client     string   `json:"client"`
 	GrantTypes []string `json:"grant_types"`
 	// Authz and Token are absolute URLs.
 	Authz string `json:"authz"`
 	Token string `json:"token"`
-	// Ports are the first, and the one behind the last, on which a client waits for
-	// the code.
+	// Ports are the first port on which a client listens for the code, and the
+	// end of the range, which is not used.
 	Ports  []int    `json:"ports"`
 	Scopes []string `json:"scopes"`
 }
 
-// LoginService returns the document as the issuer's endpoints are now.
+// LoginService returns the document with the issuer's current endpoints.
 type LoginService func(context.Context) (LoginDocument, error)
 
-// Service returns what describes login.v1 in discovery, from the issuer's own endpoints; nil if l is.
+// Service returns the LoginService with the issuer's own endpoints. It returns
+// nil if l is nil.
 func (l *Login) Service() LoginService {
 	if l == nil {
 		return nil
@@ -96,16 +105,16 @@ func (l *Login) Service() LoginService {
 	return l.service(p, NewCached("configuration of issuer "+l.Issuer, p.Configuration))
 }
 
-func (l *Login) service(p *Provider, known *Cached[Configuration]) LoginService {
+func (l *Login) service(p *Provider, cached *Cached[Configuration]) LoginService {
 	return func(ctx context.Context) (LoginDocument, error) {
 		var c Configuration
-		if _, err := known.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {
+		if _, err := cached.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {
 			return LoginDocument{}, err
 		}
-		if err := checkURL("token_endpoint", c.Token, p.local); err != nil {
+		if err := checkNamedURL("token_endpoint", c.Token, p.local); err != nil {
 			return LoginDocument{}, err
 		}
-		if err := checkURL("authorization_endpoint", c.Authorization, p.local); err != nil {
+		if err := checkNamedURL("authorization_endpoint", c.Authorization, p.local); err != nil {
 			return LoginDocument{}, err
 		}
 		authorize, err := url.Parse(c.Authorization)
@@ -118,7 +127,8 @@ func (l *Login) service(p *Provider, known *Cached[Configuration]) LoginService 
 		}
 		authorize.RawQuery = query.Encode()
 		return LoginDocument{
-			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: c.Token, Ports: l.Ports, Scopes: l.Scopes,
+			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: c.Token,
+			Ports: l.Ports, Scopes: l.Scopes,
 		}, nil
 	}
 }

@@ -1,8 +1,10 @@
-// Package openid is what an OpenID Connect issuer publishes of itself, and how people log in by it.
+// Package openid reads the documents that an OpenID Connect issuer publishes,
+// and configures how people log in with it.
 //
-// It promises that an issuer is asked seldom, whatever callers send, that what it answers is bounded, and that it leads
-// nobody to where secrets would not be safe. Keys and tokens are package access's: who only says where people log in links
-// no cryptography for them.
+// It sends few requests to an issuer, whatever callers send, and bounds the
+// size of responses. It never follows an issuer to a URL where secrets would
+// not be safe. Keys and tokens belong to package access, so programs that only
+// publish the login service link no cryptography for them.
 //
 // Source: OpenID Connect Discovery 1.0, sections 3 and 4.
 package openid
@@ -22,16 +24,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// Provider asks an issuer for what it publishes.
+// Provider reads the documents of an issuer. Create one with [NewProvider].
 type Provider struct {
-	// Client is who goes there, and gives up soon.
+	// Client sends the requests, with a short timeout.
 	Client *http.Client
 
 	issuer string
-	local  bool // it is on this machine, without TLS
+	local  bool // the issuer is on this machine, without TLS
 }
 
-// Configuration is what an issuer says of itself. Its URLs are not checked yet.
+// Configuration is the configuration that an issuer publishes. Its URLs are not
+// validated yet.
 type Configuration struct {
 	Issuer        string `json:"issuer"`
 	Authorization string `json:"authorization_endpoint"`
@@ -39,12 +42,12 @@ type Configuration struct {
 	Keys          string `json:"jwks_uri"`
 }
 
-// MaxDocument bounds what is read of one document, in bytes.
+// MaxDocument bounds the size of a document, in bytes.
 const MaxDocument = 1 << 20
 
-const fetchTimeout = 2 * time.Second // keys take two fetches, and clients wait for ten in all
+const fetchTimeout = 2 * time.Second // keys take two fetches, and clients wait for ten seconds in total
 
-// NewProvider returns who asks an issuer, by its identifier.
+// NewProvider returns a Provider for the issuer with an identifier.
 func NewProvider(issuer string) *Provider {
 	p := &Provider{issuer: issuer}
 	if u, err := url.Parse(issuer); err == nil {
@@ -53,7 +56,7 @@ func NewProvider(issuer string) *Provider {
 	p.Client = &http.Client{
 		Timeout: fetchTimeout,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			err := checkURL("redirect", r.URL.Scheme+"://"+r.URL.Host, p.local)
+			err := checkNamedURL("redirect", r.URL.Scheme+"://"+r.URL.Host, p.local)
 			if len(via) > 3 {
 				err = errors.New("too many redirects")
 			}
@@ -66,24 +69,26 @@ func NewProvider(issuer string) *Provider {
 	return p
 }
 
-// Configuration fetches what the issuer says of itself. Errors are those of [Provider.Get].
+// Configuration fetches the issuer's configuration. Errors are those of
+// [Provider.Get]. A configuration of another issuer is registry.ErrIssuer.
 func (p *Provider) Configuration(ctx context.Context) (Configuration, error) {
 	var c Configuration
 	if err := p.Get(ctx, "issuer", strings.TrimSuffix(p.issuer, "/")+"/.well-known/openid-configuration", &c); err != nil {
 		return c, err
 	}
 	if c.Issuer != p.issuer {
-		return c, permanent(fmt.Errorf("its configuration is of the issuer %.200q", c.Issuer),
-			"The access settings must have the issuer exactly as its configuration and its tokens have it, "+
+		return c, permanent(fmt.Errorf("the configuration belongs to the issuer %.200q", c.Issuer),
+			"The issuer in the access settings must equal the issuer in its configuration and its tokens exactly, "+
 				"with or without a slash at the end.")
 	}
 	return c, nil
 }
 
-// Get reads a JSON document to which the issuer leads. what says which, for errors.
-// An error has a hint, and is core.ErrIssuer if trying again does not mend it.
+// Get fetches a JSON document to which the issuer's configuration points. what
+// names the document in errors. Errors have a hint. They are registry.ErrIssuer
+// if another attempt cannot succeed.
 func (p *Provider) Get(ctx context.Context, what, url string, v any) error {
-	if err := checkURL(what, url, p.local); err != nil {
+	if err := checkNamedURL(what, url, p.local); err != nil {
 		return permanent(err, operator)
 	}
 	if err := p.get(ctx, url, v); err != nil {
@@ -104,47 +109,58 @@ func (p *Provider) get(ctx context.Context, url string, v any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return refused(response)
+		return statusError(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxDocument+1))
 	if err != nil {
 		return failure(err)
 	}
 	if len(body) > MaxDocument {
-		return core.WithHint(fmt.Errorf("it has more than %d bytes", MaxDocument), operator)
+		return core.WithHint(fmt.Errorf("the response has more than %d bytes", MaxDocument), operator)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return core.WithHint(fmt.Errorf("it is not the JSON document of an issuer: %w", err), operator)
+		return core.WithHint(fmt.Errorf("the response is not the JSON document of an issuer: %w", err), operator)
 	}
 	return nil
 }
 
-// CheckIssuer says whether a text can be an issuer's identifier.
+// CheckIssuer returns an error if a text cannot be an issuer's identifier. The
+// error does not contain the text.
 func CheckIssuer(issuer string) error {
-	if err := checkURL("issuer", issuer, true); err != nil {
+	if err := checkURL(issuer, true); err != nil {
 		return err
 	}
 	if strings.Contains(issuer, "?") {
-		return errors.New("it has a query, and an issuer has none")
+		return errors.New("it must not have a query")
 	}
 	return nil
 }
 
-// checkURL says whether secrets may rest on what a URL answers: it has TLS, or, where local says that the issuer does too,
-// stays on this machine. An issuer elsewhere must not reach what is here, such as what AWS Lambda tells its functions.
-// Endpoints may have a query (RFC 6749, section 3).
-func checkURL(what, text string, local bool) error {
+// checkURL returns an error if secrets would not be safe at a URL. The URL must
+// use https. If the issuer itself is on this machine, plain HTTP to this
+// machine is accepted too. Any other issuer must not lead to services of this
+// machine, such as the AWS Lambda runtime API. Endpoints may have a query (RFC
+// 6749, section 3).
+func checkURL(text string, local bool) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("%s %.200q is no URL such as https://login.example.com", what, text)
+		return errors.New("it must be a URL such as https://login.example.com")
 	}
 	if u.Scheme == "https" || local && isLocal(u) {
 		return nil
 	}
-	return fmt.Errorf("%s %.200q must be an https URL", what, text)
+	return errors.New("it must be an https URL")
 }
 
-// isLocal says whether a URL is one of this machine, without TLS.
+// checkNamedURL is checkURL with errors that contain a name and the URL.
+func checkNamedURL(name, text string, local bool) error {
+	if err := checkURL(text, local); err != nil {
+		return fmt.Errorf("%s %.200q: %w", name, text, err)
+	}
+	return nil
+}
+
+// isLocal reports whether a URL is an http URL of this machine.
 func isLocal(u *url.URL) bool {
 	return u.Scheme == "http" && (strings.EqualFold(u.Hostname(), "localhost") || net.ParseIP(u.Hostname()).IsLoopback())
 }

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const configuration = "/.well-known/openid-configuration"
 
-// testIssuer is an issuer whose documents a test makes.
+// testIssuer is an issuer whose documents a test changes.
 type testIssuer struct {
 	*httptest.Server
 	change    func(doc map[string]string)
@@ -38,7 +39,10 @@ func newIssuer(t *testing.T, start func(http.Handler) *httptest.Server) *testIss
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		doc := map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys?p=1", "authorization_endpoint": i.URL + "/authorize?tenant=1", "token_endpoint": i.URL + "/token?p=1"}
+		doc := map[string]string{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys?p=1", "authorization_endpoint": i.URL + "/authorize?tenant=1",
+			"token_endpoint": i.URL + "/token?p=1",
+		}
 		if i.change != nil {
 			i.change(doc)
 		}
@@ -48,9 +52,11 @@ func newIssuer(t *testing.T, start func(http.Handler) *httptest.Server) *testIss
 	return i
 }
 
-// An issuer leads nobody to what has no TLS, nor one elsewhere to what is on this machine.
+// An issuer must not lead to URLs without TLS. An issuer on another machine
+// must not lead to this machine.
 func TestWhereIssuersLead(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	var reached atomic.Int64
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer here.Close()
@@ -61,65 +67,112 @@ func TestWhereIssuersLead(t *testing.T) {
 		start     func(http.Handler) *httptest.Server
 		change    func(map[string]string)
 		redirects map[string]string
-		keys      string // what the error has; nothing if there is none
-		login     string
+		keys      bool // whether fetching the keys fails
+		login     bool // whether the login service fails
 	}{
-		"TLS":                               {start: httptest.NewTLSServer},
-		"this machine":                      {start: httptest.NewServer},
-		"redirects within":                  {start: httptest.NewTLSServer, redirects: map[string]string{configuration: "/other", "/keys": "/other"}},
-		"redirects":                         {httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, "redirect", "redirect"},
-		"redirects for the keys":            {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, "redirect", ""},
-		"redirects without an end":          {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, "too many redirects", ""},
-		"keys on this machine":              {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, "jwks_uri", ""},
-		"keys without TLS":                  {httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, "jwks_uri", ""},
-		"keys nowhere":                      {httptest.NewServer, set("jwks_uri", ""), nil, "jwks_uri", ""},
-		"a redirect without TLS":            {httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, "must be an https URL", "must be an https URL"},
-		"token endpoint on this machine":    {httptest.NewTLSServer, set("token_endpoint", here.URL), nil, "", "token_endpoint"},
-		"token endpoint without TLS":        {httptest.NewServer, set("token_endpoint", "http://a.example.com"), nil, "", "token_endpoint"},
-		"token endpoint with a fragment":    {httptest.NewServer, set("token_endpoint", "https://a.example.com#a"), nil, "", "token_endpoint"},
-		"sign-in on this machine":           {httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, "", "authorization_endpoint"},
-		"sign-in without TLS":               {httptest.NewServer, set("authorization_endpoint", "http://a.example.com"), nil, "", "authorization_endpoint"},
-		"sign-in by a script":               {httptest.NewServer, set("authorization_endpoint", "javascript:alert(1)"), nil, "", "authorization_endpoint"},
-		"no endpoints":                      {httptest.NewServer, func(doc map[string]string) { delete(doc, "token_endpoint") }, nil, "", "token_endpoint"},
-		"endpoints of somebody else's, TLS": {start: httptest.NewServer, change: set("token_endpoint", "https://a.example.com/token")},
-		"another issuer's":                  {httptest.NewServer, set("issuer", "https://a.example.com"), nil, "of the issuer", "of the issuer"},
-		"too long":                          {httptest.NewServer, set("x", strings.Repeat("a", openid.MaxDocument)), nil, "more than 1048576 bytes", "more than 1048576 bytes"},
+		"TLS":          {start: httptest.NewTLSServer},
+		"this machine": {start: httptest.NewServer},
+		"redirects within": {
+			start: httptest.NewTLSServer, redirects: map[string]string{configuration: "/other", "/keys": "/other"},
+		},
+		"redirects": {
+			httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, true, true,
+		},
+		"redirects for the keys":   {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, true, false},
+		"redirects without an end": {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, true, false},
+		"keys on this machine":     {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, true, false},
+		"keys without TLS": {
+			httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, true, false,
+		},
+		"keys nowhere": {httptest.NewServer, set("jwks_uri", ""), nil, true, false},
+		"a redirect without TLS": {
+			httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, true, true,
+		},
+		"token endpoint on this machine": {httptest.NewTLSServer, set("token_endpoint", here.URL), nil, false, true},
+		"token endpoint without TLS": {
+			httptest.NewServer, set("token_endpoint", "http://a.example.com"), nil, false, true,
+		},
+		"token endpoint with a fragment": {
+			httptest.NewServer, set("token_endpoint", "https://a.example.com#a"), nil, false, true,
+		},
+		"sign-in on this machine": {
+			httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, false, true,
+		},
+		"sign-in without TLS": {
+			httptest.NewServer, set("authorization_endpoint", "http://a.example.com"), nil, false, true,
+		},
+		"sign-in by a script": {
+			httptest.NewServer, set("authorization_endpoint", "javascript:alert(1)"), nil, false, true,
+		},
+		"no endpoints": {
+			httptest.NewServer, func(doc map[string]string) { delete(doc, "token_endpoint") }, nil, false, true,
+		},
+		"endpoints of somebody else's, TLS": {
+			start: httptest.NewServer, change: set("token_endpoint", "https://a.example.com/token"),
+		},
+		"another issuer's": {httptest.NewServer, set("issuer", "https://a.example.com"), nil, true, true},
+		"too long": {
+			httptest.NewServer, set("x", strings.Repeat("a", openid.MaxDocument)), nil, true, true,
+		},
 	} {
-		i := newIssuer(t, test.start)
-		i.change, i.redirects = test.change, test.redirects
-		p := openid.NewProvider(i.URL)
-		p.Client.Transport = i.Client().Transport
-		c, err := p.Configuration(t.Context())
-		if err == nil {
-			err = p.Get(t.Context(), "jwks_uri", c.Keys, &struct{}{})
-		}
-		if (err == nil) != (test.keys == "") || err != nil && !strings.Contains(err.Error(), test.keys) {
-			t.Errorf("%s: keys: %v", name, err)
-		}
-		login := openid.Login{Issuer: i.URL, Client: "cli"}
-		_, err = openid.ServiceBy(&login, i.Client().Transport, openid.Now)(t.Context())
-		if (err == nil) != (test.login == "") || err != nil && !strings.Contains(err.Error(), test.login) {
-			t.Errorf("%s: login: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			i := newIssuer(t, test.start)
+			record := func(err error) {
+				if err != nil {
+					texts.Error(t, err, i.URL, "ISSUER", here.URL, "HERE")
+				}
+			}
+			i.change, i.redirects = test.change, test.redirects
+			p := openid.NewProvider(i.URL)
+			p.Client.Transport = i.Client().Transport
+			c, err := p.Configuration(t.Context())
+			if err == nil {
+				err = p.Get(t.Context(), "jwks_uri", c.Keys, &struct{}{})
+			}
+			if (err != nil) != test.keys {
+				t.Errorf("keys: %v", err)
+			}
+			record(err)
+			login := openid.Login{Issuer: i.URL, Client: "cli"}
+			_, err = openid.ServiceBy(&login, i.Client().Transport, openid.Now)(t.Context())
+			if (err != nil) != test.login {
+				t.Errorf("login: %v", err)
+			}
+			record(err)
+		})
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d requests reached this machine", n)
 	}
 }
 
-// What is no document of an issuer's is none, and is quoted by no error.
+// A response that is not an issuer's document is rejected, and errors do not
+// quote it.
 func TestNoDocument(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]string{"secret": "invalid character", `{"issuer": 1}`: "cannot unmarshal number", `{}`: "of the issuer"} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
-		if _, err := openid.NewProvider(s.URL).Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", body, err)
-		}
-		s.Close()
+	texts := golden.New(t)
+	for name, body := range map[string]string{
+		"no JSON": "secret", "another type": `{"issuer": 1}`, "no issuer": `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(body))
+			}))
+			defer s.Close()
+			_, err := openid.NewProvider(s.URL).Configuration(t.Context())
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			texts.Error(t, err, s.URL, "URL")
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error quotes the document: %v", err)
+			}
+		})
 	}
 }
 
-// Login needs the issuer's configuration alone, which is kept.
+// The login service needs only the issuer's configuration, which is cached.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t, httptest.NewServer)
@@ -135,7 +188,9 @@ func TestLogin(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, _ := json.Marshal(login)
-		if want := `{"client":"cli","grant_types":["authz_code"],"authz":"` + i.URL + `/authorize?audience=a+b\u0026tenant=1","token":"` + i.URL + `/token?p=1","ports":[10000,10010],"scopes":["openid"]}`; string(text) != want {
+		if want := `{"client":"cli","grant_types":["authz_code"],"authz":"` + i.URL +
+			`/authorize?audience=a+b\u0026tenant=1","token":"` + i.URL +
+			`/token?p=1","ports":[10000,10010],"scopes":["openid"]}`; string(text) != want {
 			t.Errorf("%s\nwant %s", text, want)
 		}
 	}
@@ -151,7 +206,8 @@ func TestLogin(t *testing.T) {
 	if _, err := service(t.Context()); !errors.Is(err, registry.ErrUnavailable) {
 		t.Error(err)
 	}
-	if _, err := l.Service()(t.Context()); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "configuration of issuer "+i.URL) {
+	if _, err := l.Service()(t.Context()); !errors.Is(err, registry.ErrUnavailable) ||
+		!strings.Contains(err.Error(), i.URL) {
 		t.Error(err)
 	}
 	if none, err := openid.ParseLogin(""); err != nil || none.Service() != nil {
@@ -159,35 +215,41 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// What a function is told is looked at as closely as what the stack was.
+// ParseLogin validates a login like the stack does.
 func TestParseLogin(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	login := func(more string) string {
 		return `{"issuer": "https://a.example.com", "client": "c"` + more + `}`
 	}
-	for text, want := range map[string]string{
-		"{": "", "[]": "", "{} {}": "", "{}": "no URL",
-		`{"issuer": "http://a.example.com", "client": "c"}`:            "https",
-		`{"issuer": "https://a.example.com?p=1", "client": "c"}`:       "query",
-		`{"issuer": "https://u:p@a.example.com", "client": "c"}`:       "no URL",
-		`{"issuer": "http://10.0.0.1", "client": "c"}`:                 "https",
-		`{"issuer": "https://a.example.com"}`:                          "client is missing",
-		login(`, "ports": [10000]`):                                    "ports",
-		login(`, "ports": [10000, 10009]`):                             "ports",
-		login(`, "ports": [80, 10009]`):                                "ports",
-		login(`, "ports": [10000, 65536]`):                             "ports",
-		login(`, "authorize": {"redirect_uri": "http://x"}`):           "own parameter",
-		login(`, "authorize": {"audience": "x", "client_id": "y"}`):    "own parameter",
-		login(`, "authorize": {"audience": "x", "response_type": ""}`): "own parameter",
+	for _, text := range []string{
+		"{", "[]", "{} {}", "{}",
+		`{"issuer": "http://a.example.com", "client": "c"}`,
+		`{"issuer": "https://a.example.com?p=1", "client": "c"}`,
+		`{"issuer": "https://u:p@a.example.com", "client": "c"}`,
+		`{"issuer": "http://10.0.0.1", "client": "c"}`,
+		`{"issuer": "https://a.example.com"}`,
+		login(`, "ports": [10000]`),
+		login(`, "ports": [10000, 10009]`),
+		login(`, "ports": [80, 10009]`),
+		login(`, "ports": [10000, 65536]`),
+		login(`, "authorize": {"redirect_uri": "http://x"}`),
+		login(`, "authorize": {"audience": "x", "client_id": "y"}`),
+		login(`, "authorize": {"audience": "x", "response_type": ""}`),
 	} {
-		if _, err := openid.ParseLogin(text); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+		_, err := openid.ParseLogin(text)
+		if !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: %v is not registry.ErrInvalid", text, err)
 		}
+		texts.Error(t, err)
 	}
 	for text, want := range map[string]string{
 		login(""): `{"issuer":"https://a.example.com","client":"c","scopes":["openid"],"ports":[10000,10010]}`,
-		login(`, "scopes": ["a"], "ports": [1024, 1034], "authorize": {"audience": "x"}`): `{"issuer":"https://a.example.com","client":"c","scopes":["a"],"ports":[1024,1034],"authorize":{"audience":"x"}}`,
-		`{"issuer": "http://127.0.0.1:1", "client": "c"}`:                                 `{"issuer":"http://127.0.0.1:1","client":"c","scopes":["openid"],"ports":[10000,10010]}`,
+		login(
+			`, "scopes": ["a"], "ports": [1024, 1034], "authorize": {"audience": "x"}`,
+		): `{"issuer":"https://a.example.com","client":"c","scopes":["a"],"ports":[1024,1034],"authorize":{"audience":"x"}}`,
+		`{"issuer": "http://127.0.0.1:1", "client": "c"}`: `{"issuer":"http://127.0.0.1:1","client":"c",` +
+			`"scopes":["openid"],"ports":[10000,10010]}`,
 	} {
 		l, err := openid.ParseLogin(text)
 		if got, _ := json.Marshal(l); err != nil || string(got) != want {

@@ -1,9 +1,9 @@
-// Package printable makes text that others wrote safe to print in a terminal, a
-// table or a log.
+// Package printable makes untrusted text safe to print in a terminal, a table
+// or a log.
 //
-// What is printable is what [unicode.IsPrint] says: letters, marks, numbers,
+// Printable characters are those of [unicode.IsPrint]: letters, marks, numbers,
 // punctuation, symbols and the ASCII space. Line breaks, escape sequences and
-// characters that change the order of others are not.
+// characters that change the text direction are not printable.
 package printable
 
 import (
@@ -15,23 +15,23 @@ import (
 
 const ellipsis = "…"
 
-// Is reports whether a text is in UTF-8 and has printable characters alone, so
-// that it is one line at most.
+// Is reports whether a text is valid UTF-8 and has only printable characters.
+// Such a text is at most one line.
 func Is(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// Mark returns a text with U+FFFD in place of each character that is not
-// printable. A text of more than maxRunes characters is cut there, and ends in
-// an ellipsis.
+// Mark replaces each character that is not printable with U+FFFD. If the text
+// has more than maxRunes characters, Mark cuts it to that length and adds an
+// ellipsis.
 func Mark(s string, maxRunes int) string {
 	marked := replace(s, func(rune) rune { return utf8.RuneError })
 	return cut(marked, maxRunes, func(rune) int { return 1 })
 }
 
-// Line returns a text like [Mark], but with a space in place of each line break,
-// tab or other white space. It is cut where it has more than maxBytes bytes,
-// which do not count the ellipsis.
+// Line is like [Mark], but replaces each white space character, such as a line
+// break, with a space. It limits the text to maxBytes bytes, not counting the
+// ellipsis.
 func Line(s string, maxBytes int) string {
 	line := replace(s, func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -42,9 +42,9 @@ func Line(s string, maxBytes int) string {
 	return cut(line, maxBytes, utf8.RuneLen)
 }
 
-// Remove returns a text without the characters that are not printable, and
-// without space around it. A text of more than maxBytes bytes is cut to fewer
-// with an ellipsis at its end, which counts.
+// Remove removes unprintable characters and surrounding space. If the text has
+// more than maxBytes bytes, Remove shortens it to at most that length including
+// an ellipsis.
 func Remove(s string, maxBytes int) string {
 	s = strings.TrimSpace(replace(s, func(rune) rune { return -1 }))
 	if len(s) <= maxBytes {
@@ -53,8 +53,8 @@ func Remove(s string, maxBytes int) string {
 	return cut(s, maxBytes-len(ellipsis), utf8.RuneLen)
 }
 
-// Escape returns a text with each character that is not printable as Go writes
-// it in a string, such as \x1b, so that nothing of the text is lost.
+// Escape replaces each unprintable character with its Go escape sequence, such
+// as \x1b, so that no information is lost.
 func Escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -76,8 +76,8 @@ func replace(s string, unprintable func(rune) rune) string {
 	}, s)
 }
 
-// cut returns as many characters as fit within a limit, by the size of each, and
-// an ellipsis behind them if there are more.
+// cut returns the characters that fit within a limit, where size returns the
+// size of each. If there are more, it adds an ellipsis.
 func cut(s string, limit int, size func(rune) int) string {
 	for at, r := range s {
 		if limit -= size(r); limit < 0 {

@@ -63,7 +63,7 @@ func TestCutting(t *testing.T) {
 		"Remove, all":          {printable.Remove, "abcd", 4, "abcd"},
 		"Remove, one more":     {printable.Remove, "abcde", 4, "a…"},
 		"Remove, within runes": {printable.Remove, "aäöü", 6, "aä…"},
-		"Remove, what goes":    {printable.Remove, " a\x00bcd\n", 4, "abcd"},
+		"Remove, unprintable":  {printable.Remove, " a\x00bcd\n", 4, "abcd"},
 	} {
 		if got := test.cut(test.text, test.max); got != test.want {
 			t.Errorf("%s: %q to %d: %q, want %q", name, test.text, test.max, got, test.want)

@@ -1,24 +1,26 @@
-// Package progress reports what long work is doing. Publishing, mirroring and
-// verifying share it, so that one display shows them all.
+// Package progress reports the progress of long work. Publishing, mirroring and
+// verifying use it, so that one display can show them all.
 package progress
 
 import "io"
 
-// Reporter shows what goes on. Its methods, and the functions that Transfer
+// Reporter shows progress. Its methods, and the functions that Transfer
 // returns, are called concurrently.
 type Reporter interface {
-	// Step is called as a short step begins, with what it does, such as
+	// Step is called when a short step begins, with its description, such as
 	// "reading ./dist".
 	Step(what string)
-	// Transfer is called as work begins that can take more than a second, with
-	// what it does, such as "packing ./vpc", and with its size in bytes, or with
-	// 0 if that is unknown. moved is called with the number of bytes that were
-	// done since the last call. It is negative if some are done again. end is
-	// called once no more will be done, also if the work has failed.
+	// Transfer is called when work begins that can take more than a second. It
+	// receives a description, such as "packing ./vpc", and the size in bytes,
+	// or 0 if unknown.
+	//
+	// moved is called with the number of bytes that were processed since the
+	// last call. The number is negative if bytes will be processed again. end
+	// is called once when the work ends, even if it has failed.
 	Transfer(what string, size int64) (moved func(n int64), end func())
 }
 
-// Or returns r, or a Reporter that shows nothing if r is nil.
+// Or returns r, or a [Reporter] that shows nothing if r is nil.
 func Or(r Reporter) Reporter {
 	if r == nil {
 		return silent{}
@@ -34,8 +36,7 @@ func (silent) Transfer(string, int64) (moved func(int64), end func()) {
 	return func(int64) {}, func() {}
 }
 
-// Reader returns a reader of in that calls moved with each number of bytes that
-// it has read.
+// Reader returns a reader of in that calls moved with the length of each read.
 func Reader(in io.Reader, moved func(int64)) io.Reader { return &reader{in, moved} }
 
 type reader struct {
@@ -49,7 +50,8 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadSeeker is like [Reader]. Seeking back takes off what is read again.
+// ReadSeeker is like [Reader]. Seeking back subtracts the bytes that will be
+// read again.
 func ReadSeeker(in io.ReadSeeker, moved func(int64)) io.ReadSeeker {
 	return &readSeeker{in: in, moved: moved}
 }
@@ -76,9 +78,10 @@ func (r *readSeeker) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ReaderAt returns a reader of in that calls moved as the part grows that was
-// read from the beginning on, without a gap. What is read twice counts once. It is
-// for one goroutine.
+// ReaderAt returns a reader of in that reports progress from the beginning of
+// in without gaps. It calls moved with the number of additional bytes that were
+// read. Bytes that are read twice count once. It is not safe for concurrent
+// use.
 func ReaderAt(in io.ReaderAt, moved func(int64)) io.ReaderAt { return &readerAt{in: in, moved: moved} }
 
 type readerAt struct {
@@ -96,7 +99,7 @@ func (r *readerAt) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Writer calls itself with the length of all that is written to it.
+// Writer is a function that is called with the length of each write.
 type Writer func(n int64)
 
 // Write implements [io.Writer].

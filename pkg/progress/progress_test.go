@@ -16,7 +16,7 @@ func TestOr(t *testing.T) {
 	moved(1)
 	end()
 	if progress.Or(r) != r {
-		t.Error("another Reporter than the given one")
+		t.Error("Or returns another Reporter than the given one")
 	}
 }
 
@@ -24,7 +24,7 @@ func TestReadSeeker(t *testing.T) {
 	t.Parallel()
 	var total int64
 	in := progress.ReadSeeker(strings.NewReader("0123456789"), func(n int64) { total += n })
-	for range 2 { // the second time as a request that is repeated
+	for range 2 { // the second time is like a repeated request
 		if _, err := in.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}

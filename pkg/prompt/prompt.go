@@ -1,4 +1,4 @@
-// Package prompt asks the person at a terminal.
+// Package prompt reads answers from a person at a terminal.
 package prompt
 
 import (
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Confirm writes a question to out, and reports whether the next line of in is y
-// or yes. Anything else, such as an empty line or the end of in, is a no.
+// Confirm writes a question to out and reports whether the next line of in is y
+// or yes. Any other answer means no, including an empty line and the end of in.
 //
-// If ctx ends first, Confirm returns its error and leaves a goroutine behind,
+// If ctx ends first, Confirm returns its error. It leaves a goroutine behind,
 // since a read from a terminal cannot be interrupted.
 func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	fmt.Fprintf(out, "%s [y/N] ", question)
@@ -20,7 +20,7 @@ func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) 
 	go func() {
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
-			fmt.Fprintln(out) // nobody has ended the line of the question
+			fmt.Fprintln(out) // the answer has not ended the line of the question
 		}
 		answer <- line
 	}()

@@ -17,11 +17,11 @@ func TestConfirm(t *testing.T) {
 		"\n": false, "": false, "n\n": false, "no\n": false, "yesterday\n": false, "n\ny\n": false,
 	} {
 		var out strings.Builder
-		got, err := prompt.Confirm(t.Context(), strings.NewReader(in), &out, "Go on?")
+		got, err := prompt.Confirm(t.Context(), strings.NewReader(in), &out, "Continue?")
 		if got != want || err != nil {
 			t.Errorf("%q: %t, %v", in, got, err)
 		}
-		text := "Go on? [y/N] "
+		text := "Continue? [y/N] "
 		if !strings.Contains(in, "\n") {
 			text += "\n"
 		}
@@ -37,7 +37,7 @@ func TestConfirmCanceled(t *testing.T) {
 	defer typing.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := prompt.Confirm(ctx, in, io.Discard, "Go on?"); got || !errors.Is(err, context.Canceled) {
+	if got, err := prompt.Confirm(ctx, in, io.Discard, "Continue?"); got || !errors.Is(err, context.Canceled) {
 		t.Errorf("%t, %v", got, err)
 	}
 }

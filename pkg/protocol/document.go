@@ -1,7 +1,9 @@
-// Package protocol holds the documents that Larder exchanges: those of the module
-// registry, provider registry and provider network mirror protocols, and those
-// of its own publish API. It has no HTTP and no storage, so that the catalog can
-// render a document that a handler later returns as it is.
+// Package protocol defines the documents of the module registry, provider
+// registry and provider network mirror protocols, and of Larder's own publish
+// API.
+//
+// It has no HTTP and no storage, so that the catalog can render a document and
+// a handler can return it unchanged.
 package protocol
 
 import (
@@ -17,11 +19,11 @@ import (
 	"sync/atomic"
 )
 
-// Document is a JSON document as it is stored: compressed with gzip, and ready
-// to be sent.
+// Document is a stored JSON document. It is compressed with gzip and ready to
+// be sent.
 type Document []byte
 
-// Compress returns v as a document.
+// Compress encodes v as a document.
 func Compress(v any) (Document, error) {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
@@ -36,23 +38,23 @@ func Compress(v any) (Document, error) {
 	return out.Bytes(), nil
 }
 
-// maxDocument bounds a document that is unpacked, in bytes of JSON.
+// maxDocument bounds the size of a decompressed document in bytes.
 const maxDocument = 64 << 20
 
-// Decode returns what Compress was given.
+// Decode decodes a document made by [Compress].
 func Decode[T any](d Document) (v T, err error) {
 	text, err := d.inflate()
 	if err == nil {
 		err = json.Unmarshal(text, &v)
 	}
 	if err != nil {
-		// Not wrapped: no caller is at fault, as registry.ErrInvalid would say.
+		// Not wrapped: a registry.ErrInvalid would blame the caller.
 		err = fmt.Errorf("cannot decode a stored document: %s", err.Error())
 	}
 	return v, err
 }
 
-// JSON returns the document's text.
+// JSON returns the decompressed document.
 func (d Document) JSON() ([]byte, error) {
 	text, err := d.inflate()
 	if err == nil && !json.Valid(text) {
@@ -64,7 +66,7 @@ func (d Document) JSON() ([]byte, error) {
 	return text, nil
 }
 
-// Gzip returns the document as it is, if it is valid.
+// Gzip returns the compressed document after checking that it is valid.
 func (d Document) Gzip() ([]byte, error) {
 	sum := maphash.Bytes(seed, d) | 1 // 0 means none
 	place := &valid[sum/2%uint64(len(valid))]
@@ -78,21 +80,21 @@ func (d Document) Gzip() ([]byte, error) {
 	return d, nil
 }
 
-// valid caches hashes of valid documents, each in the place that its hash
-// selects, so that a document that is sent again and again is unpacked once.
+// valid caches hashes of valid documents, each in the slot that its hash
+// selects. A document that is sent repeatedly is decompressed only once.
 var (
 	valid [1024]atomic.Uint64
 	seed  = maphash.MakeSeed()
 )
 
-// inflate unpacks a document to its end, so that its checksum is verified. It
-// allocates what the document says that it has, up to maxDocument.
+// inflate decompresses a document to its end, which verifies its checksum. It
+// allocates the size that the document declares, up to maxDocument.
 func (d Document) inflate() ([]byte, error) {
 	unpacked, err := gzip.NewReader(bytes.NewReader(d))
 	if err != nil {
 		return nil, err
 	}
-	// RFC 1952, ISIZE. Whatever has a header has more than 4 bytes.
+	// RFC 1952, ISIZE. A document with a header has more than 4 bytes.
 	size := binary.LittleEndian.Uint32(d[len(d)-4:])
 	if size > maxDocument {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", size, maxDocument)
@@ -102,7 +104,7 @@ func (d Document) inflate() ([]byte, error) {
 		return nil, err
 	}
 	if n, err := unpacked.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
-		return nil, cmp.Or(err, fmt.Errorf("it has more than the %d bytes that it announces", size))
+		return nil, cmp.Or(err, fmt.Errorf("it has more than the %d bytes that it declares", size))
 	}
 	return text, nil
 }

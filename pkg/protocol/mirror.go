@@ -8,32 +8,33 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The documents of the provider network mirror protocol, which are also the
-// files of a folder that clients' `providers mirror` writes.
+// The documents of the provider network mirror protocol. They are also the
+// files of a folder that the clients' `providers mirror` writes.
 //
-// Source: the provider network mirror protocol, https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
+// Source: the provider network mirror protocol,
+// https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
 type (
-	// MirrorIndex is index.json, the answer to "List Available Versions".
+	// MirrorIndex is index.json, the response to "List Available Versions".
 	MirrorIndex struct {
 		Versions map[string]struct{} `json:"versions"`
 	}
-	// MirrorPackages is VERSION.json, the answer to "List Available Installation
-	// Packages", by platforms.
+	// MirrorPackages is VERSION.json, the response to "List Available
+	// Installation Packages". Its keys are platforms.
 	MirrorPackages struct {
 		Archives map[string]MirrorArchive `json:"archives"`
 	}
-	// MirrorArchive is where a package is, and its hashes, h1 before zh.
+	// MirrorArchive is the URL of a package and its hashes, h1 before zh.
 	MirrorArchive struct {
 		URL    string   `json:"url"`
 		Hashes []string `json:"hashes,omitempty"`
 	}
 )
 
-// MirrorListing is an index.json whose versions are read, the newest first. The
-// document has no order.
+// MirrorListing is index.json as a list of versions, the newest first. The
+// document itself has no order.
 type MirrorListing []registry.Version
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements [json.Marshaler].
 func (l MirrorListing) MarshalJSON() ([]byte, error) {
 	out := MirrorIndex{make(map[string]struct{}, len(l))}
 	for _, v := range l {
@@ -42,7 +43,7 @@ func (l MirrorListing) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements [json.Unmarshaler].
 func (l *MirrorListing) UnmarshalJSON(text []byte) error {
 	var in MirrorIndex
 	if err := json.Unmarshal(text, &in); err != nil {

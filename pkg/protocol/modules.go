@@ -7,11 +7,12 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ModuleListing is the answer to "List Available Versions for a Specific
-// Module": the versions of one module, the newest first. Clients decode fields
-// beside the version and use none, so there are none.
+// ModuleListing is the response to "List Available Versions for a Specific
+// Module": the versions of one module, the newest first. It has no other
+// fields, because clients do not use them.
 //
-// Source: the module registry protocol, https://opentofu.org/docs/internals/module-registry-protocol/.
+// Source: the module registry protocol,
+// https://opentofu.org/docs/internals/module-registry-protocol/.
 type ModuleListing []registry.Version
 
 type (
@@ -26,7 +27,7 @@ type (
 	}
 )
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements [json.Marshaler].
 func (l ModuleListing) MarshalJSON() ([]byte, error) {
 	of := moduleVersionsOf{Versions: make([]moduleVersion, len(l))}
 	for i, v := range l {
@@ -35,14 +36,14 @@ func (l ModuleListing) MarshalJSON() ([]byte, error) {
 	return json.Marshal(moduleVersions{Modules: []moduleVersionsOf{of}})
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements [json.Unmarshaler].
 func (l *ModuleListing) UnmarshalJSON(text []byte) error {
 	var in moduleVersions
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
 	}
 	if len(in.Modules) != 1 {
-		return fmt.Errorf("it has %d modules, not one", len(in.Modules))
+		return fmt.Errorf("it has %d modules instead of one", len(in.Modules))
 	}
 	*l = make(ModuleListing, len(in.Modules[0].Versions))
 	for i, v := range in.Modules[0].Versions {

@@ -26,7 +26,7 @@ func TestModuleListing(t *testing.T) {
 	}
 	for _, bad := range []string{"", "hello", "\x1f\x8b"} {
 		if _, err := protocol.Decode[protocol.ModuleListing]([]byte(bad)); err == nil {
-			t.Errorf("DecodeListing(%q) succeeds", bad)
+			t.Errorf("Decode(%q) succeeds", bad)
 		}
 	}
 	var twice bytes.Buffer
@@ -34,14 +34,28 @@ func TestModuleListing(t *testing.T) {
 	_, _ = io.WriteString(w, `{"modules":[{},{}]}`)
 	_ = w.Close()
 	if _, err := protocol.Decode[protocol.ModuleListing](twice.Bytes()); err == nil {
-		t.Error("DecodeListing of two modules succeeds")
+		t.Error("Decode of two modules succeeds")
 	}
 }
 
 func TestProviderListing(t *testing.T) {
 	t.Parallel()
-	want := protocol.ProviderListing{Versions: []protocol.ListedProvider{{Version: version(t, "2.0.0-beta.1"), Protocols: []string{"6.0"}, Platforms: []registry.Platform{{OS: "linux", Arch: "amd64"}}}, {Version: version(t, "1.0.0"), Protocols: []string{"5.0", "6.0"}, Platforms: []registry.Platform{{OS: "darwin", Arch: "arm64"}, {OS: "linux", Arch: "amd64"}}}}}
-	want.Warnings = []string{"a", "b"}
+	linux, mac := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}
+	want := protocol.ProviderListing{
+		Versions: []protocol.ListedProvider{
+			{
+				Version:   version(t, "2.0.0-beta.1"),
+				Protocols: []string{"6.0"},
+				Platforms: []registry.Platform{linux},
+			},
+			{
+				Version:   version(t, "1.0.0"),
+				Protocols: []string{"5.0", "6.0"},
+				Platforms: []registry.Platform{mac, linux},
+			},
+		},
+		Warnings: []string{"a", "b"},
+	}
 	data, err := protocol.Compress(want)
 	if err != nil {
 		t.Fatal(err)
@@ -50,9 +64,10 @@ func TestProviderListing(t *testing.T) {
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
+	wrongSum := append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)
+	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], wrongSum} {
 		if _, err := protocol.Decode[protocol.ProviderListing](bad); err == nil {
-			t.Errorf("%d bytes are accepted", len(bad))
+			t.Errorf("Decode accepts %d bytes", len(bad))
 		}
 	}
 }
@@ -69,9 +84,10 @@ func TestMirrorListing(t *testing.T) {
 		if err != nil || !slices.Equal(got, slices.SortedFunc(slices.Values(want), registry.CompareVersions)) {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
-		for _, bad := range [][]byte{nil, []byte(`{"versions":{}}`), data[:len(data)-1], append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)} {
+		wrongSum := append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)
+		for _, bad := range [][]byte{nil, []byte(`{"versions":{}}`), data[:len(data)-1], wrongSum} {
 			if _, err := protocol.Decode[protocol.MirrorListing](bad); err == nil {
-				t.Errorf("%d bytes are accepted", len(bad))
+				t.Errorf("Decode accepts %d bytes", len(bad))
 			}
 		}
 	}
@@ -79,13 +95,17 @@ func TestMirrorListing(t *testing.T) {
 	if text, err := json.Marshal(protocol.MirrorListing(nil)); err != nil || string(text) != `{"versions":{}}` {
 		t.Errorf("%s, %v", text, err)
 	}
-	for _, bad := range []any{map[string]any{"versions": map[string]any{"x": map[string]any{}}}, map[string]any{"versions": []string{"1.0.0"}}, "1.0.0"} {
+	for _, bad := range []any{
+		map[string]any{"versions": map[string]any{"x": map[string]any{}}},
+		map[string]any{"versions": []string{"1.0.0"}},
+		"1.0.0",
+	} {
 		data, err := protocol.Compress(bad)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := protocol.Decode[protocol.MirrorListing](data); err == nil {
-			t.Errorf("%v is read as %v", bad, got)
+			t.Errorf("Decode(%v) = %v", bad, got)
 		}
 	}
 }
@@ -107,8 +127,8 @@ func versions(t *testing.T, all ...string) (out []registry.Version) {
 	return out
 }
 
-// A version is compared with the newest before it, in which pre-releases count
-// only if there is nothing else.
+// FindDropped compares a version with the newest earlier one. Pre-releases
+// count only if there are no other versions.
 func TestFindDropped(t *testing.T) {
 	t.Parallel()
 	linux, mac := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}

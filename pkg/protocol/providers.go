@@ -7,24 +7,25 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ProviderListing is the answer to "List Available Versions" of a provider.
-// Clients read versions and warnings; Renovate needs the platforms.
+// ProviderListing is the response to "List Available Versions" for a provider.
+// Clients read versions and warnings. Renovate also needs the platforms.
 //
-// Source: the provider registry protocol, https://opentofu.org/docs/internals/provider-registry-protocol/.
+// Source: the provider registry protocol,
+// https://opentofu.org/docs/internals/provider-registry-protocol/.
 type ProviderListing struct {
 	Versions []ListedProvider `json:"versions"`
-	// Warnings are printed by both clients: how a deprecation reaches people.
+	// Warnings are printed by both clients. They show deprecations to users.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ListedProvider is one version in a ProviderListing.
+// ListedProvider is one version in a [ProviderListing].
 type ListedProvider struct {
 	Version   registry.Version    `json:"version"`
 	Protocols []string            `json:"protocols"`
 	Platforms []registry.Platform `json:"platforms"`
 }
 
-// ListProvider returns how a version is listed.
+// ListProvider returns the entry of a version in a listing.
 func ListProvider(v registry.ProviderVersion) ListedProvider {
 	l := ListedProvider{Version: v.Version, Protocols: v.Protocols, Platforms: make([]registry.Platform, len(v.Packages))}
 	for i, p := range v.Packages {
@@ -33,17 +34,19 @@ func ListProvider(v registry.ProviderVersion) ListedProvider {
 	return l
 }
 
-// DroppedPlatforms are platforms that a version of a provider has and a later
-// version has not. Clients there that choose the later version find no package.
+// DroppedPlatforms are the platforms that an earlier version of a provider has
+// and a later one lacks. Clients on these platforms that choose the later
+// version find no package.
 type DroppedPlatforms struct {
-	// Since is the version that has them.
+	// Since is the earlier version.
 	Since     registry.Version    `json:"since"`
 	Platforms []registry.Platform `json:"platforms"`
 }
 
-// FindDropped compares a version of a provider with the newest one before it in a
-// stored listing, in which pre-releases count only if there is nothing else. It
-// returns nil if no platform is dropped, or the listing cannot be read.
+// FindDropped compares a version of a provider with the newest earlier version
+// in a stored listing. It considers pre-releases only if there are no other
+// versions. It returns nil if no platform is dropped or the listing cannot be
+// read.
 func FindDropped(listed Document, v registry.ProviderVersion) *DroppedPlatforms {
 	if len(listed) == 0 {
 		return nil
@@ -79,8 +82,8 @@ func FindDropped(listed Document, v registry.ProviderVersion) *DroppedPlatforms 
 	return &DroppedPlatforms{Since: before.Version, Platforms: dropped}
 }
 
-// ProviderDownload is the answer to "Find a Provider Package", with OpenTofu's
-// packages.
+// ProviderDownload is the response to "Find a Provider Package", including
+// OpenTofu's packages field.
 type ProviderDownload struct {
 	Protocols           []string                 `json:"protocols"`
 	OS                  string                   `json:"os"`
@@ -94,7 +97,7 @@ type ProviderDownload struct {
 	Packages            map[string]PackageHashes `json:"packages,omitempty"`
 }
 
-// ProviderKeys are the public keys with which clients verify a signature.
+// ProviderKeys are the public keys that clients use to verify a signature.
 type ProviderKeys struct {
 	GPGPublicKeys []PublicKey `json:"gpg_public_keys"`
 }
@@ -103,19 +106,20 @@ type ProviderKeys struct {
 type PublicKey struct {
 	KeyID      string `json:"key_id"`
 	ASCIIArmor string `json:"ascii_armor"`
-	// TrustSignature is always empty: any other must be of HashiCorp's partners.
+	// TrustSignature is always empty. Other values are for partners of
+	// HashiCorp.
 	TrustSignature string `json:"trust_signature"`
 }
 
-// PackageHashes are the hashes and the size, in bytes, of a package.
+// PackageHashes are the hashes of a package and its size in bytes.
 type PackageHashes struct {
 	Hashes      []string `json:"hashes"`
 	PackageSize int64    `json:"package_size"`
 }
 
-// KeysFor returns the keys that clients get for a signature by the key signer,
-// in the order in which clients try them: the signer's own first, then the
-// others that have not expired.
+// KeysFor returns the keys that clients receive for a signature by the key with
+// the ID signer, in the order in which clients try them. The first key is the
+// signer's. The others are those that have not expired.
 func KeysFor(signer string, keys []registry.SigningKey, now time.Time) []registry.SigningKey {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k registry.SigningKey) bool {
 		return k.ID != signer && !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
@@ -127,7 +131,7 @@ func KeysFor(signer string, keys []registry.SigningKey, now time.Time) []registr
 	return keys
 }
 
-// PublicKeys returns the keys of KeysFor as they are sent.
+// PublicKeys returns the result of [KeysFor] in the form of the protocol.
 func PublicKeys(signer string, keys []registry.SigningKey, now time.Time) ProviderKeys {
 	out := []PublicKey{} // null makes clients crash
 	for _, k := range KeysFor(signer, keys, now) {
@@ -136,8 +140,8 @@ func PublicKeys(signer string, keys []registry.SigningKey, now time.Time) Provid
 	return ProviderKeys{out}
 }
 
-// HashPackages returns the hashes of all platforms, by platform. If two
-// platforms share a hash it returns none, because OpenTofu crashes on that.
+// HashPackages returns the hashes of the packages by platform. If two platforms
+// share a hash, it returns nil, because that makes OpenTofu crash.
 func HashPackages(all []registry.ProviderPackage) map[string]PackageHashes {
 	if len(SharedHashes(all)) > 0 {
 		return nil
@@ -149,7 +153,8 @@ func HashPackages(all []registry.ProviderPackage) map[string]PackageHashes {
 	return out
 }
 
-// SharedHashes returns the platforms whose packages share a hash with another's.
+// SharedHashes returns the platforms whose packages share a hash with another
+// one.
 func SharedHashes(all []registry.ProviderPackage) []registry.Platform {
 	count := make(map[string]int)
 	for _, p := range all {
@@ -165,7 +170,7 @@ func SharedHashes(all []registry.ProviderPackage) []registry.Platform {
 	return shared
 }
 
-// All returns the versions that are listed.
+// All returns the listed versions.
 func (l ProviderListing) All() []registry.Version {
 	versions := make([]registry.Version, len(l.Versions))
 	for i, v := range l.Versions {

@@ -11,22 +11,24 @@ import (
 const day = 24 * time.Hour
 
 const (
-	// reportInterval is the least time between two reports about a namespace. The
-	// alarm on them looks at whole days.
+	// reportInterval is the minimum time between two reports about a namespace.
+	// The alarm evaluates whole days.
 	reportInterval = time.Hour
-	// noExpiry is what is reported of keys that need no attention.
+	// noExpiry is reported for keys that need no attention.
 	noExpiry = 365 * day
-	// abandoned is how long all keys of a namespace have been expired when it is
-	// assumed that nobody publishes there any more.
+	// abandoned is how long all keys of a namespace must have been expired
+	// until the namespace counts as abandoned.
 	abandoned = 30 * day
 )
 
-// ReportExpiry returns keys that call report when the signing keys of a namespace
-// were read, at most once an hour for each. expires is when the last of
-// the keys expires: nobody can publish in the namespace from then on. It is a
-// year ahead if a key never expires. It is a year ahead too if all have been
-// expired for a month, because whoever waits for the keys to be renewed would
-// wait forever if nothing was reported. Nothing is reported without a key.
+// ReportExpiry returns keys that call report when the signing keys of a
+// namespace are read, at most once an hour for each namespace. expires is when
+// the last of the keys expires. From then on, nobody can publish in the
+// namespace. If a key never expires, expires is a year ahead.
+//
+// It is also a year ahead if all keys have been expired for a month. The alarm
+// would otherwise never end, because it needs a report to do so. A namespace
+// without keys is not reported.
 func ReportExpiry(k Keys, report func(namespace string, expires time.Time)) Keys {
 	return &reportingKeys{Keys: k, report: report, reported: make(map[string]time.Time)}
 }
@@ -36,13 +38,13 @@ type reportingKeys struct {
 	report func(namespace string, expires time.Time)
 
 	mu       sync.Mutex
-	reported map[string]time.Time // by namespace, of which only those with a provider are read
+	reported map[string]time.Time // by namespace; only namespaces with a provider are read
 }
 
 // SigningKeys implements Keys.
 func (k *reportingKeys) SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error) {
 	keys, err := k.Keys.SigningKeys(ctx, namespace)
-	// Wall time: the monotonic clock stands still while a function is frozen.
+	// Wall time: the monotonic clock stops while a function is frozen.
 	now := time.Now().Round(0)
 	if err == nil && len(keys) > 0 && k.due(namespace, now) {
 		k.report(namespace, lastExpiry(keys, now))
@@ -50,8 +52,8 @@ func (k *reportingKeys) SigningKeys(ctx context.Context, namespace string) ([]re
 	return keys, err
 }
 
-// due reports whether a namespace has not been reported for an interval. It
-// assumes that it is reported then.
+// due reports whether the last report about a namespace was an interval ago. If
+// so, it records a report.
 func (k *reportingKeys) due(namespace string, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,7 +65,7 @@ func (k *reportingKeys) due(namespace string, now time.Time) bool {
 	return true
 }
 
-// lastExpiry returns what is reported of keys.
+// lastExpiry returns the time to report for keys.
 func lastExpiry(keys []registry.SigningKey, now time.Time) time.Time {
 	var last time.Time
 	for _, k := range keys {

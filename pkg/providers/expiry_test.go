@@ -17,8 +17,8 @@ import (
 
 const day = 24 * time.Hour
 
-// The last expiry of a namespace's keys is reported, as far as that is anybody's
-// concern.
+// The last expiry of a namespace's keys is reported, unless the keys need no
+// attention.
 func TestReportExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,21 +26,21 @@ func TestReportExpiry(t *testing.T) {
 		begin := time.Now()
 		for _, test := range []struct {
 			expiries []time.Duration // 0: never
-			want     time.Duration   // 0: nothing is reported
+			want     time.Duration   // 0: no report
 		}{
 			{nil, 0},
 			{[]time.Duration{20 * day}, 20 * day},
 			{[]time.Duration{0}, never},
-			// It has a successor.
+			// The key has a successor.
 			{[]time.Duration{20 * day, 730 * day}, 730 * day},
 			{[]time.Duration{40 * day, 20 * day, 30 * day}, 40 * day},
 			{[]time.Duration{20 * day, 0}, never},
 			{[]time.Duration{-day, 40 * day}, 40 * day},
 			{[]time.Duration{-day, 0}, never},
-			// Nobody can publish, and somebody may want to.
+			// Nobody can publish, but someone may need to.
 			{[]time.Duration{-2 * day, -day, -300 * day}, -day},
 			{[]time.Duration{-30*day + time.Second}, -30*day + time.Second},
-			// Nobody seems to.
+			// The namespace is abandoned.
 			{[]time.Duration{-30 * day}, never},
 			{[]time.Duration{-300 * day, -200 * day}, never},
 		} {
@@ -74,8 +74,8 @@ func TestReportExpiry(t *testing.T) {
 	})
 }
 
-// A namespace is reported once an hour, whatever is downloaded meanwhile, and not
-// if its keys cannot be read.
+// A namespace is reported once an hour, regardless of downloads, and not if its
+// keys cannot be read.
 func TestReportsAreRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func (e everyNamespace) SigningKeys(context.Context, string) ([]registry.Signing
 	return e.keys, nil
 }
 
-// Each namespace is reported for itself.
+// Each namespace is reported separately.
 func TestReportsOfNamespaces(t *testing.T) {
 	t.Parallel()
 	var got []string

@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// cacheTime is how long the keys of a namespace are used before they are read
-	// again.
+	// cacheTime is how long the keys of a namespace are cached.
 	cacheTime = time.Minute
-	// maxCached bounds the namespaces in the cache. Only those that have a provider
-	// get there. A key has some kilobytes, and 64 KiB at most.
+	// maxCached bounds the number of cached namespaces. Only namespaces with a
+	// provider are cached. A key has some kilobytes, and at most 64 KiB.
 	maxCached = 256
 )
 
@@ -28,8 +27,8 @@ func newKeyCache(stored Keys) *keyCache {
 	return &keyCache{stored, ttlcache.New[string, []registry.SigningKey](maxCached, cacheTime)}
 }
 
-// get returns the keys of a namespace. It reads them if those in the cache lack
-// the signer's, which may have been added since. Callers must not change them.
+// get returns the keys of a namespace. It reads them again if the cached ones
+// lack the signer's key, which may be new. Callers must not change them.
 func (c *keyCache) get(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error) {
 	now := time.Now()
 	cached, found := c.cached.Get(namespace, now)

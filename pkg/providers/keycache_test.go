@@ -13,7 +13,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Keys are read once a minute, unless the signer's is not among them or they cannot be read.
+// Keys are read once a minute, or again if the signer's key is not cached.
+// Errors are not cached.
 func TestKeyCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

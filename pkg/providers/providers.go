@@ -1,11 +1,15 @@
-// Package providers serves the provider registry protocol: which versions a provider has, and where the packages of one
-// are, with all that clients need to verify them.
+// Package providers serves the provider registry protocol: the versions of a
+// provider, and the locations of a version's packages. A location comes with
+// everything that clients need to verify the package.
 //
-// It promises what clients crash or stumble without: absolute presigned URLs of the zip, of SHA256SUMS and of its
-// signature; one armored block for each key, the signer's first; an empty trust_signature; and hashes of all platforms for
-// OpenTofu, or none where two platforms share one.
+// Some clients fail without the following properties. The URLs of the zip, of
+// SHA256SUMS and of its signature are absolute and presigned. Each key has its
+// own armored block, and the signer's comes first. trust_signature is empty.
+// OpenTofu gets the hashes of all platforms, or none if two platforms share
+// one.
 //
-// Source: the provider registry protocol, https://opentofu.org/docs/internals/provider-registry-protocol/.
+// Source: the provider registry protocol,
+// https://opentofu.org/docs/internals/provider-registry-protocol/.
 package providers
 
 import (
@@ -21,14 +25,15 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Service is the identifier under which discovery lists the protocol, and Path its value there.
+// Service is the identifier of the protocol in discovery, and Path its value
+// there.
 const (
 	Service = "providers.v1"
 	Path    = "/v1/providers/"
 )
 
-// Versions is what the protocol reads. Both methods return registry.ErrNotFound
-// for what is not there.
+// Versions reads versions of providers. Both methods return
+// registry.ErrNotFound if there is none.
 type Versions interface {
 	// Listing returns the versions response of a provider, a
 	// protocol.ProviderListing.
@@ -37,22 +42,24 @@ type Versions interface {
 	Get(context.Context, registry.Provider, registry.Version) (registry.ProviderVersion, error)
 }
 
-// Keys are the signing keys.
+// Keys reads signing keys.
 type Keys interface {
-	// SigningKeys returns the keys of a namespace; none is no error.
+	// SigningKeys returns the keys of a namespace, and no error if there are
+	// none.
 	SigningKeys(ctx context.Context, namespace string) ([]registry.SigningKey, error)
 }
 
-// Signer makes presigned URLs.
+// Signer creates presigned URLs.
 type Signer interface {
-	// SignGet returns an absolute URL from which anyone can GET the object for a limited time.
+	// SignGet returns an absolute URL from which anyone can GET the object for
+	// a limited time.
 	SignGet(ctx context.Context, key string) (string, error)
 }
 
-// Routes are the protocol's endpoints.
+// Routes returns the protocol's routes.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New serves the protocol.
+// New returns a handler that serves the protocol.
 func New(versions Versions, keys Keys, signer Signer) http.Handler {
 	read := func(ctx context.Context, namespace, _ string) ([]registry.SigningKey, error) {
 		return keys.SigningKeys(ctx, namespace)
@@ -61,7 +68,7 @@ func New(versions Versions, keys Keys, signer Signer) http.Handler {
 }
 
 // NewCaching is like New, but caches the signing keys of a namespace for a
-// minute. It serves a key for no longer after the key was removed.
+// minute. It may serve a key for up to a minute after the key was removed.
 func NewCaching(versions Versions, keys Keys, signer Signer) http.Handler {
 	return httpapi.Mux((&handler{versions, signer, newKeyCache(keys).get}).endpoints()...)
 }
@@ -69,19 +76,22 @@ func NewCaching(versions Versions, keys Keys, signer Signer) http.Handler {
 type handler struct {
 	stored Versions
 	signer Signer
-	// keys returns the signing keys of a namespace, the signer's among them if it
-	// exists.
+	// keys returns the signing keys of a namespace, including the signer's if
+	// it exists.
 	keys func(ctx context.Context, namespace, signer string) ([]registry.SigningKey, error)
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{
 		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/versions"}, Serve: h.versions},
-		{Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/{version}/download/{os}/{arch}"}, Serve: h.download},
+		{
+			Route: httpapi.Route{Method: http.MethodGet, Path: Path + "{namespace}/{type}/{version}/download/{os}/{arch}"},
+			Serve: h.download,
+		},
 	}
 }
 
-// versions answers "List Available Versions".
+// versions serves "List Available Versions".
 func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	p, err := address(r)
 	if err != nil {
@@ -97,7 +107,7 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// download answers "Find a Provider Package".
+// download serves "Find a Provider Package".
 func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	p, err := address(r)
 	if err != nil {
@@ -132,7 +142,10 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	for _, file := range []struct {
 		url *string
 		key string
-	}{{&answer.DownloadURL, pkg.Object}, {&answer.SHASumsURL, record.Sums.Object}, {&answer.SHASumsSignatureURL, record.Signature.Object}} {
+	}{
+		{&answer.DownloadURL, pkg.Object}, {&answer.SHASumsURL, record.Sums.Object},
+		{&answer.SHASumsSignatureURL, record.Signature.Object},
+	} {
 		if *file.url, err = h.signer.SignGet(r.Context(), file.key); err != nil {
 			return fmt.Errorf("signing a URL for provider %s %s: %w", p, v, err)
 		}

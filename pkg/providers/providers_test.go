@@ -6,22 +6,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
 
@@ -44,11 +41,13 @@ func pkg(t testing.TB, platform, sum string) registry.ProviderPackage {
 	sum = strings.Repeat(sum, 64)
 	return registry.ProviderPackage{
 		Platform: p, Filename: name, H1: "h1:" + sum[:43] + "=",
-		StoredFile: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/" + sum + "/" + name, SHA256: sum, Size: 1234},
+		StoredFile: registry.StoredFile{
+			Object: "providers/acme/inventory/1.0.0/" + sum + "/" + name, SHA256: sum, Size: 1234,
+		},
 	}
 }
 
-// fake is a catalogue of one provider, and its signer. It counts what is asked of it.
+// fake is a catalog of one provider, and its signer. It counts calls.
 type fake struct {
 	record  registry.ProviderVersion
 	listing protocol.ProviderListing
@@ -97,16 +96,28 @@ func newFake(t testing.TB) *fake {
 	t.Helper()
 	f := &fake{record: registry.ProviderVersion{
 		Version: version(t, "1.0.0"), Protocols: []string{"5.0", "6.0"}, SigningKey: "BBBBBBBBBBBBBBBB",
-		Packages:  []registry.ProviderPackage{pkg(t, "darwin_arm64", "1"), pkg(t, "linux_amd64", "2")},
-		Sums:      registry.StoredFile{Object: "providers/acme/inventory/1.0.0/3/terraform-provider-inventory_1.0.0_SHA256SUMS"},
-		Signature: registry.StoredFile{Object: "providers/acme/inventory/1.0.0/4/terraform-provider-inventory_1.0.0_SHA256SUMS.sig"},
+		Packages: []registry.ProviderPackage{pkg(t, "darwin_arm64", "1"), pkg(t, "linux_amd64", "2")},
+		Sums: registry.StoredFile{
+			Object: "providers/acme/inventory/1.0.0/3/terraform-provider-inventory_1.0.0_SHA256SUMS",
+		},
+		Signature: registry.StoredFile{
+			Object: "providers/acme/inventory/1.0.0/4/terraform-provider-inventory_1.0.0_SHA256SUMS.sig",
+		},
 	}}
 	beta := f.record
 	beta.Version = version(t, "2.0.0-beta.1")
 	beta.Packages = beta.Packages[1:]
-	f.listing = protocol.ProviderListing{Versions: []protocol.ListedProvider{protocol.ListProvider(beta), protocol.ListProvider(f.record)}}
+	f.listing = protocol.ProviderListing{
+		Versions: []protocol.ListedProvider{protocol.ListProvider(beta), protocol.ListProvider(f.record)},
+	}
 	for _, id := range []string{"A", "B", "C"} {
-		f.keys = append(f.keys, registry.SigningKey{ID: strings.Repeat(id, 16), ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n" + id + "\n-----END PGP PUBLIC KEY BLOCK-----\n"})
+		f.keys = append(
+			f.keys,
+			registry.SigningKey{
+				ID:         strings.Repeat(id, 16),
+				ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n" + id + "\n-----END PGP PUBLIC KEY BLOCK-----\n",
+			},
+		)
 	}
 	return f
 }
@@ -133,7 +144,7 @@ func (f *fake) get(t testing.TB, path string) (int, http.Header, string) {
 
 const downloadPath = "/v1/providers/acme/inventory/1.0.0/download/linux/amd64"
 
-// What is served is, byte for byte, what was read and agreed to.
+// Responses equal the golden files, which were reviewed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -161,19 +172,7 @@ func TestGolden(t *testing.T) {
 		if err := json.Indent(&indented, []byte(body), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		golden := filepath.Join("testdata", name+".golden.json")
-		if *update {
-			if err := os.MkdirAll("testdata", 0o750); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(golden, indented.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil || !bytes.Equal(want, indented.Bytes()) {
-			t.Errorf("%s: %v\n%s", name, err, &indented)
-		}
+		golden.Equal(t, filepath.Join("testdata", name+".golden.json"), indented.Bytes())
 	}
 }
 
@@ -181,7 +180,7 @@ func TestStatuses(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]int{
 		downloadPath: 200,
-		"/v1/providers/acme/inventory/1.0/download/linux/amd64":      200, // Renovate and people write it so
+		"/v1/providers/acme/inventory/1.0/download/linux/amd64":      200, // Renovate and people write versions like this
 		"/v1/providers/acme/inventory/1.0.0/download/linux/arm64":    404,
 		"/v1/providers/acme/inventory/1.0.1/download/linux/amd64":    404,
 		"/v1/providers/acme/inventory/v1.0.0/download/linux/amd64":   400,
@@ -192,7 +191,7 @@ func TestStatuses(t *testing.T) {
 		"/v1/providers/acme/terraform-provider-inventory/versions":   400,
 		"/v1/providers/acme/inv.entory/versions":                     400,
 		"/v1/providers/-/inventory/versions":                         400,
-		"/v1/providers/acme/inventory":                               404, // Dependabot asks for it
+		"/v1/providers/acme/inventory":                               404, // Dependabot requests this
 		"/v1/providers/acme/inventory/1.0.0":                         404,
 		"/v1/providers/acme/inventory/1.0.0/download":                404,
 		"/v1/providers/acme/inventory/1.0.0/download/linux/amd64/x":  404,
@@ -203,7 +202,9 @@ func TestStatuses(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*fake){
-		"a table": func(f *fake) { f.err = registry.ErrUnavailable }, "the keys": func(f *fake) { f.keysErr = registry.ErrUnavailable }, "the signer": func(f *fake) { f.signErr = registry.ErrUnavailable },
+		"a table":    func(f *fake) { f.err = registry.ErrUnavailable },
+		"the keys":   func(f *fake) { f.keysErr = registry.ErrUnavailable },
+		"the signer": func(f *fake) { f.signErr = registry.ErrUnavailable },
 	} {
 		f := newFake(t)
 		change(f)
@@ -213,7 +214,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// A download is three URLs that hold a signature, and so is kept by nobody; it takes two reads. The listing takes one.
+// A download has three presigned URLs, so its response must not be cached. It
+// takes two reads. The listing takes one.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -221,7 +223,9 @@ func TestReads(t *testing.T) {
 		t.Errorf("%d reads, %v", f.reads, header)
 	}
 	f.reads = 0
-	if _, header, _ := f.get(t, "/v1/providers/acme/inventory/versions"); header.Get("Cache-Control") != "private, no-cache" || f.reads != 1 {
+	if _, header, _ := f.get(
+		t, "/v1/providers/acme/inventory/versions",
+	); header.Get("Cache-Control") != "private, no-cache" || f.reads != 1 {
 		t.Errorf("%d reads, %v", f.reads, header)
 	}
 }

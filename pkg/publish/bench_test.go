@@ -16,8 +16,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// BenchmarkProvider publishes a release of four zips, of programs and of what compression gives nothing for, to where
-// nothing is kept. MB/s are those of the zips.
+// BenchmarkProvider publishes a release of four zips, of programs and of random
+// bytes, to a store that discards them. MB/s is relative to the size of the
+// zips.
 func BenchmarkProvider(b *testing.B) {
 	key, err := builds.Signer()
 	if err != nil {
@@ -60,7 +61,7 @@ func BenchmarkProvider(b *testing.B) {
 	}
 }
 
-// discarding takes objects, and has none.
+// discarding is a store that accepts objects and has none.
 type discarding struct{}
 
 func (discarding) PutOnce(_ context.Context, _ string, body io.ReadSeeker, want objects.Digest) error {
@@ -75,12 +76,13 @@ func (discarding) Stat(context.Context, string) (objects.Info, error) {
 	return objects.Info{}, registry.ErrNotFound
 }
 
-// forgetful is a table that stays as it is.
+// forgetful is a table that ignores writes.
 type forgetful struct{ catalog.Table }
 
 func (forgetful) Write(context.Context, ...catalog.Change) error { return nil }
 
-// readHere returns how many bytes this process has read so far, or 0 where the system does not tell.
+// readHere returns how many bytes this process has read so far, or 0 if the
+// system does not report it.
 func readHere(tb testing.TB) (bytes int64) {
 	tb.Helper()
 	text, err := os.ReadFile("/proc/self/io")

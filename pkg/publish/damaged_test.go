@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// flipping is a store of which each object has its size, and another last byte.
+// flipping is a store whose objects have the right size and a wrong last byte.
 type flipping struct {
 	objects.Store
 	opened atomic.Int32
@@ -40,14 +39,15 @@ func (f *flipping) Open(ctx context.Context, key string, offset, length int64) (
 	return io.NopCloser(bytes.NewReader(data)), nil
 }
 
-func isDamage(t *testing.T, what string, err error) {
+func checkDamage(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "is damaged: ") {
-		t.Errorf("%s over a damaged object: %v", what, err)
+	if !errors.Is(err, registry.ErrCorrupt) {
+		t.Errorf("%s over a damaged object: got error %v, want ErrCorrupt", what, err)
 	}
 }
 
-// Publishing the same again does not succeed over other bytes of the same size.
+// TestPublishAgainOverDamage checks that publishing again fails if a stored
+// object has other bytes of the same size.
 func TestPublishAgainOverDamage(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
@@ -88,13 +88,13 @@ func TestPublishAgainOverDamage(t *testing.T) {
 				}
 			}
 			to.Objects = &flipping{Store: b.store}
-			isDamage(t, what, publishAgain(to))
+			checkDamage(t, what, publishAgain(to))
 		}
 	})
 }
 
-// An archive beyond the bound is compared by its size, so that publishing it again
-// does not download it.
+// TestPublishAgainReadsNoLargeArchive checks that a large archive is only
+// compared by its size, so that publishing again does not download it.
 func TestPublishAgainReadsNoLargeArchive(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -113,7 +113,7 @@ func TestPublishAgainReadsNoLargeArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.Record.Size <= 1<<20 {
-		t.Fatalf("the archive has %d bytes, which shows nothing", first.Record.Size)
+		t.Fatalf("the archive has %d bytes, too few for this test", first.Record.Size)
 	}
 	store := &flipping{Store: b.store}
 	to.Objects = store
@@ -125,7 +125,7 @@ func TestPublishAgainReadsNoLargeArchive(t *testing.T) {
 	}
 	to.Objects = &shrunkStore{b.store}
 	_, err = to.Module(t.Context(), m)
-	isDamage(t, "a large module", err)
+	checkDamage(t, "a large module", err)
 }
 
 func digestOf(data []byte) string {

@@ -8,17 +8,21 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// MirrorPackage is a package to mirror: what inspection found out about it, and where it lies.
+// MirrorPackage is an inspected package to mirror.
 type MirrorPackage struct {
 	registry.ProviderPackage
-	// SigningKey is the id of the key that has signed for it, or empty.
+	// SigningKey is the ID of the key that signed it, or empty.
 	SigningKey string
-	Path       string
+	// Path of the zip.
+	Path string
 }
 
-// Mirror puts inspected packages of a version where clients find them. Doing so again changes nothing in the catalogue, and
-// puts back what is missing from the store.
-func (p *Publisher) Mirror(ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage) (stored registry.MirrorVersion, changed bool, err error) {
+// Mirror stores inspected packages of a version and adds them to the catalog.
+// Mirroring the same packages again does not change the catalog, and stores
+// missing objects again.
+func (p *Publisher) Mirror(
+	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
+) (stored registry.MirrorVersion, changed bool, err error) {
 	record := registry.MirrorVersion{Version: v}
 	var files []file
 	for _, pkg := range packages {

@@ -16,20 +16,21 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// parallel is how many files are sent at once.
+// parallel is the number of files that are uploaded at once.
 const parallel = 4
 
-// file is one to be stored.
+// file is a file to store.
 type file struct {
 	releases.File
-	h1 *string // where the zip's goes; nil where it is known, or nobody asks for it
+	h1 *string // receives the zip's H1; nil if it is not needed
 }
 
-// Provider publishes a provider. Publishing the same SHA256SUMS again changes
-// nothing and succeeds. Another one under the same version fails with
-// releases.ExistsError. What is wrong with the release is registry.ErrInvalid.
+// Provider publishes a provider. If the same SHA256SUMS is published already,
+// it changes nothing and succeeds. If another one is published under the
+// version, it returns a [*releases.ExistsError]. If the release is invalid, it
+// returns registry.ErrInvalid.
 func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases.ProviderResult, error) {
-	// Zips are unpacked as they are sent.
+	// Zips are unpacked during the upload.
 	r, keys, err := p.inspectProvider(ctx, m, false)
 	if err != nil {
 		return releases.ProviderResult{}, err
@@ -52,13 +53,13 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 	if err != nil || created {
 		return result, err
 	}
-	// What is missing from the store is put back.
+	// Store missing objects again.
 	result.Restored, err = p.uploadFiles(ctx, filesOf(r, stored, false))
 	return result, err
 }
 
-// CheckProvider is like Provider but stores nothing: it returns what publishing
-// would come to. It needs no Objects.
+// CheckProvider is like [Publisher.Provider] but stores nothing. It returns the
+// planned result. It needs no Objects.
 func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (releases.ProviderResult, error) {
 	r, keys, err := p.inspectProvider(ctx, m, true)
 	if err != nil {
@@ -79,8 +80,8 @@ func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (rel
 	return providerResult(r, keys, stored, true)
 }
 
-// providerResult returns the outcome where a version is stored, which must be the
-// same content, signed by one of the namespace's keys.
+// providerResult returns the result for a stored version. It must have the same
+// content, and its signature must be by one of the namespace's keys.
 func providerResult(
 	r *releases.PreparedProvider, keys []registry.SigningKey, stored registry.ProviderVersion, unchanged bool,
 ) (releases.ProviderResult, error) {
@@ -95,8 +96,8 @@ func providerResult(
 	return releases.ProviderResult{Record: stored, Unchanged: unchanged, Shared: shared, Dropped: r.Dropped}, nil
 }
 
-// inspectProvider checks a release with the namespace's keys, which it returns
-// too.
+// inspectProvider verifies a release with the namespace's keys, and returns
+// both.
 func (p *Publisher) inspectProvider(
 	ctx context.Context, m releases.Provider, unpack bool,
 ) (*releases.PreparedProvider, []registry.SigningKey, error) {
@@ -112,8 +113,9 @@ func (p *Publisher) inspectProvider(
 	return r, keys, nil
 }
 
-// filesOf returns the files of a release that a record names. If hash is set, the
-// H1 of zips that are not unpacked yet go to the release's own record.
+// filesOf returns the files of a release that a record names. If hash is set,
+// the H1 of zips that are not unpacked yet is stored in the release's own
+// record.
 func filesOf(r *releases.PreparedProvider, record registry.ProviderVersion, hash bool) []file {
 	var files []file
 	for i, f := range r.Files {
@@ -129,8 +131,9 @@ func filesOf(r *releases.PreparedProvider, record registry.ProviderVersion, hash
 	return files
 }
 
-// uploadFiles puts files where their records say, several at once. One that is
-// stored already is not sent again. One that was damaged is registry.ErrCorrupt.
+// uploadFiles stores several files at once under the keys of their records. It
+// skips files that are stored already, and reports whether it uploaded any. It
+// returns registry.ErrCorrupt if a stored file is damaged.
 func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, err error) {
 	missing, unknown, err := p.compare(ctx, files)
 	if err != nil {
@@ -154,7 +157,7 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, e
 	for _, f := range missing {
 		group.Go(func() error {
 			if err := p.uploadFile(ctx, f, total); err != nil {
-				return fmt.Errorf("uploading %s: %w", f.Name, err)
+				return fmt.Errorf("cannot upload %s: %w", f.Name, err)
 			}
 			return nil
 		})
@@ -170,8 +173,8 @@ func (p *Publisher) uploadFiles(ctx context.Context, files []file) (sent bool, e
 	return len(missing) > 0, group.Wait()
 }
 
-// compare returns the files that the store does not have, and those that it has
-// and of which the H1 is unknown.
+// compare returns the files that the store does not have, and the stored files
+// whose H1 is unknown.
 func (p *Publisher) compare(ctx context.Context, files []file) (missing, unknown []file, err error) {
 	what := fmt.Sprintf("comparing %s with the store", english.Plural(len(files), "file", ""))
 	_, end := progress.Or(p.Progress).Transfer(what, 0)

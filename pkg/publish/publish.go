@@ -1,16 +1,17 @@
-// Package publish publishes to a registry whose table and object store it can
-// reach: no flags, no printing. Without access to these, publish through the
-// registry with package publishclient.
+// Package publish publishes to a registry with direct access to its table and
+// object store. It has no flags and prints nothing. Without this access, use
+// package publishclient.
 //
-// Publishing takes three steps. Package releases checks and hashes what is to be
-// published. Upload puts it into the object store, once. Commit makes it visible
-// with one write of the catalog. A publish that ends between two steps has left
-// nothing visible, and running it again finishes it. One check is made late: a
-// provider's zips are unpacked on their way to the store, which never gets the
-// whole of a damaged one.
+// Publishing takes three steps. Package releases verifies and hashes the files.
+// The upload stores them in the object store, once. One write to the catalog
+// then makes the version visible. If a publish stops between two steps, nothing
+// is visible, and publishing again completes it.
 //
-// Withdrawing a version goes the other way round: the catalog first, then the
-// bytes.
+// One check is later: a provider's zips are unpacked during the upload. The
+// store never receives a damaged zip completely.
+//
+// Withdrawing a version works in the opposite order: first the catalog, then
+// the objects.
 package publish
 
 import (
@@ -28,29 +29,30 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// Objects is where archives are put.
+// Objects stores archives.
 type Objects interface {
-	// PutOnce stores an object, or fails with registry.ErrExists where the key holds one.
+	// PutOnce stores an object. It returns registry.ErrExists if the key has one.
 	PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error
 	objects.Reader
 }
 
 // Publisher publishes to one registry.
 type Publisher struct {
-	// Catalog and Objects are the registry's.
+	// Catalog and Objects are those of the registry.
 	Catalog *catalog.Catalog
 	Objects Objects
 	// By is recorded as the publisher.
 	By registry.Publisher
-	// Progress may be nil.
+	// Progress receives the progress. If nil, it is not reported.
 	Progress progress.Reporter
-	// Now tells the time; time.Now where it is nil.
+	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 }
 
-// Module publishes a module. Publishing the same content again changes nothing
-// and succeeds. Other content under the same version fails with
-// releases.ExistsError. What is wrong with the module is registry.ErrInvalid.
+// Module publishes a module. If the same content is published already, it
+// changes nothing and succeeds. If other content is published under the
+// version, it returns a [*releases.ExistsError]. If the module is invalid, it
+// returns registry.ErrInvalid.
 func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
 	packed, err := p.packModule(ctx, m)
 	if err != nil {
@@ -76,8 +78,9 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 	return result, err
 }
 
-// CheckModule is like Module but stores nothing: it returns what publishing would
-// come to. It needs no Objects, and no Catalog if there is no registry yet.
+// CheckModule is like [Publisher.Module] but stores nothing. It returns the
+// planned result. It needs no Objects, and no Catalog if there is no registry
+// yet.
 func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
 	packed, err := p.packModule(ctx, m)
 	if err != nil {
@@ -105,7 +108,7 @@ func (p *Publisher) packModule(ctx context.Context, m releases.Module) (*release
 	return packed, err
 }
 
-// moduleResult returns the outcome where a version is stored, which must be the
+// moduleResult returns the result for a stored version, which must have the
 // same content.
 func moduleResult(
 	m *releases.PreparedModule, stored registry.ModuleVersion, unchanged bool,
@@ -119,9 +122,9 @@ func moduleResult(
 	return result, nil
 }
 
-// restore puts a stored version's archive back if it is missing from the store
-// and this one is the same, byte for byte. It reports whether it did. An archive
-// that was damaged is registry.ErrCorrupt.
+// restore stores an archive again if it is missing from the store and m has the
+// same bytes. It reports whether it did. It returns registry.ErrCorrupt if the
+// stored archive is damaged.
 func (p *Publisher) restore(
 	ctx context.Context, m *releases.PreparedModule, stored registry.ModuleVersion,
 ) (bool, error) {
@@ -133,27 +136,30 @@ func (p *Publisher) restore(
 		return false, fmt.Errorf("cannot publish %s %s again: %w", m.Address, stored.Version, err)
 	}
 	if m.Archive.SHA256 != stored.SHA256 {
-		return false, fmt.Errorf("the archive %s is missing from the store, and cannot be made again here: "+
-			"the same files were compressed by another release then: %w", stored.Object, registry.ErrCorrupt)
+		return false, fmt.Errorf("the archive %s is missing from the store, and cannot be recreated because "+
+			"another release compressed it: %w", stored.Object, registry.ErrCorrupt)
 	}
 	p.step("restoring the archive, which is missing from the store")
 	return true, p.upload(ctx, m, stored)
 }
 
-// upload puts an archive where a record says. Keys name their content, so an
-// object that is there is the right one.
+// upload stores an archive under the key of a record. Keys identify their
+// content, so an existing object is the right one.
 func (p *Publisher) upload(ctx context.Context, m *releases.PreparedModule, to registry.ModuleVersion) error {
 	body, err := m.Archive.Open()
 	if err != nil {
-		return fmt.Errorf("uploading: %w", err)
+		return fmt.Errorf("cannot upload the archive: %w", err)
 	}
 	defer body.Close()
 	_, err = p.put(ctx, fmt.Sprintf("%s %s", m.Address, to.Version), body, to.Files()[0], func(int64) {})
 	return err
 }
 
-// put stores a file under its key, unless it is there, and tells how much of it, and of all, went on its way.
-func (p *Publisher) put(ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int64)) (there bool, err error) {
+// put stores a file under its key unless the key has an object, and reports
+// whether it has. It calls total with the number of bytes that it sends.
+func (p *Publisher) put(
+	ctx context.Context, name string, body io.ReadSeeker, stored registry.StoredFile, total func(int64),
+) (there bool, err error) {
 	sent, end := progress.Or(p.Progress).Transfer("uploading "+name, stored.Size)
 	defer end()
 	body = progress.ReadSeeker(body, func(n int64) { sent(n); total(n) })
@@ -175,7 +181,7 @@ func (p *Publisher) now() time.Time {
 	return time.Now()
 }
 
-// publishedAt returns the time that records have.
+// publishedAt returns the time for records.
 func (p *Publisher) publishedAt() time.Time { return p.now().UTC().Truncate(time.Second) }
 
 func (p *Publisher) step(what string) {

@@ -7,16 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/archive"
@@ -55,7 +56,8 @@ func embedded(t testing.TB) backend {
 	return backend{table, store}
 }
 
-// onAWS returns a maker of empty registries on emulators of DynamoDB and S3.
+// onAWS returns a function that creates empty registries on emulators of
+// DynamoDB and S3.
 func onAWS(t *testing.T) func(*testing.T) backend {
 	t.Helper()
 	server := s3test.ForTest(t, "first")
@@ -73,7 +75,8 @@ func onAWS(t *testing.T) func(*testing.T) backend {
 		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			t.Fatal(err)
 		}
-		return backend{dynamodb.New(awstest.Config(dynamo.URL), "larder"), s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true})}
+		table := dynamodb.New(awstest.Config(dynamo.URL), "larder")
+		return backend{table, s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true})}
 	}
 }
 
@@ -137,8 +140,17 @@ func TestModule(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	r := first.Record
-	if r.PublishedBy.String() != "somebody" || r.Description != "A network" || r.PublishedAt.IsZero() || r.Object != "modules/acme/vpc/aws/1.0.0/"+r.SHA256+".tar.gz" {
-		t.Errorf("record: %+v", r)
+	if got := r.PublishedBy.String(); got != "somebody" {
+		t.Errorf("published by %s", got)
+	}
+	if r.Description != "A network" {
+		t.Errorf("description: %q", r.Description)
+	}
+	if r.PublishedAt.IsZero() {
+		t.Error("the record has no time")
+	}
+	if want := "modules/acme/vpc/aws/1.0.0/" + r.SHA256 + ".tar.gz"; r.Object != want {
+		t.Errorf("object: %s, want %s", r.Object, want)
 	}
 	progress.CheckComplete(t, "packing ", "checking ", "uploading acme/vpc/aws 1.0.0")
 	if sent := progress.Transfers("uploading "); len(sent) != 1 || sent[0].Moved != r.Size || len(progress.Steps()) != 2 {
@@ -149,8 +161,13 @@ func TestModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	if stored, err := archive.ReadModule(t.Context(), body); err != nil || stored.SHA256 != r.SHA256 || stored.ContentSHA256 != r.ContentSHA256 || stored.Size != r.Size {
-		t.Errorf("stored is %+v, %v", stored, err)
+	stored, err := archive.ReadModule(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := archive.Module{SHA256: r.SHA256, ContentSHA256: r.ContentSHA256, Size: r.Size, Files: stored.Files}
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Errorf("stored archive: (-want +got)\n%s", diff)
 	}
 	again, err := p.Module(t.Context(), m)
 	if err != nil || !again.Unchanged || !again.Record.PublishedAt.Equal(r.PublishedAt) {
@@ -158,14 +175,21 @@ func TestModule(t *testing.T) {
 	}
 	_, err = p.Module(t.Context(), module(t, "1.0.0", "b"))
 	var different *releases.ExistsError
-	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) || different.Stored != r.ContentSHA256 || different.Offered == r.ContentSHA256 || err.Error() != "cannot publish acme/vpc/aws 1.0.0: it is published already with other content" {
-		t.Errorf("other content: %v", err)
+	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) {
+		t.Fatalf("other content: got error %v, want an ExistsError", err)
 	}
+	if different.Stored != r.ContentSHA256 {
+		t.Errorf("stored: %s, want %s", different.Stored, r.ContentSHA256)
+	}
+	if different.Offered == r.ContentSHA256 {
+		t.Errorf("offered: %s, which is stored", different.Offered)
+	}
+	golden.New(t).Error(t, err)
 	if got := b.versions(t); got != "[1.0.0]" {
 		t.Errorf("versions: %s", got)
 	}
 	if n := b.objects(t); n != 1 {
-		t.Errorf("%d objects: other content was stored", n)
+		t.Errorf("%d objects, want 1: other content was stored", n)
 	}
 }
 
@@ -178,7 +202,8 @@ func (b backend) objects(t *testing.T) int {
 	return n
 }
 
-// A content published under an older compressor, and so with another archive, is the same content.
+// TestOtherCompression checks that archives by different compressors can have
+// the same content.
 func TestOtherCompression(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -194,9 +219,10 @@ func TestOtherCompression(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.publisher().Module(t.Context(), m); err == nil {
-		t.Error("the archive is missing and cannot be restored, and that is no error")
+		t.Error("the archive is missing and cannot be restored, but there is no error")
 	}
-	if err := b.store.PutOnce(t.Context(), older.Object, strings.NewReader(""), objects.Digest{SHA256: older.SHA256}); err != nil {
+	digest := objects.Digest{SHA256: older.SHA256}
+	if err := b.store.PutOnce(t.Context(), older.Object, strings.NewReader(""), digest); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.publisher().Module(t.Context(), m)
@@ -209,12 +235,14 @@ func TestOtherCompression(t *testing.T) {
 }
 
 // put publishes a record.
-func put[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R], a A, r R) (stored R, created bool, err error) {
+func put[A registry.Address, R registry.Record](
+	ctx context.Context, versions catalog.Versions[A, R], a A, r R,
+) (stored R, created bool, err error) {
 	makeRecord := func(context.Context, protocol.Document) (R, error) { return r, nil }
 	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
-// An archive that somebody removed comes back when the same is published again.
+// TestRestore checks that publishing again stores a removed archive.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -238,7 +266,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// An archive that has another size than its record says was damaged, and publishing the same does not say that all is well.
+// TestDamaged checks that publishing again fails if the stored archive has the
+// wrong size.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -249,10 +278,11 @@ func TestDamaged(t *testing.T) {
 	}
 	p.Objects = &shrunkStore{b.store}
 	_, err := p.Module(t.Context(), m)
-	isDamage(t, "a module", err)
+	checkDamage(t, "a module", err)
 }
 
-// Two versions that differ in build metadata alone are one to clients.
+// TestBuildMetadata checks that versions that only differ in build metadata are
+// the same version.
 func TestBuildMetadata(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -267,7 +297,7 @@ func TestBuildMetadata(t *testing.T) {
 		}
 	}
 	if n := b.objects(t); n != 2 {
-		t.Errorf("%d objects: what is refused was uploaded", n)
+		t.Errorf("%d objects, want 2: a rejected module was uploaded", n)
 	}
 }
 
@@ -295,7 +325,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// faultyStore fails at its only write: before it, half-way, or after it as when the answer is lost.
+// faultyStore fails at its only write: before it, half-way, or after it like a
+// lost response.
 type faultyStore struct {
 	objects.Store
 	when string
@@ -315,7 +346,8 @@ func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 	return tabletest.ErrFault
 }
 
-// Whichever step fails, nothing is visible, or the whole version is; and publishing again completes it.
+// TestFailsAtEachStep checks that after any failure nothing is visible, or the
+// complete version is, and that publishing again completes it.
 func TestFailsAtEachStep(t *testing.T) {
 	t.Parallel()
 	onBoth(t, failsAtEachStep)
@@ -369,7 +401,7 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 	}
 }
 
-// interrupted is a store that has something happen once after it has stored.
+// interrupted is a store that calls a function after its first write.
 type interrupted struct {
 	objects.Store
 	puts int
@@ -384,8 +416,8 @@ func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 	return err
 }
 
-// What others do between the upload and the write counts, and the upload is not
-// repeated.
+// TestPublishInBetween checks that changes by others between the upload and the
+// write count, and that the upload is not repeated.
 func TestPublishInBetween(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -489,15 +521,20 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
 	m := module(t, "1.0.0", "a\n}")
-	if _, err := b.publisher().Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "main.tf:2") {
-		t.Errorf("a module that does not parse: %v", err)
+	_, err := b.publisher().Module(t.Context(), m)
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Fatalf("a module that does not parse: got error %v, want ErrInvalid", err)
+	}
+	if !strings.Contains(err.Error(), "main.tf:2") {
+		t.Errorf("the error does not name the line: %v", err)
 	}
 	if b.versions(t) != "[]" || b.objects(t) != 0 {
 		t.Error("something is stored")
 	}
 }
 
-// What goes through a registry's publish API is what an operator would publish.
+// TestSameAsPrepared checks that a publish by an operator equals one via the
+// publish API.
 func TestSameAsPrepared(t *testing.T) {
 	t.Parallel()
 	m := module(t, "1.0.0", "a")
@@ -526,8 +563,14 @@ func TestSameAsPrepared(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, want := published.Record, prepared.Record
-	if got.Sums.SHA256 != want.Sums.SHA256 || got.Packages[0].H1 != want.Packages[0].H1 || !slices.Equal(got.Protocols, want.Protocols) {
-		t.Errorf("%+v, want %+v", got, want)
+	if got.Sums.SHA256 != want.Sums.SHA256 {
+		t.Errorf("SHA256SUMS: %s, want %s", got.Sums.SHA256, want.Sums.SHA256)
+	}
+	if got.Packages[0].H1 != want.Packages[0].H1 {
+		t.Errorf("H1: %s, want %s", got.Packages[0].H1, want.Packages[0].H1)
+	}
+	if diff := cmp.Diff(want.Protocols, got.Protocols); diff != "" {
+		t.Errorf("protocols: (-want +got)\n%s", diff)
 	}
 	if want.SigningKey != id {
 		t.Errorf("signing key: %s, want %s", want.SigningKey, id)

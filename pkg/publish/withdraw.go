@@ -11,67 +11,72 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// Withdrawer permanently removes versions from one registry, for example after a
-// leaked secret. That takes two steps. Once the catalog has the first, nobody
-// finds the version any more. The second removes its bytes. If it ends in between,
-// run it again.
+// Withdrawer permanently removes versions from one registry, for example after
+// a leaked secret. The first step removes the version from the catalog, so that
+// clients no longer find it. The second step removes its objects. If the second
+// step fails, withdraw the version again.
 type Withdrawer struct {
 	Catalog *catalog.Catalog
 	Objects Remover
-	// By is recorded as who withdraws.
+	// By is recorded as the person who withdraws.
 	By string
 	// Missing withdraws a version that has no record, so that its number is never
 	// used again.
 	Missing bool
-	// Progress may be nil.
+	// Progress receives the steps. If nil, they are not reported.
 	Progress progress.Reporter
-	// Now tells the time; time.Now where it is nil.
+	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 }
 
-// Remover removes objects for good.
+// Remover permanently removes objects.
 type Remover interface {
-	// Remove removes all objects below a prefix of keys, with all versions of them,
-	// and returns how many it has removed, also if it fails. A missing permission is
-	// registry.ErrForbidden.
+	// Remove removes all objects below a prefix of keys, with all their versions.
+	// It returns the number of removed objects, even if it fails. It returns
+	// registry.ErrForbidden if a permission is missing.
 	Remove(ctx context.Context, prefix string) (removed int, err error)
 }
 
 // Withdrawn is the result of a withdrawal.
 type Withdrawn struct {
-	// Withdrawal is what is recorded: the first one.
+	// Withdrawal is the recorded withdrawal, which is the first one.
 	registry.Withdrawal
-	// Before says that the version was withdrawn before.
+	// Before reports whether the version was withdrawn before.
 	Before bool
-	// Removed is how many objects were removed now. In a bucket with versions each
-	// version counts.
+	// Removed is the number of objects removed now. In a bucket with versions it
+	// counts each version.
 	Removed int
 }
 
-// RemainsError means that a version is withdrawn, and that bytes of it are still
-// stored.
+// RemainsError means that a version is withdrawn, but some of its objects
+// remain.
 type RemainsError struct {
 	Address registry.Address
 	Version registry.Version
-	// Removed is how many objects were removed before that.
+	// Removed is the number of objects removed before the error.
 	Removed int
 	err     error
 }
 
+// Error describes which objects remain and why.
 func (e *RemainsError) Error() string {
-	what := "nothing of it is removed"
+	what := "none of its objects are removed"
 	if e.Removed > 0 {
-		what = fmt.Sprintf("only %d stored objects of it are removed", e.Removed)
+		what = fmt.Sprintf("only %d of its objects are removed", e.Removed)
 	}
-	const text = "%s %s is withdrawn, but %s, and download URLs that were handed out still work for what is below %s: %v"
+	const text = "%s %s is withdrawn, but %s, and existing download URLs below %s still work: %v"
 	return fmt.Sprintf(text, e.Address, e.Version, what, registry.ObjectsOf(e.Address, e.Version), e.err)
 }
 
+// Unwrap returns the error of the removal.
 func (e *RemainsError) Unwrap() error { return e.err }
 
-// Withdraw withdraws a version and removes its bytes. If it fails with
-// [RemainsError], run it again to remove what remains.
-func (w *Withdrawer) Withdraw(ctx context.Context, a registry.Address, v registry.Version, reason string) (Withdrawn, error) {
+// Withdraw withdraws a version and removes its objects. It returns
+// registry.ErrInvalid if the reason is not valid. If it fails with a
+// [*RemainsError], run it again to remove the remaining objects.
+func (w *Withdrawer) Withdraw(
+	ctx context.Context, a registry.Address, v registry.Version, reason string,
+) (Withdrawn, error) {
 	if err := releases.CheckReason(reason); err != nil {
 		return Withdrawn{}, err
 	}
@@ -83,9 +88,10 @@ func (w *Withdrawer) Withdraw(ctx context.Context, a registry.Address, v registr
 		return Withdrawn{}, err
 	}
 	result := Withdrawn{Withdrawal: recorded, Before: !changed}
-	p.step("removing what is stored of it")
+	p.step("removing its objects")
 	if result.Removed, err = w.Objects.Remove(ctx, registry.ObjectsOf(a, v)); err != nil {
-		return result, registry.WithHint(&RemainsError{a, v, result.Removed, err}, "Withdraw it again to remove the rest.")
+		remains := &RemainsError{a, v, result.Removed, err}
+		return result, registry.WithHint(remains, "Withdraw it again to remove the remaining objects.")
 	}
 	return result, nil
 }

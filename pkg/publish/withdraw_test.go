@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -26,13 +28,14 @@ type remover interface {
 	publish.Remover
 }
 
-// ending is a store that removes one object and ends then, as whoever is killed.
+// ending is a store that removes one object and then fails, like a killed
+// process.
 type ending struct{ remover }
 
 var errEnded = errors.New("ended")
 
 func (e ending) Remove(ctx context.Context, prefix string) (int, error) {
-	uploaded := "" // it has a folder of its own
+	uploaded := "" // the object in a folder of its own
 	err := e.Walk(ctx, prefix, func(i objects.Info) error {
 		if strings.HasPrefix(i.Key, prefix+"api/") {
 			uploaded = i.Key
@@ -55,17 +58,19 @@ func (b backend) remover(t *testing.T) remover {
 	return r
 }
 
-// keys are those of all objects that are stored.
+// keys returns the keys of all stored objects.
 func (b backend) keys(t *testing.T) (all []string) {
 	t.Helper()
-	if err := b.store.Walk(t.Context(), "", func(i objects.Info) error { all = append(all, i.Key); return nil }); err != nil {
+	collect := func(i objects.Info) error { all = append(all, i.Key); return nil }
+	if err := b.store.Walk(t.Context(), "", collect); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// A withdrawn version has no bytes any more, wherever they came from, nothing takes its place, and its neighbours stay. One that
-// ends halfway is withdrawn, and is finished by the next.
+// TestWithdraw checks that a withdrawn version has no objects, cannot be
+// published again, and that other versions remain. An interrupted withdrawal
+// can be completed.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
@@ -81,7 +86,8 @@ func TestWithdraw(t *testing.T) {
 		for _, body := range []string{"a", "b"} {
 			sum := sha256.Sum256([]byte(body))
 			digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body))}
-			if err := store.PutOnce(t.Context(), registry.UploadKey(address.Path(), one, digest.SHA256, "vpc.tar.gz"), strings.NewReader(body), digest); err != nil {
+			key := registry.UploadKey(address.Path(), one, digest.SHA256, "vpc.tar.gz")
+			if err := store.PutOnce(t.Context(), key, strings.NewReader(body), digest); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,8 +108,15 @@ func TestWithdraw(t *testing.T) {
 		}
 
 		_, err := w.Withdraw(t.Context(), address, one, "it has a key")
-		if remains, ok := errors.AsType[*publish.RemainsError](err); !ok || remains.Removed != 1 || !errors.Is(err, errEnded) || !strings.Contains(registry.Hint(err), "again") {
-			t.Fatalf("halfway: %v", err)
+		remains, ok := errors.AsType[*publish.RemainsError](err)
+		if !ok || !errors.Is(err, errEnded) {
+			t.Fatalf("halfway: got error %v, want a RemainsError", err)
+		}
+		if remains.Removed != 1 {
+			t.Errorf("halfway: %d objects are removed, want 1", remains.Removed)
+		}
+		if registry.Hint(err) == "" {
+			t.Error("halfway: the error has no hint")
 		}
 		if _, err := c.Modules.Get(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 3 {
 			t.Errorf("halfway: %v, %q", err, b.keys(t))
@@ -111,25 +124,38 @@ func TestWithdraw(t *testing.T) {
 		w.Objects = store
 		now = now.Add(time.Hour)
 		result, err := w.Withdraw(t.Context(), address, one, "another reason")
-		if err != nil || !result.Before || result.Removed != 2 || result.Reason != "it has a key" || !result.At.Equal(now.Add(-time.Hour)) {
-			t.Errorf("again: %+v, %v", result, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := publish.Withdrawn{
+			Withdrawal: registry.Withdrawal{At: now.Add(-time.Hour), By: "wim", Reason: "it has a key"},
+			Before:     true, Removed: 2,
+		}
+		if diff := cmp.Diff(want, result); diff != "" {
+			t.Errorf("again: (-want +got)\n%s", diff)
 		}
 		if left := b.keys(t); len(left) != 1 || !strings.HasPrefix(left[0], address.Path()+"/1.1.0/") {
-			t.Errorf("what is left: %q", left)
+			t.Errorf("stored afterwards: %q", left)
 		}
 		if result, err := w.Withdraw(t.Context(), address, one, "x"); err != nil || result.Removed != 0 {
 			t.Errorf("once more: %+v, %v", result, err)
 		}
 
-		// Nothing of a publish that is refused is stored.
-		for _, do := range []func(context.Context, releases.Module) (releases.ModuleResult, error){b.publisher().Module, b.publisher().CheckModule} {
+		// A rejected publish stores nothing.
+		type publishFunc = func(context.Context, releases.Module) (releases.ModuleResult, error)
+		for _, do := range []publishFunc{b.publisher().Module, b.publisher().CheckModule} {
 			_, err := do(t.Context(), first)
-			if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || !strings.Contains(fmt.Sprint(err), "withdrawn on 2026-11-21 01:02 UTC: it has a key") {
-				t.Errorf("publishing again: %v", err)
+			if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) {
+				t.Errorf("publishing again: got error %v, want ErrExists and ErrWithdrawn", err)
+			}
+			for _, part := range []string{"2026-11-21 01:02 UTC", "it has a key"} {
+				if !strings.Contains(fmt.Sprint(err), part) {
+					t.Errorf("publishing again: the error does not contain %q: %v", part, err)
+				}
 			}
 		}
 		if n := b.objects(t); n != 1 {
-			t.Errorf("%d objects: what was refused is stored", n)
+			t.Errorf("%d objects, want 1: a rejected module is stored", n)
 		}
 		if _, err := b.publisher().Module(t.Context(), module(t, "1.0.0+b", "x")); !errors.Is(err, registry.ErrWithdrawn) {
 			t.Errorf("publishing what differs in build metadata alone: %v", err)
@@ -137,7 +163,8 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
-// The same of a provider, whose key signs nothing any more.
+// TestWithdrawProvider withdraws a provider, after which its key has no
+// signatures.
 func TestWithdrawProvider(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
@@ -157,9 +184,14 @@ func TestWithdrawProvider(t *testing.T) {
 		if err != nil || result.Removed != 4 || b.objects(t) != 0 {
 			t.Errorf("%+v, %v, %q", result, err, b.keys(t))
 		}
-		for _, do := range []func(context.Context, releases.Provider) (releases.ProviderResult, error){b.publisher().Provider, b.publisher().CheckProvider} {
-			if _, err := do(t.Context(), r.provider()); !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) || b.objects(t) != 0 {
-				t.Errorf("publishing again: %v, %q", err, b.keys(t))
+		type publishFunc = func(context.Context, releases.Provider) (releases.ProviderResult, error)
+		for _, do := range []publishFunc{b.publisher().Provider, b.publisher().CheckProvider} {
+			_, err := do(t.Context(), r.provider())
+			if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) {
+				t.Errorf("publishing again: got error %v, want ErrExists and ErrWithdrawn", err)
+			}
+			if keys := b.keys(t); len(keys) > 0 {
+				t.Errorf("publishing again: stored %q", keys)
 			}
 		}
 		if signed, err := catalog.New(b.table).Signed(t.Context(), "acme"); err != nil || len(signed) > 0 {
@@ -168,8 +200,9 @@ func TestWithdrawProvider(t *testing.T) {
 	})
 }
 
-// Of a publish and a withdrawal at once either comes first. In the end the version is withdrawn, and withdrawing again removes
-// what a publish has stored that was refused.
+// TestWithdrawWhilePublishing publishes and withdraws a version at once. In the
+// end the version is withdrawn, and another withdrawal removes the objects of
+// rejected publishes.
 func TestWithdrawWhilePublishing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {

@@ -14,26 +14,29 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// A provider's zips are large, and to unpack them takes longer than to read them: so each is read twice, and unpacked on
-// its way to the store. What it takes to know that they are the ones which were signed is known before.
+// A provider's zips are large, and unpacking them takes longer than reading
+// them. Each zip is therefore read twice, and unpacked during the upload. Its
+// signature is verified before the upload.
 
-// hashing is the body of an upload of a zip, whose files are unpacked and hashed as it is read. The end of a zip that
-// proves bad is never read of it, so that no store has it whole.
+// hashing is the body of an upload of a zip. It unpacks and hashes the files of
+// the zip while it is read. It never returns the end of a damaged zip, so that
+// no store receives it completely.
 type hashing struct {
 	io.ReadSeeker
 	zip  *archive.ProviderZip
-	fail func(error) // called when the zip proves bad, since whoever reads may take that for a mishap and try again
+	fail func(error) // called for a damaged zip, because the store may retry after an error of Read
 
-	at     int64          // where the next byte is read
-	hashed int64          // how much is hashed
-	pipe   *io.PipeWriter // to what hashes; nil where nothing does
+	at     int64          // offset of the next read
+	hashed int64          // number of hashed bytes
+	pipe   *io.PipeWriter // to the goroutine that hashes, or nil
 	ended  chan error
-	h1     string // of the zip when it was last read to its end
+	h1     string // of the zip after its last complete read
 }
 
-var errBegunAnew = errors.New("the upload has begun anew")
+var errRestarted = errors.New("the upload was restarted")
 
-// Seek implements io.Seeker. Who reads the zip again begins at its beginning.
+// Seek implements io.Seeker. A reader that seeks starts again from the
+// beginning.
 func (h *hashing) Seek(offset int64, whence int) (at int64, err error) {
 	if at, err = h.ReadSeeker.Seek(offset, whence); err == nil {
 		h.at = at
@@ -57,13 +60,14 @@ func (h *hashing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hash has more of the zip hashed, which is all that was read when it ends.
+// hash passes bytes to the goroutine that hashes. After the last byte, it waits
+// for the result.
 func (h *hashing) hash(b []byte) error {
 	if h.at == 0 {
 		h.begin()
 	}
 	if h.at != h.hashed || h.pipe == nil {
-		return fmt.Errorf("a zip is read at %d, and hashed up to %d", h.at, h.hashed)
+		return fmt.Errorf("the zip is read at offset %d, but hashed up to %d", h.at, h.hashed)
 	}
 	n, err := h.pipe.Write(b)
 	h.at += int64(n)
@@ -75,18 +79,19 @@ func (h *hashing) hash(b []byte) error {
 }
 
 func (h *hashing) begin() {
-	_ = h.end(errBegunAnew)
+	_ = h.end(errRestarted)
 	in, out := io.Pipe()
 	h.pipe, h.hashed, h.ended, h.h1 = out, 0, make(chan error, 1), ""
 	go func() {
 		h1, err := h.zip.HashFiles(in)
 		h.h1 = h1
-		_ = in.CloseWithError(err) // nil for none, and then nothing is written any more
+		_ = in.CloseWithError(err) // if err is nil, nothing more is written
 		h.ended <- err
 	}()
 }
 
-// end ends what hashes, for a reason or, where that is nil, since it has all.
+// end ends the goroutine that hashes, and returns its error. If reason is nil,
+// all bytes were written.
 func (h *hashing) end(reason error) error {
 	if h.pipe == nil {
 		return nil
@@ -96,7 +101,7 @@ func (h *hashing) end(reason error) error {
 	return <-h.ended
 }
 
-// sendZip puts a zip where its record says, and finds out its h1.
+// sendZip stores a zip under the key of its record, and sets its h1.
 func (p *Publisher) sendZip(ctx context.Context, f file, total func(int64)) error {
 	opened, err := f.Open()
 	if err != nil {
@@ -107,7 +112,7 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int64)) erro
 	defer fail(nil)
 	body := &hashing{ReadSeeker: opened, zip: f.Zip, fail: fail}
 	there, err := p.put(ctx, f.Name, body, f.StoredFile, total)
-	_ = body.end(errBegunAnew)
+	_ = body.end(errRestarted)
 	if bad := context.Cause(ctx); bad != nil {
 		return bad
 	}
@@ -115,14 +120,15 @@ func (p *Publisher) sendZip(ctx context.Context, f file, total func(int64)) erro
 		return err
 	}
 	if there {
-		// Somebody has stored it meanwhile, and what was read here of it the store has not looked at.
+		// Another publisher has stored the zip meanwhile, so the store has not
+		// verified the bytes that were read here.
 		return p.hashZip(ctx, f)
 	}
 	*f.h1 = body.h1
 	return nil
 }
 
-// hashZip finds out the h1 of a zip that is not sent.
+// hashZip sets the h1 of a zip that is not uploaded.
 func (p *Publisher) hashZip(ctx context.Context, f file) error {
 	opened, err := f.Open()
 	if err != nil {
@@ -132,11 +138,12 @@ func (p *Publisher) hashZip(ctx context.Context, f file) error {
 	hash := sha256.New()
 	moved, end := progress.Or(p.Progress).Transfer("unpacking "+f.Name, f.Size)
 	defer end()
-	*f.h1, err = f.Zip.HashFiles(io.TeeReader(objects.ContextReader(ctx, progress.Reader(opened, moved)), hash))
+	in := io.TeeReader(objects.ContextReader(ctx, progress.Reader(opened, moved)), hash)
+	*f.h1, err = f.Zip.HashFiles(in)
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.SHA256 {
 		err = errChanged
 	}
 	return err
 }
 
-var errChanged = fmt.Errorf("%w release: the zip has changed while it was published", registry.ErrInvalid)
+var errChanged = fmt.Errorf("%w release: the zip changed while it was published", registry.ErrInvalid)

@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// largeZip is a release of one zip that is sent in many pieces.
+// largeZip returns a release of one zip that is sent in many parts.
 func largeZip(t *testing.T) (r release, path string) {
 	t.Helper()
 	r = newRelease(t, "1.0.0")
@@ -28,8 +28,8 @@ func largeZip(t *testing.T) (r release, path string) {
 	return r, filepath.Join(r.Dir, name)
 }
 
-// A zip whose files are not what it says of them is refused as it is sent: the store does not have it, and is not tried
-// again, and nothing is visible.
+// TestDamagedZip checks that a damaged zip is rejected during the upload. The
+// store does not receive it completely, does not retry, and nothing is visible.
 func TestDamagedZip(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
@@ -79,7 +79,8 @@ func TestDamagedZip(t *testing.T) {
 	})
 }
 
-// The h1 of a zip is found out however the store reads it, and if it does not.
+// TestHashedOnTheWay checks that the h1 of a zip is found in whatever way the
+// store reads it.
 func TestHashedOnTheWay(t *testing.T) {
 	t.Parallel()
 	key, err := builds.Signer()
@@ -109,7 +110,7 @@ func TestHashedOnTheWay(t *testing.T) {
 	}
 }
 
-// Where all is stored already, zips are read and not sent.
+// TestStoredAlready checks that stored zips are read but not sent.
 func TestStoredAlready(t *testing.T) {
 	t.Parallel()
 	key, err := builds.Signer()
@@ -123,7 +124,7 @@ func TestStoredAlready(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := embedded(t) // where nothing is published
+	fresh := embedded(t) // nothing is published here
 	fresh.addKey(t, key)
 	p := fresh.publisher()
 	p.Objects = &countingStore{Store: b.store}
@@ -133,7 +134,8 @@ func TestStoredAlready(t *testing.T) {
 	}
 }
 
-// A zip that changes while it is published is refused, be it stored here or, by then, by somebody else.
+// TestZipThatChanges checks that a zip that changes during the publish is
+// rejected, whether it or another publisher's zip is stored.
 func TestZipThatChanges(t *testing.T) {
 	t.Parallel()
 	key, err := builds.Signer()
@@ -163,14 +165,19 @@ func TestZipThatChanges(t *testing.T) {
 					t.Error(err)
 				}
 			}}
-			if got, err := p.Provider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) || b.providerVersions(t) != "[]" {
-				t.Errorf("%s, there %v: %+v, %v, %s", name, there, got.Record, err, b.providerVersions(t))
+			got, err := p.Provider(t.Context(), r.provider())
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("%s, there %v: got %+v and error %v, want ErrInvalid", name, there, got.Record, err)
+			}
+			if versions := b.providerVersions(t); versions != "[]" {
+				t.Errorf("%s, there %v: the versions are %s", name, there, versions)
 			}
 		}
 	}
 }
 
-// changing has a zip change before it is stored, or is there.
+// changing is a store that changes the zip before it stores it, or reports that
+// the object exists.
 type changing struct {
 	publish.Objects
 	change func()
@@ -183,18 +190,19 @@ func (c *changing) PutOnce(ctx context.Context, key string, body io.ReadSeeker, 
 	}
 	c.change()
 	if c.there {
-		_, _ = io.Copy(io.Discard, body) // it may be found to be bad in that
+		_, _ = io.Copy(io.Discard, body) // this may detect the change
 		return registry.ErrExists
 	}
 	return c.Objects.PutOnce(ctx, key, body, digest)
 }
 
-// rereading gives up after some bytes and begins anew, as S3's client does, or says that the object is there by then.
+// rereading is a store that starts again after some bytes, as S3's client does.
+// It may then report that the object exists.
 type rereading struct {
 	publish.Objects
 	give  int64
 	there bool
-	begun int // of zips
+	begun int // number of reads of zips from the beginning
 }
 
 // beginnings counts how often a body is read from its beginning.

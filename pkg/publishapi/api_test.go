@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -24,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -36,12 +36,11 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// testAPI is a registry with a publish API, on the embedded default, with the
-// faults, the log and the clock of a test.
+// testAPI is a local registry with a publish API, and with the faults, the log
+// and the clock of a test.
 type testAPI struct {
 	url     string
 	dir     string
@@ -52,12 +51,12 @@ type testAPI struct {
 	// ahead is how far the registry's clock is ahead, in nanoseconds.
 	ahead atomic.Int64
 	log   logged
-	// failing says that answers of 500 and more are to be expected.
+	// failing reports that responses of 500 and more are expected.
 	failing bool
 	tokens  []string
 }
 
-// logged is a log that several write to.
+// logged is a log with concurrent writers.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -77,7 +76,8 @@ func (l *logged) String() string {
 
 var limits = settings.PublishLimits{FileBytes: 1 << 20, Files: 6, Uploads: 4, Inspections: 10}
 
-// openWith opens an empty registry, whose inspections renew their leases each renew.
+// openWith opens an empty registry, whose inspections renew their leases at an
+// interval.
 func openWith(t testing.TB, renew time.Duration) *testAPI {
 	t.Helper()
 	d := &testAPI{dir: t.TempDir()}
@@ -95,7 +95,9 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 	d.url, d.store.BaseURL = server.URL, server.URL
 	control := access.New(access.Settings{}, d.catalog)
 	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-	published := publishapi.NewAt(catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew)
+	published := publishapi.NewAt(
+		catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew,
+	)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(published)},
 		httpapi.Service{Routes: modules.Routes(), Handler: control.RequireRead(modules.New(d.catalog.Modules, d.store))},
@@ -110,13 +112,13 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 	return d
 }
 
-// open opens one that is faster than that.
+// open opens a registry with a short interval.
 func open(t testing.TB) *testAPI {
 	t.Helper()
 	return openWith(t, time.Hour)
 }
 
-// checkLog says whether the log has what nobody should read there, or faults.
+// checkLog checks that the log has no secrets and no unexpected errors.
 func (d *testAPI) checkLog(t testing.TB) {
 	text := d.log.String()
 	for _, secret := range append([]string{"signature=", "expires=", "larder_", "Bearer", d.url}, d.tokens...) {
@@ -129,14 +131,14 @@ func (d *testAPI) checkLog(t testing.TB) {
 	}
 }
 
-// faults are what goes wrong in the catalog and the store: each function that is
-// set is called before the real one.
+// faults are faults of the catalog and the store. Each function that is set is
+// called before the real one.
 type faults struct {
 	Store *disk.Store
 
 	// publish is called before a version is written, and published after that.
 	publish, published func() error
-	// end is called before it is written that an upload has ended.
+	// end is called before the end of an upload is written.
 	end    func() error
 	keep   func() error
 	stat   func(key string) error
@@ -203,15 +205,15 @@ func (t tableOf) Write(ctx context.Context, changes ...catalog.Change) error {
 	return nil
 }
 
-// claims counts the inspections that have begun.
+// claims counts started inspections.
 type claims struct {
 	mu    sync.Mutex
 	state map[catalog.Key]registry.Inspection
 	begun int
 }
 
-// written counts a change, if it is of an inspection that begins. One that goes
-// on is the same attempt.
+// written counts a change if it starts an inspection. A renewal belongs to the
+// same attempt.
 func (c *claims) written(change catalog.Change) {
 	if !strings.HasPrefix(change.Sort, "file/") {
 		return
@@ -232,7 +234,7 @@ func (c *claims) written(change catalog.Change) {
 	c.state[change.Key] = now
 }
 
-// count returns how many inspections have begun.
+// count returns the number of started inspections.
 func (c *claims) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +271,7 @@ func (o objectsOf) Keep(ctx context.Context, key string) error {
 	return o.Store.Keep(ctx, key)
 }
 
-// token makes a token with scopes, separated by spaces.
+// token creates a token with scopes, separated by spaces.
 func (d *testAPI) token(t testing.TB, scopes string) string {
 	t.Helper()
 	token, digest := access.NewToken()
@@ -277,21 +279,24 @@ func (d *testAPI) token(t testing.TB, scopes string) string {
 	if len(d.tokens) > 0 {
 		name += "-" + digest[:12]
 	}
-	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{ID: digest[:12], Name: name, Scopes: strings.Fields(scopes), CreatedAt: time.Now()}); err != nil {
+	if err := d.catalog.AddToken(
+		t.Context(), digest,
+		registry.Token{ID: digest[:12], Name: name, Scopes: strings.Fields(scopes), CreatedAt: time.Now()},
+	); err != nil {
 		t.Fatal(err)
 	}
 	d.tokens = append(d.tokens, token)
 	return token
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// text is what an answer says is wrong.
+// text returns the text of an error response.
 func (a answer) text() string {
 	var e struct{ Errors []string }
 	if json.Unmarshal(a.body, &e) != nil || len(e.Errors) != 1 {
@@ -300,7 +305,7 @@ func (a answer) text() string {
 	return e.Errors[0]
 }
 
-// into reads an answer that must have a status.
+// into decodes a response that must have a status.
 func (a answer) into(t testing.TB, status int, v any) {
 	t.Helper()
 	if a.status != status {
@@ -316,25 +321,34 @@ func (a answer) into(t testing.TB, status int, v any) {
 	}
 }
 
-// shown returns the text of an error's body, and its hint on a line of its own.
+// shown returns the text of an error response, and its hint on a separate line.
 func (a answer) shown() string {
+	if hint := a.hint(); hint != "" {
+		return a.text() + "\n" + hint
+	}
+	return a.text()
+}
+
+// hint returns the hint of an error response, or "".
+func (a answer) hint() string {
 	var body struct{ Hint string }
-	if json.Unmarshal(a.body, &body) != nil || body.Hint == "" {
-		return a.text()
+	if json.Unmarshal(a.body, &body) != nil {
+		return ""
 	}
-	return a.text() + "\n" + body.Hint
+	return body.Hint
 }
 
-// refused checks that an answer has a status, and a text or a hint that has
-// another in it.
-func (a answer) refused(t testing.TB, status int, text string) {
+// refused checks that a response has a status, and records its text and its hint
+// without the parts that vary.
+func (a answer) refused(t testing.TB, texts *golden.Texts, status int, replace ...string) {
 	t.Helper()
-	if got := a.shown(); a.status != status || !strings.Contains(got, text) {
-		t.Errorf("%d %s, want %d with %q", a.status, got, status, text)
+	if a.status != status {
+		t.Errorf("%d %s, want %d", a.status, a.shown(), status)
 	}
+	texts.Text(t, fmt.Sprintf("%d %s\n", a.status, a.shown()), replace...)
 }
 
-// code returns the code of an error's body.
+// code returns the code of an error response.
 func (a answer) code(t testing.TB) string {
 	t.Helper()
 	var body struct{ Code string }
@@ -344,7 +358,8 @@ func (a answer) code(t testing.TB) string {
 	return body.Code
 }
 
-// send sends a request, whose body is JSON of what is given, or a string as it is.
+// send sends a request. A string is the body itself, and any other value is
+// sent as JSON.
 func (d *testAPI) send(t testing.TB, token, method, path string, body any) answer {
 	t.Helper()
 	a, err := d.try(t.Context(), token, method, path, body)
@@ -385,7 +400,8 @@ func do(r *http.Request) (answer, error) {
 	return answer{w.StatusCode, w.Header, body}, err
 }
 
-// upload is one under way: of files by their names, in this order when they are announced.
+// upload is an upload in progress. The files are announced in the order of
+// their names.
 type upload struct {
 	*testAPI
 	protocol.Begun
@@ -399,7 +415,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// announce says what files are.
+// announce returns the announcement of files.
 func announce(files map[string][]byte) protocol.Announcement {
 	var a protocol.Announcement
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -415,11 +431,13 @@ func announce(files map[string][]byte) protocol.Announcement {
 func (d *testAPI) begin(t testing.TB, token, path string, files map[string][]byte) *upload {
 	t.Helper()
 	u := &upload{testAPI: d, token: token, path: path, files: files}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", announce(files)).into(t, http.StatusCreated, &u.Begun)
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", announce(files),
+	).into(t, http.StatusCreated, &u.Begun)
 	return u
 }
 
-// put sends bytes to where a file goes.
+// put uploads the bytes of a file.
 func (u *upload) put(t testing.TB, file int, data []byte) answer {
 	t.Helper()
 	put := u.Files[file]
@@ -439,7 +457,7 @@ func (u *upload) put(t testing.TB, file int, data []byte) answer {
 	return a
 }
 
-// putAll sends all files that are not there.
+// putAll uploads all files that are not stored.
 func (u *upload) putAll(t testing.TB) *upload {
 	t.Helper()
 	for i, put := range u.Files {
@@ -459,7 +477,7 @@ func (u *upload) inspect(t testing.TB, file int) answer {
 	return u.send(t, u.token, http.MethodPost, u.at(fmt.Sprintf("/files/%d/inspect", file)), nil)
 }
 
-// inspectAll has all files pass.
+// inspectAll inspects all files, which must pass.
 func (u *upload) inspectAll(t testing.TB) *upload {
 	t.Helper()
 	for i := range u.Files {
@@ -478,11 +496,16 @@ func (u *upload) abort(t testing.TB) answer {
 	return u.send(t, u.token, http.MethodDelete, u.at(""), nil)
 }
 
-// publish publishes, and returns what was published or at which step it was refused; it gives up what was.
-func (d *testAPI) publish(t testing.TB, token, path string, a protocol.Announcement, files map[string][]byte) (step string, last answer) {
+// publish publishes, and returns the result or the step that was rejected. It
+// aborts a rejected upload.
+func (d *testAPI) publish(
+	t testing.TB, token, path string, a protocol.Announcement, files map[string][]byte,
+) (step string, last answer) {
 	t.Helper()
 	u := &upload{testAPI: d, token: token, path: path, files: files}
-	if last = d.send(t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", a); last.status != http.StatusCreated {
+	if last = d.send(
+		t, token, http.MethodPost, protocol.PublishPath+path+"/uploads", a,
+	); last.status != http.StatusCreated {
 		return "begin", last
 	}
 	last.into(t, http.StatusCreated, &u.Begun)
@@ -501,14 +524,21 @@ func (d *testAPI) publish(t testing.TB, token, path string, a protocol.Announcem
 	}
 	for i, put := range u.Files {
 		if last = u.inspect(t, i); last.status != http.StatusOK {
-			// What is refused stays so.
+			// A rejection is permanent.
 			if again := u.inspect(t, i); again.status != last.status || string(again.body) != string(last.body) {
 				t.Errorf("inspecting %s again: %d %s, and before %d %s", put.Name, again.status, again.body, last.status, last.body)
 			}
-			// A signature is looked at anew each time.
-			signature := strings.Contains(last.text(), "invalid signature")
-			if commit := u.commit(t); !signature && (commit.status != last.status || commit.text() != last.text()) || signature && commit.status != http.StatusConflict {
-				t.Errorf("commit after %d %s: %d %s", last.status, last.body, commit.status, commit.body)
+			// A signature is verified again each time, unless it is too large.
+			signature := strings.HasSuffix(put.Name, ".sig") && len(files[put.Name]) <= signing.MaxSignature
+			commit := u.commit(t)
+			if signature && commit.status != http.StatusConflict {
+				t.Errorf("commit after a rejected signature: %d %s, want 409", commit.status, commit.body)
+			}
+			if !signature && commit.status != last.status {
+				t.Errorf("commit after a rejected file: status %d, want %d", commit.status, last.status)
+			}
+			if !signature && commit.text() != last.text() {
+				t.Errorf("commit after a rejected file: %q, want %q", commit.text(), last.text())
 			}
 			return "inspect " + put.Name, last
 		}
@@ -517,7 +547,7 @@ func (d *testAPI) publish(t testing.TB, token, path string, a protocol.Announcem
 	return "commit", last
 }
 
-// publishes publishes what must be good.
+// publishes publishes a valid version.
 func (d *testAPI) publishes(t testing.TB, token, path string, files map[string][]byte) {
 	t.Helper()
 	if step, last := d.publish(t, token, path, announce(files), files); step != "commit" || last.status != http.StatusOK {
@@ -525,11 +555,15 @@ func (d *testAPI) publishes(t testing.TB, token, path string, files map[string][
 	}
 }
 
-// visible returns all that anyone can see, or could after a mishap: items with their revisions, and objects that are kept.
+// visible returns everything that is visible, or could be after a fault: items
+// with their revisions, and permanent objects.
 func (d *testAPI) visible(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
-	for _, partition := range []string{"modules/acme/vpc/aws", "modules/new/vpc/aws", "providers/acme/inventory", "catalog/acme", "catalog/new", "namespaces", "keys/acme", "keys/other"} {
+	for _, partition := range []string{
+		"modules/acme/vpc/aws", "modules/new/vpc/aws", "providers/acme/inventory", "catalog/acme", "catalog/new",
+		"namespaces", "keys/acme", "keys/other",
+	} {
 		page, err := d.table.Query(t.Context(), catalog.Query{Partition: partition})
 		if err != nil || page.Next != "" {
 			t.Fatal(err, page.Next)
@@ -552,7 +586,7 @@ func sortLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// objects returns what is stored, with "staged" or "kept".
+// objects returns the stored objects with their states.
 func (d *testAPI) objects(t testing.TB) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -574,7 +608,7 @@ func (d *testAPI) objects(t testing.TB) map[string]string {
 	return found
 }
 
-// overwrite has the one object whose key has some text in it hold other bytes.
+// overwrite replaces the bytes of the one object whose key contains a text.
 func (d *testAPI) overwrite(t testing.TB, in string, data []byte) {
 	t.Helper()
 	for key := range d.objects(t) {

@@ -10,13 +10,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// A change through the publish API is recorded under the name of its caller.
+// A change through the publish API is recorded with the name of its caller.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	token := d.token(t, both)
 	d.publishes(t, token, module1, vpc(t, 1))
-	if a := d.send(t, token, http.MethodPut, protocol.PublishPath+module1+"/deprecation", protocol.Deprecation{Message: "old"}); a.status != http.StatusNoContent {
+	if a := d.send(
+		t, token, http.MethodPut, protocol.PublishPath+module1+"/deprecation", protocol.Deprecation{Message: "old"},
+	); a.status != http.StatusNoContent {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	var got []registry.AuditAction

@@ -9,13 +9,14 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Times that tests go by.
+// Durations that tests use.
 const (
 	Lease    = lease
 	Lifetime = lifetime
 )
 
-// NewAt is New by another clock. renew is how often an inspection says that it goes on.
+// NewAt is New with another clock. renew is how often an inspection renews its
+// lease.
 func NewAt(
 	published *catalog.Catalog, stored Objects, inspector Inspector, limits settings.PublishLimits,
 	now func() time.Time, renew time.Duration,

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -21,9 +24,11 @@ import (
 
 var errDied = fmt.Errorf("%w: the process died", registry.ErrUnavailable)
 
-// A commit that ends between any two of its steps is finished by asking again.
-func TestCommitThatDies(t *testing.T) {
+// A commit that fails between any two of its steps can be completed with
+// another request.
+func TestCommitCrashes(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	for name, test := range map[string]struct {
 		fail func(*faults)
 		// failures is how many commits fail.
@@ -31,9 +36,9 @@ func TestCommitThatDies(t *testing.T) {
 		kept     int
 		visible  bool
 	}{
-		"before anything is kept":        {func(f *faults) { f.keep = func() error { return errDied } }, 2, 0, false},
-		"between keeping and publishing": {func(f *faults) { f.publish = func() error { return errDied } }, 2, 4, false},
-		"between publishing and its answer": {func(f *faults) {
+		"before any object is permanent":     {func(f *faults) { f.keep = func() error { return errDied } }, 2, 0, false},
+		"between the objects and the record": {func(f *faults) { f.publish = func() error { return errDied } }, 2, 4, false},
+		"between the record and the response": {func(f *faults) {
 			f.published = func() error { return errDied }
 		}, 1, 4, true},
 	} {
@@ -50,7 +55,7 @@ func TestCommitThatDies(t *testing.T) {
 				u := d.begin(t, d.token(t, both), path, files).putAll(t).inspectAll(t)
 				test.fail(d.faults)
 				for range test.failures {
-					u.commit(t).refused(t, http.StatusServiceUnavailable, "temporarily unavailable")
+					u.commit(t).refused(t, texts, http.StatusServiceUnavailable)
 				}
 				there := 0
 				for _, state := range d.objects(t) {
@@ -60,13 +65,13 @@ func TestCommitThatDies(t *testing.T) {
 				}
 				visible := strings.Contains(d.visible(t), " version/1.0.0 ")
 				if there != kept {
-					t.Errorf("%d objects are kept, want %d", there, kept)
+					t.Errorf("%d permanent objects, want %d", there, kept)
 				}
 				if visible != test.visible {
 					t.Errorf("visible: %t, want %t", visible, test.visible)
 				}
 				if visible {
-					u.abort(t).refused(t, http.StatusConflict, "it is published already, and stays so")
+					u.abort(t).refused(t, texts, http.StatusConflict)
 				}
 				if test.failures > 1 {
 					d.faults.keep, d.faults.publish = nil, nil
@@ -87,10 +92,11 @@ func TestCommitThatDies(t *testing.T) {
 	}
 }
 
-// What somebody else has published in between is there, and the upload ends, if
-// need be when the commit is sent again.
-func TestCommitOfWhatIsPublished(t *testing.T) {
+// If another publisher was faster, the version is published and the upload
+// ends, at the latest with a repeated commit.
+func TestCommitAfterAnother(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.failing = true
 	d.addKey(t, "acme", signer)
@@ -101,7 +107,7 @@ func TestCommitOfWhatIsPublished(t *testing.T) {
 		before := d.visible(t)
 		d.faults.end = func() error { return errDied }
 		for range 2 {
-			other.commit(t).refused(t, http.StatusServiceUnavailable, "temporarily unavailable")
+			other.commit(t).refused(t, texts, http.StatusServiceUnavailable)
 		}
 		d.faults.end = nil
 		var p protocol.Published
@@ -109,32 +115,34 @@ func TestCommitOfWhatIsPublished(t *testing.T) {
 		if !p.Unchanged {
 			t.Error("the other's publish counts as the upload's own")
 		}
-		other.abort(t).refused(t, http.StatusConflict, "it is published already, and stays so")
+		other.abort(t).refused(t, texts, http.StatusConflict)
 		if after := d.visible(t); after != before {
 			t.Errorf("something has changed:\n%s", after)
 		}
 	}
 }
 
-// An upload that is aborted while it is committed ends in one way alone.
+// If an upload is aborted during its commit, exactly one of the two succeeds.
 func TestAbortInBetween(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
 	d.faults.keep = func() error {
 		u.abort(t).into(t, http.StatusNoContent, nil)
 		return nil
 	}
-	u.commit(t).refused(t, http.StatusNotFound, "Publish it again.")
+	u.commit(t).refused(t, texts, http.StatusNotFound)
 	if visible := d.visible(t); strings.Contains(visible, " version/1.0.0 ") {
-		t.Errorf("it is published nonetheless:\n%s", visible)
+		t.Errorf("an aborted upload is published:\n%s", visible)
 	}
 }
 
-// Of commits at once one publishes. The others of the same content find that it is there, and those of other content that
-// it is another.
+// One of several concurrent commits publishes. The others with the same content
+// get that version, and those with other content get an error.
 func TestCommitsAtOnce(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	token, other := d.token(t, both), d.token(t, both)
 	commits := func(uploads ...*upload) []string {
@@ -150,7 +158,7 @@ func TestCommitsAtOnce(t *testing.T) {
 				case a.status == http.StatusOK:
 					answers[i] = fmt.Sprint("200 unchanged ", strings.Contains(string(a.body), `"unchanged":true`))
 				default:
-					answers[i] = fmt.Sprint(a.status, " ", a.text())
+					answers[i] = fmt.Sprint(a.status, " ", a.code(t), " ", a.text())
 				}
 			})
 		}
@@ -164,20 +172,32 @@ func TestCommitsAtOnce(t *testing.T) {
 	for n := range 3 {
 		path := func(minor int) string { return fmt.Sprintf("modules/acme/vpc/aws/%d.%d.0", n, minor) }
 		one := ready(path(0), 1)
-		if got := commits(one, one); !strings.HasPrefix(got[0], "200") || !strings.HasPrefix(got[1], "200") {
-			t.Errorf("one upload: %q", got)
+		for _, got := range commits(one, one) {
+			if !strings.HasPrefix(got, "200 ") {
+				t.Errorf("one upload: got %q, want status 200", got)
+			}
 		}
 		same := d.begin(t, other, path(1), vpc(t, 1)).putAll(t).inspectAll(t)
-		if got := commits(ready(path(1), 1), same); fmt.Sprint(got) != "[200 unchanged false 200 unchanged true]" {
-			t.Errorf("the same content: %q", got)
+		want := []string{"200 unchanged false", "200 unchanged true"}
+		if diff := cmp.Diff(want, commits(ready(path(1), 1), same)); diff != "" {
+			t.Errorf("the same content (-want +got):\n%s", diff)
 		}
 		a, b := ready(path(2), 1), ready(path(2), 2)
-		if got := commits(a, b); got[0] != "200 unchanged false" || !strings.HasPrefix(got[1], "409") || !strings.Contains(got[1], "published already with other content") {
-			t.Errorf("other content: %q", got)
+		check := func(what string, got []string) {
+			t.Helper()
+			if want := "200 unchanged false"; got[0] != want {
+				t.Errorf("%s: got %q, want %q", what, got[0], want)
+			}
+			if want := "409 exists "; !strings.HasPrefix(got[1], want) {
+				t.Errorf("%s: got %q, want %q", what, got[1], want)
+			}
+			texts.Text(t, what+": "+got[1]+"\n")
 		}
+		check("other content", commits(a, b))
 		before := d.visible(t)
-		if got := commits(a, b); got[0] != "200 unchanged false" || !strings.HasPrefix(got[1], "409") || d.visible(t) != before {
-			t.Errorf("again: %q", got)
+		check("again", commits(a, b))
+		if diff := cmp.Diff(before, d.visible(t)); diff != "" {
+			t.Errorf("the second commits changed something (-before +after):\n%s", diff)
 		}
 		b.abort(t)
 		a.abort(t)
@@ -200,9 +220,11 @@ func (b *broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What goes wrong in reading is no fault of a file's: the next request reads it again.
-func TestReadingThatFails(t *testing.T) {
+// An error of the store is not a fault of the file: the next request reads it
+// again.
+func TestFailingReads(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	breaking := func(left int, err error) func(*faults) {
 		return func(f *faults) {
 			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) { return &broken{stored, left, err}, nil }
@@ -210,12 +232,14 @@ func TestReadingThatFails(t *testing.T) {
 	}
 	reset := errors.New("connection reset")
 	for name, fail := range map[string]func(*faults){
-		"no answer":                 func(f *faults) { f.stat = func(string) error { return errDied } },
-		"no answer to reading":      func(f *faults) { f.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { return nil, errDied } },
-		"a break at the beginning":  breaking(0, reset),
-		"a break in the middle":     breaking(20, reset),
-		"a break that looks as one": breaking(20, io.ErrUnexpectedEOF),
-		"a break that looks as an end": func(f *faults) {
+		"no answer": func(f *faults) { f.stat = func(string) error { return errDied } },
+		"no answer to reading": func(f *faults) {
+			f.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { return nil, errDied }
+		},
+		"a break at the beginning": breaking(0, reset),
+		"a break in the middle":    breaking(20, reset),
+		"an unexpected end":        breaking(20, io.ErrUnexpectedEOF),
+		"an early end": func(f *faults) {
 			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
 				return &broken{stored, 20, io.EOF}, nil
 			}
@@ -236,12 +260,14 @@ func TestReadingThatFails(t *testing.T) {
 				fail(d.faults)
 				for i, put := range u.Files {
 					for range 2 {
-						if a := u.inspect(t, i); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.text() != "temporarily unavailable, try again" {
-							t.Errorf("%s: %d %s", put.Name, a.status, a.text())
+						a := u.inspect(t, i)
+						a.refused(t, texts, http.StatusServiceUnavailable)
+						if a.header.Get("Retry-After") == "" {
+							t.Errorf("%s: the response has no Retry-After header", put.Name)
 						}
 					}
 				}
-				u.commit(t).refused(t, http.StatusConflict, "has not passed inspection yet")
+				u.commit(t).refused(t, texts, http.StatusConflict)
 				d.faults.stat, d.faults.opened = nil, nil
 				u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 			}
@@ -249,27 +275,31 @@ func TestReadingThatFails(t *testing.T) {
 	}
 }
 
-// An object that goes while it is read is one that is not there.
-func TestReadingWhatGoes(t *testing.T) {
+// An object that is deleted while it is read counts as missing.
+func TestObjectDeletedDuringRead(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.addKey(t, "acme", signer)
-	for path, files := range map[string]map[string][]byte{module1: vpc(t, 1), provider1: newRelease(t)} {
-		u := d.begin(t, d.token(t, both), path, files).putAll(t)
+	for _, test := range []struct {
+		path  string
+		files map[string][]byte
+	}{{module1, vpc(t, 1)}, {provider1, newRelease(t)}} {
+		u := d.begin(t, d.token(t, both), test.path, test.files).putAll(t)
 		d.faults.opened = func(key string, _ io.ReadCloser) (io.ReadCloser, error) {
 			return nil, fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
 		}
 		for i := range u.Files {
-			u.inspect(t, i).refused(t, http.StatusConflict, "is not uploaded yet")
+			u.inspect(t, i).refused(t, texts, http.StatusConflict)
 		}
 		d.faults.opened = nil
 		u.inspectAll(t)
 	}
 }
 
-// slow has reading wait until it is released.
+// slow blocks reading until it is released.
 type slow struct {
-	reading chan struct{} // has one for each reader
+	reading chan struct{} // one item for each reader
 	release chan struct{}
 }
 
@@ -283,7 +313,7 @@ func (d *testAPI) slow() slow {
 	return s
 }
 
-// later inspects the first file, and has an end that the context may come before.
+// later inspects the first file in the background, until the context ends.
 func (u *upload) later(ctx context.Context) <-chan answer {
 	done := make(chan answer, 1)
 	go func() {
@@ -296,9 +326,11 @@ func (u *upload) later(ctx context.Context) <-chan answer {
 	return done
 }
 
-// An inspection that takes long is waited for by asking again, and goes on without him who asked first.
+// Clients wait for a long inspection by repeating the request, and it continues
+// after the first client disconnects.
 func TestLongInspection(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
 	s := d.slow()
@@ -308,12 +340,12 @@ func TestLongInspection(t *testing.T) {
 	for range 2 {
 		a := u.inspect(t, 0)
 		a.into(t, http.StatusAccepted, nil)
-		golden(t, "inspecting", a.body)
+		compare(t, "inspecting", a.body)
 		if a.header.Get("Retry-After") != "1" {
 			t.Error(a.header)
 		}
 	}
-	u.commit(t).refused(t, http.StatusConflict, "vpc.tar.gz has not passed inspection yet")
+	u.commit(t).refused(t, texts, http.StatusConflict)
 	leave()
 	if a := <-gone; a.status != 0 {
 		t.Errorf("who has left is answered: %d %s", a.status, a.body)
@@ -341,7 +373,8 @@ func (u *upload) passes(t testing.TB) {
 	t.Error("the inspection does not end")
 }
 
-// An inspection that says nothing for long is taken over, and if it lives nonetheless it does no harm.
+// An inspection that does not renew its lease is taken over. If it still runs,
+// it changes nothing.
 func TestInspectionThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -366,8 +399,8 @@ func TestInspectionThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// An inspection that takes longer than a lease keeps it.
-func TestInspectionThatGoesOn(t *testing.T) {
+// An inspection that takes longer than a lease renews it.
+func TestSlowInspection(t *testing.T) {
 	t.Parallel()
 	d := openWith(t, time.Millisecond)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
@@ -380,9 +413,11 @@ func TestInspectionThatGoesOn(t *testing.T) {
 		for {
 			found := u.inspection(t)
 			if time.Now().After(until) {
-				t.Fatal("nobody says that it goes on")
+				t.Fatal("no request reports that the inspection is in progress")
 			}
-			if found.Until.After(time.Now().Add(time.Duration(n) * (publishapi.Lease - 5*time.Second)).Add(publishapi.Lease - 5*time.Second)) {
+			if found.Until.After(
+				time.Now().Add(time.Duration(n) * (publishapi.Lease - 5*time.Second)).Add(publishapi.Lease - 5*time.Second),
+			) {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -398,7 +433,7 @@ func TestInspectionThatGoesOn(t *testing.T) {
 	}
 }
 
-// inspection returns what is known of the first file.
+// inspection returns the stored inspection of the first file.
 func (u *upload) inspection(t testing.TB) registry.Inspection {
 	t.Helper()
 	_, found, err := u.catalog.Upload(t.Context(), u.Upload)
@@ -408,14 +443,15 @@ func (u *upload) inspection(t testing.TB) registry.Inspection {
 	return found[0]
 }
 
-// A reader that panics leaves nothing that would keep others from reading.
-func TestInspectionThatPanics(t *testing.T) {
+// A panic in a reader does not block further inspections.
+func TestPanickingInspection(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := openWith(t, time.Millisecond)
 	d.failing = true
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
 	d.faults.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { panic("at the disco") }
-	u.inspect(t, 0).refused(t, http.StatusInternalServerError, "internal error")
+	u.inspect(t, 0).refused(t, texts, http.StatusInternalServerError)
 	d.faults.opened = nil
 	before := u.inspection(t)
 	time.Sleep(50 * time.Millisecond)
@@ -426,10 +462,26 @@ func TestInspectionThatPanics(t *testing.T) {
 	u.inspect(t, 0).into(t, http.StatusOK, nil)
 }
 
-// FuzzBegin announces whatever there is: it is taken or refused, and never a fault.
+// FuzzBegin announces any text. It is accepted or rejected, and never a fault.
 func FuzzBegin(f *testing.F) {
-	f.Add(true, []byte(`{"files": [{"name": "vpc.tar.gz", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}], "content_sha256": "", "description": "x"}`))
-	f.Add(false, []byte(`{"protocols": ["6.0"], "files": [{"name": "terraform-provider-inventory_1.0.0_linux_amd64.zip", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": "terraform-provider-inventory_1.0.0_SHA256SUMS", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": "terraform-provider-inventory_1.0.0_SHA256SUMS.sig", "size": 7, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]}`))
+	f.Add(
+		true,
+		[]byte(
+			`{"files": [{"name": "vpc.tar.gz", "size": 7, "sha256": `+
+				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}], "content_sha256": "", "description": "x"}`,
+		),
+	)
+	f.Add(
+		false,
+		[]byte(
+			`{"protocols": ["6.0"], "files": [{"name": "terraform-provider-inventory_1.0.0_linux_amd64.zip", "size": 7, `+
+				`"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": `+
+				`"terraform-provider-inventory_1.0.0_SHA256SUMS", "size": 7, "sha256": `+
+				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": `+
+				`"terraform-provider-inventory_1.0.0_SHA256SUMS.sig", "size": 7, "sha256": `+
+				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]}`,
+		),
+	)
 	f.Add(true, []byte(`{"files": [{"name": "..", "size": -1, "sha256": "x"}]}`))
 	f.Add(false, bytes.Repeat([]byte("["), 1000))
 	d := open(f)
@@ -445,14 +497,14 @@ func FuzzBegin(f *testing.F) {
 		switch a.status {
 		case http.StatusCreated:
 			if begun.Add(1) > 1 && len(a.body) == 0 {
-				t.Error("an empty answer")
+				t.Error("the body of the response is empty")
 			}
 			u := upload{testAPI: d, token: token, path: path}
 			a.into(t, http.StatusCreated, &u.Begun)
 			u.abort(t).into(t, http.StatusNoContent, nil)
 		case http.StatusBadRequest:
 			if text := a.text(); text == "" || text == "malformed request" {
-				t.Errorf("%q is refused without a word", body)
+				t.Errorf("%q is rejected without a reason", body)
 			}
 		default:
 			t.Errorf("%q: %d %s", body, a.status, a.body)

@@ -13,7 +13,8 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// module has the rules of modules: one archive, which unpacks within its folder and parses.
+// module has the rules for modules: one archive, which unpacks within its
+// folder and parses.
 type module struct {
 	h       *handler
 	address registry.Module
@@ -23,7 +24,7 @@ func (m module) announced(_ context.Context, _ registry.Version, a protocol.Anno
 	name := releases.ArchiveName(m.address)
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
-		return fmt.Errorf("%w publish: a module is one file, %s", registry.ErrInvalid, name)
+		return fmt.Errorf("%w publish: a module must be one file, %s", registry.ErrInvalid, name)
 	case len(a.Protocols) > 0:
 		return fmt.Errorf("%w publish: a module has no protocols", registry.ErrInvalid)
 	}
@@ -44,7 +45,9 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 	return registry.Inspection{ContentSHA256: found.ContentSHA256}, err
 }
 
-func (m module) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error) {
+func (m module) assemble(
+	_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
+) (publication, error) {
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
@@ -64,13 +67,17 @@ func (m module) assemble(_ context.Context, u registry.Upload, found []registry.
 }
 
 func (m module) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
-	_, err := m.h.catalog.Modules.Deprecate(ctx, m.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by})
+	_, err := m.h.catalog.Modules.Deprecate(
+		ctx, m.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by},
+	)
 	return err
 }
 
-// readArchive inspects a stored archive, of which the bytes must be those that
-// were announced.
-func (h *handler) readArchive(ctx context.Context, f registry.UploadFile, request inspection.Request) (inspection.Found, error) {
+// readArchive inspects a stored archive, whose bytes must be the announced
+// ones.
+func (h *handler) readArchive(
+	ctx context.Context, f registry.UploadFile, request inspection.Request,
+) (inspection.Found, error) {
 	stored := objects.NewReaderAt(ctx, h.objects, f.Object, f.Size)
 	defer func() { _ = stored.Close() }() // it was only read
 	request.Size = f.Size
@@ -82,5 +89,6 @@ func (h *handler) readArchive(ctx context.Context, f registry.UploadFile, reques
 }
 
 func errOtherBytes(sha256 string, f registry.UploadFile) error {
-	return fmt.Errorf("%w file: its bytes have sha256:%s, and sha256:%s was announced", registry.ErrInvalid, sha256, f.SHA256)
+	return fmt.Errorf("%w file: its digest is sha256:%s, but sha256:%s was announced",
+		registry.ErrInvalid, sha256, f.SHA256)
 }

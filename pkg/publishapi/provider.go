@@ -15,8 +15,9 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// provider has the rules of providers: zips that clients can unpack and run, and SHA256SUMS that speaks of them, signed by
-// a key of the namespace.
+// provider has the rules for providers. These are zips that clients can unpack
+// and run, and SHA256SUMS with their digests, signed with a key of the
+// namespace.
 type provider struct {
 	h       *handler
 	address registry.Provider
@@ -28,15 +29,15 @@ func (p provider) announced(ctx context.Context, v registry.Version, a protocol.
 	case err != nil:
 		return err
 	case names.Version != v:
-		return fmt.Errorf("%w release: its files are of version %s, and not of %s", registry.ErrInvalid, names.Version, v)
+		return fmt.Errorf("%w release: its files are for version %s, not %s", registry.ErrInvalid, names.Version, v)
 	case !names.HasSums || !names.HasSignature:
-		return fmt.Errorf("%w release: %s and %s belong to it", registry.ErrInvalid, names.Sums, names.Signature())
+		return fmt.Errorf("%w release: it must have %s and %s", registry.ErrInvalid, names.Sums, names.Signature())
 	case a.Description != "" || a.ContentSHA256 != "":
-		return fmt.Errorf("%w publish: a provider has neither a description nor a sum of its content", registry.ErrInvalid)
+		return fmt.Errorf("%w publish: a provider has neither a description nor a content digest", registry.ErrInvalid)
 	}
 	for _, f := range a.Files {
 		if !names.Has(f.Name) {
-			return fmt.Errorf("%w release: %s is no file of one", registry.ErrInvalid, f.Name)
+			return fmt.Errorf("%w release: %s is not a file of a release", registry.ErrInvalid, f.Name)
 		}
 	}
 	if err := releases.CheckProtocols(a.Protocols); err != nil {
@@ -57,7 +58,8 @@ func (p provider) names(files []protocol.File) (releases.Names, error) {
 	return releases.ParseNames(p.address.Type, names)
 }
 
-// namesOf is names of an upload, whose files were found to be a release when they were announced.
+// namesOf is names for an upload, whose files were checked when they were
+// announced.
 func (p provider) namesOf(u registry.Upload) (releases.Names, error) {
 	files := make([]protocol.File, len(u.Files))
 	for i, f := range u.Files {
@@ -111,7 +113,7 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 }
 
 func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {
-	text, err := p.h.whole(ctx, f, releases.MaxManifest)
+	text, err := p.h.readAll(ctx, f, releases.MaxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -119,22 +121,23 @@ func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]st
 }
 
 func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[string]string, error) {
-	text, err := p.h.whole(ctx, f, signing.MaxSums)
+	text, err := p.h.readAll(ctx, f, signing.MaxSums)
 	if err != nil {
 		return nil, err
 	}
 	return releases.ParseSums(text)
 }
 
-// verify returns the key that has signed a release, as the namespace's keys are now.
+// verify returns the id of the key that has signed a release, with the current
+// keys of the namespace.
 func (p provider) verify(ctx context.Context, u registry.Upload, names releases.Names) (key string, err error) {
 	var text, sig []byte
 	for _, f := range u.Files {
 		switch f.Name {
 		case names.Sums:
-			text, err = p.h.whole(ctx, f, signing.MaxSums)
+			text, err = p.h.readAll(ctx, f, signing.MaxSums)
 		case names.Signature():
-			sig, err = p.h.whole(ctx, f, signing.MaxSignature)
+			sig, err = p.h.readAll(ctx, f, signing.MaxSignature)
 		}
 		if err != nil {
 			return "", err
@@ -146,12 +149,14 @@ func (p provider) verify(ctx context.Context, u registry.Upload, names releases.
 	}
 	signer, err := signing.Verify(keys, text, sig, p.h.now())
 	if err != nil {
-		return "", asYet{err} // a key may come, and its time
+		return "", asYet{err} // the key may be added, or become valid
 	}
 	return signer.ID, nil
 }
 
-func (p provider) assemble(_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error) {
+func (p provider) assemble(
+	_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
+) (publication, error) {
 	names, err := p.namesOf(u)
 	if err != nil {
 		return publication{}, err
@@ -162,7 +167,10 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 	for i, f := range u.Files {
 		files[f.Name] = f.SHA256
 		if platform, zip := names.Zips[f.Name]; zip {
-			record.Packages = append(record.Packages, registry.ProviderPackage{Platform: platform, StoredFile: f.StoredFile, Filename: f.Name, H1: found[i].H1})
+			record.Packages = append(
+				record.Packages,
+				registry.ProviderPackage{Platform: platform, StoredFile: f.StoredFile, Filename: f.Name, H1: found[i].H1},
+			)
 			continue
 		}
 		switch f.Name {
@@ -184,13 +192,15 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 		return publication{}, err
 	}
 	return publication{
-		keep:    record.Files(),
-		content: protocol.Announcement{Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols},
+		keep: record.Files(),
+		content: protocol.Announcement{
+			Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols,
+		},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			var dropped *protocol.DroppedPlatforms
 			makeRecord := func(ctx context.Context, listed protocol.Document) (_ registry.ProviderVersion, err error) {
 				dropped = protocol.FindDropped(listed, record)
-				// As versions and keys are now.
+				// With the current versions and keys.
 				if record.SigningKey, err = p.verify(ctx, u, names); err != nil {
 					return record, err
 				}
@@ -203,6 +213,8 @@ func (p provider) assemble(_ context.Context, u registry.Upload, found []registr
 }
 
 func (p provider) deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error {
-	_, err := p.h.catalog.Providers.Deprecate(ctx, p.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by})
+	_, err := p.h.catalog.Providers.Deprecate(
+		ctx, p.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by},
+	)
 	return err
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -22,27 +25,35 @@ func serve(t testing.TB, h http.Handler, method, path, body string) *httptest.Re
 	return w
 }
 
-// A provider is published with what was read of its files, and not with what was said of them.
+// A provider is published with data from its files, and not from the
+// announcement.
 func TestPublishProvider(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	key := d.addKey(t, "acme", signer)
-	d.addKey(t, "acme", stranger) // which may come first
+	d.addKey(t, "acme", stranger) // it may come first
 	token := d.token(t, both)
 	r := newRelease(t)
 	sums, signature := named("SHA256SUMS"), named("SHA256SUMS.sig")
 	u := &upload{testAPI: d, token: token, path: provider1, files: r}
 	begun := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r))
 	begun.into(t, http.StatusCreated, &u.Begun)
-	// A signature is another one each time.
-	changing := []string{sum(r[signature]), "SHA256-OF-SIGNATURE", u.Upload, "UPLOAD", d.url, "https://registry.example.com", key, "KEY", fmt.Sprintf(`"size": %d`, len(r[signature])), `"size": 0`}
+	// A signature is different each time.
+	changing := []string{
+		sum(r[signature]), "SHA256-OF-SIGNATURE", u.Upload, "UPLOAD", d.url, "https://registry.example.com", key, "KEY",
+		fmt.Sprintf(`"size": %d`, len(r[signature])), `"size": 0`,
+	}
 	for i, put := range u.Files {
 		if put.Name == signature {
-			changing = append(changing, u.Files[i].Header["X-Amz-Checksum-Sha256"], "CHECKSUM-OF-SIGNATURE", `"Content-Length": "`+fmt.Sprint(len(r[signature]))+`"`, `"Content-Length": "0"`)
+			changing = append(
+				changing, u.Files[i].Header["X-Amz-Checksum-Sha256"], "CHECKSUM-OF-SIGNATURE",
+				`"Content-Length": "`+fmt.Sprint(len(r[signature]))+`"`, `"Content-Length": "0"`,
+			)
 		}
 	}
-	golden(t, "provider-announcement", asked(t, announce(r)), changing...)
-	golden(t, "provider-begun", begun.body, changing...)
+	compare(t, "provider-announcement", requestJSON(t, announce(r)), changing...)
+	compare(t, "provider-begun", begun.body, changing...)
 	before := d.visible(t)
 	u.putAll(t).inspectAll(t).inspectAll(t)
 	if n := d.faults.claims.count(); n != len(r) {
@@ -53,13 +64,15 @@ func TestPublishProvider(t *testing.T) {
 	}
 	committed := u.commit(t)
 	committed.into(t, http.StatusOK, nil)
-	golden(t, "provider-published", committed.body, changing...)
+	compare(t, "provider-published", committed.body, changing...)
 	after := d.visible(t)
 	if again := u.commit(t); string(again.body) != string(committed.body) || d.visible(t) != after {
 		t.Errorf("commit again: %d %s", again.status, again.body)
 	}
 	record, err := d.catalog.Providers.Get(t.Context(), inventory, v1)
-	if err != nil || record.SigningKey != key || record.PublishedBy.String() != "token ci" || len(record.Packages) != 2 || record.Packages[0].String() != darwin || record.Packages[1].H1 == "" || record.Sums.SHA256 != sum(r[sums]) || record.Signature.SHA256 != sum(r[signature]) {
+	if err != nil || record.SigningKey != key || record.PublishedBy.String() != "token ci" || len(record.Packages) != 2 ||
+		record.Packages[0].String() != darwin || record.Packages[1].H1 == "" || record.Sums.SHA256 != sum(r[sums]) ||
+		record.Signature.SHA256 != sum(r[signature]) {
 		t.Errorf("%+v, %v", record, err)
 	}
 	// The manifest is read, and not served.
@@ -69,37 +82,46 @@ func TestPublishProvider(t *testing.T) {
 		}
 	}
 
-	// A new signature of the same sums is no other content; other sums, and other protocols, are.
+	// A new signature of the same checksums is the same content. Other
+	// checksums and other protocols are not.
 	signed := r.clone()
 	signed.resign(t, signer)
 	same := d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(signed))
 	same.into(t, http.StatusOK, nil)
-	golden(t, "provider-unchanged", same.body, changing...)
+	compare(t, "provider-unchanged", same.body, changing...)
 	other := r.clone()
 	other[named(linux+".zip")] = program(t, "of another")
 	other.sign(t, signer)
-	const exists = "cannot publish acme/inventory 1.0.0: it is published already with other content"
-	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(other)).refused(t, http.StatusConflict, exists)
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(other),
+	).refused(t, texts, http.StatusConflict)
 	a := announce(r)
 	a.Protocols = []string{"6.0"}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a).refused(t, http.StatusConflict, "cannot publish acme/inventory 1.0.0: it is published already for protocols 5.0, 6.0")
-	// Without its key nobody can install it, and it is not said to be there.
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a,
+	).refused(t, texts, http.StatusConflict)
+	// Without its key nobody can install the version, so publishing it again is
+	// an error.
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, "with a signature by key "+key+", which the namespace does not have any more")
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r),
+	).refused(t, texts, http.StatusConflict, key, "KEY")
 }
 
-// What must not become a release does not, at the step that can tell, and says why.
-func TestRefusedReleases(t *testing.T) {
+// An invalid release is rejected with a reason, at the first step that can
+// detect it.
+func TestRejectedReleases(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
-	d.addKey(t, "acme", signer)
-	d.addKey(t, "other", stranger)
+	key, strangersKey := d.addKey(t, "acme", signer), d.addKey(t, "other", stranger)
 	token := d.token(t, both)
 	d.publishes(t, token, "modules/acme/vpc/aws/0.1.0", vpc(t, 0))
 	before := d.visible(t)
-	sums, signature, zip := named("SHA256SUMS"), named("SHA256SUMS.sig"), named(linux+".zip")
+	sums, signature, manifestFile := named("SHA256SUMS"), named("SHA256SUMS.sig"), named("manifest.json")
+	zip, arm := named(linux+".zip"), named("linux_arm64.zip")
 	good := newRelease(t)
 	elf := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 64)...)
 	holding := func(data []byte) func(release) {
@@ -121,11 +143,14 @@ func TestRefusedReleases(t *testing.T) {
 			r.resign(t, signer)
 		}
 	}
-	tests := []struct {
+	again := func(change func(release)) func(release) {
+		return func(r release) { change(r); r.sign(t, signer) }
+	}
+	for _, test := range []struct {
 		name   string
 		change func(release)
 		step   string
-		text   string
+		named  string // what the error names
 	}{
 		{"a signature of other sums", func(r release) {
 			other := byte('0')
@@ -133,61 +158,82 @@ func TestRefusedReleases(t *testing.T) {
 				other = '1'
 			}
 			r[sums] = append([]byte{other}, r[sums][1:]...)
-		}, "inspect " + signature, "\nSign exactly the file that is published."},
-		{"a signature by another namespace's key", func(r release) { r.resign(t, stranger) }, "inspect " + signature, "this is none of the keys"},
-		{"an armored signature", func(r release) { r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n") }, "inspect " + signature, "it is armored"},
+		}, "inspect " + signature, signature},
+		{"a signature by another namespace's key", func(r release) {
+			r.resign(t, stranger)
+		}, "inspect " + signature, strangersKey},
+		{"an armored signature", func(r release) {
+			r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n")
+		}, "inspect " + signature, signature},
 		{"a signature that names SHA-1", func(r release) {
-			const hash = 5 // behind a header of two bytes
+			const hash = 5 // after a header of two bytes
 			r[signature] = append(slices.Clone(r[signature][:hash]), append([]byte{2}, r[signature][hash+1:]...)...)
-		}, "inspect " + signature, "it uses SHA-1"},
-		{"no signature", func(r release) { r[signature] = []byte("x") }, "inspect " + signature, "invalid signature"},
-		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "inspect " + signature, "more than 16384"},
-		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip + " is not the file that SHA256SUMS lists: it has sha256:"},
-		{"sums of a zip that is not there", replaced(zip, named("linux_arm64.zip")), "commit", zip + " is not in SHA256SUMS"},
-		{"sums of one zip more", func(r release) {
-			r[sums] = fmt.Appendf(r[sums], "%064d  %s\n", 0, named("linux_arm64.zip"))
+		}, "inspect " + signature, "SHA-1"},
+		{"no signature", func(r release) { r[signature] = []byte("x") }, "inspect " + signature, signature},
+		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "inspect " + signature, "16384"},
+		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip},
+		{"sums without a zip", replaced(zip, arm), "commit", zip},
+		{"sums of one more zip", func(r release) {
+			r[sums] = fmt.Appendf(r[sums], "%064d  %s\n", 0, arm)
 			r.resign(t, signer)
-		}, "commit", named("linux_arm64.zip") + " is listed in SHA256SUMS, and is not there"},
-		{"sums of another manifest", replaced(sum(good[named("manifest.json")]), strings.Repeat("0", 64)), "commit", named("manifest.json") + " is not the file that SHA256SUMS lists"},
-		{"a zip that is not in the sums", func(r release) { r[named("linux_arm64.zip")] = program(t, "for arm64") }, "commit", named("linux_arm64.zip") + " is not in SHA256SUMS"},
-		{"sums that clients cannot read", replaced("\n", "\n\n"), "inspect " + sums, "line 2: it is blank"},
-		{"sums with a zip twice", func(r release) { r[sums] = append(r[sums], r[sums]...); r.resign(t, signer) }, "inspect " + sums, "already\nList each file once, and sign the file again."},
-		{"another manifest", func(r release) {
-			r[named("manifest.json")] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
-			r.sign(t, signer)
-		}, "commit", "protocols 5.0, 6.0: the manifest says 6.0"},
-		{"a manifest that is held back", func(r release) { delete(r, named("manifest.json")) }, "commit", named("manifest.json") + " is listed in SHA256SUMS, and is not there"},
-		{"what is no manifest", func(r release) { r[named("manifest.json")] = []byte("x"); r.sign(t, signer) }, "inspect " + named("manifest.json"), "invalid manifest"},
-		{"a huge manifest", func(r release) { r[named("manifest.json")] = make([]byte, 65<<10); r.sign(t, signer) }, "inspect " + named("manifest.json"), "more than 65536"},
-		{"a zip bomb", holding(bomb(t)), "inspect " + zip, "unpacks to more than 200 times its size"},
-		{"another provider's program", zipOf("terraform-provider-other_v1.0.0"), "inspect " + zip, "name the program so, by the provider's type"},
-		{"a program that is not at the root", zipOf("bin/terraform-provider-inventory"), "inspect " + zip, "is not at its root"},
-		{"another platform's program", holding(zipped(t, map[string]string{"terraform-provider-inventory": strings.Replace(string(elf), "\x3e", "\xb7", 1)})), "inspect " + zip, "cannot run on linux_amd64"},
-		{"a path above", zipOf("terraform-provider-inventory", "../evil"), "inspect " + zip, "does not unpack to the same place everywhere"},
-		{"an absolute path", zipOf("terraform-provider-inventory", "/etc/evil"), "inspect " + zip, "does not unpack to the same place everywhere"},
-		{"no zip", holding([]byte("x")), "inspect " + zip, "it is no zip, or is cut short"},
-		{"a truncated zip", holding(good[zip][:len(good[zip])-9]), "inspect " + zip, "it is no zip, or is cut short"},
-		{"what stands before a zip", holding(append([]byte("#!/bin/sh\n"), good[zip]...)), "inspect " + zip, "zip the files anew"},
+		}, "commit", arm},
+		{"sums of another manifest", replaced(sum(good[manifestFile]), strings.Repeat("0", 64)), "commit", manifestFile},
+		{"a zip that is not in the sums", func(r release) { r[arm] = program(t, "for arm64") }, "commit", arm},
+		{"sums that clients cannot read", replaced("\n", "\n\n"), "inspect " + sums, "line 2"},
+		{"sums with a zip twice", func(r release) {
+			r[sums] = append(r[sums], r[sums]...)
+			r.resign(t, signer)
+		}, "inspect " + sums, "line 4"},
+		{"another manifest", again(func(r release) {
+			r[manifestFile] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
+		}), "commit", "5.0, 6.0"},
+		{"a missing manifest", func(r release) { delete(r, manifestFile) }, "commit", manifestFile},
+		{"an invalid manifest", again(func(r release) {
+			r[manifestFile] = []byte("x")
+		}), "inspect " + manifestFile, manifestFile},
+		{"a huge manifest", again(func(r release) {
+			r[manifestFile] = make([]byte, 65<<10)
+		}), "inspect " + manifestFile, "65536"},
+		{"a zip bomb", holding(bomb(t)), "inspect " + zip, "200 times"},
+		{"another provider's program", zipOf("terraform-provider-other_v1.0.0"), "inspect " + zip, zip},
+		{"a program that is not at the root", zipOf("bin/terraform-provider-inventory"), "inspect " + zip, "root"},
+		{"another platform's program", holding(zipped(t, map[string]string{
+			"terraform-provider-inventory": strings.Replace(string(elf), "\x3e", "\xb7", 1),
+		})), "inspect " + zip, linux},
+		{"a path above", zipOf("terraform-provider-inventory", "../evil"), "inspect " + zip, "../evil"},
+		{"an absolute path", zipOf("terraform-provider-inventory", "/etc/evil"), "inspect " + zip, "/etc/evil"},
+		{"no zip", holding([]byte("x")), "inspect " + zip, zip},
+		{"a truncated zip", holding(good[zip][:len(good[zip])-9]), "inspect " + zip, zip},
+		{"a zip after a script", holding(append([]byte("#!/bin/sh\n"), good[zip]...)), "inspect " + zip, zip},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := good.clone()
+			test.change(r)
+			step, last := d.publish(t, token, provider1, announce(r), r)
+			if step != test.step {
+				t.Errorf("rejected at step %q, want %q", step, test.step)
+			}
+			if code, want := last.code(t), registry.Code(registry.ErrInvalid); code != want {
+				t.Errorf("code %q, want %q", code, want)
+			}
+			if !strings.Contains(last.text(), test.named) {
+				t.Errorf("the error %q does not contain %q", last.text(), test.named)
+			}
+			last.refused(t, texts, http.StatusBadRequest, key, "KEY", strangersKey, "STRANGERS-KEY")
+			if diff := cmp.Diff(before, d.visible(t)); diff != "" {
+				t.Errorf("visible (-before +after):\n%s", diff)
+			}
+		})
 	}
-	for _, test := range tests {
-		r := good.clone()
-		test.change(r)
-		a := announce(r)
-		step, last := d.publish(t, token, provider1, a, r)
-		if step != test.step || last.status != http.StatusBadRequest || !strings.Contains(last.shown(), test.text) {
-			t.Errorf("%s: %s: %d %s, want %s: %q", test.name, step, last.status, last.shown(), test.step, test.text)
-		}
-		if d.visible(t) != before {
-			t.Fatalf("%s: something is visible of it", test.name)
-		}
-	}
-	// What is good then is published nonetheless.
+	// A valid release can still be published afterwards.
 	d.publishes(t, token, provider1, good)
 }
 
-// A zip of other bytes than were announced, be they those of a good zip, is refused wherever they come from.
-func TestZipThatLies(t *testing.T) {
+// A zip with other bytes than announced is rejected, even if they are those of
+// a valid zip.
+func TestChangedObjects(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.addKey(t, "acme", signer)
 	r := newRelease(t)
@@ -199,9 +245,11 @@ func TestZipThatLies(t *testing.T) {
 	for i, put := range u.Files {
 		switch put.Name {
 		case named(linux + ".zip"):
-			u.inspect(t, i).refused(t, http.StatusBadRequest, "its bytes have sha256:")
+			u.inspect(t, i).refused(t, texts, http.StatusBadRequest)
 		case named("manifest.json"), named("SHA256SUMS.sig"):
-			u.inspect(t, i).refused(t, http.StatusBadRequest, put.Name+": "+put.Name+": invalid object: its bytes are not those of sha256:")
+			u.inspect(t, i).refused(t, texts, http.StatusBadRequest,
+				sum(r[named("SHA256SUMS.sig")]), "SHA256-OF-SIGNATURE",
+				fmt.Sprint(len(r[named("SHA256SUMS.sig")])), "SIZE-OF-SIGNATURE")
 		}
 	}
 	if d.visible(t) != before {
@@ -209,9 +257,10 @@ func TestZipThatLies(t *testing.T) {
 	}
 }
 
-// A key that goes between inspection and commit takes the release with it.
-func TestKeyThatGoes(t *testing.T) {
+// If a key is removed between inspection and commit, the commit is rejected.
+func TestKeyRemovedBeforeCommit(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	key := d.addKey(t, "acme", signer)
 	token := d.token(t, both)
@@ -219,23 +268,26 @@ func TestKeyThatGoes(t *testing.T) {
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	u.commit(t).refused(t, http.StatusBadRequest, "invalid signature by key "+key+": there is no key to verify it by")
+	u.commit(t).refused(t, texts, http.StatusBadRequest, key, "KEY")
 	if _, err := d.catalog.Providers.Get(t.Context(), inventory, v1); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
-	d.send(t, token, http.MethodPost, protocol.PublishPath+"providers/acme/inventory/1.0.0/uploads", announce(newRelease(t))).refused(t, http.StatusBadRequest, "namespace acme has no key yet")
-	// It is there again, and so the release can be.
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+"providers/acme/inventory/1.0.0/uploads", announce(newRelease(t)),
+	).refused(t, texts, http.StatusBadRequest, key, "KEY")
+	// After the key is added again, the commit succeeds.
 	d.addKey(t, "acme", signer)
 	u.commit(t).into(t, http.StatusOK, nil)
 }
 
-// A key that a newer release has written is an error of the registry's, which no
-// other try mends, and no fault of the file's.
+// A key record of a newer release of Larder is an error of the registry.
+// Another attempt cannot fix it, and it is not a fault of the file.
 func TestKeyOfNewerRelease(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.failing = true
-	d.addKey(t, "acme", signer)
+	key := d.addKey(t, "acme", signer)
 	u := d.begin(t, d.token(t, both), provider1, newRelease(t)).putAll(t)
 	setSchema := func(version int) {
 		t.Helper()
@@ -250,18 +302,31 @@ func TestKeyOfNewerRelease(t *testing.T) {
 	}
 	setSchema(2)
 	signature := slices.IndexFunc(u.Files, func(f protocol.Put) bool { return f.Name == named("SHA256SUMS.sig") })
-	u.inspect(t, signature).refused(t, http.StatusInternalServerError, "internal error")
-	const logged = " has schema version 2, and this release of Larder reads version 1: use a newer release"
-	if n := strings.Count(d.log.String(), logged); n != 1 {
-		t.Errorf("the log says %d times%s:\n%s", n, logged, d.log.String())
+	u.inspect(t, signature).refused(t, texts, http.StatusInternalServerError)
+	var logged []string
+	for line := range strings.Lines(d.log.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			logged = append(logged, line[strings.Index(line, "error="):])
+		}
 	}
+	if len(logged) != 1 {
+		t.Fatalf("logged %d errors, want 1:\n%s", len(logged), d.log.String())
+	}
+	if !strings.Contains(logged[0], "schema version 2") {
+		t.Errorf("the log does not name the version: %s", logged[0])
+	}
+	if !strings.Contains(logged[0], " hint=") {
+		t.Errorf("the log does not have the hint: %s", logged[0])
+	}
+	texts.Text(t, logged[0], key, "KEY")
 	setSchema(1)
 	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 }
 
-// Files that another publisher stored are read as any others.
+// Files that another publisher stored are inspected like any others.
 func TestStoredBySomebodyElse(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.addKey(t, "acme", signer)
 	r := newRelease(t)
@@ -272,13 +337,14 @@ func TestStoredBySomebodyElse(t *testing.T) {
 			t.Errorf("%+v", put)
 		}
 	}
-	u.commit(t).refused(t, http.StatusConflict, "has not passed inspection yet")
+	u.commit(t).refused(t, texts, http.StatusConflict)
 	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 }
 
-// The signature is inspected by SHA256SUMS, which may come later.
+// The signature is inspected with SHA256SUMS, which may be uploaded later.
 func TestSignatureBeforeSums(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.addKey(t, "acme", signer)
 	r := newRelease(t)
@@ -286,7 +352,7 @@ func TestSignatureBeforeSums(t *testing.T) {
 	for i, put := range u.Files {
 		if put.Name == named("SHA256SUMS.sig") {
 			u.put(t, i, r[put.Name]).into(t, http.StatusOK, nil)
-			u.inspect(t, i).refused(t, http.StatusConflict, named("SHA256SUMS")+" is not uploaded yet")
+			u.inspect(t, i).refused(t, texts, http.StatusConflict)
 			u.Files[i].Stored = true
 		}
 	}

@@ -1,14 +1,16 @@
-// Package publishapi serves the publish API: it lets holders of the registry's own
-// credentials publish without access to the table or the bucket. A caller announces
-// files, uploads them with presigned URLs to where they stay, has each inspected,
-// and commits.
+// Package publishapi serves the publish API. With it, holders of the registry's
+// own credentials publish without access to the table or the bucket. A caller
+// announces files, uploads them with presigned URLs to their final place, has
+// each inspected, and commits.
 //
-// It trusts nothing that it was told: whatever becomes visible follows from the stored bytes, which it reads itself, and
-// from the path that access control has let the caller through to. Names, sizes and sums of an announcement say what the
-// bytes must be, and the store refuses any other. Until the commit nothing is visible, and a version that is published
-// does not change, whoever asks and however often.
+// The package does not trust its callers. Everything that becomes visible
+// derives from the stored bytes, which it reads itself, and from the path that
+// access control has authorized. The names, sizes and digests of an
+// announcement state what the bytes must be, and the store rejects any others.
+// Nothing is visible until the commit. A published version never changes,
+// regardless of who requests it and how often.
 //
-// It stands behind access.Control.RequirePublish.
+// It must run behind access.Control.RequirePublish.
 package publishapi
 
 import (
@@ -40,49 +42,52 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Inspector reads an archive to its end. It returns registry.ErrInvalid where
-// the archive is not valid, and otherwise what went wrong with reading it.
+// Inspector reads an archive to its end. It returns registry.ErrInvalid if the
+// archive is invalid, and any other error if reading fails.
 type Inspector interface {
 	Inspect(ctx context.Context, request inspection.Request, source io.ReaderAt) (inspection.Found, error)
 }
 
-// Objects is where the bytes are.
+// Objects stores the files.
 type Objects interface {
 	objects.Reader
 	objects.Stage
 }
 
 const (
-	// lifetime is how long an upload may take. It is well below the days after which the store drops what nobody kept.
+	// lifetime is how long an upload may take. It is much shorter than the days
+	// after which the store removes files without a version.
 	lifetime = 12 * time.Hour
-	// lease is how long an inspection is waited for that says nothing, and renew how often it says that it goes on.
+	// lease is how long other requests wait for an inspection that does not
+	// renew it, and renew is how often it does.
 	lease = 20 * time.Second
 	renew = 7 * time.Second
-	// parallel is how many requests one publish sends to the store at once. It may have hundreds of files, and a gateway
-	// does not wait for one after the other.
+	// parallel is how many requests one publish sends to the store at once. A
+	// publish may have hundreds of files, and the gateway's timeout is too
+	// short to handle them one by one.
 	parallel = 8
-	// maxInspections is how many inspections go on at once in a process, each of
-	// which may take DefaultMaxMemory of package inspection. A function has one.
-	// An identity has inspectionShare of them at most.
+	// maxInspections is how many inspections run at once in a process. Each may
+	// use DefaultMaxMemory of package inspection. A function runs one. An
+	// identity has at most inspectionShare of them.
 	maxInspections  = 4
 	inspectionShare = 2
 	// slotTimeout is how long a request waits for a slot before it returns 202.
 	slotTimeout = 2 * time.Second
-	// maxAnnouncement bounds one, in bytes.
+	// maxAnnouncement bounds an announcement, in bytes.
 	maxAnnouncement = 256 << 10
 )
 
-// Routes are the endpoints.
+// Routes returns the routes of the publish API.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// Readable is which objects a handler can read.
+// Readable defines which objects a handler can read.
 type Readable int
 
 const (
-	// OwnObjects are those that the publish API stores. The function's role
-	// permits no others.
+	// OwnObjects are the objects that the publish API stores. The function's
+	// role permits no others.
 	OwnObjects Readable = iota
-	// AllObjects are those that operators store too.
+	// AllObjects includes the objects that operators store.
 	AllObjects
 )
 
@@ -113,7 +118,10 @@ func newHandler(
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	var all []httpapi.Endpoint
-	for _, thing := range []string{protocol.PublishPath + "modules/{namespace}/{name}/{system}", protocol.PublishPath + "providers/{namespace}/{type}"} {
+	for _, thing := range []string{
+		protocol.PublishPath + "modules/{namespace}/{name}/{system}",
+		protocol.PublishPath + "providers/{namespace}/{type}",
+	} {
 		uploads := thing + "/{version}/uploads"
 		for _, e := range []struct {
 			method, path string
@@ -132,7 +140,8 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 	return all
 }
 
-// subject is what a request is about: a version of a module or a provider, whose methods differ in the rules of each.
+// subject is the version of a module or a provider in a request's path, with
+// the rules of its kind.
 type subject struct {
 	path      string // modules/… or providers/…
 	namespace string
@@ -140,36 +149,39 @@ type subject struct {
 	kind
 }
 
-// kind is what differs between modules and providers.
+// kind has the rules in which modules and providers differ.
 type kind interface {
-	// announced checks what is to be published, by the rules of names.
+	// announced checks an announcement by the rules for names.
 	announced(context.Context, registry.Version, protocol.Announcement) error
-	// check returns the version that is published, and registry.ErrNotFound if it
-	// can be published. Other errors say why it cannot.
+	// check returns the version if it is published, and registry.ErrNotFound if
+	// it can be published. Any other error is the reason why it cannot be
+	// published.
 	check(context.Context, registry.Version) (protocol.Published, error)
-	// checkSame returns a releases.ExistsError unless what is published is what was
-	// announced.
+	// checkSame returns a releases.ExistsError unless the published content
+	// equals the announced content.
 	checkSame(context.Context, protocol.Published, protocol.Announcement) error
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
-	// assemble makes the record of what was inspected, and by whom it is published,
-	// with the files that it keeps.
-	assemble(ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time) (publication, error)
+	// assemble returns the record for inspected files and their publisher, with
+	// the files that it needs.
+	assemble(
+		ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
+	) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 }
 
 // publication is what a commit makes visible.
 type publication struct {
 	keep []registry.StoredFile
-	// content is what of an announcement tells it from another, for comparing it
-	// with what is published.
+	// content is the part of an announcement that identifies its content, for
+	// comparing it with a published version.
 	content protocol.Announcement
-	// commit makes it visible, and ends the upload with that. If the version is not
-	// published yet, it calls prepare first.
+	// commit makes the version visible and ends the upload. If the version is
+	// not published yet, it calls prepare first.
 	commit func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error)
 }
 
-// about returns what a request is about.
+// about returns the subject of a request.
 func (h *handler) about(r *http.Request) (subject, error) {
 	var s subject
 	if name := r.PathValue("name"); name != "" {
@@ -188,7 +200,7 @@ func (h *handler) about(r *http.Request) (subject, error) {
 	if text := r.PathValue("version"); text != "" {
 		var err error
 		if s.version, err = registry.ParseTag(text); err == nil && s.version.String() != text {
-			err = fmt.Errorf("%w version %q: a path has it without the v of a tag, as %s", registry.ErrInvalid, text, s.version)
+			err = fmt.Errorf("%w version %q: write it without the v of a tag, as %s", registry.ErrInvalid, text, s.version)
 		}
 		if err != nil {
 			return s, explain(err)
@@ -197,7 +209,7 @@ func (h *handler) about(r *http.Request) (subject, error) {
 	return s, nil
 }
 
-// explain tells a caller what is wrong with what he handed in: such errors are made for who did.
+// explain lets the caller see an error about the caller's own input.
 func explain(err error) error {
 	if errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrExists) {
 		return httpapi.Explain(err, err.Error())
@@ -255,8 +267,10 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
 	if errors.Is(err, catalog.ErrTooManyUploads) {
-		return httpapi.Explain(registry.WithHint(err, "Finish them, or wait: they end by themselves after %.0f hours.", lifetime.Hours()),
-			fmt.Sprintf("you have %d uploads under way, and may have no more", h.limits.Uploads))
+		return httpapi.Explain(registry.WithHint(
+			err, "Finish them, or wait: they expire after %.0f hours.", lifetime.Hours(),
+		),
+			fmt.Sprintf("you have %d uploads in progress, which is the limit", h.limits.Uploads))
 	}
 	if err != nil {
 		return err
@@ -269,13 +283,15 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, protocol.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts})
+	httpapi.WriteJSON(
+		w, http.StatusCreated, httpapi.NoStore, protocol.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts},
+	)
 	return nil
 }
 
-// checkStored returns registry.ErrCorrupt unless the files of a published version
-// are stored as they were published. skipped reports that it has not compared some
-// of them, which an operator has stored and the handler cannot read.
+// checkStored returns registry.ErrCorrupt unless the files of a published
+// version are stored unchanged. skipped reports that it has not compared files
+// that an operator has stored and that the handler cannot read.
 func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Published) (skipped bool, err error) {
 	var files []registry.StoredFile
 	if p.Module != nil {
@@ -293,7 +309,7 @@ func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Publish
 	return skipped, each(ctx, len(files), func(ctx context.Context, i int) error {
 		f, name := files[i], path.Base(files[i].Object)
 		err := objects.CheckStored(ctx, h.objects, f)
-		what := "was damaged in"
+		what := "is damaged in"
 		if errors.Is(err, registry.ErrNotFound) {
 			what = "is missing from"
 			err = fmt.Errorf("object %s is missing, and its version is %w", f.Object, registry.ErrCorrupt)
@@ -306,16 +322,17 @@ func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Publish
 	})
 }
 
-// publisher returns who sends a request, as access control has verified him.
+// publisher returns the caller that access control has verified.
 func publisher(r *http.Request) (access.Caller, error) {
 	caller, ok := access.CallerOf(r.Context())
 	if !ok {
-		return caller, fmt.Errorf("%w: nobody is known to publish", registry.ErrForbidden)
+		return caller, fmt.Errorf("%w: the request has no caller", registry.ErrForbidden)
 	}
 	return caller, nil
 }
 
-// mayBegin says whether a caller may be the first to publish in a namespace, where he would be.
+// mayBegin returns an error if the publish would be the first in a namespace
+// and the caller's scopes do not name it.
 func (h *handler) mayBegin(ctx context.Context, s subject, caller access.Caller) error {
 	if caller.NamesNamespace(s.path) {
 		return nil
@@ -325,8 +342,10 @@ func (h *handler) mayBegin(ctx context.Context, s subject, caller access.Caller)
 		return err
 	}
 	kind, _, _ := strings.Cut(s.path, "/")
-	err = registry.WithHint(registry.ErrForbidden, "Ask the registry's operator for the scope publish:%s/%s/**.", kind, s.namespace)
-	return httpapi.Explain(err, fmt.Sprintf("namespace %s has nothing yet, and its first publish needs a scope "+
+	err = registry.WithHint(
+		registry.ErrForbidden, "Get the scope publish:%s/%s/** from the registry's operator.", kind, s.namespace,
+	)
+	return httpapi.Explain(err, fmt.Sprintf("namespace %s is empty, and its first publish needs a scope "+
 		"that names it, such as publish:%s/%s/**", s.namespace, kind, s.namespace))
 }
 
@@ -340,10 +359,12 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	return group.Wait()
 }
 
-// check holds an announcement to the limits.
+// check checks an announcement against the limits.
 func (h *handler) check(a protocol.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
-		return fmt.Errorf("%w publish: it has %d files, and a publish has 1 to %d here", registry.ErrInvalid, len(a.Files), h.limits.Files)
+		return fmt.Errorf(
+			"%w publish: it has %d files, but this registry accepts 1 to %d", registry.ErrInvalid, len(a.Files), h.limits.Files,
+		)
 	}
 	if err := releases.CheckDescription(a.Description); err != nil {
 		return err
@@ -357,9 +378,15 @@ func (h *handler) check(a protocol.Announcement) error {
 	for _, f := range a.Files {
 		switch {
 		case f.Size <= 0 || f.Size > h.limits.FileBytes:
-			return fmt.Errorf("%w file %.200q: it has %d bytes, and a file has 1 to %d here", registry.ErrInvalid, f.Name, f.Size, h.limits.FileBytes)
-		case f.Name == "" || len(f.Name) > 250 || strings.ContainsAny(f.Name, `/\`) || !registry.IsPlain(f.Name) || seen[f.Name]:
-			return fmt.Errorf("%w file name %.200q: it is a plain name, and no two files have the same", registry.ErrInvalid, f.Name)
+			return fmt.Errorf(
+				"%w file %.200q: it has %d bytes, but this registry accepts 1 to %d", registry.ErrInvalid, f.Name, f.Size,
+				h.limits.FileBytes,
+			)
+		case f.Name == "" || len(f.Name) > 250 || strings.ContainsAny(f.Name, `/\`) || !registry.IsPlain(f.Name) ||
+			seen[f.Name]:
+			return fmt.Errorf(
+				"%w file name %.200q: a file needs a plain and unique name", registry.ErrInvalid, f.Name,
+			)
 		}
 		if err := (objects.Digest{SHA256: f.SHA256, Size: f.Size}).Check(); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
@@ -369,7 +396,7 @@ func (h *handler) check(a protocol.Announcement) error {
 	return nil
 }
 
-// put returns how a file is to be uploaded, unless it is there.
+// put returns how to upload a file, unless it is stored already.
 func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put, error) {
 	info, err := h.objects.Stat(ctx, f.Object)
 	if err == nil && info.Size == f.Size {
@@ -385,7 +412,7 @@ func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put,
 	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
 }
 
-// target returns what a request is about, and who sends it.
+// target returns the subject of a request, and its caller.
 func (h *handler) target(r *http.Request) (subject, access.Caller, error) {
 	s, err := h.about(r)
 	if err != nil {
@@ -395,8 +422,8 @@ func (h *handler) target(r *http.Request) (subject, access.Caller, error) {
 	return s, caller, err
 }
 
-// own returns a check that an upload is of what a request is about, and the
-// caller's. Another's is as good as none.
+// own returns a check that an upload belongs to the subject and to the caller.
+// It fails like for an upload that does not exist.
 func (h *handler) own(s subject, caller access.Caller) func(registry.Upload) error {
 	return func(u registry.Upload) error {
 		if u.Owner != caller.ID || u.Path != s.path || u.Version != s.version || !h.now().Before(u.ExpiresAt) {
@@ -407,9 +434,9 @@ func (h *handler) own(s subject, caller access.Caller) func(registry.Upload) err
 }
 
 var errNoUpload = httpapi.Explain(registry.WithHint(registry.ErrNotFound, "Publish it again."),
-	"you have no such upload of this version: it has ended, or was never begun")
+	"you have no such upload of this version: it has ended or never existed")
 
-// live is own for an upload that was not aborted.
+// live returns the check of own, which also fails if the upload was aborted.
 func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) error {
 	own := h.own(s, caller)
 	return func(u registry.Upload) error {
@@ -420,7 +447,7 @@ func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) er
 	}
 }
 
-// upload returns the caller's live upload, and what is known of its files.
+// upload returns the caller's live upload, and the inspections of its files.
 func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (
 	registry.Upload, []registry.Inspection, error,
 ) {
@@ -441,7 +468,7 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 	}
 	file, err := strconv.Atoi(r.PathValue("file"))
 	if err != nil || strconv.Itoa(file) != r.PathValue("file") {
-		file = -1 // no upload has it
+		file = -1 // no upload has this file
 	}
 	u, found, err := h.inspectFile(r.Context(), s, caller, r.PathValue("upload"), file)
 	switch {
@@ -458,16 +485,18 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inspectFile returns what is known of a file. It inspects the file first if
-// nobody has, and a slot is free.
-func (h *handler) inspectFile(ctx context.Context, s subject, caller access.Caller, id string, file int) (registry.Upload, registry.Inspection, error) {
-	var refused error
+// inspectFile returns the inspection of a file. It inspects the file first if
+// no other request has done so, and a slot is free.
+func (h *handler) inspectFile(
+	ctx context.Context, s subject, caller access.Caller, id string, file int,
+) (registry.Upload, registry.Inspection, error) {
+	var rejected error
 	check := func(u registry.Upload) error {
-		refused = h.live(s, caller)(u)
-		if refused == nil && (file < 0 || file >= len(u.Files)) {
-			refused = httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
+		rejected = h.live(s, caller)(u)
+		if rejected == nil && (file < 0 || file >= len(u.Files)) {
+			rejected = httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
 		}
-		return refused
+		return rejected
 	}
 	release, ok := h.slots.take(ctx, caller.ID, 0)
 	if !ok {
@@ -488,7 +517,7 @@ func (h *handler) inspectFile(ctx context.Context, s subject, caller access.Call
 	defer release()
 	now := h.now()
 	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, file, now, now.Add(lease), h.limits.Inspections, check)
-	if refused == nil && errors.Is(err, registry.ErrNotFound) {
+	if rejected == nil && errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload
 	}
 	if err != nil {
@@ -501,12 +530,13 @@ func (h *handler) inspectFile(ctx context.Context, s subject, caller access.Call
 	return claim.Upload, found, err
 }
 
-// inspectNow reads a stored file and records what it finds, as the attempt that
-// has the claim. It continues when the caller has gone, who then asks again.
+// inspectNow reads a stored file and records the result for the attempt that
+// has the claim. It continues if the caller disconnects, because the caller
+// will request it again.
 func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
 	deadline, limited := ctx.Deadline()
 	ctx = context.WithoutCancel(ctx)
-	if limited { // a function's
+	if limited { // a function's deadline
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
@@ -518,8 +548,8 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 	case err == nil:
 		found.State = registry.InspectionPassed
 	case isAsYet(err):
-		refused := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error(), Hint: registry.Hint(err)}
-		return refused, h.catalog.RecordInspection(ctx, claim, givenUp, h.now())
+		rejected := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error(), Hint: registry.Hint(err)}
+		return rejected, h.catalog.RecordInspection(ctx, claim, givenUp, h.now())
 	case errors.Is(err, registry.ErrInvalid):
 		found = registry.Inspection{
 			State:   registry.InspectionRefused,
@@ -531,24 +561,24 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}
 		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, died, h.now()))
 	default:
-		// Not known yet: the next request finds it out.
+		// The result is unknown, so the next request inspects the file again.
 		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, givenUp, h.now()))
 	}
 	return found, h.catalog.RecordInspection(ctx, claim, found, h.now())
 }
 
-// readLeased reads a stored file, and renews its claim meanwhile.
+// readLeased reads a stored file, and renews its claim at the same time.
 func (h *handler) readLeased(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
 	attempt := claim.Found.Attempts
 	working, done := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { h.renewLease(working, claim, attempt) })
 	defer renewing.Wait()
-	defer done() // whatever becomes of it: a lease that is renewed for ever would let nobody inspect the file any more
+	defer done() // in any case: a lease that is renewed forever would block further inspections
 	return h.read(ctx, s, claim.Upload, claim.File)
 }
 
-// asYet is what is wrong with a file as things stand, which may be otherwise the next time.
+// asYet is a problem with a file that may be gone the next time.
 type asYet struct{ error }
 
 func (e asYet) Unwrap() error { return e.error }
@@ -563,7 +593,7 @@ func errRefused(f registry.UploadFile, found registry.Inspection) error {
 	if found.Hint != "" {
 		err = registry.WithHint(err, "%s", found.Hint)
 	}
-	return httpapi.Explain(err, f.Name+": "+found.Problem)
+	return httpapi.Explain(err, f.Name+": "+strings.TrimPrefix(found.Problem, f.Name+": "))
 }
 
 const maxProblem = 2 << 10 // bytes
@@ -577,14 +607,15 @@ func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, attempt 
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			// If it fails, another request begins anew, and finds the same.
+			// If this fails, another request starts over and gets the same
+			// result.
 			running := registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}
 			_ = h.catalog.RecordInspection(ctx, claim, running, h.now())
 		}
 	}
 }
 
-// read inspects a file that is there.
+// read inspects a stored file.
 func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
 	f := u.Files[file]
 	info, err := h.objects.Stat(ctx, f.Object)
@@ -595,23 +626,28 @@ func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file i
 		return registry.Inspection{}, err
 	}
 	if info.Size != f.Size {
-		return registry.Inspection{}, fmt.Errorf("%w file: it has %d bytes, and %d were announced", registry.ErrInvalid, info.Size, f.Size)
+		return registry.Inspection{}, fmt.Errorf(
+			"%w file: it has %d bytes, but %d were announced", registry.ErrInvalid, info.Size, f.Size,
+		)
 	}
 	found, err := s.read(ctx, u, file)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		err = errMissing(f) // it has expired in the middle
-	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrSchema):
-		// Whatever else goes wrong in reading is no fault of the file's, and may go well the next time.
+		err = errMissing(f) // it expired during the inspection
+	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict) &&
+		!errors.Is(err, registry.ErrSchema):
+		// Any other error is not the fault of the file, and may be gone the
+		// next time.
 		err = fmt.Errorf("%w: reading %s: %w", registry.ErrUnavailable, f.Name, err)
 	}
 	return found, err
 }
 
-// whole reads a small stored file, and checks that its bytes are those that were announced.
-func (h *handler) whole(ctx context.Context, f registry.UploadFile, most int64) ([]byte, error) {
+// readAll reads a small stored file, and checks that its bytes are the
+// announced ones.
+func (h *handler) readAll(ctx context.Context, f registry.UploadFile, most int64) ([]byte, error) {
 	if f.Size > most {
-		return nil, fmt.Errorf("%w file: %s has %d bytes, more than %d", registry.ErrInvalid, f.Name, f.Size, most)
+		return nil, fmt.Errorf("%s: %w file: it has %d bytes, more than %d", f.Name, registry.ErrInvalid, f.Size, most)
 	}
 	stored, err := h.open(ctx, f)
 	if errors.Is(err, registry.ErrNotFound) {
@@ -628,8 +664,8 @@ func (h *handler) whole(ctx context.Context, f registry.UploadFile, most int64) 
 	return data.Bytes(), nil
 }
 
-// source is a stored file that is read. It reports an end that comes too early,
-// in which the file has no part.
+// source is a stored file that is being read. It reports an early end as an
+// error of the store, and not of the file.
 type source struct {
 	io.ReadCloser
 	left int64
@@ -644,14 +680,17 @@ func (s *source) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	s.left -= int64(n)
 	if errors.Is(err, io.EOF) && s.left > 0 {
-		err = io.ErrUnexpectedEOF // the store has said that there is more
+		err = io.ErrUnexpectedEOF // the store has announced more bytes
 	}
 	return n, err
 }
 
-// errMissing says that a file is not there yet, or not any more, which is no fault of what is in it.
+// errMissing returns the error for a file that is not stored, or no longer
+// stored. It is not a fault of the file's content.
 func errMissing(f registry.UploadFile) error {
-	return httpapi.Explain(fmt.Errorf("%w: object %s is missing", registry.ErrConflict, f.Object), f.Name+" is not uploaded yet")
+	return httpapi.Explain(
+		fmt.Errorf("%w: object %s is missing", registry.ErrConflict, f.Object), f.Name+" is not uploaded yet",
+	)
 }
 
 func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
@@ -671,13 +710,13 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return explain(err)
 	}
-	// Files are kept, then looked for, and then named: in this order none that is
-	// named can expire. Of two commits of different content at once, the files of
-	// the one that is refused stay, unnamed.
+	// Files are marked as permanent, then checked, and then named by a record. In
+	// this order, no file of a record can expire. If two commits with different
+	// content race, the files of the rejected one remain without a record.
 	answer, err := p.commit(ctx, func(ctx context.Context) error {
 		return each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) })
 	})
-	if errors.Is(err, registry.ErrNotFound) { // aborted in between
+	if errors.Is(err, registry.ErrNotFound) { // aborted at the same time
 		return errNoUpload
 	}
 	if err != nil {
@@ -688,7 +727,9 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 			return explain(err)
 		}
 		answer.Unchanged = u.Ended == ""
-		if _, err := h.catalog.EndUpload(ctx, u.ID, u.Owner, registry.UploadCommitted, h.now(), h.own(s, caller)); err != nil {
+		if _, err := h.catalog.EndUpload(
+			ctx, u.ID, u.Owner, registry.UploadCommitted, h.now(), h.own(s, caller),
+		); err != nil {
 			return err
 		}
 	}
@@ -696,7 +737,8 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inspected returns an error unless all files of an upload have passed.
+// inspected returns an error unless all files of an upload have passed
+// inspection.
 func inspected(u registry.Upload, found []registry.Inspection) error {
 	for i, f := range u.Files {
 		switch found[i].State {
@@ -704,7 +746,10 @@ func inspected(u registry.Upload, found []registry.Inspection) error {
 		case registry.InspectionRefused:
 			return errRefused(f, found[i])
 		default:
-			return httpapi.Explain(fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name), f.Name+" has not passed inspection yet")
+			return httpapi.Explain(
+				fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name),
+				f.Name+" has not passed inspection yet",
+			)
 		}
 	}
 	return nil
@@ -719,7 +764,7 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
 		err := fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object)
 		return httpapi.Explain(registry.WithHint(err, "Publish it again."),
-			path.Base(f.Object)+" is not there any more as it was inspected")
+			path.Base(f.Object)+" was changed or removed after its inspection")
 	}
 	return err
 }
@@ -729,7 +774,9 @@ func (h *handler) abort(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ended, err := h.catalog.EndUpload(r.Context(), r.PathValue("upload"), caller.ID, registry.UploadAborted, h.now(), h.own(s, caller))
+	ended, err := h.catalog.EndUpload(
+		r.Context(), r.PathValue("upload"), caller.ID, registry.UploadAborted, h.now(), h.own(s, caller),
+	)
 	if errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload
 	}
@@ -737,7 +784,7 @@ func (h *handler) abort(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if ended.Ended == registry.UploadCommitted {
-		return httpapi.Explain(registry.ErrExists, "it is published already, and stays so")
+		return httpapi.Explain(registry.ErrExists, "the version is already published")
 	}
 	httpapi.WriteNoContent(w, httpapi.NoStore)
 	return nil
@@ -760,7 +807,11 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 		version = &s.version
 	}
 	if d.Hide && (version == nil || d.Message == "" || strings.HasPrefix(s.path, "providers/")) {
-		return explain(fmt.Errorf("%w deprecation: only one version of a module can be hidden, and a message says why", registry.ErrInvalid))
+		return explain(
+			fmt.Errorf(
+				"%w deprecation: you can hide only a version of a module, and only with a message", registry.ErrInvalid,
+			),
+		)
 	}
 	caller, err := publisher(r)
 	if err != nil {
@@ -768,7 +819,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = s.deprecate(r.Context(), version, d, caller.Publisher.String())
 	if errors.Is(err, registry.ErrNotFound) {
-		return httpapi.Explain(err, "there is nothing published by that name and version")
+		return httpapi.Explain(err, "nothing is published with that name and version")
 	}
 	if err != nil {
 		return explain(err)

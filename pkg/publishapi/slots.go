@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// slots bound how many inspections run at once in this process. An identity
-// holds at most its share of them, and the last free one goes to an identity
-// that holds none. Of those who wait, the identity that holds the fewest comes
-// first, and among these the one that has waited longest.
+// slots bounds how many inspections run at once in this process. An identity
+// has at most its share of them. The last free one goes only to an identity
+// without any. The waiting identity with the fewest slots comes first. If several
+// have the fewest, the one that has waited longest comes first.
 type slots struct {
 	share int
 
@@ -29,8 +29,8 @@ func newSlots(count, share int) *slots {
 	return &slots{share: share, free: count, held: make(map[string]int)}
 }
 
-// take waits for a slot until ctx ends, or for as long as timeout. It reports
-// whether the identity has one; if so, the caller calls release once.
+// take waits for a slot until ctx ends or timeout has passed. It reports
+// whether the identity has one. If so, the caller must call release once.
 func (s *slots) take(ctx context.Context, identity string, timeout time.Duration) (release func(), ok bool) {
 	w := &waiter{identity, make(chan struct{})}
 	s.mu.Lock()
@@ -63,14 +63,15 @@ func (s *slots) release(identity string) {
 	s.grant()
 }
 
-// grant gives free slots to those who wait and may have one. The caller holds
-// the lock.
+// grant gives free slots to waiting identities that may have one. The caller
+// must hold the lock.
 func (s *slots) grant() {
 	for s.free > 0 {
 		next := -1
 		for i, w := range s.waiting {
 			held := s.held[w.identity]
-			if allowed := held < s.share && (held == 0 || s.free > 1); allowed && (next < 0 || held < s.held[s.waiting[next].identity]) {
+			if allowed := held < s.share && (held == 0 || s.free > 1); allowed &&
+				(next < 0 || held < s.held[s.waiting[next].identity]) {
 				next = i
 			}
 		}

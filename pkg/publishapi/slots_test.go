@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestSlots gives slots to identities that hold few, and in their order.
+// TestSlots gives slots to identities with few slots first, in the order of
+// their requests.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4, 2)
@@ -39,7 +40,7 @@ func TestSlots(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	wait("bob") // holds one, and gets none of those that are the last
+	wait("bob") // it has one, and gets none of the last ones
 	wait("max")
 	wait("zoe")
 	first()
@@ -56,11 +57,11 @@ func TestSlots(t *testing.T) {
 		t.Error("a caller that has gone gets a slot that it may not have")
 	}
 	if now := s.length(); now != waiting {
-		t.Errorf("a caller that has gone keeps waiting: %d wait, not %d", now, waiting)
+		t.Errorf("a disconnected caller still waits: %d callers wait, want %d", now, waiting)
 	}
 }
 
-// length returns how many wait.
+// length returns the number of waiting requests.
 func (s *slots) length() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,13 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What is withdrawn is not there for who reads, and no publisher puts anything in its place, also not one who began before.
+// A withdrawn version is not found by readers, and no publisher can replace it,
+// even with an earlier upload.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := open(t)
 	d.addKey(t, "acme", signer)
 	token := d.token(t, both+" read:modules/acme/** read:providers/acme/**")
@@ -36,17 +39,24 @@ func TestWithdrawn(t *testing.T) {
 	}
 	before := d.visible(t)
 
-	const text = "was withdrawn on 2026-11-21 01:02 UTC: it has a key; its number is not used again"
-	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
-	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"+a/uploads", announce(vpc(t, 1))).refused(t, http.StatusConflict, text)
-	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r)).refused(t, http.StatusConflict, text)
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(vpc(t, 1)),
+	).refused(t, texts, http.StatusConflict)
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+module1+"+a/uploads", announce(vpc(t, 1)),
+	).refused(t, texts, http.StatusConflict)
+	d.send(
+		t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", announce(r),
+	).refused(t, texts, http.StatusConflict)
 	refused := begun.commit(t)
-	refused.refused(t, http.StatusConflict, text)
+	refused.refused(t, texts, http.StatusConflict)
 	if got := refused.code(t); got != "withdrawn" {
 		t.Errorf("code %q of a withdrawn version", got)
 	}
 	for _, path := range []string{module1, provider1} {
-		d.send(t, token, http.MethodPut, protocol.PublishPath+path+"/deprecation", protocol.Deprecation{Message: "x"}).refused(t, http.StatusNotFound, "there is nothing published by that name and version")
+		d.send(
+			t, token, http.MethodPut, protocol.PublishPath+path+"/deprecation", protocol.Deprecation{Message: "x"},
+		).refused(t, texts, http.StatusNotFound)
 	}
 	if after := d.visible(t); after != before {
 		t.Errorf("something has changed:\n%s", after)

@@ -8,7 +8,7 @@ import (
 	"github.com/opentofu/svchost"
 )
 
-// What addresses are, in errors.
+// The forms of addresses, for errors.
 const (
 	moduleForm   = "a module is NAMESPACE/NAME/SYSTEM"
 	providerForm = "a provider is NAMESPACE/TYPE"
@@ -17,8 +17,8 @@ const (
 	mirrorForm = "a mirrored provider is HOSTNAME/NAMESPACE/TYPE, such as registry.opentofu.org/hashicorp/random"
 )
 
-// part is one of an address: what it is called, its text, what it must be or do,
-// and whether it does.
+// part is one part of an address. rule is how the part must be, and ok reports
+// whether it is.
 type part struct {
 	name, text, rule string
 	ok               bool
@@ -26,13 +26,13 @@ type part struct {
 
 const (
 	nameRule         = "be 1 to 64 letters, digits, - and _, with a letter or a digit at both ends"
-	systemRule       = "be 1 to 64 small letters and digits"
-	providerPartRule = "be small letters, digits and single hyphens, with a letter or a digit at both ends"
+	systemRule       = "be 1 to 64 lower-case letters and digits"
+	providerPartRule = "be lower-case letters, digits and single hyphens, with a letter or a digit at both ends"
 )
 
-// invalidAddress is the error for an address that is not of a form. It names the
-// first part that is wrong, if it is a part that is, and has a hint if the text can
-// be recognized as something else.
+// invalidAddress returns the error for an address that does not have a form. If
+// a part is wrong, the error names the first wrong part. If the text is
+// recognizable as something else, the error has a hint.
 func invalidAddress(s, form string, parts ...part) error {
 	reason := form
 	hint := otherThanAddress(s)
@@ -53,19 +53,19 @@ func invalidAddress(s, form string, parts ...part) error {
 	return WithHint(err, "%s", hint)
 }
 
-// otherThanAddress says what a text is that was given as an address, if it is
-// something else.
+// otherThanAddress returns a hint if a text that was given as an address is
+// something else, and "" otherwise.
 func otherThanAddress(s string) string {
 	if before, version, found := strings.Cut(s, "@"); found {
 		if _, err := ParseTag(version); err == nil && IsPlain(before) {
-			return fmt.Sprintf("The version is an argument of its own: write %s %s.", before, version)
+			return fmt.Sprintf("Pass the version as a separate argument: %s %s.", before, version)
 		}
 	}
 	if isPath(s) {
-		return "This is a path. The arguments may be in another order."
+		return "This is a path. Check the order of the arguments."
 	}
 	if _, err := ParseTag(s); err == nil {
-		return "This is a version. The arguments may be in another order."
+		return "This is a version. Check the order of the arguments."
 	}
 	return ""
 }
@@ -102,7 +102,7 @@ func providerParts(namespace, kind string) []part {
 	}
 	for _, before := range []string{"terraform-", "opentofu-"} {
 		if strings.HasPrefix(kind, before) {
-			parts = append(parts, part{"type", kind, "not begin with " + before + ": clients refuse it", false})
+			parts = append(parts, part{"type", kind, "not begin with " + before + ", which clients reject", false})
 		}
 	}
 	return parts
@@ -117,6 +117,6 @@ func isProviderPart(s string) bool {
 func mirrorParts(hostname, rest string) []part {
 	namespace, kind, _ := strings.Cut(rest, "/")
 	_, err := svchost.ForComparison(hostname)
-	parts := []part{{"hostname", hostname, "be a hostname", err == nil}}
+	parts := []part{{"hostname", hostname, "be a DNS name such as registry.opentofu.org", err == nil}}
 	return append(parts, providerParts(namespace, kind)...)
 }

@@ -2,67 +2,71 @@ package registry_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// An address that is refused is refused in plain words: the form that it must have,
-// or the part that is wrong, and a hint if it is something else.
+// The error for an invalid address has the required form or the part that is
+// wrong. It has a hint if the text is something else.
 func TestInvalidAddress(t *testing.T) {
 	t.Parallel()
-	const (
-		moduleForm = "a module is NAMESPACE/NAME/SYSTEM"
-		nameRule   = "must be 1 to 64 letters, digits, - and _, with a letter or a digit at both ends"
-		partRule   = "must be small letters, digits and single hyphens, with a letter or a digit at both ends"
-		path       = "This is a path. The arguments may be in another order."
-	)
+	texts := golden.New(t)
 	module := func(s string) error { _, err := registry.ParseModule(s); return err }
 	provider := func(s string) error { _, err := registry.ParseProvider(s); return err }
 	mirrored := func(s string) error { _, err := registry.ParseMirrorProvider(s); return err }
 	any := func(s string) error { _, err := registry.ParseAddress(s); return err }
 	for _, test := range []struct {
-		parse            func(string) error
-		in, reason, hint string
+		name  string
+		parse func(string) error
+		in    string
+		part  string // the name of the wrong part; empty: the form is wrong
+		hint  bool
 	}{
-		{module, "./mods/vpc", moduleForm, path},
-		{module, "/srv/vpc", moduleForm, path},
-		{module, "~/vpc/aws", moduleForm, path},
-		{module, `mods\vpc`, moduleForm, path},
-		{module, "1.3.0", moduleForm, "This is a version. The arguments may be in another order."},
-		{module, "acme/vpc/aws@1.2.0", moduleForm, "The version is an argument of its own: write acme/vpc/aws 1.2.0."},
-		{module, "acme/vpc", moduleForm, ""},
-		{module, "acme/vpc/aws//sub", moduleForm + ", without a hostname or a subdirectory", ""},
-		{module, "ac me/vpc/aws", `its namespace "ac me" ` + nameRule, ""},
-		{module, "acme/vpc./aws", `its name "vpc." ` + nameRule, ""},
-		{module, "acme/vpc/AWS", `its system "AWS" must be 1 to 64 small letters and digits`, ""},
-		{module, "acme//aws", "its name is empty: " + moduleForm, ""},
-		{provider, "acme", "a provider is NAMESPACE/TYPE", ""},
-		{provider, "example.com/acme/note", "a provider is NAMESPACE/TYPE, without a hostname", ""},
-		{provider, "./dist", "a provider is NAMESPACE/TYPE", path},
-		{provider, "acme/no--te", `its type "no--te" ` + partRule, ""},
-		{provider, "acme/Note", "it must be written in small letters, digits and hyphens, as clients send it", ""},
-		{provider, "acme/terraform-note", `its type "terraform-note" must not begin with terraform-: clients refuse it`, ""},
-		{mirrored, "hashicorp/random", "a mirrored provider is HOSTNAME/NAMESPACE/TYPE, such as " +
-			"registry.opentofu.org/hashicorp/random", ""},
-		{mirrored, "example.com/a b/c", `its namespace "a b" ` + partRule, ""},
-		{mirrored, "exa mple.com/a/c", `its hostname "exa mple.com" must be a hostname`, ""},
-		{mirrored, "example.com:1/a/c", "no client can use a mirror for a hostname with a port", ""},
-		{any, "./mods/vpc", "a module is NAMESPACE/NAME/SYSTEM, a provider NAMESPACE/TYPE, and a mirrored provider " +
-			"HOSTNAME/NAMESPACE/TYPE, or mirror/HOSTNAME/NAMESPACE/TYPE if the hostname has no dot", path},
-		{any, "ac me/vpc/aws", `its namespace "ac me" ` + nameRule, ""},
-		{any, "acme/vpc/aws@1.2.0", moduleForm, "The version is an argument of its own: write acme/vpc/aws 1.2.0."},
+		{"module, a relative path", module, "./mods/vpc", "", true},
+		{"module, an absolute path", module, "/srv/vpc", "", true},
+		{"module, a path in a home", module, "~/vpc/aws", "", true},
+		{"module, a path with a backslash", module, `mods\vpc`, "", true},
+		{"module, a version", module, "1.3.0", "", true},
+		{"module, a version after the address", module, "acme/vpc/aws@1.2.0", "", true},
+		{"module, too few parts", module, "acme/vpc", "", false},
+		{"module, a subdirectory", module, "acme/vpc/aws//sub", "", false},
+		{"module, a bad namespace", module, "ac me/vpc/aws", "namespace", false},
+		{"module, a bad name", module, "acme/vpc./aws", "name", false},
+		{"module, a bad system", module, "acme/vpc/AWS", "system", false},
+		{"module, an empty name", module, "acme//aws", "name", false},
+		{"provider, too few parts", provider, "acme", "", false},
+		{"provider, a hostname", provider, "example.com/acme/note", "", false},
+		{"provider, a path", provider, "./dist", "", true},
+		{"provider, a bad type", provider, "acme/no--te", "type", false},
+		{"provider, a capital letter", provider, "acme/Note", "", false},
+		{"provider, a prefix", provider, "acme/terraform-note", "type", false},
+		{"mirror, too few parts", mirrored, "hashicorp/random", "", false},
+		{"mirror, a bad namespace", mirrored, "example.com/a b/c", "namespace", false},
+		{"mirror, a bad hostname", mirrored, "exa mple.com/a/c", "hostname", false},
+		{"mirror, a port", mirrored, "example.com:1/a/c", "", false},
+		{"any, a path", any, "./mods/vpc", "", true},
+		{"any, a bad namespace", any, "ac me/vpc/aws", "namespace", false},
+		{"any, a version after the address", any, "acme/vpc/aws@1.2.0", "", true},
 	} {
-		err := test.parse(test.in)
-		if !errors.Is(err, registry.ErrInvalid) {
-			t.Errorf("%s: %v", test.in, err)
-			continue
-		}
-		if want := "invalid address \"" + test.in + "\": " + test.reason; test.in != `mods\vpc` && err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-		if hint := registry.Hint(err); hint != test.hint {
-			t.Errorf("%s: hint %q, want %q", test.in, hint, test.hint)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			err := test.parse(test.in)
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Fatalf("%v, want ErrInvalid", err)
+			}
+			if quoted := fmt.Sprintf("%q", test.in); !strings.Contains(err.Error(), quoted) {
+				t.Errorf("%v, want an error with the address %s", err, quoted)
+			}
+			if test.part != "" && !strings.Contains(err.Error(), "its "+test.part+" ") {
+				t.Errorf("%v, want an error with the part %s", err, test.part)
+			}
+			if hint := registry.Hint(err); (hint != "") != test.hint {
+				t.Errorf("hint %q, want one: %t", hint, test.hint)
+			}
+			texts.Error(t, err)
+		})
 	}
 }

@@ -2,34 +2,43 @@ package registry
 
 import "time"
 
-// AuditEntry says who has changed what of the registry, and when.
+// AuditEntry records a change of the registry.
 type AuditEntry struct {
 	At time.Time `json:"at"`
-	// By is the one that the change was made as: the ARN of AWS credentials, a user of the machine, or the name of a
-	// token or of an identity.
+	// By is the identity that made the change. It is the ARN of AWS
+	// credentials, a user of the machine, or the name of a token or an OIDC
+	// identity.
 	By     string      `json:"by"`
 	Action AuditAction `json:"action"`
-	// Subject is what was changed: modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE, mirror/HOSTNAME/NAMESPACE/TYPE,
-	// keys/NAMESPACE/ID or tokens/ID.
+	// Subject is the thing that changed, in one of these forms:
+	//
+	//	modules/NAMESPACE/NAME/SYSTEM
+	//	providers/NAMESPACE/TYPE
+	//	mirror/HOSTNAME/NAMESPACE/TYPE
+	//	keys/NAMESPACE/ID
+	//	tokens/ID
 	Subject string `json:"subject"`
-	// Version is the one that was changed, and nil where it was all of them, or none.
+	// Version is the version that was changed. It is nil if all versions or
+	// none were changed.
 	Version *Version `json:"version,omitempty"`
-	// Detail is what else there is to say: platforms, a message, a key's owner, a token's name and scopes.
+	// Detail has details of the change: platforms, a message, a key's owner, or
+	// a token's name and scopes.
 	Detail string `json:"detail,omitempty"`
-	// Problem says why the entry cannot be relied on, and is empty of one that is as it was written. At is the zero time where
-	// nothing says when that was. No entry is stored with it.
+	// Problem is why the entry cannot be trusted. It is empty if the entry is
+	// as it was written, and is never stored. If the time of the entry is
+	// unknown, At is the zero time.
 	Problem string `json:"problem,omitempty"`
 }
 
-// AuditAction is what was done.
+// AuditAction is the kind of a change.
 type AuditAction string
 
-// All that is recorded.
+// The actions.
 const (
 	AuditPublish     AuditAction = "publish"
 	AuditMirror      AuditAction = "mirror"
 	AuditDeprecate   AuditAction = "deprecate"
-	AuditHide        AuditAction = "hide" // and deprecate
+	AuditHide        AuditAction = "hide" // also deprecates
 	AuditUndeprecate AuditAction = "undeprecate"
 	AuditWithdraw    AuditAction = "withdraw"
 	AuditAddKey      AuditAction = "add-key"
@@ -37,6 +46,6 @@ const (
 	AuditRemoveKey   AuditAction = "remove-key"
 	AuditCreateToken AuditAction = "create-token"
 	AuditRevokeToken AuditAction = "revoke-token"
-	// AuditAcceptLoss names in its detail entries that the trail has lost.
+	// AuditAcceptLoss names missing entries of the audit trail in its detail.
 	AuditAcceptLoss AuditAction = "accept-loss"
 )

@@ -9,29 +9,35 @@ import (
 	"github.com/opentofu/svchost"
 )
 
-// MirrorProvider is the address of a provider of any registry: HOSTNAME/NAMESPACE/TYPE.
+// MirrorProvider is the address of a provider of any registry:
+// HOSTNAME/NAMESPACE/TYPE.
 type MirrorProvider struct {
-	// Hostname is that of the origin registry, in lower case and punycode, as clients send it.
+	// Hostname is the hostname of the origin registry, in lower case and
+	// punycode, as clients send it.
 	Hostname string
 	Provider
 }
 
-// maxMirrorAddress keeps an address usable as part of an object key, and the time it takes to read one short.
+// maxMirrorAddress bounds an address in bytes, so that it fits into an object
+// key and takes little time to parse.
 const maxMirrorAddress = 512
 
-// ParseMirrorProvider reads HOSTNAME/NAMESPACE/TYPE as the clients' own parser does: capital letters are made small, and a
-// hostname may be in Unicode or in punycode. Errors are ErrInvalid.
+// ParseMirrorProvider parses HOSTNAME/NAMESPACE/TYPE like the clients' own
+// parser: it converts capital letters to lower case and accepts hostnames in
+// Unicode and punycode. Errors are [ErrInvalid].
 func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
 	case len(s) > maxMirrorAddress:
-		return MirrorProvider{}, fmt.Errorf("%w address: it has %d characters, more than %d", ErrInvalid, len(s), maxMirrorAddress)
+		return MirrorProvider{}, fmt.Errorf("%w address: it has %d characters, more than %d",
+			ErrInvalid, len(s), maxMirrorAddress)
 	case strings.Count(s, "/") != 2:
 		return MirrorProvider{}, invalidAddress(s, mirrorForm)
 	case strings.Contains(hostname, ":"):
 		return MirrorProvider{}, invalidAddress(s, "no client can use a mirror for a hostname with a port")
 	}
-	// Only what is in punycode: ForDisplay writes some letters as others, which clients do not.
+	// Only for punycode: ForDisplay changes some other letters, which clients
+	// do not.
 	if IsPlain(hostname) {
 		hostname = svchost.ForDisplay(hostname)
 	}
@@ -40,13 +46,17 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 		return MirrorProvider{}, invalidAddress(s, mirrorForm, mirrorParts(hostname, rest)...)
 	}
 	if source.IsBuiltIn() || source.Namespace == regaddr.LegacyProviderNamespace {
-		return MirrorProvider{}, invalidAddress(s, "clients look for such a provider in no registry")
+		return MirrorProvider{}, invalidAddress(s, "clients do not download this provider from a registry")
 	}
-	p := MirrorProvider{Hostname: string(source.Hostname), Provider: Provider{Namespace: source.Namespace, Type: source.Type}}
+	p := MirrorProvider{
+		Hostname: string(source.Hostname),
+		Provider: Provider{Namespace: source.Namespace, Type: source.Type},
+	}
 	if !IsPlain(p.String()) {
 		return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 	}
-	// The clients' parser checks the parts before it maps their letters: dots and nothing at all can come of that.
+	// The clients' parser checks the parts before it maps their letters. The
+	// result of the mapping can be empty or contain dots.
 	if p.String() != s {
 		if again, err := ParseMirrorProvider(p.String()); err != nil || again != p {
 			return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
@@ -58,16 +68,18 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 // String returns HOSTNAME/NAMESPACE/TYPE.
 func (p MirrorProvider) String() string { return p.Hostname + "/" + p.Provider.String() }
 
-// Path returns mirror/HOSTNAME/NAMESPACE/TYPE: the provider's partition in the table, the prefix of its objects, and what
-// scopes name.
+// Path returns mirror/HOSTNAME/NAMESPACE/TYPE. It is the provider's partition
+// in the table, the prefix of its objects, and its name in scopes.
 func (p MirrorProvider) Path() string { return "mirror/" + p.String() }
 
-// FileKey returns the object key of a package of one version. It names the content, so that a key never means two things.
+// FileKey returns the object key of a package of one version. The key contains
+// the digest, so that it never refers to two different contents.
 func (p MirrorProvider) FileKey(v Version, sha256, filename string) string {
 	return p.Path() + "/" + v.String() + "/" + sha256 + "/" + filename
 }
 
-// Filename is how a package is called where its origin does not say, and in a folder that clients' `providers mirror` writes.
+// Filename returns the name of a package whose origin gives none. It is also
+// its name in a folder written by the clients' `providers mirror`.
 func (p MirrorProvider) Filename(v Version, platform Platform) string {
 	return "terraform-provider-" + p.Type + "_" + v.String() + "_" + platform.String() + ".zip"
 }
@@ -75,19 +87,22 @@ func (p MirrorProvider) Filename(v Version, platform Platform) string {
 // MirrorPackage is a mirrored provider for one platform.
 type MirrorPackage struct {
 	ProviderPackage
-	// SigningKey is the id of the key by which the origin's SHA256SUMS, which have this package, are signed; empty where
-	// no signature was there to verify.
+	// SigningKey is the ID of the key that signed the origin's SHA256SUMS,
+	// which includes this package. It is empty if there was no signature to
+	// verify.
 	SigningKey string    `json:"signing_key,omitempty"`
 	MirroredAt time.Time `json:"mirrored_at"`
 	MirroredBy Publisher `json:"mirrored_by"`
 }
 
-// MirrorVersion is the record of one mirrored version of a provider. It grows by platforms; those that it has do not change
-// until it is withdrawn.
+// MirrorVersion is the record of one mirrored version of a provider. It can
+// gain platforms. Existing platforms do not change until the version is
+// withdrawn.
 type MirrorVersion struct {
 	Version Version `json:"version"`
-	// Packages in the order of their platforms.
+	// Packages are sorted by platform.
 	Packages []MirrorPackage `json:"packages,omitzero"`
-	// Withdrawn says that it was taken out of the mirror for good. The record has nothing else then but the version.
+	// Withdrawn is set if the version was withdrawn. The record then has only
+	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }

@@ -7,15 +7,17 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 )
 
-// Module is the address of a module within this registry: NAMESPACE/NAME/SYSTEM, its case kept as it was written.
+// Module is the address of a module in this registry: NAMESPACE/NAME/SYSTEM. It
+// preserves case.
 type Module struct {
 	Namespace string
 	Name      string
 	System    string
 }
 
-// ParseModule reads NAMESPACE/NAME/SYSTEM. It accepts what OpenTofu's own parser accepts for these three parts; a
-// hostname or a //subdirectory is an error, since neither is part of what a registry stores. Errors are ErrInvalid.
+// ParseModule parses NAMESPACE/NAME/SYSTEM. It accepts the same parts as
+// OpenTofu's own parser. It rejects a hostname and a //subdirectory, which are
+// not part of what a registry stores. Errors are [ErrInvalid].
 func ParseModule(s string) (Module, error) {
 	if strings.Count(s, "/") != 2 {
 		form := moduleForm
@@ -35,12 +37,14 @@ func ParseModule(s string) (Module, error) {
 // String returns NAMESPACE/NAME/SYSTEM.
 func (m Module) String() string { return m.Namespace + "/" + m.Name + "/" + m.System }
 
-// Path returns modules/NAMESPACE/NAME/SYSTEM: the module's partition in the table, the prefix of its objects, and what
-// scopes name.
+// Path returns modules/NAMESPACE/NAME/SYSTEM. It is the module's partition in
+// the table, the prefix of its objects, and its name in scopes.
 func (m Module) Path() string { return "modules/" + m.String() }
 
-// ArchiveKey returns the object key of an archive of this module. It names the content, so that a key never means two
-// things; it ends in .tar.gz because go-getter finds the archive type by the path's ending.
+// ArchiveKey returns the object key of an archive of the module. The key
+// contains the digest, so that it never refers to two different contents. It
+// ends in .tar.gz because go-getter derives the type of an archive from the
+// path.
 func (m Module) ArchiveKey(v Version, sha256 string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + ".tar.gz"
 }
@@ -50,20 +54,24 @@ type ModuleVersion struct {
 	Version Version `json:"version"`
 	// Object is the key of the archive in the object store.
 	Object string `json:"object,omitzero"`
-	// SHA256 is that of the archive as stored, in lower-case hexadecimal; clients verify it.
+	// SHA256 is the digest of the stored archive in lower-case hexadecimal.
+	// Clients verify it.
 	SHA256 string `json:"sha256,omitzero"`
-	// ContentSHA256 is that of the uncompressed tar. Two archives are the same content when it is equal, whatever
-	// release of a compressor wrote them.
+	// ContentSHA256 is the digest of the uncompressed tar. If it is equal for
+	// two archives, they have the same content, whichever compressor made them.
 	ContentSHA256 string `json:"content_sha256,omitzero"`
-	// Size is that of the archive in bytes.
+	// Size is the size of the archive in bytes.
 	Size        int64     `json:"size,omitzero"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
 	Description string    `json:"description,omitempty"`
-	// Deprecated says why it should not be used any more; empty if it may be.
+	// Deprecated is the reason for a deprecation. It is empty if the version is
+	// not deprecated.
 	Deprecated string `json:"deprecated,omitempty"`
-	// Hidden says that it is not listed, so that no client finds it.
+	// Hidden means that the version is not listed, so that clients do not find
+	// it.
 	Hidden bool `json:"hidden,omitempty"`
-	// Withdrawn says that it was taken out of the registry for good. The record has nothing else then but the version.
+	// Withdrawn is set if the version was withdrawn. The record then has only
+	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }

@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// Publisher identifies who published or mirrored a version. Nothing in it comes from
-// the body of a request, and no decision may rest on it. Fields that do not apply or
-// are unknown are empty.
+// Publisher identifies who published or mirrored a version. No field comes from
+// the body of a request, and no decision may depend on it. Fields that do not
+// apply or are unknown are empty.
 type Publisher struct {
 	Kind PublisherKind `json:"kind,omitempty"`
-	// Name is the name of a registry token, the ARN of AWS credentials, a user of this
-	// machine, or the claim by which the settings of an OIDC issuer name its callers.
+	// Name is the name of a registry token, the ARN of AWS credentials, or a
+	// user of this machine. For OIDC, it is the claim that the issuer's
+	// settings use as the name.
 	Name string `json:"name,omitempty"`
 	// Issuer and Subject are the claims iss and sub of an OIDC token.
 	Issuer  string `json:"issuer,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Repository, Ref and Commit are what a CI job ran for: the path of the repository
-	// at the job's host, a Git ref, and the full hash of a commit.
+	// Repository, Ref and Commit are the source of a CI job. They are the path
+	// of the repository on its host, a Git ref, and the full hash of a commit.
 	Repository string `json:"repository,omitempty"`
 	Ref        string `json:"ref,omitempty"`
 	Commit     string `json:"commit,omitempty"`
-	// RunURL is the page of the CI job's run.
+	// RunURL is the web page of the CI run.
 	RunURL string `json:"run_url,omitempty"`
 }
 
-// PublisherKind is the kind of credential that a Publisher had.
+// PublisherKind is the kind of credential of a [Publisher].
 type PublisherKind string
 
-// The kinds.
 const (
 	// PublisherOIDC is a CI job or a person with a token of an OIDC issuer.
 	PublisherOIDC PublisherKind = "oidc"
@@ -40,7 +40,7 @@ const (
 	PublisherUser PublisherKind = "user"
 )
 
-// String returns the publisher as one line, as the audit trail and the log have it.
+// String returns the publisher in one line, for the audit trail and the log.
 func (p Publisher) String() string {
 	switch p.Kind {
 	case PublisherToken:

@@ -75,7 +75,8 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// A record names its publisher, and a withdrawn one, which has none, has no field.
+// A record contains its publisher. The record of a withdrawn version has no
+// publisher and no field for it.
 func TestPublishedBy(t *testing.T) {
 	t.Parallel()
 	by := registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}

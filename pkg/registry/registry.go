@@ -1,13 +1,14 @@
-// Package registry holds the words of the field: addresses, versions, records, the layout of keys, and the errors that
-// every other package speaks in. It does no I/O.
+// Package registry defines addresses, versions, records, object keys, and the
+// errors of all other packages. It does no I/O.
 //
-// Addresses and versions are read by the clients' own parsers, so that what a command line accepts is accepted here and
-// nothing else is.
+// It parses addresses and versions with the clients' own parsers, so that it
+// accepts the same ones as their command lines.
 package registry
 
 import "github.com/larder-registry/larder/pkg/registry/core"
 
-// The errors that packages wrap and pkg/httpapi turns into statuses: package core's own, which says what they are.
+// The errors that packages wrap and pkg/httpapi turns into statuses. See
+// package core.
 var (
 	ErrInvalid         = core.ErrInvalid
 	ErrUnauthenticated = core.ErrUnauthenticated
@@ -24,10 +25,10 @@ var (
 	ErrDiskFull        = core.ErrDiskFull
 )
 
-// CodeCorrupt is package core's.
+// CodeCorrupt is [core.CodeCorrupt].
 const CodeCorrupt = core.CodeCorrupt
 
-// CodeIssuer is package core's.
+// CodeIssuer is [core.CodeIssuer].
 const CodeIssuer = core.CodeIssuer
 
 // Code is [core.Code].
@@ -58,5 +59,5 @@ func Hint(err error) string { return core.Hint(err) }
 // DiskFull is [core.DiskFull].
 func DiskFull(err error) error { return core.DiskFull(err) }
 
-// IsPlain is core.IsPlain: it says whether a path has only characters that mean themselves in a URL.
+// IsPlain is [core.IsPlain].
 func IsPlain(path string) bool { return core.IsPlain(path) }

@@ -17,7 +17,7 @@ func TestParseModule(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	tests := []struct {
 		in   string
-		want registry.Module // zero: refused
+		want registry.Module // zero: rejected
 	}{
 		{"acme/vpc/aws", registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}},
 		{"Acme/VPC_main/aws", registry.Module{Namespace: "Acme", Name: "VPC_main", System: "aws"}},
@@ -35,7 +35,7 @@ func TestParseModule(t *testing.T) {
 		if got != test.want {
 			t.Errorf("ParseModule(%q) = %+v, %v; want %+v", test.in, got, err, test.want)
 		}
-		if refused := test.want == (registry.Module{}); refused != errors.Is(err, registry.ErrInvalid) {
+		if rejected := test.want == (registry.Module{}); rejected != errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("ParseModule(%q): error is %v", test.in, err)
 		}
 	}
@@ -55,54 +55,56 @@ func TestModuleKeys(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	const refused = ""
+	const rejected = ""
 	tests := []struct{ in, requested, published string }{
 		{"1.2.3", "1.2.3", "1.2.3"},
-		{"v1.2.3", refused, "1.2.3"}, // clients never send a v; git tags have one
-		{"1.0", "1.0.0", refused},
-		{"1", "1.0.0", refused},
-		{"v1.0", refused, refused},
+		{"v1.2.3", rejected, "1.2.3"}, // clients never send a v; git tags have one
+		{"1.0", "1.0.0", rejected},
+		{"1", "1.0.0", rejected},
+		{"v1.0", rejected, rejected},
 		{"1.0.0-rc.1", "1.0.0-rc.1", "1.0.0-rc.1"},
 		{"1.0.0-RC1", "1.0.0-RC1", "1.0.0-RC1"},
 		{"1.0.0+build.5", "1.0.0+build.5", "1.0.0+build.5"},
 		{"1.0.0-a+b", "1.0.0-a+b", "1.0.0-a+b"},
 		{"0.0.0", "0.0.0", "0.0.0"},
-		{"1.0.0-01", refused, refused},
-		{"1.2.3.4", refused, refused},
-		{"vv1.2.3", refused, refused},
-		{"V1.2.3", refused, refused},
-		{"1.2.x", refused, refused},
-		{"~> 1.0", refused, refused},
-		{">=1.0.0", refused, refused},
-		{" 1.0.0", refused, refused},
-		{"1.0.0 ", refused, refused},
-		{"1.0.0\n", refused, refused},
-		{"", refused, refused},
-		{"v", refused, refused},
-		{"latest", refused, refused},
-		{"..", refused, refused},
-		{"1.0.0/../..", refused, refused},
-		{"1.0.0-", "1.0.0", refused},
-		{"1.0.0+", "1.0.0", refused},
+		{"1.0.0-01", rejected, rejected},
+		{"1.2.3.4", rejected, rejected},
+		{"vv1.2.3", rejected, rejected},
+		{"V1.2.3", rejected, rejected},
+		{"1.2.x", rejected, rejected},
+		{"~> 1.0", rejected, rejected},
+		{">=1.0.0", rejected, rejected},
+		{" 1.0.0", rejected, rejected},
+		{"1.0.0 ", rejected, rejected},
+		{"1.0.0\n", rejected, rejected},
+		{"", rejected, rejected},
+		{"v", rejected, rejected},
+		{"latest", rejected, rejected},
+		{"..", rejected, rejected},
+		{"1.0.0/../..", rejected, rejected},
+		{"1.0.0-", "1.0.0", rejected},
+		{"1.0.0+", "1.0.0", rejected},
 		{"9223372036854775807.0.0", "9223372036854775807.0.0", "9223372036854775807.0.0"},
-		{"9223372036854775808.0.0", refused, refused},
-		{"99999999999999999999999.0.0", refused, refused},
+		{"9223372036854775808.0.0", rejected, rejected},
+		{"99999999999999999999999.0.0", rejected, rejected},
 		{"1.0.0-9.99999999999999999999", "1.0.0-9.99999999999999999999", "1.0.0-9.99999999999999999999"},
 		{"1.0.0-" + strings.Repeat("a", 122), "1.0.0-" + strings.Repeat("a", 122), "1.0.0-" + strings.Repeat("a", 122)},
-		{"1.0.0-" + strings.Repeat("a", 123), refused, refused},
+		{"1.0.0-" + strings.Repeat("a", 123), rejected, rejected},
 	}
 	for _, test := range tests {
-		for what, parse := range map[string]func(string) (registry.Version, error){"ParseVersion": registry.ParseVersion, "ParseTag": registry.ParseTag} {
+		for name, parse := range map[string]func(string) (registry.Version, error){
+			"ParseVersion": registry.ParseVersion, "ParseTag": registry.ParseTag,
+		} {
 			want := test.requested
-			if what == "ParseTag" {
+			if name == "ParseTag" {
 				want = test.published
 			}
 			v, err := parse(test.in)
 			switch {
-			case want == refused && !errors.Is(err, registry.ErrInvalid):
-				t.Errorf("%s(%q) = %v, %v; want ErrInvalid", what, test.in, v, err)
-			case want != refused && (err != nil || v.String() != want):
-				t.Errorf("%s(%q) = %v, %v; want %s", what, test.in, v, err, want)
+			case want == rejected && !errors.Is(err, registry.ErrInvalid):
+				t.Errorf("%s(%q) = %v, %v; want ErrInvalid", name, test.in, v, err)
+			case want != rejected && (err != nil || v.String() != want):
+				t.Errorf("%s(%q) = %v, %v; want %s", name, test.in, v, err, want)
 			}
 		}
 	}
@@ -110,7 +112,10 @@ func TestVersions(t *testing.T) {
 
 func TestCompareVersions(t *testing.T) {
 	t.Parallel()
-	sorted := []string{"0.0.1", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.1", "1.0.0-rc.99999999999999999999", "1.0.0", "1.0.0+a", "1.0.0+b", "1.9.0", "1.10.0", "2.0.0"}
+	sorted := []string{
+		"0.0.1", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.1", "1.0.0-rc.99999999999999999999",
+		"1.0.0", "1.0.0+a", "1.0.0+b", "1.9.0", "1.10.0", "2.0.0",
+	}
 	var vs []registry.Version
 	for _, s := range sorted {
 		v, err := registry.ParseVersion(s)
@@ -123,13 +128,13 @@ func TestCompareVersions(t *testing.T) {
 	slices.SortFunc(vs, registry.CompareVersions)
 	for i, v := range vs {
 		if v.String() != sorted[i] {
-			t.Errorf("position %d holds %s, want %s", i, v, sorted[i])
+			t.Errorf("position %d has %s, want %s", i, v, sorted[i])
 		}
 	}
 }
 
-// What is accepted as a module's address is just what OpenTofu's parser accepts, and no part of it can leave its place
-// in a key.
+// ParseModule accepts the same addresses as OpenTofu's parser. No part of an
+// accepted address can escape from its place in a key.
 func FuzzParseModule(f *testing.F) {
 	f.Add("acme/vpc/aws")
 	f.Add("a/../c")
@@ -151,7 +156,8 @@ func FuzzParseModule(f *testing.F) {
 	})
 }
 
-// A version that is accepted stays itself when a client sends it back, and is safe as one part of a key.
+// An accepted version does not change when a client sends it back. It is safe
+// as a part of a key.
 func FuzzParseVersion(f *testing.F) {
 	f.Add("1.2.3")
 	f.Add("v1.0.0-rc.1+build")
@@ -175,32 +181,48 @@ func FuzzParseVersion(f *testing.F) {
 	})
 }
 
-// What others take from package core is the same here, each under its own name.
+// The sentinels and functions are those of package core.
 func TestCore(t *testing.T) {
 	t.Parallel()
 	for err, same := range map[error]error{
-		registry.ErrInvalid: core.ErrInvalid, registry.ErrUnauthenticated: core.ErrUnauthenticated, registry.ErrBadCredential: core.ErrBadCredential,
-		registry.ErrForbidden: core.ErrForbidden, registry.ErrNotFound: core.ErrNotFound, registry.ErrExists: core.ErrExists,
-		registry.ErrConflict: core.ErrConflict, registry.ErrUnavailable: core.ErrUnavailable,
+		registry.ErrInvalid:         core.ErrInvalid,
+		registry.ErrUnauthenticated: core.ErrUnauthenticated,
+		registry.ErrBadCredential:   core.ErrBadCredential,
+		registry.ErrForbidden:       core.ErrForbidden,
+		registry.ErrNotFound:        core.ErrNotFound,
+		registry.ErrExists:          core.ErrExists,
+		registry.ErrConflict:        core.ErrConflict,
+		registry.ErrUnavailable:     core.ErrUnavailable,
 	} {
 		if !errors.Is(err, same) {
 			t.Errorf("%v is %v", err, same)
 		}
 	}
-	for path, want := range map[string]bool{"": true, "/v1/a_b-c~d/1.0.0+e": true, "Az09": true, "a b": false, "a%2Fb": false, "\u00e4": false, "a\x00": false, "a:b": false, "a@b": false, "[": false, "`": false, "{": false} {
-		if registry.IsPlain(path) != want || core.IsPlain(path) != want {
-			t.Errorf("%q is plain: %t", path, !want)
+	for path, want := range map[string]bool{
+		"": true, "/v1/a_b-c~d/1.0.0+e": true, "Az09": true,
+		"a b": false, "a%2Fb": false, "\u00e4": false, "a\x00": false,
+		"a:b": false, "a@b": false, "[": false, "`": false, "{": false,
+	} {
+		if got := registry.IsPlain(path); got != want {
+			t.Errorf("registry.IsPlain(%q) = %t, want %t", path, got, want)
+		}
+		if got := core.IsPlain(path); got != want {
+			t.Errorf("core.IsPlain(%q) = %t, want %t", path, got, want)
 		}
 	}
 }
 
-// An address fits a key of every table and store.
+// An address fits into a key of every table and store.
 func TestLongAddresses(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 3000)
 	for _, address := range []string{long + "/inventory", "acme/" + long} {
-		if _, err := registry.ParseProvider(address); !errors.Is(err, registry.ErrInvalid) || len(err.Error()) > 200 {
-			t.Errorf("provider %.20s…: %v", address, err)
+		_, err := registry.ParseProvider(address)
+		if !errors.Is(err, registry.ErrInvalid) {
+			t.Fatalf("provider %.20s…: %v, want ErrInvalid", address, err)
+		}
+		if len(err.Error()) > 200 {
+			t.Errorf("provider %.20s…: the error has %d bytes", address, len(err.Error()))
 		}
 	}
 	for _, address := range []string{long + "/vpc/aws", "acme/" + long + "/aws", "acme/vpc/" + long} {

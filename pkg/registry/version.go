@@ -9,37 +9,46 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Version is a semantic version, as the clients' own library has it.
+// Version is a semantic version, of the type of the clients' own library.
 type Version = versions.Version
 
-// maxVersionLength keeps a version usable as one part of an object key and of a file's path.
+// maxVersionLength bounds a version in bytes, so that it fits into an object
+// key and a file name.
 const maxVersionLength = 128
 
-// ParseVersion reads a version as clients write it in a request, where 1.0 means 1.0.0. Errors are ErrInvalid.
+// ParseVersion parses a version as clients write it in a request, where 1.0
+// means 1.0.0. Errors are [ErrInvalid].
 func ParseVersion(s string) (Version, error) {
 	if len(s) > maxVersionLength {
-		return Version{}, fmt.Errorf("%w version: it has %d characters, more than %d", ErrInvalid, len(s), maxVersionLength)
+		return Version{}, fmt.Errorf("%w version: it has %d characters, more than %d",
+			ErrInvalid, len(s), maxVersionLength)
 	}
 	// The library panics on a number that does not fit 64 bits.
 	if hasLongNumber(s) {
-		return Version{}, fmt.Errorf("%w version %q: a number is larger than clients can hold", ErrInvalid, s)
+		return Version{}, fmt.Errorf("%w version %q: a number is too large for clients", ErrInvalid, s)
 	}
 	v, err := versions.ParseVersion(s)
 	if err != nil {
-		return Version{}, fmt.Errorf("%w version %q: it is not a semantic version such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
+		return Version{}, notSemantic(s)
 	}
-	// The module installers of both clients hold each number in 64 bits with a sign.
+	// The module installers of both clients store each number in a signed
+	// 64-bit integer.
 	if max(v.Major, v.Minor, v.Patch) > math.MaxInt64 {
-		return Version{}, fmt.Errorf("%w version %q: a number is larger than clients can hold", ErrInvalid, s)
+		return Version{}, fmt.Errorf("%w version %q: a number is too large for clients", ErrInvalid, s)
 	}
-	// What is normalised here must mean the same once more when it comes back from a client.
+	// The normalized version must mean the same when a client sends it back.
 	if len(v.String()) > maxVersionLength || !semver.IsValid("v"+v.String()) {
-		return Version{}, fmt.Errorf("%w version %q: it is not a semantic version such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
+		return Version{}, notSemantic(s)
 	}
 	return v, nil
 }
 
-// hasLongNumber says whether one of a version's numbers has 20 digits or more.
+func notSemantic(s string) error {
+	return fmt.Errorf("%w version %q: it is not a semantic version such as 1.4.0 or 2.0.0-rc.1", ErrInvalid, s)
+}
+
+// hasLongNumber reports whether one of a version's numbers has 20 digits or
+// more.
 func hasLongNumber(s string) bool {
 	if at := strings.IndexAny(s, "-+"); at >= 0 {
 		s = s[:at]
@@ -52,8 +61,8 @@ func hasLongNumber(s string) bool {
 	return false
 }
 
-// ParseTag reads the version that is to be published: a full semantic version, whose leading v, as git tags have it, is
-// taken off. Errors are ErrInvalid.
+// ParseTag parses the version to publish. It must be a full semantic version.
+// ParseTag removes a leading v, as in Git tags. Errors are [ErrInvalid].
 func ParseTag(s string) (Version, error) {
 	bare := strings.TrimPrefix(s, "v")
 	v, err := ParseVersion(bare)
@@ -61,13 +70,15 @@ func ParseTag(s string) (Version, error) {
 		return Version{}, err
 	}
 	if v.String() != bare {
-		return Version{}, fmt.Errorf("%w version %q: write it in full, as %s", ErrInvalid, s, v)
+		return Version{}, WithHint(fmt.Errorf("%w version %q: it is not a full semantic version", ErrInvalid, s),
+			"Write it as %s.", v)
 	}
 	return v, nil
 }
 
-// CompareVersions orders versions by precedence, and those that differ in build metadata alone by its text, so that any
-// set of versions has one order.
+// CompareVersions compares versions by precedence. It compares versions that
+// differ only in build metadata by the text of that, so that the order is
+// total.
 func CompareVersions(a, b Version) int {
 	switch {
 	case a.LessThan(b):

@@ -1,5 +1,5 @@
-// Package regularfile opens files that are regular ones, or links to such: not a
-// pipe, a device or anything else that could keep its reader waiting.
+// Package regularfile opens regular files and links to them. It rejects pipes,
+// devices and other files that could block a reader.
 package regularfile
 
 import (
@@ -7,14 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// Open opens a file to read. A file that is missing or is not regular is
-// core.ErrInvalid, and fs.ErrNotExist is in the error of a missing one. An error
-// is in plain words and names the file without its folder.
+// Open opens a file for reading. If the file is missing or not regular, the
+// error is [core.ErrInvalid]. For a missing file it is also [fs.ErrNotExist].
+// The error text names the file without its folder. The caller closes the file.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -30,8 +31,8 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns what a file holds, as [Open] opens it. A file of more than limit
-// bytes is core.ErrInvalid.
+// Read returns the content of a file that [Open] opens. If it has more than
+// limit bytes, the error is [core.ErrInvalid].
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -48,8 +49,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Unreadable returns the error for a file or folder that cannot be read, in plain
-// words. It is err too. It returns nil if err is nil.
+// Unreadable returns an error in plain words for a file or folder that cannot
+// be read. It wraps err. It returns nil if err is nil.
 func Unreadable(path string, err error) error {
 	if err == nil {
 		return nil
@@ -57,7 +58,7 @@ func Unreadable(path string, err error) error {
 	return core.Errorf(err, "cannot read %s: %s", path, Reason(err))
 }
 
-// Unwritable is [Unreadable] for a file or folder that cannot be written.
+// Unwritable is like [Unreadable], for a file or folder that cannot be written.
 func Unwritable(path string, err error) error {
 	if err == nil {
 		return nil
@@ -65,9 +66,9 @@ func Unwritable(path string, err error) error {
 	return core.Errorf(err, "cannot write %s: %s", path, Reason(err))
 }
 
-// Reason returns in plain words why something with a file failed, without the
-// system call and the path that errors of package os have. An error that wraps one
-// of these has a text of its own, which Reason returns.
+// Reason returns the reason why a file operation failed, in plain words. It
+// omits the system call and path that errors of package os contain. It returns
+// the whole text of an error that wraps one of these.
 func Reason(err error) string {
 	switch e := err.(type) { //nolint:errorlint // the error itself, not what it wraps
 	case *fs.PathError:
@@ -83,10 +84,15 @@ func Reason(err error) string {
 		case e.Is(fs.ErrPermission):
 			return "permission denied"
 		case e.Is(fs.ErrExist):
-			return "it exists already"
+			return "it already exists"
 		case e == syscall.EISDIR:
 			return "it is a folder"
+		case e == syscall.ENOTDIR:
+			return "a part of its path is not a folder"
+		case e == syscall.ELOOP:
+			return "its symbolic links form a loop"
 		}
 	}
-	return err.Error()
+	// filepath.EvalSymlinks returns an error with its name for a loop of links.
+	return strings.TrimPrefix(err.Error(), "EvalSymlinks: ")
 }

@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
@@ -27,67 +29,103 @@ func TestRead(t *testing.T) {
 		}
 	}
 	_, err := regularfile.Read(file, 4)
-	if !errors.Is(err, core.ErrInvalid) || err.Error() != "cannot read file: it has more than 4 bytes" {
+	if !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("a file that is too long: %v", err)
 	}
+	golden.New(t).Error(t, err)
 }
 
-// Pipes, which only some systems have, are among the tests of package mirroring.
-func TestOpenRefuses(t *testing.T) {
+// The tests of package mirroring cover pipes, which only some systems have.
+func TestOpenRejects(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	dir := t.TempDir()
 	missing, nowhere := filepath.Join(dir, "missing"), filepath.Join(dir, "nowhere")
 	if err := os.Symlink("missing", nowhere); err != nil {
 		t.Fatal(err)
 	}
-	for path, isMissing := range map[string]bool{missing: true, nowhere: true, dir: false, os.DevNull: false} {
-		f, err := regularfile.Open(path)
-		if err == nil {
-			_ = f.Close()
-		}
-		if !errors.Is(err, core.ErrInvalid) || errors.Is(err, fs.ErrNotExist) != isMissing {
-			t.Errorf("%s: %v", path, err)
-			continue
-		}
-		why := "it is not a regular file"
-		if isMissing {
-			why = "it does not exist"
-		}
-		if got, want := err.Error(), "cannot read "+filepath.Base(path)+": "+why; got != want {
-			t.Errorf("%s: the error is %q, want %q", path, got, want)
-		}
+	for name, test := range map[string]struct {
+		path    string
+		missing bool
+	}{
+		"missing file": {missing, true},
+		"broken link":  {nowhere, true},
+		"folder":       {dir, false},
+		"device":       {os.DevNull, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := regularfile.Open(test.path)
+			if err == nil {
+				_ = f.Close()
+			}
+			if !errors.Is(err, core.ErrInvalid) {
+				t.Fatalf("%v is not core.ErrInvalid", err)
+			}
+			if errors.Is(err, fs.ErrNotExist) != test.missing {
+				t.Errorf("%v is fs.ErrNotExist: %t, want %t", err, !test.missing, test.missing)
+			}
+			base := filepath.Base(test.path)
+			if !strings.Contains(err.Error(), " "+base+": ") {
+				t.Errorf("%v, want an error with %s", err, base)
+			}
+			texts.Error(t, err, base, "FILE")
+		})
 	}
 }
 
 func TestReason(t *testing.T) {
 	t.Parallel()
 	other := errors.New("input/output error")
-	for want, err := range map[string]error{
-		"it does not exist":     &fs.PathError{Op: "lstat", Path: "/secret", Err: syscall.ENOENT},
-		"permission denied":     &os.LinkError{Op: "rename", Old: "/a", New: "/b", Err: syscall.EACCES},
-		"input/output error":    &fs.PathError{Op: "read", Path: "/secret", Err: os.NewSyscallError("read", other)},
-		"it is too long":        errors.New("it is too long"),
-		"it is a folder":        &fs.PathError{Op: "read", Path: "/secret", Err: syscall.EISDIR},
-		"no source: it is gone": fmt.Errorf("no source: %w", core.Errorf(fs.ErrNotExist, "it is gone")),
+	texts := golden.New(t)
+	for name, err := range map[string]error{
+		"missing":      &fs.PathError{Op: "lstat", Path: "/secret", Err: syscall.ENOENT},
+		"denied":       &os.LinkError{Op: "rename", Old: "/secret", New: "/secret2", Err: syscall.EACCES},
+		"exists":       &fs.PathError{Op: "mkdir", Path: "/secret", Err: syscall.EEXIST},
+		"folder":       &fs.PathError{Op: "read", Path: "/secret", Err: syscall.EISDIR},
+		"below a file": &fs.PathError{Op: "open", Path: "/secret", Err: syscall.ENOTDIR},
+		"links":        &fs.PathError{Op: "open", Path: "/secret", Err: syscall.ELOOP},
+		"other":        &fs.PathError{Op: "read", Path: "/secret", Err: os.NewSyscallError("read", other)},
+		"EvalSymlinks": errors.New("EvalSymlinks: too many links"),
+		"without file": errors.New("it is too long"),
+		"wrapped":      fmt.Errorf("no source: %w", core.Errorf(fs.ErrNotExist, "it is gone")),
 	} {
-		if got := regularfile.Reason(err); got != want {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := regularfile.Reason(err)
+			for _, part := range []string{"secret", "lstat", "rename", "mkdir"} {
+				if strings.Contains(got, part) {
+					t.Errorf("the reason has %s: %s", part, got)
+				}
+			}
+			texts.Text(t, got+"\n")
+		})
 	}
-	err := regularfile.Unreadable("keys/a.asc", &fs.PathError{Op: "open", Path: "keys/a.asc", Err: syscall.ENOENT})
-	if got, want := err.Error(), "cannot read keys/a.asc: it does not exist"; got != want {
-		t.Errorf("the error is %q, want %q", got, want)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is not fs.ErrNotExist")
-	}
-	err = regularfile.Unwritable("mirror", &fs.PathError{Op: "mkdir", Path: "mirror", Err: syscall.EACCES})
-	if got, want := err.Error(), "cannot write mirror: permission denied"; got != want {
-		t.Errorf("the error is %q, want %q", got, want)
-	}
-	for _, err := range []error{regularfile.Unreadable("x", nil), regularfile.Unwritable("x", nil)} {
-		if err != nil {
-			t.Errorf("%v for no error", err)
-		}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		wrap func(string, error) error
+		err  error
+		is   error
+	}{
+		"Unreadable": {regularfile.Unreadable, &fs.PathError{Op: "open", Path: "/secret", Err: syscall.ENOENT},
+			fs.ErrNotExist},
+		"Unwritable": {regularfile.Unwritable, &fs.PathError{Op: "mkdir", Path: "/secret", Err: syscall.EACCES},
+			fs.ErrPermission},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.wrap("keys/a.asc", test.err)
+			if !errors.Is(err, test.is) {
+				t.Errorf("%v is not %v", err, test.is)
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v has the path of the wrapped error", err)
+			}
+			texts.Error(t, err)
+			if err := test.wrap("x", nil); err != nil {
+				t.Errorf("%v for no error", err)
+			}
+		})
 	}
 }

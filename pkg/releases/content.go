@@ -8,13 +8,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ExistsError reports that a version is published, and not as it was to be. It
-// is a registry.ErrExists, and has a hint.
+// ExistsError means that a version is published already with different content.
+// It wraps registry.ErrExists.
 type ExistsError struct {
 	Address registry.Address
 	Version registry.Version
-	// Stored and Offered are set if the contents differ: the SHA256 sums of a
-	// module's content, or of a provider's SHA256SUMS. Error leaves them out,
+	// Stored and Offered are set if the contents differ. They are the SHA256 sums
+	// of a module's content or of a provider's SHA256SUMS. Error omits them,
 	// because a publisher may not be a reader.
 	Stored, Offered string
 
@@ -22,21 +22,21 @@ type ExistsError struct {
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("cannot publish %s %s: it is published already %s", e.Address, e.Version, e.how)
+	return fmt.Sprintf("cannot publish %s %s: it is already published %s", e.Address, e.Version, e.how)
 }
 
 // Unwrap returns registry.ErrExists.
 func (e *ExistsError) Unwrap() error { return registry.ErrExists }
 
-// exists returns e with the hint that is the same for all.
+// exists returns e with the common hint.
 func exists(e *ExistsError) error {
-	return registry.WithHint(e, "Versions do not change. Publish it under a new version.")
+	return registry.WithHint(e, "A published version cannot change. Publish under a new version.")
 }
 
-const otherContent = "with other content"
+const otherContent = "with different content"
 
-// CheckSameModule returns an [ExistsError] unless a stored version has an archive
-// of a SHA256 sum, or the same content.
+// CheckSameModule returns an [ExistsError] unless a stored version has the same
+// archive or the same content. archive and content are SHA256 sums.
 func CheckSameModule(m registry.Module, stored registry.ModuleVersion, archive, content string) error {
 	if stored.SHA256 == archive || stored.ContentSHA256 == content {
 		return nil
@@ -48,8 +48,8 @@ func CheckSameModule(m registry.Module, stored registry.ModuleVersion, archive, 
 }
 
 // CheckSameProvider returns an [ExistsError] unless a stored version has a
-// SHA256SUMS of a SHA256 sum, and these protocols. A signature is made anew each
-// time, and is no other content.
+// SHA256SUMS with the sum sums, and the same protocols. It ignores the
+// signature, which differs each time it is made.
 func CheckSameProvider(p registry.Provider, stored registry.ProviderVersion, sums string, protocols []string) error {
 	if stored.Sums.SHA256 != sums {
 		return exists(&ExistsError{
@@ -71,14 +71,13 @@ func CheckSigner(p registry.Provider, stored registry.ProviderVersion, keys []re
 		return nil
 	}
 	how := fmt.Sprintf(
-		"with a signature by key %s, which the namespace does not have any more, so that nobody can install it",
+		"with a signature by key %s, which the namespace no longer has, so clients cannot install it",
 		stored.SigningKey)
 	return registry.WithHint(&ExistsError{Address: p, Version: stored.Version, how: how},
-		"Have that key added again, or publish under a new version.")
+		"Contact the registry's owner to add that key again, or publish under a new version.")
 }
 
-// CheckKeys checks that a namespace has keys to sign with. Errors are
-// registry.ErrInvalid.
+// CheckKeys returns registry.ErrInvalid if a namespace has no signing keys.
 func CheckKeys(namespace string, keys []registry.SigningKey) error {
 	if len(keys) == 0 {
 		return registry.WithHint(invalidRelease("namespace %s has no key yet", namespace),

@@ -9,7 +9,10 @@ import (
 )
 
 func FuzzParseManifest(f *testing.F) {
-	for _, text := range []string{`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, "{}", "null", "[", `{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`} {
+	for _, text := range []string{
+		`{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`, "{}", "null", "[",
+		`{"version": 1, "metadata": {"protocol_versions": ["6.0", "6.1"]}}`,
+	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

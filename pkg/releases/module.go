@@ -14,25 +14,24 @@ import (
 
 // Module is a module to publish.
 type Module struct {
-	// Dir is the folder with the module.
+	// Dir is the module's folder.
 	Dir         string
 	Address     registry.Module
 	Version     registry.Version
 	Description string
-	// Pack says what of Dir to pack.
+	// Pack are the options of packing Dir.
 	Pack archive.Options
 }
 
-// ModuleResult is the outcome of publishing a module.
+// ModuleResult is the result of publishing a module.
 type ModuleResult struct {
-	// Record is the stored one or, if nothing was published yet, the one that would
-	// be.
+	// Record is the stored record, or the planned one if nothing was published.
 	Record registry.ModuleVersion
-	// Unchanged reports that the same content had been published before, and
-	// Restored that its archive was missing from the store and was put back.
+	// Unchanged reports whether the same content was published before. Restored
+	// reports whether its archive was missing from the store and is stored again.
 	Unchanged, Restored bool
-	// NotCompared reports that the registry cannot read some of what it has stored,
-	// so that it has not compared that.
+	// NotCompared reports whether the registry could not read and compare some of
+	// its stored objects.
 	NotCompared bool
 
 	Files    []archive.File
@@ -42,30 +41,29 @@ type ModuleResult struct {
 // PreparedModule is a module that is ready to be published.
 type PreparedModule struct {
 	Address registry.Module
-	// ModuleResult has a record without a publisher and a time, with the object key
-	// that the publish API would choose.
+	// ModuleResult has a record without a publisher and a time. Its object key is
+	// the one that the publish API would choose.
 	ModuleResult
-	// Archive is the one file to store.
+	// Archive is the file to store.
 	Archive File
 
 	packed *os.File
 }
 
-// ArchiveName returns the name under which a module's archive is published
-// through the publish API.
+// ArchiveName returns the name of a module's archive in the publish API.
 func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
-// Module checks a module and packs it. It returns what is wrong with the module
-// as a registry.ProblemsError. The caller closes the result.
+// Module verifies and packs a module. It returns the problems of the module as
+// a [*registry.ProblemsError]. The caller closes the result.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
 	var problems registry.Problems
-	_ = problems.Add(CheckDescription(m.Description)) // it is ErrInvalid
+	_ = problems.Add(CheckDescription(m.Description)) // any error is ErrInvalid
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
 	if err != nil {
-		return nil, fmt.Errorf("packing %s: %w", m.Dir, err)
+		return nil, fmt.Errorf("cannot pack %s: %w", m.Dir, err)
 	}
-	// So that nothing stays if this process is killed. Windows removes the file
-	// when it is closed.
+	// Nothing remains if this process is killed. Windows removes the file when it
+	// is closed.
 	_ = os.Remove(packed.Name())
 	prepared := &PreparedModule{Address: m.Address, packed: packed}
 	err = problems.Add(prepared.pack(ctx, m, p))
@@ -79,8 +77,7 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	return prepared, nil
 }
 
-// pack packs a module, and inspects the archive by reading it, as its receivers
-// will.
+// pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
 	from.Pack.Progress = p.Progress
 	if m.Excluded, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
@@ -91,7 +88,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		_, err = m.packed.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return fmt.Errorf("packing %s: %w", from.Dir, err)
+		return fmt.Errorf("cannot pack %s: %w", from.Dir, err)
 	}
 	moved, end := progress.Or(p.Progress).Transfer("checking "+filepath.Clean(from.Dir), size)
 	defer end()
@@ -112,7 +109,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	return nil
 }
 
-// Place sets the object key of the archive and of the record.
+// Place sets the object key of the archive in the file and in the record.
 func (m *PreparedModule) Place(key string) { m.Record.Object, m.Archive.Object = key, key }
 
 // Close removes the packed module.

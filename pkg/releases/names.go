@@ -9,40 +9,41 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Names are the files of a provider's release, found by their names.
+// Names has the files of a provider's release, found by their names.
 type Names struct {
 	Version registry.Version
-	// Zips are the packages by their names.
+	// Zips are the packages by file name.
 	Zips map[string]registry.Platform
-	// Sums is the name of SHA256SUMS, also if it is not there.
+	// Sums is the name of SHA256SUMS, even if the file is missing.
 	Sums                  string
 	HasSums, HasSignature bool
-	// Manifest is empty if there is none.
+	// Manifest is the name of the manifest, or empty.
 	Manifest string
 }
 
 // Signature returns the name of the signature.
 func (n Names) Signature() string { return n.Sums + ".sig" }
 
-// ManifestName returns the name by which SHA256SUMS lists the manifest, whatever
-// it is called in its folder.
+// ManifestName returns the manifest's name in SHA256SUMS. The file in the
+// folder may have another name.
 func (n Names) ManifestName() string {
 	return strings.TrimSuffix(n.Sums, "SHA256SUMS") + "manifest.json"
 }
 
-// Has reports whether a name is one of the release's.
+// Has reports whether a file belongs to the release.
 func (n Names) Has(name string) bool {
 	_, zip := n.Zips[name]
 	return zip || name == n.Sums || name == n.Signature() || name == n.Manifest
 }
 
-// maxPlatforms keeps a version's record well within an item of the table.
+// maxPlatforms limits the size of a version's record, so that it fits into an
+// item of the table.
 const maxPlatforms = 200
 
-// ParseNames finds the files of a release by their names, which must all be of
-// one version. It ignores names that belong to no release. It returns all
-// problems, as a registry.ProblemsError. Names.Sums is empty then if the names do
-// not tell which release it is.
+// ParseNames finds the files of a release by their names, which must all have
+// the same version. It ignores other files. It returns all problems as a
+// [*registry.ProblemsError]. If the names do not identify one version, it
+// leaves Names.Sums empty.
 func ParseNames(providerType string, names []string) (Names, error) {
 	prefix := "terraform-provider-" + providerType + "_"
 	found := Names{Zips: make(map[string]registry.Platform)}
@@ -52,7 +53,7 @@ func ParseNames(providerType string, names []string) (Names, error) {
 	var misnamed bool
 	for _, name := range names {
 		if !strings.HasPrefix(name, "terraform-provider-") {
-			continue // goreleaser leaves more than a release
+			continue // goreleaser leaves other files too
 		}
 		rest, ours := strings.CutPrefix(name, prefix)
 		version, what, _ := strings.Cut(rest, "_")
@@ -97,7 +98,7 @@ func ParseNames(providerType string, names []string) (Names, error) {
 	}
 	if len(found.Zips) == 0 && len(problems) == 0 {
 		add(registry.WithHint(invalidRelease("there is no %sVERSION_OS_ARCH.zip", prefix),
-			"Name the folder that holds the zips, and the provider by the type that their names have."))
+			"Use the folder with the zips, and the provider's type from their names."))
 	}
 	switch {
 	case len(versions) == 1:
@@ -107,13 +108,13 @@ func ParseNames(providerType string, names []string) (Names, error) {
 			add(err)
 		}
 	case len(versions) > 1:
-		add(registry.WithHint(invalidRelease("there are files of several versions, %s", strings.Join(versions, ", ")),
-			"Publish one version at a time, from a folder that holds no other."))
+		add(registry.WithHint(invalidRelease("there are files of several versions: %s", strings.Join(versions, ", ")),
+			"Publish one version at a time, from a folder without other versions."))
 	case misnamed:
 		found.Sums = prefix + "VERSION_SHA256SUMS"
 	}
 	if len(found.Zips) > maxPlatforms {
-		add(invalidRelease("it has %d platforms, more than %d", len(found.Zips), maxPlatforms))
+		add(invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), maxPlatforms))
 	}
 	if len(problems) > 0 {
 		return found, &registry.ProblemsError{Problems: problems}
@@ -121,37 +122,38 @@ func ParseNames(providerType string, names []string) (Names, error) {
 	return found, nil
 }
 
-// misspelt is how a name goes on after the provider's type if no rest of another
-// type follows it.
+// misspelt matches the rest of a file name after the provider's type if the
+// type ends there and the name is malformed.
 var misspelt = regexp.MustCompile(`^([-.]v?[0-9]|\.zip$)`)
 
 func errMisnamed(name, prefix string) error {
-	return registry.WithHint(invalidRelease("%s is not named as clients know it", name),
+	return registry.WithHint(invalidRelease("clients do not recognize the name %s", name),
 		"Name it %sVERSION_OS_ARCH.zip, such as %s1.0.0_linux_amd64.zip.", prefix, prefix)
 }
 
 func errOtherProvider(providerType string, names []string) error {
-	which := names[0] + " is"
+	which := names[0] + " belongs"
 	if more := len(names) - 1; more > 0 {
-		which = fmt.Sprintf("%s and %d more are", names[0], more)
+		which = fmt.Sprintf("%s and %d more belong", names[0], more)
 	}
-	return registry.WithHint(invalidRelease("%s of another provider than %s", which, providerType),
-		"Name the provider by the type that its files have, and publish it from a folder that holds no other.")
+	return registry.WithHint(invalidRelease("%s to another provider than %s", which, providerType),
+		"Use the provider's type from the names of its files, and publish it from a folder without other providers.")
 }
 
-// parseFileVersion returns the version in the names of files.
+// parseFileVersion parses the version in file names.
 func parseFileVersion(text string) (registry.Version, error) {
 	if strings.HasPrefix(text, "v") {
-		return registry.Version{}, invalidRelease("file names have the version without a v, and these have %s", text)
+		return registry.Version{}, registry.WithHint(
+			invalidRelease("the version %s in the file names begins with a v", text), "Remove the v from the file names.")
 	}
 	v, err := registry.ParseTag(text)
 	if err == nil && v == (registry.Version{}) {
-		err = invalidRelease("clients cannot use a version 0.0.0")
+		err = invalidRelease("clients cannot use the version 0.0.0")
 	}
 	return v, err
 }
 
-// invalidRelease returns a registry.ErrInvalid with what is wrong with a release.
+// invalidRelease returns registry.ErrInvalid for a release.
 func invalidRelease(format string, args ...any) error {
 	return fmt.Errorf("%w release: %s", registry.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -7,13 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/builds"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -21,7 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// read returns what a prepared file holds, which must be what it says of itself.
+// read returns the content of a prepared file, and checks its size and its sum.
 func read(t *testing.T, f releases.File) []byte {
 	t.Helper()
 	body, err := f.Open()
@@ -31,8 +33,12 @@ func read(t *testing.T, f releases.File) []byte {
 	defer body.Close()
 	data, err := io.ReadAll(body)
 	sum := sha256.Sum256(data)
-	if err != nil || int64(len(data)) != f.Size || hex.EncodeToString(sum[:]) != f.SHA256 {
-		t.Errorf("%s holds %d bytes, not %d of sha256:%s: %v", f.Name, len(data), f.Size, f.SHA256, err)
+	if err != nil {
+		t.Errorf("cannot read %s: %v", f.Name, err)
+	}
+	got := registry.StoredFile{Object: f.Object, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	if diff := cmp.Diff(f.StoredFile, got); diff != "" {
+		t.Errorf("%s: (-want +got)\n%s", f.Name, diff)
 	}
 	return data
 }
@@ -54,14 +60,27 @@ func TestPrepareModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, r := prepared.Archive, prepared.Record
-	if f.Name != "vpc.tar.gz" || f.SHA256 != r.SHA256 || f.Size != r.Size || r.Object != "modules/acme/vpc/aws/1.0.0/api/"+r.SHA256+"/vpc.tar.gz" || r.Description != "A network" || r.PublishedBy != (registry.Publisher{}) {
-		t.Errorf("%+v, %+v", f, r)
+	want := registry.ModuleVersion{
+		Version: m.Version, SHA256: f.SHA256, ContentSHA256: r.ContentSHA256, Size: f.Size, Description: "A network",
+		Object: "modules/acme/vpc/aws/1.0.0/api/" + f.SHA256 + "/vpc.tar.gz",
 	}
-	if len(prepared.Files) != 1 || len(prepared.Excluded) != 1 || len(progress.Steps()) != 1 {
-		t.Errorf("%+v, %+v, %q", prepared.Files, prepared.Excluded, progress.Steps())
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("record: (-want +got)\n%s", diff)
+	}
+	if f.Name != "vpc.tar.gz" {
+		t.Errorf("the archive is named %s", f.Name)
+	}
+	if len(prepared.Files) != 1 {
+		t.Errorf("files: %+v", prepared.Files)
+	}
+	if len(prepared.Excluded) != 1 {
+		t.Errorf("excluded: %+v", prepared.Excluded)
+	}
+	if len(progress.Steps()) != 1 {
+		t.Errorf("steps: %q", progress.Steps())
 	}
 	progress.CheckComplete(t, "packing "+m.Dir, "checking "+m.Dir)
-	// Several read it at once, each from its beginning.
+	// Several goroutines read it at once, each from its beginning.
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -75,7 +94,7 @@ func TestPrepareModule(t *testing.T) {
 	prepared.Close()
 	if body, err := f.Open(); err == nil {
 		if _, err := io.ReadAll(body); err == nil {
-			t.Error("it is there after Close")
+			t.Error("the archive can be read after Close")
 		}
 	}
 	m.Dir = t.TempDir()
@@ -88,7 +107,7 @@ func provider(r builds.Release) releases.Provider {
 	return releases.Provider{Dir: r.Dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}}
 }
 
-// A release is prepared without a request to a registry.
+// TestPrepareProvider checks that preparing a release needs no registry.
 func TestPrepareProvider(t *testing.T) {
 	t.Parallel()
 	signer, err := builds.Signer()
@@ -115,33 +134,57 @@ func TestPrepareProvider(t *testing.T) {
 			t.Errorf("%s is another file, %v", f.Name, err)
 		}
 	}
-	if want := []string{"darwin_arm64.zip", "linux_amd64.zip", "SHA256SUMS", "SHA256SUMS.sig", "manifest.json"}; !slices.Equal(names, want) {
-		t.Errorf("files: %q", names)
+	want := []string{"darwin_arm64.zip", "linux_amd64.zip", "SHA256SUMS", "SHA256SUMS.sig", "manifest.json"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files: (-want +got)\n%s", diff)
 	}
 	record := prepared.Record
-	if record.SigningKey != id || record.Packages[1].Object != "providers/acme/inventory/1.0.0/api/"+record.Packages[1].SHA256+"/"+r.Name+"_linux_amd64.zip" || record.Sums.Object != "providers/acme/inventory/1.0.0/api/"+record.Sums.SHA256+"/"+r.Name+"_SHA256SUMS" {
-		t.Errorf("record: %+v", record)
+	if record.SigningKey != id {
+		t.Errorf("signing key: %s, want %s", record.SigningKey, id)
 	}
-	// The manifest as goreleaser leaves it goes by the name that SHA256SUMS has for it.
-	if err := os.Rename(filepath.Join(r.Dir, r.Name+"_manifest.json"), filepath.Join(r.Dir, "terraform-registry-manifest.json")); err != nil {
+	const prefix = "providers/acme/inventory/1.0.0/api/"
+	linux := record.Packages[1]
+	if want := prefix + linux.SHA256 + "/" + r.Name + "_linux_amd64.zip"; linux.Object != want {
+		t.Errorf("object of the package: %s, want %s", linux.Object, want)
+	}
+	if want := prefix + record.Sums.SHA256 + "/" + r.Name + "_SHA256SUMS"; record.Sums.Object != want {
+		t.Errorf("object of SHA256SUMS: %s, want %s", record.Sums.Object, want)
+	}
+	// The manifest of the source has the name that SHA256SUMS lists.
+	source := filepath.Join(r.Dir, "terraform-registry-manifest.json")
+	if err := os.Rename(filepath.Join(r.Dir, r.Name+"_manifest.json"), source); err != nil {
 		t.Fatal(err)
 	}
 	again, err := new(releases.Preparer).Provider(t.Context(), provider(r))
-	if err != nil || len(again.Files) != 5 || again.Files[4].Name != r.Name+"_manifest.json" || again.Files[4].SHA256 != prepared.Files[4].SHA256 {
-		t.Errorf("%+v, %v", again.Files, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.Files) != 5 {
+		t.Fatalf("files: %+v", again.Files)
+	}
+	if got, want := again.Files[4], prepared.Files[4]; got.Name != want.Name || got.SHA256 != want.SHA256 {
+		t.Errorf("manifest: %+v, want %+v", got, want)
 	}
 
+	texts := golden.New(t)
 	r.Write(t, r.Name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n")
-	if _, err := new(releases.Preparer).Provider(t.Context(), provider(r)); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "SHA256SUMS.sig: ") {
-		t.Errorf("an armored signature: %v", err)
+	_, err = new(releases.Preparer).Provider(t.Context(), provider(r))
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Fatalf("an armored signature: got error %v, want ErrInvalid", err)
 	}
+	if !strings.Contains(err.Error(), "SHA256SUMS.sig: ") {
+		t.Errorf("the error does not name the signature: %v", err)
+	}
+	recordProblems(t, texts, []error{err}, r.Dir)
 	r.Zip(t, r.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "another program"})
-	if _, err := new(releases.Preparer).Provider(t.Context(), provider(r)); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "is not the file that") {
-		t.Errorf("another zip: %v", err)
+	_, err = new(releases.Preparer).Provider(t.Context(), provider(r))
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Fatalf("another zip: got error %v, want ErrInvalid", err)
 	}
+	recordProblems(t, texts, []error{err}, r.Dir)
 }
 
-// Without sums and manifest both are made, or said.
+// TestPrepareSigned creates and signs SHA256SUMS, with given protocols.
 func TestPrepareSigned(t *testing.T) {
 	t.Parallel()
 	key, err := builds.Signer()
@@ -153,11 +196,21 @@ func TestPrepareSigned(t *testing.T) {
 	m := provider(r)
 	m.SignKey, m.Protocols = key.Private, []string{"6.0"}
 	prepared, err := new(releases.Preparer).Provider(t.Context(), m)
-	if err != nil || len(prepared.Files) != 3 || !slices.Equal(prepared.Record.Protocols, m.Protocols) || prepared.Record.SigningKey == "" {
-		t.Fatalf("%+v, %v", prepared, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if sums := string(read(t, prepared.Files[1])); sums != prepared.Record.Packages[0].SHA256+"  "+r.Name+"_linux_amd64.zip\n" {
-		t.Errorf("sums: %q", sums)
+	if len(prepared.Files) != 3 {
+		t.Fatalf("files: %+v", prepared.Files)
+	}
+	if diff := cmp.Diff(m.Protocols, prepared.Record.Protocols); diff != "" {
+		t.Errorf("protocols: (-want +got)\n%s", diff)
+	}
+	if prepared.Record.SigningKey == "" {
+		t.Error("the record has no signing key")
+	}
+	sums := string(read(t, prepared.Files[1]))
+	if want := prepared.Record.Packages[0].SHA256 + "  " + r.Name + "_linux_amd64.zip\n"; sums != want {
+		t.Errorf("sums: %q, want %q", sums, want)
 	}
 	if len(read(t, prepared.Files[2])) == 0 {
 		t.Error("there is no signature")

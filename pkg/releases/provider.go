@@ -23,67 +23,65 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// Provider is a release of a provider to publish, as goreleaser leaves it in a
-// folder: zips, SHA256SUMS, its signature and a manifest.
+// Provider is a release of a provider to publish. Its folder has the files that
+// goreleaser creates: zips, SHA256SUMS, its signature and a manifest.
 type Provider struct {
 	Dir     string
 	Address registry.Provider
-	// SignKey is a private key with which SHA256SUMS, made of the zips that are
-	// there, is signed here; nil takes both from the folder.
+	// SignKey is a private key to sign SHA256SUMS with. SHA256SUMS is created from
+	// the zips if it is missing. If SignKey is nil, both files are read from Dir.
 	SignKey []byte
-	// Passphrase opens it.
+	// Passphrase decrypts SignKey.
 	Passphrase []byte
-	// Protocols are those that the provider speaks, where there is no manifest
-	// to say it.
+	// Protocols are the provider's protocols if there is no manifest.
 	Protocols []string
 }
 
-// ProviderResult is the outcome of publishing a provider.
+// ProviderResult is the result of publishing a provider.
 type ProviderResult struct {
-	// Record is the stored one or, if nothing was published yet, the one that would
-	// be.
+	// Record is the stored record, or the planned one if nothing was published.
 	Record registry.ProviderVersion
-	// Unchanged reports that the same content had been published before, and
-	// Restored that some of it was missing from the store and was put back.
+	// Unchanged reports whether the same content was published before. Restored
+	// reports whether some of it was missing from the store and is stored again.
 	Unchanged, Restored bool
-	// NotCompared reports that the registry cannot read some of what it has stored,
-	// so that it has not compared that.
+	// NotCompared reports whether the registry could not read and compare some of
+	// its stored objects.
 	NotCompared bool
-	// Shared are platforms whose packages are the same as another's, so that
-	// OpenTofu gets no hashes of the others.
+	// Shared are platforms whose packages equal the package of another platform.
+	// OpenTofu gets no hashes of the other platforms for them.
 	Shared []registry.Platform
-	// Dropped are platforms that the version before has, and this one has not.
+	// Dropped are platforms of the previous version that this version lacks.
 	Dropped *protocol.DroppedPlatforms
 }
 
 // PreparedProvider is a provider's release that is ready to be published.
 type PreparedProvider struct {
 	Address registry.Provider
-	// ProviderResult has a record without a publisher and a time, with the object
-	// keys that the publish API would choose. Unless the keys of the namespace were
-	// given, its signing key is the one that the signature names, which may be a part
-	// of another.
+	// ProviderResult has a record without a publisher and a time. Its object keys
+	// are those that the publish API would choose. If the namespace's keys are not
+	// given, its signing key is the one that the signature names, which may be a
+	// subkey.
 	ProviderResult
-	// Files are the zips, in the order of the record's packages, SHA256SUMS, its
-	// signature and, if there is one, the manifest.
+	// Files are the zips in the order of the record's packages, SHA256SUMS, its
+	// signature and the manifest, if any.
 	Files []File
 
 	preparer        Preparer
 	from            Provider
 	names           Names
 	manifest        []byte // nil if there is none
-	sums, signature []byte // nil if there are none, or none that can be read
+	sums, signature []byte // nil if they are missing or cannot be read
 	problems        registry.Problems
-	// refused are the names of the zips with problems.
-	refused map[string]bool
-	// noManifest reports that a manifest which is missing or cannot be read is among
-	// the problems, and noKey that the namespace lacks the key.
+	// rejected has the names of the zips with problems.
+	rejected map[string]bool
+	// noManifest reports whether the problems include a missing or unreadable
+	// manifest. noKey reports whether they include a missing key of the namespace.
 	noManifest, noKey bool
 }
 
-// Provider checks a release in full and, if it is to be signed here, signs it. It
-// returns all that is wrong with the release, as a registry.ProblemsError. It does
-// not know whether the signature is by a key of the namespace.
+// Provider verifies a release and signs it if m has a SignKey. It returns all
+// problems as a [*registry.ProblemsError]. It does not check whether the
+// signature is by a key of the namespace.
 func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, error) {
 	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
 	if err := r.read(ctx, true); err != nil {
@@ -93,13 +91,13 @@ func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, 
 }
 
 // ProviderFor is like [Preparer.Provider], and verifies the signature with the
-// keys of the namespace, as clients will. Unless unpack is set, it leaves the
-// unpacking of zips to the caller: these have no H1 yet, and File.Zip.
+// keys of the namespace, as clients will. If unpack is not set, the caller
+// unpacks the zips. They then have File.Zip, and no H1.
 func (p Preparer) ProviderFor(
 	ctx context.Context, m Provider, keys []registry.SigningKey, unpack bool,
 ) (*PreparedProvider, error) {
 	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
-	// It comes first: nobody is asked for the passphrase of a key that is of no use.
+	// Check the keys first, so that nobody enters the passphrase of an unusable key.
 	if err := r.checkKeys(keys); err != nil {
 		r.noKey = true
 		if err := r.problems.Add(err); err != nil {
@@ -115,13 +113,14 @@ func (p Preparer) ProviderFor(
 	return r.finish(unpack)
 }
 
-// read reads and checks the files, and collects the problems. Errors are others.
+// read reads and verifies the files, and collects the problems. It returns
+// other errors.
 func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
 	if err := r.problems.Add(r.find()); err != nil {
 		return err
 	}
 	if r.names.Sums == "" {
-		return nil // it is unknown which release this is
+		return nil // the version is unknown
 	}
 	err := r.problems.Add(r.readManifest())
 	if err == nil {
@@ -161,11 +160,8 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 func (r *PreparedProvider) find() error {
 	r.preparer.step("reading " + filepath.Clean(r.from.Dir))
 	entries, err := os.ReadDir(r.from.Dir)
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err // the rest is a system call, and the path again
-	}
 	if err != nil {
-		return fmt.Errorf("%w folder %s: %w", registry.ErrInvalid, r.from.Dir, err)
+		return registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(r.from.Dir, err))
 	}
 	var files []string
 	for _, entry := range entries {
@@ -180,9 +176,9 @@ func (r *PreparedProvider) find() error {
 
 func (r *PreparedProvider) path(name string) string { return filepath.Join(r.from.Dir, name) }
 
-// sourceManifest finds the manifest as it lies beside a provider's source:
-// goreleaser takes its sum and uploads it under another name, but leaves it
-// where it is, which is one folder above what it makes.
+// sourceManifest returns the path of the manifest in a provider's source, or an
+// empty string. goreleaser uploads this file under another name, but leaves it
+// in place, one folder above its output.
 func sourceManifest(dir string) string {
 	for _, where := range []string{dir, filepath.Join(dir, "..")} {
 		path := filepath.Join(where, "terraform-registry-manifest.json")
@@ -193,8 +189,8 @@ func sourceManifest(dir string) string {
 	return ""
 }
 
-// readManifest finds the protocols: those that the manifest names or, if there is
-// none, those that were given.
+// readManifest sets the protocols from the manifest. Without a manifest it uses
+// the given protocols.
 func (r *PreparedProvider) readManifest() (err error) {
 	given := r.from.Protocols
 	path := sourceManifest(r.from.Dir)
@@ -208,8 +204,8 @@ func (r *PreparedProvider) readManifest() (err error) {
 		}
 		r.noManifest = true
 		return registry.WithHint(
-			invalidRelease("there is no manifest that says which protocol of plugins the provider speaks"),
-			"Add %s, or give the protocol with `--protocol 6.0`.", r.names.ManifestName())
+			invalidRelease("there is no manifest with the plugin protocols of the provider"),
+			"Add %s, or specify the protocol with `--protocol 6.0`.", r.names.ManifestName())
 	}
 	if r.manifest, err = regularfile.Read(path, MaxManifest); err != nil {
 		r.noManifest = true
@@ -220,7 +216,7 @@ func (r *PreparedProvider) readManifest() (err error) {
 	}
 	if len(given) > 0 {
 		return registry.WithHint(CheckManifest(r.Record.Protocols, given),
-			"Leave out `--protocol`: the manifest names the protocols.")
+			"Remove `--protocol`, because the manifest has the protocols.")
 	}
 	return nil
 }
@@ -241,8 +237,8 @@ func (r *PreparedProvider) Place(key func(v registry.Version, sha256, filename s
 	}
 }
 
-// checkKeys checks that a namespace has a key, and the one that is to sign here.
-// Errors are registry.ErrInvalid.
+// checkKeys returns registry.ErrInvalid if a namespace has no keys, or does not
+// have the key that signs the release.
 func (r *PreparedProvider) checkKeys(keys []registry.SigningKey) error {
 	namespace := r.Address.Namespace
 	if err := CheckKeys(namespace, keys); err != nil || r.from.SignKey == nil {
@@ -250,19 +246,19 @@ func (r *PreparedProvider) checkKeys(keys []registry.SigningKey) error {
 	}
 	id, err := signing.PrivateKeyID(r.from.SignKey)
 	if err != nil || hasKey(keys, id) {
-		return nil //nolint:nilerr // sign returns what is wrong with the private key
+		return nil //nolint:nilerr // sign returns the problem of the private key
 	}
 	return registry.WithHint(
-		fmt.Errorf("%w key: namespace %s does not have key %s, so that no client would trust it",
+		fmt.Errorf("%w key: namespace %s does not have key %s, so clients would not trust it",
 			registry.ErrInvalid, namespace, id),
-		"Add its public half with `larder key add %s FILE`.", namespace)
+		"Add its public key with `larder key add %s FILE`.", namespace)
 }
 
 // verify verifies the signature with the keys of a namespace, as clients will,
-// and records the key. Errors are registry.ErrInvalid.
+// and records the key. It returns registry.ErrInvalid if no key verifies it.
 func (r *PreparedProvider) verify(keys []registry.SigningKey) error {
 	if r.noKey || r.sums == nil || r.signature == nil {
-		return nil // that is among the problems
+		return nil // the problems include the reason
 	}
 	signer, err := signing.Verify(keys, r.sums, r.signature, r.preparer.now())
 	if err != nil {
@@ -272,10 +268,10 @@ func (r *PreparedProvider) verify(keys []registry.SigningKey) error {
 	return nil
 }
 
-// parallel is how many zips are read at once.
+// parallel is the number of zips that are read at once.
 const parallel = 4
 
-// readZips reads the zips, several at once, and collects their problems.
+// readZips reads several zips at once, and collects their problems.
 func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 	packages := make([]registry.ProviderPackage, 0, len(r.names.Zips))
 	for name, platform := range r.names.Zips {
@@ -300,11 +296,11 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.refused = make(map[string]bool)
+	r.rejected = make(map[string]bool)
 	for i, err := range failed {
 		if err != nil {
-			r.refused[packages[i].Filename] = true
-			_ = r.problems.Add(err) // it is ErrInvalid
+			r.rejected[packages[i].Filename] = true
+			_ = r.problems.Add(err) // only ErrInvalid gets here
 			continue
 		}
 		r.Record.Packages, r.Files = append(r.Record.Packages, packages[i]), append(r.Files, files[i])
@@ -312,7 +308,8 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 	return nil
 }
 
-// readZip reads the zip of a package, and sets the package's H1 if it unpacks it.
+// readZip reads the zip of a package. If unpack is set, it sets the package's
+// H1.
 func (r *PreparedProvider) readZip(ctx context.Context, pkg *registry.ProviderPackage, unpack bool) (File, error) {
 	read := archive.InspectProviderFile
 	if unpack {
@@ -334,8 +331,8 @@ func (r *PreparedProvider) readZip(ctx context.Context, pkg *registry.ProviderPa
 	return f, nil
 }
 
-// readFile reads a file of the release. If it is missing, that is a problem, with
-// a hint.
+// readFile reads a file of the release. If the file is missing or invalid, it
+// collects a problem with the hint and returns nil.
 func (r *PreparedProvider) readFile(name string, limit int64, hint string) ([]byte, error) {
 	data, err := regularfile.Read(r.path(name), limit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -347,15 +344,17 @@ func (r *PreparedProvider) readFile(name string, limit int64, hint string) ([]by
 	return data, nil
 }
 
-// readSigned reads the folder's SHA256SUMS and its signature, which must be
-// what clients accept, and speak of these zips. It collects the problems.
+// readSigned reads SHA256SUMS and its signature from the folder, and collects
+// their problems.
 func (r *PreparedProvider) readSigned() (err error) {
-	if r.sums, err = r.readFile(r.names.Sums, signing.MaxSums,
-		"Build the release with it, as goreleaser does, or have it made and signed with `--sign-key`."); err != nil {
+	r.sums, err = r.readFile(r.names.Sums, signing.MaxSums,
+		"Build the release with this file, as goreleaser does, or use `--sign-key` to create and sign it.")
+	if err != nil {
 		return err
 	}
-	if r.signature, err = r.readFile(r.names.Signature(), signing.MaxSignature,
-		"Sign SHA256SUMS with `gpg --detach-sign`, or have it signed with `--sign-key`."); err != nil {
+	r.signature, err = r.readFile(r.names.Signature(), signing.MaxSignature,
+		"Sign SHA256SUMS with `gpg --detach-sign`, or use `--sign-key` to sign it.")
+	if err != nil {
 		return err
 	}
 	if r.sums != nil {
@@ -373,12 +372,12 @@ func (r *PreparedProvider) readSigned() (err error) {
 	return nil
 }
 
-// sign signs SHA256SUMS: the folder's own, if it has one, or one that is made of
-// the zips and the manifest. It collects the problems.
+// sign signs SHA256SUMS, and collects the problems. If the folder has no
+// SHA256SUMS, it creates one from the zips and the manifest.
 func (r *PreparedProvider) sign() (err error) {
 	if r.names.HasSignature {
-		_ = r.problems.Add(registry.WithHint(invalidRelease("%s is signed already", r.from.Dir),
-			"Publish it without `--sign-key`, or take %s away.", r.names.Signature()))
+		_ = r.problems.Add(registry.WithHint(invalidRelease("%s has a signature already", r.from.Dir),
+			"Publish it without `--sign-key`, or remove %s.", r.names.Signature()))
 	}
 	if !r.names.HasSums {
 		r.sums = r.makeSums()
@@ -391,7 +390,7 @@ func (r *PreparedProvider) sign() (err error) {
 	signature, key, err := signing.Sign(r.from.SignKey, r.from.Passphrase, r.sums, r.preparer.now())
 	if errors.Is(err, signing.ErrPassphrase) {
 		if r.problems.Any() {
-			return nil // nobody is asked for it in vain
+			return nil // do not prompt for the passphrase if the release has problems
 		}
 		return err
 	}
@@ -413,8 +412,8 @@ func (r *PreparedProvider) makeSums() []byte {
 	return signing.RenderSums(sums)
 }
 
-// checkSums checks that SHA256SUMS is what clients read, and holds for the
-// files that are there.
+// checkSums checks that clients can read SHA256SUMS, and that it matches the
+// files.
 func (r *PreparedProvider) checkSums() error {
 	listed, err := ParseSums(r.sums)
 	if err != nil {
@@ -424,12 +423,12 @@ func (r *PreparedProvider) checkSums() error {
 	for _, zip := range r.Files {
 		files[zip.Name] = zip.SHA256
 	}
-	for name := range r.refused {
-		files[name] = listed[name] // what is wrong with it is among the problems
+	for name := range r.rejected {
+		files[name] = listed[name] // the problems include the reason
 	}
 	for name := range listed {
 		if isZip(name) || IsManifest(name) {
-			continue // those of the release alone count
+			continue // only those of the release count
 		}
 		files[name], err = r.preparer.sha256At(r.path(name))
 		if errors.Is(err, os.ErrNotExist) {

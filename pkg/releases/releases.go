@@ -1,9 +1,9 @@
-// Package releases holds the rules of what may be published, and makes modules
-// and providers ready for it: it reads a module's folder or the folder of a
-// provider's release, checks what is there, and packs and signs it.
+// Package releases defines what may be published, and prepares modules and
+// providers for publishing. It reads the folder of a module or of a provider's
+// release, verifies the files, and packs and signs them.
 //
-// Package publish, the server of the publish API and its client share it, so
-// that each rule exists once. It needs no registry: its callers know whether a
+// Package publish, the server of the publish API and its client share these
+// rules. The package does not access a registry. Its callers check whether a
 // version is free, and which keys a namespace has.
 package releases
 
@@ -20,10 +20,10 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Preparer makes modules and providers ready to be published. Its zero value can
-// be used.
+// Preparer prepares modules and providers for publishing. Its zero value is
+// ready for use.
 type Preparer struct {
-	// Progress receives the steps. If nil, they are dropped.
+	// Progress receives the steps. If nil, they are not reported.
 	Progress progress.Reporter
 	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
@@ -42,34 +42,34 @@ func (p Preparer) now() time.Time {
 
 // File is a file that is ready to be stored.
 type File struct {
-	// Name is the one that a release has for it.
+	// Name of the file in its release.
 	Name string
 	registry.StoredFile
-	// Zip is set for a provider's zip that is not unpacked yet, so that its H1 is
+	// Zip is set for a provider's zip that is not unpacked yet. Its H1 is then
 	// unknown.
 	Zip *archive.ProviderZip
 
 	open func() (io.ReadSeekCloser, error)
 }
 
-// FileAt returns the file at a path. What it holds is read when it is opened.
+// FileAt returns the file at a path. Its content is read when it is opened.
 func FileAt(path, name string, stored registry.StoredFile) File {
 	open := func() (io.ReadSeekCloser, error) { return regularfile.Open(path) }
 	return File{Name: name, StoredFile: stored, open: open}
 }
 
-// fileOf returns a file that holds data.
+// fileOf returns a file with the content data.
 func fileOf(name string, data []byte) File {
 	stored := registry.StoredFile{SHA256: sha256Of(data), Size: int64(len(data))}
 	open := func() (io.ReadSeekCloser, error) { return unclosed{bytes.NewReader(data)}, nil }
 	return File{Name: name, StoredFile: stored, open: open}
 }
 
-// Open returns the content from its beginning. It can be called more than once,
-// and concurrently. The caller closes what it returns.
+// Open returns the content from its beginning. It can be called several times,
+// and concurrently. The caller closes the result.
 func (f File) Open() (io.ReadSeekCloser, error) { return f.open() }
 
-// unclosed is a reader with nothing to close.
+// unclosed is a reader whose Close does nothing.
 type unclosed struct{ io.ReadSeeker }
 
 func (unclosed) Close() error { return nil }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 )
@@ -16,41 +17,52 @@ const (
 
 func TestCheckSums(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	type sums = map[string]string
 	for name, test := range map[string]struct {
 		files    sums
 		manifest string
 		listed   sums
-		want     string // empty if they are good
+		want     string // the file in the error, or empty for none
 	}{
-		"all of them":                     {sums{zip: "a", "x.txt": "c"}, "b", sums{zip: "a", manifest: "b", "x.txt": "c"}, ""},
+		"all of them": {
+			sums{zip: "a", "x.txt": "c"}, "b", sums{zip: "a", manifest: "b", "x.txt": "c"}, "",
+		},
 		"a file that no client reads":     {sums{zip: "a"}, "", sums{zip: "a", "x.txt": "c"}, ""},
 		"a manifest that is not listed":   {sums{zip: "a", manifest: "b"}, "b", sums{zip: "a"}, ""},
 		"a manifest by another name":      {sums{zip: "a", manifest: "b"}, "b", sums{zip: "a", "x_manifest.json": "b"}, ""},
-		"another zip":                     {sums{zip: "a"}, "", sums{zip: "b"}, zip + " is not the file"},
-		"another manifest":                {sums{zip: "a", manifest: "c"}, "c", sums{zip: "a", manifest: "b"}, manifest + " is not the file"},
-		"another manifest by such a name": {sums{zip: "a"}, "c", sums{zip: "a", "x_manifest.json": "b"}, "x_manifest.json is not the file"},
-		"another file":                    {sums{zip: "a", "x.txt": "d"}, "", sums{zip: "a", "x.txt": "c"}, "x.txt is not the file"},
-		"a zip that is not listed":        {sums{zip: "a"}, "", sums{}, zip + " is not in SHA256SUMS"},
-		"a zip that is missing":           {sums{}, "", sums{zip: "a"}, zip + " is listed in SHA256SUMS, and is not there"},
-		"a manifest that is missing":      {sums{zip: "a"}, "", sums{zip: "a", manifest: "b"}, manifest + " is listed in SHA256SUMS, and is not there"},
+		"another zip":                     {sums{zip: "a"}, "", sums{zip: "b"}, zip},
+		"another manifest":                {sums{zip: "a", manifest: "c"}, "c", sums{zip: "a", manifest: "b"}, manifest},
+		"another manifest by such a name": {sums{zip: "a"}, "c", sums{zip: "a", "x_manifest.json": "b"}, "x_manifest.json"},
+		"another file":                    {sums{zip: "a", "x.txt": "d"}, "", sums{zip: "a", "x.txt": "c"}, "x.txt"},
+		"a zip that is not listed":        {sums{zip: "a"}, "", sums{}, zip},
+		"a zip that is missing":           {sums{}, "", sums{zip: "a"}, zip},
+		"a manifest that is missing":      {sums{zip: "a"}, "", sums{zip: "a", manifest: "b"}, manifest},
 	} {
-		err := releases.CheckSums(test.files, test.manifest, test.listed)
-		if test.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := releases.CheckSums(test.files, test.manifest, test.listed)
+			if test.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
 			}
-			continue
-		}
-		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Fatalf("got error %v, want ErrInvalid", err)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error does not contain %q: %v", test.want, err)
+			}
+			texts.Error(t, err)
+		})
 	}
 }
 
-// What is published is compared by its content, whichever way it was published.
+// TestCheckSame checks that published versions are compared by their content.
 func TestCheckSame(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	vpc := registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	stored := registry.ModuleVersion{Version: registry.Version{Major: 1}, SHA256: "archive", ContentSHA256: "content"}
 	inventory := registry.Provider{Namespace: "acme", Type: "inventory"}
@@ -59,34 +71,37 @@ func TestCheckSame(t *testing.T) {
 		Sums: registry.StoredFile{SHA256: "sums"}, SigningKey: "KEY",
 	}
 	for name, test := range map[string]struct {
-		err  error
-		want string // empty if it is the same
+		err    error
+		exists bool // whether err is ErrExists
 	}{
-		"the same archive":         {releases.CheckSameModule(vpc, stored, "archive", ""), ""},
-		"the same content":         {releases.CheckSameModule(vpc, stored, "another", "content"), ""},
-		"another module":           {releases.CheckSameModule(vpc, stored, "another", "other"), "cannot publish acme/vpc/aws 1.0.0: it is published already with other content"},
-		"the same release":         {releases.CheckSameProvider(inventory, release, "sums", release.Protocols), ""},
-		"other sums":               {releases.CheckSameProvider(inventory, release, "other", release.Protocols), "cannot publish acme/inventory 1.0.0: it is published already with other content"},
-		"other protocols":          {releases.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), "it is published already for protocols 5.0, 6.0"},
-		"its key":                  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}, {ID: "KEY"}}), ""},
-		"a key that is not there":  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}}), "with a signature by key KEY"},
-		"a namespace without keys": {releases.CheckSigner(inventory, release, nil), "with a signature by key KEY"},
+		"the same archive": {releases.CheckSameModule(vpc, stored, "archive", ""), false},
+		"the same content": {releases.CheckSameModule(vpc, stored, "another", "content"), false},
+		"another module":   {releases.CheckSameModule(vpc, stored, "another", "other"), true},
+		"the same release": {releases.CheckSameProvider(inventory, release, "sums", release.Protocols), false},
+		"other sums":       {releases.CheckSameProvider(inventory, release, "other", release.Protocols), true},
+		"other protocols":  {releases.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), true},
+		"its key": {
+			releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}, {ID: "KEY"}}), false,
+		},
+		"a key that is not there":  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}}), true},
+		"a namespace without keys": {releases.CheckSigner(inventory, release, nil), true},
 	} {
-		if test.want == "" {
-			if test.err != nil {
-				t.Errorf("%s: %v", name, test.err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !test.exists {
+				if test.err != nil {
+					t.Error(test.err)
+				}
+				return
 			}
-			continue
-		}
-		if !errors.Is(test.err, registry.ErrExists) || !strings.Contains(test.err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, test.err, test.want)
-		}
-		if hint := registry.Hint(test.err); !strings.Contains(hint, " under a new version.") {
-			t.Errorf("%s: the hint is %q", name, hint)
-		}
+			if !errors.Is(test.err, registry.ErrExists) {
+				t.Errorf("got error %v, want ErrExists", test.err)
+			}
+			texts.Error(t, test.err)
+		})
 	}
-	// A publisher may not be a reader.
+	// A publisher may not be a reader, so the error does not contain sums.
 	if err := releases.CheckSameModule(vpc, stored, "another", "other"); strings.Contains(err.Error(), "sha256") {
-		t.Errorf("it tells what is stored: %v", err)
+		t.Errorf("the error describes the stored content: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// ParseSums reads a SHA256SUMS by the rules of signing.ParseSums. It returns the
-// sums by the names of the files.
+// ParseSums parses a SHA256SUMS file with [signing.ParseSums]. It returns the
+// sums by file name.
 func ParseSums(text []byte) (map[string]string, error) {
 	lines, err := signing.ParseSums(text)
 	if err != nil {
@@ -23,16 +23,18 @@ func ParseSums(text []byte) (map[string]string, error) {
 	return sums, nil
 }
 
-// IsManifest reports whether a SHA256SUMS calls the manifest by a name. In a
-// folder the manifest may have another one.
+// IsManifest reports whether a name in SHA256SUMS is that of the manifest. The
+// file in the folder may have another name.
 func IsManifest(name string) bool { return strings.HasSuffix(name, "_manifest.json") }
 
-// CheckSums checks a SHA256SUMS against the files of a release, by their SHA256
-// sums. It must list all zips that are there and no other, with their sums. A
-// listed manifest must be there too, because it says for which protocols the
-// release is signed; its sum is empty if there is none. Other listed files may be
-// missing, because no client reads them. It returns all problems, as a
-// registry.ProblemsError.
+// CheckSums compares a SHA256SUMS with the files of a release. files and listed
+// are SHA256 sums by file name. manifest is the sum of the manifest, or empty
+// if there is none. CheckSums returns all problems as a
+// [*registry.ProblemsError].
+//
+// SHA256SUMS must list exactly the zips of the release. A listed manifest must
+// exist too, because the signature covers its protocols. Other listed files may
+// be missing, because clients do not read them.
 func CheckSums(files map[string]string, manifest string, listed map[string]string) error {
 	var problems []error
 	add := func(hint, format string, args ...any) {
@@ -40,7 +42,7 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if _, there := listed[name]; !there && isZip(name) {
-			add("Make the sums anew, or take the zip away.", "%s is not in SHA256SUMS", name)
+			add("Create SHA256SUMS again, or remove the zip.", "%s is not in SHA256SUMS", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
@@ -50,12 +52,12 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 		}
 		switch {
 		case there && sum != listed[name]:
-			add("Publish the files as one build has made them, or make the sums anew.",
-				"%s is not the file that SHA256SUMS lists: it has sha256:%s, and %s is listed", name, sum, listed[name])
+			add("Publish the files of one build, or create SHA256SUMS again.",
+				"%s has sha256:%s, but SHA256SUMS lists %s", name, sum, listed[name])
 		case !there && IsManifest(name):
-			add("Put it back.", "%s is listed in SHA256SUMS, and is not there", name)
+			add("Restore it.", "%s is listed in SHA256SUMS, but is missing", name)
 		case !there && isZip(name):
-			add("Put it back, or make the sums anew.", "%s is listed in SHA256SUMS, and is not there", name)
+			add("Restore it, or create SHA256SUMS again.", "%s is listed in SHA256SUMS, but is missing", name)
 		}
 	}
 	if len(problems) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// What people write about a version is one line, whichever way it is published.
+// TestTexts checks that texts about a version must be one line.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -7,17 +7,19 @@ import (
 )
 
 const (
-	// redacted stands in the log for what was cut.
+	// redacted replaces removed text in the log.
 	redacted = "…"
-	// maxPath is how many bytes of a path are shown. No path that names something
-	// is longer.
+	// maxPath bounds the logged part of a path, in bytes. No valid path is
+	// longer.
 	maxPath = 1024
 	// maxSegment is the length of the longest name, and of a SHA-256 digest.
 	maxSegment = 64
-	// tokenPart is how many characters of a registry token make it worth hiding.
-	// A token has 49 behind its prefix, and the other half cannot be guessed.
+	// tokenPart is the number of characters from which a part of a registry
+	// token is hidden. A token has 49 characters after its prefix, and the
+	// other half cannot be guessed.
 	tokenPart = 24
-	// shownPart is how many characters are shown of a segment that is too long.
+	// shownPart is the number of logged characters of a segment that is too
+	// long.
 	shownPart = 8
 	// headerPart is shorter than the header of any JWT, without its "eyJ".
 	headerPart = 12
@@ -25,10 +27,10 @@ const (
 	jwtPrefix = "eyJ" // {" in base64url
 )
 
-// safePath returns a path as the log may show it. It ends at the first segment
-// that no endpoint has: one with a character that is not plain, one that holds a
-// credential, and one that is longer than any name. A digest may begin a segment
-// of a path that has come to a route; elsewhere it may be a signature.
+// safePath returns the part of a path that the log may contain. It ends at the
+// first segment that no endpoint has. Such a segment has a character that is
+// not plain, contains a credential, or is longer than any name. A segment of a
+// routed path may begin with a digest. Elsewhere, a digest may be a signature.
 func safePath(path string, routed bool) string {
 	var safe strings.Builder
 	if len(path) > maxPath {
@@ -50,7 +52,7 @@ func safePath(path string, routed bool) string {
 	return safe.String()
 }
 
-// safeSegment returns the part of a path's segment that the log may show.
+// safeSegment returns the part of a path segment that the log may contain.
 func safeSegment(segment string, routed bool) string {
 	if cut, _ := findSecret(segment); cut >= 0 {
 		segment = segment[:cut]
@@ -73,8 +75,8 @@ func safeSegment(segment string, routed bool) string {
 	return segment
 }
 
-// redact returns a text without the credentials in it: tokens of the registry,
-// JWTs, and the values of URL parameters that sign a request.
+// redact removes credentials from a text: registry tokens, JWTs, and the values
+// of URL parameters that sign a request.
 func redact(text string) string {
 	var safe strings.Builder
 	for text != "" {
@@ -94,15 +96,15 @@ func redact(text string) string {
 		safe.WriteString(word[:cut])
 		safe.WriteString(redacted)
 		if parameter {
-			// A value may have slashes in it.
+			// A value may contain slashes.
 			text = text[runLength(text, func(c byte) bool { return strings.IndexByte("& \t\r\n\"'`", c) < 0 }):]
 		}
 	}
 	return safe.String()
 }
 
-// findSecret returns where the first credential in a word begins that must be
-// hidden, or -1, and reports whether it is the value of a parameter.
+// findSecret returns the index of the first credential in a word, or -1, and
+// reports whether it is the value of a parameter.
 func findSecret(word string) (cut int, parameter bool) {
 	cut = findToken(word)
 	if jwt := findJWT(word); jwt >= 0 && (cut < 0 || jwt < cut) {
@@ -114,7 +116,7 @@ func findSecret(word string) (cut int, parameter bool) {
 	return cut, false
 }
 
-// findToken returns where the random part of a registry token begins, or -1.
+// findToken returns the index of the random part of a registry token, or -1.
 func findToken(word string) int {
 	word = lowerASCII(word)
 	for at := 0; ; {
@@ -132,7 +134,7 @@ func findToken(word string) int {
 	}
 }
 
-// findJWT returns where the header of a JWT goes on behind its "eyJ", or -1.
+// findJWT returns the index in the header of a JWT after its "eyJ", or -1.
 func findJWT(word string) int {
 	for at := 0; at < len(word); {
 		run := runLength(word[at:], isBase64URL)
@@ -147,7 +149,7 @@ func findJWT(word string) int {
 	return -1
 }
 
-// findValue returns where the value of a parameter begins that signs a request,
+// findValue returns the index of the value of a parameter that signs a request,
 // such as signature or X-Amz-Security-Token, or -1.
 func findValue(word string) int {
 	word = lowerASCII(word)
@@ -171,7 +173,7 @@ func findValue(word string) int {
 	}
 }
 
-// lowerASCII keeps the length of a text, as strings.ToLower does not.
+// lowerASCII preserves the length of a text, unlike strings.ToLower.
 func lowerASCII(text string) string {
 	lower := []byte(text)
 	for i, c := range lower {
@@ -182,7 +184,8 @@ func lowerASCII(text string) string {
 	return string(lower)
 }
 
-// runLength returns how many bytes at the beginning of a text are of a class.
+// runLength returns how many bytes at the beginning of a text belong to a
+// class.
 func runLength(text string, of func(byte) bool) int {
 	for i := range len(text) {
 		if !of(text[i]) {
@@ -200,6 +203,6 @@ func isAlphanumeric(c byte) bool {
 
 func isBase64URL(c byte) bool { return isAlphanumeric(c) || c == '-' || c == '_' }
 
-// isWord reports whether a credential, or the name of its parameter, can have a
-// byte in it.
+// isWord reports whether a credential, or the name of its parameter, may
+// contain a byte.
 func isWord(c byte) bool { return isBase64URL(c) || strings.IndexByte(".~+=%", c) >= 0 }

@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Made-up secrets. The second half of each is in no log.
+// Made-up secrets. No log may contain the second half of one.
 const (
 	someToken     = "larder_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2Yz3AbCdEfG12"
 	someJWT       = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJodHRwczovL2EuZXhhbXBsZSJ9.c2lnbmF0dXJlLW9mLXRoaXM"
@@ -23,7 +23,7 @@ const (
 	someDigest    = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// leaks returns the first of the secrets of which a text has the second half.
+// leaks returns the first secret whose second half is in a text.
 func leaks(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if strings.Contains(text, secret[len(secret)/2:]) {
@@ -33,8 +33,8 @@ func leaks(text string, secrets ...string) string {
 	return ""
 }
 
-// quoting serves the routes of a module, a mirror and an object, and an error
-// that quotes what the request asks for.
+// quoting serves the routes of a module, a mirror and an object, with an error
+// that quotes the request.
 func quoting() http.Handler {
 	fail := func(_ http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w name %q", registry.ErrInvalid, r.PathValue("name")+r.PathValue("type")+r.PathValue("key"))
@@ -66,9 +66,18 @@ func TestLogHasNoSecretOfPath(t *testing.T) {
 		{"longest name", "/v1/modules/" + long[:64] + "/vpc/aws", "/v1/modules/" + long[:64] + "/vpc/aws"},
 		{"name like a token's beginning", "/v1/modules/acme/larder_network/aws", "/v1/modules/acme/larder_network/aws"},
 		{"double slash", "/v1//modules", "/v1//modules"},
-		{"encoded query", object + ".tar.gz?expires=1&signature=" + someSignature, "/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…"},
-		{"query encoded twice", object + ".tar.gz%3Fexpires=1&signature=" + someSignature, "/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…"},
-		{"parameters without a question mark", object + ".tar.gz&signature=" + someSignature, "/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…"},
+		{
+			"encoded query", object + ".tar.gz?expires=1&signature=" + someSignature,
+			"/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…",
+		},
+		{
+			"query encoded twice", object + ".tar.gz%3Fexpires=1&signature=" + someSignature,
+			"/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…",
+		},
+		{
+			"parameters without a question mark", object + ".tar.gz&signature=" + someSignature,
+			"/objects/modules/acme/vpc/aws/1.0.0/" + someDigest[:8] + "…",
+		},
 		{"parameter as a name", "/v1/signature=" + someSignature, "/v1/signature…"},
 		{"presigned URL of S3", "/v1/?X-Amz-Credential=A/2/eu&X-Amz-Signature=" + someSignature, "/v1/…"},
 		{"slash in a cut value", "/v1/?X-Amz-Security-Token=a/" + someToken + "/b", "/v1/…"},
@@ -100,7 +109,8 @@ func TestLogHasNoSecretOfPath(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			// A question mark here is one that came encoded: serve would cut there.
+			// A question mark here was encoded in the URL; serve would split
+			// the path there.
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			r.URL.Path = test.path
 			var log bytes.Buffer
@@ -137,7 +147,8 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 		{"beginning of a JWT", fmt.Sprintf("bad %.60q", someJWT), `bad "eyJ…"`},
 		{
 			"S3's URL",
-			`Get "https://a.example/k?X-Amz-Algorithm=B&X-Amz-Credential=AK/1/s3&X-Amz-Signature=` + someSignature + `": refused`,
+			`Get "https://a.example/k?X-Amz-Algorithm=B&X-Amz-Credential=AK/1/s3&X-Amz-Signature=` + someSignature +
+				`": refused`,
 			`Get "https://a.example/k?X-Amz-Algorithm=…&X-Amz-Credential=…&X-Amz-Signature=…": refused`,
 		},
 		{"session token", "x-amz-security-token=a/" + someSignature + "&b=c", "x-amz-security-token=…&b=c"},
@@ -165,7 +176,7 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 	}
 }
 
-// A method may be any word, and a caller's name any claim.
+// A method may be any word, and a caller's name may be any claim.
 func TestLogHasNoSecretOfMethodOrCaller(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Mux(get("/x", func(_ http.ResponseWriter, r *http.Request) error {
@@ -181,8 +192,8 @@ func TestLogHasNoSecretOfMethodOrCaller(t *testing.T) {
 	}
 }
 
-// Whatever stands around a token, a JWT or a signature, it is not logged, be it
-// in a path or in an error.
+// Tokens, JWTs and signatures in a path or an error are not logged, whatever
+// surrounds them.
 func FuzzLogHasNoSecret(f *testing.F) {
 	for _, seed := range []struct{ before, after string }{
 		{"", ""},

@@ -2,12 +2,13 @@
 //
 // [Handler] puts an [Entry] into a request's context. Middlewares and handlers
 // get it with [From] and set its fields, whatever wraps the ResponseWriter
-// between them. The line never holds the query string, headers or body of a
-// request or of its response. Tokens, JWTs and signatures are cut from the
-// method, the path, the caller's name and the error.
+// between them. The line never contains the query string, headers or body of a
+// request or of its response. Tokens, JWTs and signatures are removed from the
+// method, the path, the caller's name, the error and its hint.
 package requestlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,18 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
-// Entry is what is logged and counted of one request. All fields are optional.
+// Entry is the log entry of one request. All fields are optional.
 type Entry struct {
 	// RequestID identifies the request in other logs and to its caller.
 	RequestID string
 	// Route is the path of the route that serves the request, with its
 	// wildcards. It is empty if no route does.
 	Route string
-	// Address and Version are what the request is about.
+	// Address and Version are those in the request's path.
 	Address, Version string
 	// Caller is the name of the authenticated caller.
 	Caller string
@@ -35,7 +38,10 @@ type Entry struct {
 	// Err is the cause of an error response, or a failure that the response
 	// conceals.
 	Err error
-	// Stack is where a handler panicked.
+	// Hint describes how the operator can fix Err, and is logged with a status
+	// from 500. If empty, the hint of Err is used.
+	Hint string
+	// Stack is the stack of a panic in a handler.
 	Stack []byte
 
 	// Handler sets these from the response.
@@ -61,8 +67,8 @@ const (
 // values of one metric at once.
 const maxStoreCalls = 100
 
-// AddStoreCall adds the duration of a call to the table or the bucket. It may be
-// called concurrently, and has no effect after the first hundred calls.
+// AddStoreCall adds the duration of a call to the table or the bucket. It may
+// be called concurrently, and has no effect after the first hundred calls.
 func (e *Entry) AddStoreCall(took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,13 +101,13 @@ func From(ctx context.Context) *Entry {
 	return &Entry{}
 }
 
-// statusGone is logged instead of a 5xx if the client has gone away. No client
-// receives it. The number is nginx's.
+// statusGone is logged instead of a 5xx if the client has disconnected. No
+// client receives it. The number is the one that nginx uses.
 const statusGone = 499
 
-// Handler serves requests with next. It writes a line to log for each, and calls
-// each observer with the complete entry. If next panics, the request is logged
-// as a 500 and the panic continues.
+// Handler serves requests with next. It writes a line to log for each, and
+// calls each observer with the complete entry. If next panics, the request is
+// logged as a 500 and the panic continues.
 func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
@@ -113,8 +119,8 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 		defer func() {
 			p := recover()
 			if p != nil {
-				// A server cuts the connection and a function answers 500, whatever was
-				// written before.
+				// After the panic, a server closes the connection and a function returns
+				// 500, even if the handler has written a part of the response.
 				defer panic(p)
 				e.Status = http.StatusInternalServerError
 				if err, ok := p.(error); ok {
@@ -135,7 +141,7 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 			}
 			e.Duration = time.Since(begin)
 			level := slog.LevelInfo
-			// An error of the caller's is none of the registry's.
+			// A caller's mistake is not an error of the registry.
 			ofCaller := e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
 			if e.Err != nil && !ofCaller && !gone {
 				level = slog.LevelError
@@ -156,7 +162,7 @@ func (e *Entry) attrs(r *http.Request) []slog.Attr {
 		slog.String("path", safePath(r.URL.Path, e.Route != "")),
 		slog.Int("status", e.Status),
 		slog.Int64("bytes", e.Bytes),
-		// A number, so that a query of logs can compare it.
+		// A number, so that log queries can compare it.
 		slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000),
 	}
 	for _, field := range []struct{ name, value string }{
@@ -169,6 +175,9 @@ func (e *Entry) attrs(r *http.Request) []slog.Attr {
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", redact(e.Err.Error())))
+	}
+	if hint := cmp.Or(e.Hint, core.Hint(e.Err)); hint != "" && e.Status >= http.StatusInternalServerError {
+		attrs = append(attrs, slog.String("hint", redact(hint)))
 	}
 	if e.Stack != nil {
 		attrs = append(attrs, slog.String("stack", string(e.Stack)))

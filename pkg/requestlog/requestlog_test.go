@@ -41,7 +41,8 @@ func dropTimes(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// A store that takes too long is an error; a client that goes away is none.
+// A store that takes too long is an error, but a client that disconnects is
+// not.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -67,8 +68,8 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A request that its handler aborts is logged and counted once, as what a
-// function answers then, and the server gets to know of it.
+// A request that its handler aborts is logged and counted once, with the status
+// that a function returns then. The server sees the panic.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"before it answered": false, "amid its answer": true} {
@@ -122,7 +123,7 @@ func TestPanic(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), request(t.Context(), http.MethodGet, "/x"))
 }
 
-// A handler that writes nothing answers 200, as net/http does.
+// A handler that writes nothing returns 200, like in net/http.
 func TestNothingWritten(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -133,8 +134,8 @@ func TestNothingWritten(t *testing.T) {
 	}
 }
 
-// A request's line says where it went and what it asked for. What a caller makes
-// up is not counted as a route.
+// The line of a request has its route, address and version. Made-up values do
+// not appear as a route.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	const (
@@ -163,7 +164,7 @@ func TestLine(t *testing.T) {
 		route        string
 		status       int
 		bytes        int
-		rest         string // the line's end
+		rest         string // the end of the line
 	}{
 		{"GET", module, modules, 204, 0, ofModule + `,"caller":"token ci"`},
 		{"GET", document, mirror, 204, 0, ofVersion + `,"download":"mirror","caller":"token ci"`},
@@ -200,8 +201,34 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A middleware may wrap the ResponseWriter and derive a context: what is set
-// behind it is logged all the same.
+// The log has the hint only for a failure of the registry. For others, the
+// response has it, if the caller may see it.
+func TestHint(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		want string // the end of the line
+	}{
+		"failure":          {registry.ErrSchema, `,"error":"incompatible release","hint":"Renew token=…"}` + "\n"},
+		"caller's mistake": {registry.ErrInvalid, `,"error":"invalid"}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error {
+				return registry.WithHint(test.err, "Renew token=%s", someToken)
+			}))
+			httpapi.Wrap(slog.New(slog.NewJSONHandler(&log, nil)), h).
+				ServeHTTP(httptest.NewRecorder(), request(t.Context(), "GET", "/x"))
+			if got := log.String(); !strings.HasSuffix(got, test.want) {
+				t.Errorf("logged %s, want the end %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A middleware may wrap the ResponseWriter and derive a context. The log still
+// has the fields that later handlers set.
 func TestWrappedResponse(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Mux(get("/x/{name}", func(w http.ResponseWriter, r *http.Request) error {
@@ -217,7 +244,7 @@ func TestWrappedResponse(t *testing.T) {
 		h.ServeHTTP(struct{ http.ResponseWriter }{w}, r.WithContext(ctx))
 	})
 	for path, test := range map[string]struct {
-		want  string // the line's end
+		want  string // the end of the line
 		calls int
 	}{
 		"/x/vpc": {`status=204 bytes=0 route=/x/{name} address=vpc download=module caller="token ci"`, 1},
@@ -237,7 +264,7 @@ func TestWrappedResponse(t *testing.T) {
 	}
 }
 
-// Without a log, what is set has no effect.
+// Without a log, the fields have no effect.
 func TestNoLog(t *testing.T) {
 	t.Parallel()
 	entry := requestlog.From(t.Context())
@@ -252,8 +279,7 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// Calls of the store are counted for a request while it is served, up to a
-// bound.
+// Calls of the store are recorded during a request, up to a limit.
 func TestStoreCalls(t *testing.T) {
 	t.Parallel()
 	var served []*requestlog.Entry

@@ -3,7 +3,6 @@ package safehcl
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"regexp"
 
 	"github.com/hashicorp/hcl/v2"
@@ -11,27 +10,27 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// reader goes through the tokens of a file by HCL's grammar. Its methods have
-// the order of the parser's in hclsyntax/parser.go, and look ahead as these do.
-// Once it has stopped, it sees nothing but the file's end, so that its loops
-// end.
+// reader reads the tokens of a file by HCL's grammar. Its methods are in the
+// order of the parser's methods in hclsyntax/parser.go, and look ahead in the
+// same places. After it has stopped, it only returns the end of the file, so
+// that its loops end.
 type reader struct {
 	ctx          context.Context //nolint:containedctx // of the one call that reads the file
 	tokens       hclsyntax.Tokens
 	next         int
-	newlines     bool // newlines count here; within brackets they do not
+	newlines     bool // whether newlines count; they do not within brackets
 	literalsOnly bool
 
 	depth, operators, work int
 
 	stopped bool
-	// failed is the token at which the syntax is invalid.
+	// failed is the index of the token at which the syntax is invalid.
 	failed int
-	// refused is the bound that the file exceeds, or the error of ctx.
-	refused error
+	// rejected is the error for an exceeded limit, or the error of ctx.
+	rejected error
 }
 
-// peek returns the next token that the parser sees, and its number.
+// peek returns the next token that the parser sees, and its index.
 func (r *reader) peek() (hclsyntax.Token, int) {
 	last := len(r.tokens) - 1
 	if r.stopped {
@@ -41,11 +40,11 @@ func (r *reader) peek() (hclsyntax.Token, int) {
 		token := r.tokens[i]
 		switch {
 		case token.Type == hclsyntax.TokenComment && r.newlines && bytes.HasSuffix(token.Bytes, []byte("\n")):
-			// The parser takes such a comment for the newline that it ends with.
+			// The parser treats a comment as the newline that it ends with.
 			token.Type = hclsyntax.TokenNewline
 			return token, i
 		case token.Type == hclsyntax.TokenComment || token.Type == hclsyntax.TokenNewline && !r.newlines:
-			// The parser skips these anew each time that it peeks.
+			// The parser skips these tokens again each time it peeks.
 			r.spend(i, 20)
 			continue
 		}
@@ -68,12 +67,12 @@ func (r *reader) read() (hclsyntax.Token, int) {
 	token, i := r.peek()
 	r.next = i + 1
 	if i&0xfff == 0 && r.ctx.Err() != nil {
-		r.refuse(r.ctx.Err())
+		r.reject(r.ctx.Err())
 	}
 	return token, i
 }
 
-// accept reads the next token if it is of a type.
+// accept reads the next token if it has the type t.
 func (r *reader) accept(t hclsyntax.TokenType) bool {
 	if !r.is(t) {
 		return false
@@ -95,18 +94,21 @@ func (r *reader) fail(token int) {
 	}
 }
 
-// refuse stops where a bound is exceeded.
-func (r *reader) refuse(err error) {
+// reject stops with an error, such as an exceeded limit.
+func (r *reader) reject(err error) {
 	if !r.stopped {
-		r.stopped, r.refused = true, err
+		r.stopped, r.rejected = true, err
 	}
 }
 
-const tooSlow = "the file takes too long to parse; move long texts to files that file() or templatefile() reads"
+const (
+	tooSlow     = "the file takes too long to parse"
+	hintTooSlow = "Move long texts to files that file() or templatefile() reads."
+)
 
 func (r *reader) spend(token, work int) {
 	if r.work += work; r.work > maxWork {
-		r.refuse(at(r.tokens[token].Range, tooSlow))
+		r.reject(limited(r.tokens[token].Range, hintTooSlow, tooSlow))
 	}
 }
 
@@ -114,7 +116,8 @@ func (r *reader) spend(token, work int) {
 func (r *reader) nest(read func()) {
 	if r.depth++; r.depth > maxDepth {
 		_, i := r.peek()
-		r.refuse(at(r.tokens[i].Range, fmt.Sprintf("expressions, templates and blocks are nested more than %d deep; name inner ones by locals", maxDepth)))
+		r.reject(limited(r.tokens[i].Range, "Move inner ones to local values.",
+			"expressions, templates and blocks are nested more than %d deep", maxDepth))
 	}
 	if !r.stopped {
 		read()
@@ -122,7 +125,7 @@ func (r *reader) nest(read func()) {
 	r.depth--
 }
 
-// within calls read where newlines count, or where they do not.
+// within calls read in a context where newlines count or do not count.
 func (r *reader) within(newlines bool, read func()) {
 	before := r.newlines
 	r.newlines = newlines
@@ -148,7 +151,7 @@ func (r *reader) body(end hclsyntax.TokenType) {
 	}
 }
 
-// item reads an attribute or a block. A body has each attribute once.
+// item reads an attribute or a block. Attribute names in a body must be unique.
 func (r *reader) item(attributes map[string]bool) {
 	name, _ := r.read()
 	token, i := r.peek()
@@ -192,7 +195,7 @@ func (r *reader) block() {
 		switch token.Type {
 		case hclsyntax.TokenNewline, hclsyntax.TokenEOF, hclsyntax.TokenCBrace:
 			r.body(hclsyntax.TokenCBrace)
-		default: // a block of one line has one attribute
+		default: // a block on one line has one attribute
 			r.expect(hclsyntax.TokenIdent)
 			r.expect(hclsyntax.TokenEqual)
 			r.expression()
@@ -202,7 +205,7 @@ func (r *reader) block() {
 	r.endOfItem()
 }
 
-// label reads what follows the opening quote of a label.
+// label reads the rest of a label after its opening quote.
 func (r *reader) label() {
 	for !r.stopped && !r.accept(hclsyntax.TokenCQuote) {
 		token, i := r.read()
@@ -214,7 +217,7 @@ func (r *reader) label() {
 	}
 }
 
-// literal checks the escape sequences of a literal part of a text.
+// literal checks the escape sequences of a literal part of a string.
 func (r *reader) literal(token hclsyntax.Token, i int) {
 	if _, problems := hclsyntax.ParseStringLiteralToken(token); problems.HasErrors() {
 		r.fail(i)
@@ -256,19 +259,19 @@ func isBinary(t hclsyntax.TokenType) bool {
 // operator counts an operator or an index.
 func (r *reader) operator(token int) {
 	if r.operators++; r.operators > maxOperators {
-		r.refuse(at(r.tokens[token].Range, fmt.Sprintf("the file has more than %d operators and indices", maxOperators)))
+		r.reject(limited(r.tokens[token].Range, "", "the file has more than %d operators and indices", maxOperators))
 	}
 	r.computes(r.tokens[token].Range)
 }
 
-// computes refuses a value that is more than literal, where it must not be.
+// computes rejects a value that is not a literal if only literals are allowed.
 func (r *reader) computes(place hcl.Range) {
 	if r.literalsOnly {
-		r.refuse(at(place, notLiteral))
+		r.reject(at(place, notLiteral))
 	}
 }
 
-const notLiteral = "the file may have blocks, quoted texts, plain numbers, lists and objects, and nothing else"
+const notLiteral = "the file may only have blocks, quoted strings, plain numbers, lists and objects"
 
 func (r *reader) operand() {
 	r.term()
@@ -308,7 +311,7 @@ func (r *reader) traversals() {
 	}
 }
 
-// attribute reads what follows a dot: a name, or a whole number.
+// attribute reads a name or a whole number after a dot.
 func (r *reader) attribute() {
 	token, i := r.read()
 	switch {
@@ -319,16 +322,16 @@ func (r *reader) attribute() {
 	}
 }
 
-// plainNumber has few digits and no exponent, all of which an evaluation would
-// write out.
+// plainNumber matches a number with few digits and no exponent. An evaluation
+// would expand an exponent to all its digits.
 var plainNumber = regexp.MustCompile(`^(\.?[0-9]){1,18}$`)
 
 func (r *reader) number(token hclsyntax.Token, i int) {
 	switch {
 	case len(token.Bytes) > maxDigits:
-		r.refuse(at(token.Range, fmt.Sprintf("a number has more than %d digits", maxDigits)))
+		r.reject(limited(token.Range, "", "a number has more than %d digits", maxDigits))
 	case r.literalsOnly && !plainNumber.Match(token.Bytes):
-		r.refuse(at(token.Range, notLiteral))
+		r.reject(at(token.Range, notLiteral))
 	default:
 		if bytes.ContainsAny(token.Bytes, "eE") {
 			r.spend(i, exponentWork)
@@ -377,12 +380,12 @@ func (r *reader) term() {
 	}
 }
 
-// call reads what follows the first name of a function.
+// call reads the rest of a function call after the first name.
 func (r *reader) call() {
 	open, i := r.read()
 	r.computes(open.Range)
 	for length := 0; open.Type == hclsyntax.TokenDoubleColon; {
-		// The parser copies all names before for each further one.
+		// For each further name, the parser copies all names before it.
 		token, _ := r.peek()
 		length += len(token.Bytes)
 		r.spend(i, length)
@@ -458,7 +461,7 @@ func (r *reader) object() {
 }
 
 // forExpression reads a for expression from its first word. A list has no keys
-// and no groups, and an object has keys.
+// and no grouping. An object has keys.
 func (r *reader) forExpression(end hclsyntax.TokenType) {
 	token, _ := r.read()
 	r.computes(token.Range)
@@ -493,8 +496,8 @@ func (r *reader) forNames() {
 	}
 }
 
-// template reads what follows the opening quote of a text, or the first line of
-// a heredoc.
+// template reads the rest of a string after its opening quote, or of a heredoc
+// after its first line.
 func (r *reader) template(end hclsyntax.TokenType) {
 	r.nest(func() {
 		var t templateParts
@@ -509,7 +512,8 @@ func (r *reader) template(end hclsyntax.TokenType) {
 			case hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit:
 				r.literal(token, i)
 				if t.addLiteral(len(token.Bytes)) {
-					// The parser joins two literals, and moves all that follows.
+					// The parser joins two literals, and moves all parts after
+					// them.
 					r.spend(i, 2*(t.count+t.bytes/7))
 				}
 			case hclsyntax.TokenTemplateInterp:
@@ -533,28 +537,28 @@ func (r *reader) template(end hclsyntax.TokenType) {
 	})
 }
 
-// templateParts is what a template consists of.
+// templateParts records the parts of a template.
 type templateParts struct {
 	count, bytes int
 	inLiteral    bool
-	// open are the directives that have not ended, each an "if", an "else" or a
-	// "for".
+	// open has the directives that have not ended: "if", "else" or "for".
 	open []string
-	// unbalanced reports that directives do not end in the order in which they
-	// begin.
+	// unbalanced reports whether a directive ends that is not the last open
+	// one.
 	unbalanced bool
 }
 
 func (t *templateParts) add() { t.count, t.inLiteral = t.count+1, false }
 
-// addLiteral adds a literal of some bytes, and reports whether it follows another.
+// addLiteral adds a literal of size bytes, and reports whether it follows
+// another literal.
 func (t *templateParts) addLiteral(size int) (joined bool) {
 	joined = t.inLiteral
 	t.count, t.bytes, t.inLiteral = t.count+1, t.bytes+size, true
 	return joined
 }
 
-// directive reads what follows the opening of a template's directive.
+// directive reads the rest of a template's directive after its opening.
 func (r *reader) directive(t *templateParts) {
 	token, i := r.read()
 	if token.Type != hclsyntax.TokenIdent {
@@ -589,6 +593,6 @@ func (r *reader) directive(t *templateParts) {
 		r.fail(i)
 	}
 	if r.depth+len(t.open) > maxDepth {
-		r.refuse(at(token.Range, fmt.Sprintf("directives of a template are nested more than %d deep", maxDepth)))
+		r.reject(limited(token.Range, "", "directives of a template are nested more than %d deep", maxDepth))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 )
 
-// ParseJSON is like [Parser.Parse] for HCL's JSON syntax. The templates in its
-// texts are not parsed, and LiteralsOnly has no effect.
+// ParseJSON is like [Parser.Parse] for HCL's JSON syntax. It does not parse
+// templates in strings, and LiteralsOnly has no effect.
 func (p *Parser) ParseJSON(ctx context.Context, name string, source []byte) (*hcl.File, error) {
 	if err := p.countTokens(name, source); err != nil {
 		return nil, err
@@ -29,10 +29,11 @@ func (p *Parser) ParseJSON(ctx context.Context, name string, source []byte) (*hc
 	return file, nil
 }
 
-// checkJSON bounds the depth of brackets and the length of numbers. The parser
-// goes on after an error, so that in a file that is not JSON each bracket counts
-// as open.
+// checkJSON limits the depth of brackets and the length of numbers. The parser
+// continues after an error. In a file that is not JSON, every opening bracket
+// therefore counts, and none is closed.
 func (p *Parser) checkJSON(name string, source []byte) error {
+	file := hcl.Range{Filename: name}
 	valid := json.Valid(source)
 	depth, digits, inText := 0, 0, false
 	for i := 0; i < len(source); i++ {
@@ -55,25 +56,26 @@ func (p *Parser) checkJSON(name string, source []byte) error {
 			digits = 0
 		}
 		if depth > maxDepth {
-			return &Error{Name: name, Problem: fmt.Sprintf("its brackets are nested more than %d deep, or do not match", maxDepth)}
+			return limited(file, "", "its brackets are nested more than %d deep, or do not match", maxDepth)
 		}
 		if digits > maxDigits {
-			return &Error{Name: name, Problem: fmt.Sprintf("a number has more than %d digits", maxDigits)}
+			return limited(file, "", "a number has more than %d digits", maxDigits)
 		}
 		if p.work > maxWork {
-			return &Error{Name: name, Problem: tooSlow}
+			return limited(file, hintTooSlow, tooSlow)
 		}
 	}
 	return nil
 }
 
-// maxLegacyBrackets bounds the brackets of a file in HCL 1. A level takes the
-// parser about a kilobyte of stack, and time that grows with the depth.
+// maxLegacyBrackets is the number of opening brackets of a file in HCL 1. For
+// each level the parser uses about a kilobyte of stack, and time that grows
+// with the depth.
 const maxLegacyBrackets = 2_000
 
-// CheckLegacy refuses a file in HCL 1, or in its JSON syntax, whose brackets
-// could nest too deeply for the parser of HCL 1. Each bracket counts, since that
-// parser and this check may not agree on what is a text.
+// CheckLegacy returns an error if a file in HCL 1 could nest too deeply for the
+// parser of HCL 1. It accepts the native and the JSON syntax. It counts brackets
+// in strings too, because the parser may see different strings.
 func CheckLegacy(source []byte) error {
 	if bytes.Count(source, []byte("{"))+bytes.Count(source, []byte("[")) > maxLegacyBrackets {
 		return fmt.Errorf("it has more than %d opening brackets", maxLegacyBrackets)

@@ -8,9 +8,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ModulePaths returns the paths that a file has as literals after ${path.module},
-// such as /x in templatefile("${path.module}/x"), and where each is. The file is
-// in HCL's native syntax; one in JSON has none.
+// ModulePaths returns the literal paths after ${path.module} in a file, such as
+// /x in templatefile("${path.module}/x"), with their positions. It finds none
+// in JSON syntax.
 func ModulePaths(file *hcl.File) map[string]hcl.Range {
 	found := make(map[string]hcl.Range)
 	body, ok := file.Body.(*hclsyntax.Body)

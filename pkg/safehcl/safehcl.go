@@ -1,15 +1,15 @@
-// Package safehcl parses HCL that anybody may have written, in bounded time,
-// memory and stack.
+// Package safehcl parses HCL from untrusted authors with limited time, memory
+// and stack.
 //
 // HCL's own parser calls itself for each level of nesting, and Go ends a
 // process whose stack is exhausted. After a syntax error the parser guesses
-// where to go on, and may then nest deeper than the file does. Some of its work
-// grows with the square of a file's length.
+// where to continue, and may then nest deeper than the file does. Some of its
+// work grows with the square of a file's length.
 //
-// So a reader of this package goes through the tokens first. It accepts the
-// grammar that the parser accepts, stops at the first error, and counts depth
-// and work. The parser then sees a file without syntax errors, or a file that
-// ends at its first one.
+// This package therefore reads the tokens first. Its reader accepts the grammar
+// that the parser accepts, stops at the first error, and counts depth and work.
+// The parser then reads a file without syntax errors, or a file that ends at
+// its first one.
 //
 // Source: https://github.com/hashicorp/hcl/blob/main/hclsyntax/spec.md.
 package safehcl
@@ -17,6 +17,7 @@ package safehcl
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -24,55 +25,65 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// The bounds. What people write is far below them.
+// The limits. Configuration that people write is far below them.
 const (
-	// maxDepth is how many expressions, templates and blocks may nest.
+	// maxDepth is the number of expressions, templates and blocks that may
+	// nest.
 	maxDepth = 200
-	// maxFileTokens bounds the tokens of a file, each of which takes the
-	// parser some hundred bytes. A megabyte that people write has a third as
-	// many.
+	// maxFileTokens is the number of tokens of a file. The parser uses a few
+	// hundred bytes for each token. A megabyte of human-written configuration
+	// has a third as many tokens.
 	maxFileTokens = 300_000
-	// maxTokens bounds the tokens of all files of one Parser.
+	// maxTokens is the number of tokens in all files of one Parser.
 	maxTokens = 600_000
-	// maxOperators bounds the operators and indices of a file: they make deep
-	// trees, although the parser reads them in a loop.
+	// maxOperators is the number of operators and indices of a file. They make
+	// deep trees, although the parser reads them in a loop.
 	maxOperators = 10_000
-	// maxDigits bounds a number: the time to read one grows with the square
-	// of its length.
+	// maxDigits is the number of digits in a number. The time to read a number
+	// grows with the square of its length.
 	maxDigits = 1_000
-	// maxWork bounds the work of all files of one Parser that grows faster
-	// than they do. A unit takes about a nanosecond.
+	// maxWork limits the work for all files of one Parser that grows faster
+	// than their size. A unit takes about a nanosecond.
 	maxWork = 1_000_000_000
-	// exponentWork is that of a number with an exponent.
+	// exponentWork is the work for a number with an exponent.
 	exponentWork = 20_000
 )
 
-// Parser parses the files of one module, or of another whole, within bounds
-// that they share. The zero value is ready for use, by one goroutine.
+// Parser parses the files of one module, or another set of files, within limits
+// that the files share. The zero value is ready for use by one goroutine.
 type Parser struct {
-	// LiteralsOnly refuses each value that is not a quoted text, a number, a
-	// bool, null, or a list or an object of these. Such files can be evaluated
-	// without further checks.
+	// LiteralsOnly rejects all values except quoted strings, numbers, bools,
+	// null, and lists and objects of these. Such files can be evaluated without
+	// further checks.
 	LiteralsOnly bool
 
 	tokens, work int
 }
 
-// unchecked is set by the linker, for tests of what protects a registry without
-// this package's bounds. It is empty in every program that people get.
+// unchecked is set by the linker in tests of the protection that remains
+// without this package's limits. It is empty in every released program.
 var unchecked string
 
-// Error is what is wrong with a file.
+// ErrLimit means that a file exceeds a limit of this package. An [*Error] can
+// wrap it.
+var ErrLimit = errors.New("the file exceeds a limit")
+
+// Error describes the first problem of a file.
 type Error struct {
-	// Name is the file's.
+	// Name of the file.
 	Name string
-	// Line and Column count from 1. They are zero where the file as a whole is
-	// refused.
+	// Line and Column count from 1. They are zero if the problem concerns the
+	// whole file.
 	Line, Column int
-	// Problem is one sentence, or several, for the author of the file.
+	// Problem is one or more sentences for the author of the file.
 	Problem string
+	// Hint describes what to do about the problem. It can be empty.
+	Hint string
+
+	isLimit bool
 }
 
+// Error returns "NAME:LINE:COLUMN: PROBLEM".
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return e.Name + ": " + e.Problem
@@ -80,8 +91,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Column, e.Problem)
 }
 
+// Unwrap returns [ErrLimit] if the file exceeds a limit.
+func (e *Error) Unwrap() error {
+	if e.isLimit {
+		return ErrLimit
+	}
+	return nil
+}
+
 // Parse parses a file in HCL's native syntax. It returns an [*Error], or the
-// error of ctx. It checks ctx between steps of less than a second.
+// error of ctx. It checks ctx at least once per second.
 func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.File, error) {
 	if unchecked != "" {
 		file, problems := hclsyntax.ParseConfig(source, name, hcl.InitialPos)
@@ -100,11 +119,11 @@ func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.Fi
 	r := reader{ctx: ctx, tokens: tokens, newlines: true, literalsOnly: p.LiteralsOnly, work: p.work}
 	r.body(hclsyntax.TokenEOF)
 	p.work = r.work
-	if r.refused != nil {
-		return nil, r.refused
+	if r.rejected != nil {
+		return nil, r.rejected
 	}
 	if r.stopped {
-		// Nothing follows the first error that the parser could go on with.
+		// The parser cannot continue after the first error.
 		source = source[:min(tokens[r.failed].Range.End.Byte, len(source))]
 	}
 	file, problems := hclsyntax.ParseConfig(source, name, hcl.InitialPos)
@@ -112,21 +131,22 @@ func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.Fi
 		return nil, err
 	}
 	if r.stopped {
-		return nil, at(tokens[r.failed].Range, "the syntax is invalid from here on")
+		return nil, at(tokens[r.failed].Range, invalidFromHere)
 	}
 	return file, nil
 }
 
-// scan returns the tokens of a file, of which the last is its end, or the place
-// of a comment that is not closed. The scanner would look for the end of each
-// such comment up to the end of the file, and then go back. What is appended to
-// find it can hide an error at the very end, which the parser reports.
+// scan returns the tokens of a file, the last of which marks its end, or the
+// range of a comment without an end. For each such comment, the scanner would
+// search to the end of the file and then go back. scan therefore appends an end
+// of comment. It can hide an error at the very end, which the parser reports.
 func scan(name string, source []byte) (tokens hclsyntax.Tokens, unclosed *hcl.Range) {
 	const closing = "\n*/"
 	closed := append(source[:len(source):len(source)], closing...)
-	tokens, _ = hclsyntax.LexConfig(closed, name, hcl.InitialPos) // the parser reports what is wrong
+	tokens, _ = hclsyntax.LexConfig(closed, name, hcl.InitialPos) // the parser reports errors
 	for i, token := range tokens {
-		if token.Type == hclsyntax.TokenComment && token.Range.End.Byte == len(closed) && bytes.HasPrefix(token.Bytes, []byte("/*")) {
+		opens := token.Type == hclsyntax.TokenComment && bytes.HasPrefix(token.Bytes, []byte("/*"))
+		if opens && token.Range.End.Byte == len(closed) {
 			return nil, &token.Range
 		}
 		if token.Range.Start.Byte >= len(source) {
@@ -138,11 +158,12 @@ func scan(name string, source []byte) (tokens hclsyntax.Tokens, unclosed *hcl.Ra
 	return tokens, nil
 }
 
-// countTokens counts what can be a token, and more in texts, before any memory
-// is taken for tokens. Each byte that is not UTF-8 would be one.
+// countTokens counts the possible tokens before any memory is allocated for
+// tokens. It overcounts in strings. It rejects invalid UTF-8, because each
+// invalid byte would be a token.
 func (p *Parser) countTokens(name string, source []byte) error {
 	if !utf8.Valid(source) {
-		return &Error{Name: name, Problem: "it is not in UTF-8; save it in that encoding"}
+		return &Error{Name: name, Problem: "it is not valid UTF-8", Hint: "Save it in UTF-8."}
 	}
 	n, inWord := 0, false
 	for _, c := range source {
@@ -160,16 +181,16 @@ func (p *Parser) countTokens(name string, source []byte) error {
 		}
 	}
 	if p.tokens += n; n > maxFileTokens {
-		return &Error{Name: name, Problem: fmt.Sprintf("it has more than %d words and signs; split it", maxFileTokens)}
+		return limited(hcl.Range{Filename: name}, "Split it.", "it has more than %d words and signs", maxFileTokens)
 	}
 	if p.tokens > maxTokens {
-		return &Error{Name: name, Problem: fmt.Sprintf("the files together have more than %d words and signs", maxTokens)}
+		return limited(hcl.Range{Filename: name}, "", "the files together have more than %d words and signs", maxTokens)
 	}
 	return nil
 }
 
-// FirstError returns the first error among the diagnostics of a file, as an
-// [*Error], or nil.
+// FirstError returns the first error of a file's diagnostics as an [*Error], or
+// nil.
 func FirstError(name string, diagnostics hcl.Diagnostics) error {
 	for _, d := range diagnostics {
 		if d.Severity != hcl.DiagError {
@@ -182,6 +203,16 @@ func FirstError(name string, diagnostics hcl.Diagnostics) error {
 		return at(*d.Subject, problem)
 	}
 	return nil
+}
+
+// invalidFromHere is the problem of an error that the parser does not report.
+const invalidFromHere = "the syntax is invalid from here on"
+
+// limited returns the error for an exceeded limit.
+func limited(place hcl.Range, hint, format string, args ...any) *Error {
+	e := at(place, fmt.Sprintf(format, args...))
+	e.Hint, e.isLimit = hint, true
+	return e
 }
 
 func at(place hcl.Range, problem string) *Error {

@@ -1,5 +1,6 @@
-// Package settings has the names and forms of what the stack tells others: the functions, by their environment, and the
-// command line, by the stack's outputs. Nothing else is configured.
+// Package settings defines what the stack passes to other programs: environment
+// variables for the functions, and stack outputs for the command line. There is
+// no other configuration.
 package settings
 
 import (
@@ -26,7 +27,8 @@ const (
 	publishInspections = "LARDER_PUBLISH_INSPECTIONS"
 )
 
-// The names of the stack's outputs, by which the command line finds a deployed registry.
+// The names of the stack's outputs, which the command line uses to find a
+// deployed registry.
 const (
 	OutputURL            = "RegistryURL"
 	OutputHost           = "RegistryHost"
@@ -36,53 +38,57 @@ const (
 	OutputUserPool       = "UserPoolId"
 	OutputAlarmTopic     = "AlarmTopicArn"
 	OutputWithdrawPolicy = "WithdrawPolicyArn"
-	// OutputRequestLogs names the log groups of the functions that clients read from, joined by commas, and OutputRequestLogDays
-	// for how many days they keep what is logged.
+	// OutputRequestLogs has the names of the log groups of the functions that
+	// clients read from, joined by commas. OutputRequestLogDays is the number
+	// of days for which they store logs.
 	OutputRequestLogs    = "RequestLogs"
 	OutputRequestLogDays = "RequestLogDays"
 	// OutputRelease is the release that the stack was deployed from, such as
-	// v1.2.3, or the last one before it.
+	// v1.2.3, or the last release before it.
 	OutputRelease = "Release"
 	// OutputFunctions has NAME=VALUE for each function, joined by commas. The
-	// value is the function's name in Lambda. OutputFunctionCode has the digests
-	// of their code in the same form, as Lambda returns them.
+	// value is the function's name in Lambda. OutputFunctionCode has the
+	// digests of their code in the same form, as Lambda returns them.
 	OutputFunctions    = "FunctionNames"
 	OutputFunctionCode = "FunctionDigests"
-	// OutputAccess is the SHA-256 digest, in hexadecimal, of the access settings
-	// of the functions. A stack with a user pool has none, since the settings
-	// then name what CloudFormation makes.
+	// OutputAccess is the SHA-256 digest of the functions' access settings, in
+	// hexadecimal. A stack with a user pool has none, because CloudFormation
+	// creates some of the names in its settings.
 	OutputAccess = "AccessDigest"
-	// OutputAlarms names the alarms, joined by commas.
+	// OutputAlarms has the names of the alarms, joined by commas.
 	OutputAlarms = "AlarmNames"
 	// OutputCertificate is the ARN of the certificate of the registry's domain.
 	OutputCertificate = "CertificateArn"
 )
 
-// TTLAttribute is the table's attribute by which it removes expired items.
+// TTLAttribute is the attribute that the table uses to remove expired items.
 const TTLAttribute = "expires"
 
-// Settings of the functions that read the catalogue.
+// Settings are the settings of the functions that read the catalog.
 type Settings struct {
 	// Table is the name of the DynamoDB table.
 	Table string
 	// Bucket is the name of the S3 bucket.
 	Bucket string
-	// PresignLifetime is how long presigned URLs hold, in whole seconds.
+	// PresignLifetime is how long presigned URLs are valid, in whole seconds.
 	PresignLifetime time.Duration
-	// Access says who may read besides the holders of tokens: JSON, as access.ParseSettings reads it. Nobody may where it
-	// says nothing.
+	// Access defines who may read without a token. It is JSON that
+	// access.ParseSettings parses. If it has no rules, only the holders of
+	// tokens may read.
 	Access string
-	// PathStyle puts the bucket into the path of S3's URLs, as emulators need it.
+	// PathStyle puts the bucket into the path of S3 URLs, as emulators require.
 	PathStyle bool
 }
 
-// The bounds of PresignLifetime: an init must be able to reuse a URL, and no role's credentials sign for longer.
+// The bounds of PresignLifetime. An init must be able to reuse its first URL
+// until it ends. The credentials of a role do not sign for longer.
 const (
 	MinPresignLifetime = time.Minute
 	MaxPresignLifetime = 12 * time.Hour
 )
 
-// FromEnvironment reads settings through getenv, which is os.Getenv. Its error names every variable that is wrong.
+// FromEnvironment reads settings through getenv, which is [os.Getenv]. Its
+// error names every invalid variable.
 func FromEnvironment(getenv func(string) string) (Settings, error) {
 	s := Settings{Table: getenv(tableName), Bucket: getenv(bucketName), Access: cmp.Or(getenv(accessRules), "{}")}
 	var errs []error
@@ -94,7 +100,8 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	seconds, err := strconv.Atoi(getenv(presignTime))
 	s.PresignLifetime = time.Duration(seconds) * time.Second
 	if err != nil || s.PresignLifetime < MinPresignLifetime || s.PresignLifetime > MaxPresignLifetime {
-		errs = append(errs, fmt.Errorf("%s is %q, not a number of seconds from %.0f to %.0f", presignTime, getenv(presignTime), MinPresignLifetime.Seconds(), MaxPresignLifetime.Seconds()))
+		errs = append(errs, fmt.Errorf("%s is %q, not a number of seconds from %.0f to %.0f",
+			presignTime, getenv(presignTime), MinPresignLifetime.Seconds(), MaxPresignLifetime.Seconds()))
 	}
 	if s.PathStyle, err = PathStyle(getenv); err != nil {
 		errs = append(errs, err)
@@ -102,11 +109,12 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// Login reads how people log in, as openid.ParseLogin reads it, which is all that the function for discovery is told. It
-// is empty where they do not.
+// Login returns the settings for logging in, which openid.ParseLogin parses. It
+// is the only setting of the discovery function. It is empty if users cannot
+// log in.
 func Login(getenv func(string) string) string { return getenv(loginName) }
 
-// LoginEnvironment returns the variables from which Login reads.
+// LoginEnvironment returns the variables that [Login] reads.
 func LoginEnvironment(login string) map[string]string {
 	if login == "" {
 		return nil
@@ -114,11 +122,11 @@ func LoginEnvironment(login string) map[string]string {
 	return map[string]string{loginName: login}
 }
 
-// MetricsNamespace returns the namespace of CloudWatch in which a function counts its requests. They are not counted where it
-// is empty, as metrics are paid for.
+// MetricsNamespace returns the CloudWatch namespace in which a function counts
+// its requests. If empty, it does not count them, since metrics cost money.
 func MetricsNamespace(getenv func(string) string) string { return getenv(metricsName) }
 
-// MetricsEnvironment returns the variable from which MetricsNamespace reads.
+// MetricsEnvironment returns the variable that [MetricsNamespace] reads.
 func MetricsEnvironment(namespace string) map[string]string {
 	if namespace == "" {
 		return nil
@@ -126,7 +134,8 @@ func MetricsEnvironment(namespace string) map[string]string {
 	return map[string]string{metricsName: namespace}
 }
 
-// PathStyle reads Settings.PathStyle alone, which the command line takes from its environment too.
+// PathStyle reads only Settings.PathStyle, which the command line also takes
+// from its environment.
 func PathStyle(getenv func(string) string) (bool, error) {
 	switch v := getenv(pathStyleName); v {
 	case "", "false":
@@ -138,7 +147,8 @@ func PathStyle(getenv func(string) string) (bool, error) {
 	}
 }
 
-// Environment returns the variables from which FromEnvironment reads the same settings.
+// Environment returns the variables from which [FromEnvironment] reads the same
+// settings.
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{
 		tableName: s.Table, bucketName: s.Bucket, accessRules: s.Access,
@@ -150,29 +160,31 @@ func (s Settings) Environment() map[string]string {
 	return env
 }
 
-// PublishLimits are what a publish through the registry's own endpoint, and an identity, may take.
+// PublishLimits limit a publish through the publish API, and the uploads of an
+// identity.
 type PublishLimits struct {
-	// FileBytes is the size of the largest file.
+	// FileBytes is the maximum size of a file.
 	FileBytes int64
-	// Files is how many one publish may have.
+	// Files is the maximum number of files of one publish.
 	Files int
-	// Uploads is how many an identity may have under way.
+	// Uploads is the maximum number of open uploads of an identity.
 	Uploads int
-	// Inspections is how many inspections of an identity may run at once.
+	// Inspections is the maximum number of running inspections of an identity.
 	Inspections int
 }
 
-// DefaultPublishLimits are those that nobody has set otherwise.
+// DefaultPublishLimits are the limits that apply by default.
 var DefaultPublishLimits = PublishLimits{FileBytes: 1 << 30, Files: 100, Uploads: 10, Inspections: 10}
 
-// The bounds of PublishLimits. S3 takes no larger file in one request.
+// The bounds of [PublishLimits]. S3 accepts no larger file in one request.
 var (
 	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1, Inspections: 1}
 	MaxPublishLimits = PublishLimits{FileBytes: 5 << 30, Files: 500, Uploads: 100, Inspections: 100}
 )
 
-// PublishLimitsFromEnvironment reads limits through getenv, which is os.Getenv; one that is not set has its default. Its
-// error names every variable that is wrong.
+// PublishLimitsFromEnvironment reads limits through getenv, which is
+// [os.Getenv]. A limit that is not set has its default. The error names every
+// invalid variable.
 func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, error) {
 	var errs []error
 	read := func(name string, fallback, low, high int64) int64 {
@@ -186,17 +198,21 @@ func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, er
 		}
 		return n
 	}
+	readInt := func(name string, fallback, low, high int) int {
+		return int(read(name, int64(fallback), int64(low), int64(high)))
+	}
 	standard, low, high := DefaultPublishLimits, MinPublishLimits, MaxPublishLimits
 	l := PublishLimits{
 		FileBytes:   read(publishFileBytes, standard.FileBytes, low.FileBytes, high.FileBytes),
-		Files:       int(read(publishFiles, int64(standard.Files), int64(low.Files), int64(high.Files))),
-		Uploads:     int(read(publishUploads, int64(standard.Uploads), int64(low.Uploads), int64(high.Uploads))),
-		Inspections: int(read(publishInspections, int64(standard.Inspections), int64(low.Inspections), int64(high.Inspections))),
+		Files:       readInt(publishFiles, standard.Files, low.Files, high.Files),
+		Uploads:     readInt(publishUploads, standard.Uploads, low.Uploads, high.Uploads),
+		Inspections: readInt(publishInspections, standard.Inspections, low.Inspections, high.Inspections),
 	}
 	return l, errors.Join(errs...)
 }
 
-// Environment returns the variables from which PublishLimitsFromEnvironment reads the same limits.
+// Environment returns the variables from which [PublishLimitsFromEnvironment]
+// reads the same limits.
 func (l PublishLimits) Environment() map[string]string {
 	return map[string]string{
 		publishFileBytes:   strconv.FormatInt(l.FileBytes, 10),

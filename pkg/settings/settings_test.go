@@ -19,20 +19,24 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}
-	// Nobody may read who was not named.
+	// Without access settings, nobody may read without a token.
 	env := settings.Settings{Table: "t", Bucket: "b", PresignLifetime: time.Hour}.Environment()
-	if got, err := settings.FromEnvironment(func(name string) string { return env[name] }); err != nil || got.Access != "{}" {
+	if got, err := settings.FromEnvironment(func(name string) string { return env[name] }); err != nil ||
+		got.Access != "{}" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// Who logs in nowhere is told so by nothing at all.
+// Without settings for logging in, there is no variable.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	for _, want := range []string{"", `{"issuer":"https://a.example.com","client":"c"}`} {
 		env := settings.LoginEnvironment(want)
-		if got := settings.Login(func(name string) string { return env[name] }); got != want || (len(env) == 0) != (want == "") {
+		if got := settings.Login(func(name string) string { return env[name] }); got != want {
 			t.Errorf("%v: %s, want %s", env, got, want)
+		}
+		if (len(env) == 0) != (want == "") {
+			t.Errorf("the environment is %v for %q", env, want)
 		}
 	}
 }
@@ -56,7 +60,8 @@ func TestWrong(t *testing.T) {
 			}
 		}
 	}
-	if _, err := settings.FromEnvironment(func(string) string { return "" }); err == nil || strings.Count(err.Error(), "\n") != 2 {
+	_, err := settings.FromEnvironment(func(string) string { return "" })
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("nothing is set: %v", err)
 	}
 }
@@ -67,7 +72,8 @@ func TestPublishLimits(t *testing.T) {
 		return settings.PublishLimitsFromEnvironment(func(name string) string { return env[name] })
 	}
 	for _, want := range []settings.PublishLimits{
-		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits, {FileBytes: 2 << 20, Files: 3, Uploads: 4, Inspections: 5},
+		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits,
+		{FileBytes: 2 << 20, Files: 3, Uploads: 4, Inspections: 5},
 	} {
 		if got, err := read(want.Environment()); err != nil || got != want {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
@@ -77,7 +83,9 @@ func TestPublishLimits(t *testing.T) {
 		t.Errorf("nothing is set: %+v, %v", got, err)
 	}
 	for name, values := range map[string][]string{
-		"LARDER_PUBLISH_FILE_BYTES":  {"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999"},
+		"LARDER_PUBLISH_FILE_BYTES": {
+			"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999",
+		},
 		"LARDER_PUBLISH_FILES":       {"0", "501", "010", "1.5"},
 		"LARDER_PUBLISH_UPLOADS":     {"0", "101", "4294967297"},
 		"LARDER_PUBLISH_INSPECTIONS": {"0", "101", "x"},
@@ -88,7 +96,10 @@ func TestPublishLimits(t *testing.T) {
 			}
 		}
 	}
-	if _, err := read(map[string]string{"LARDER_PUBLISH_FILE_BYTES": "x", "LARDER_PUBLISH_FILES": "x", "LARDER_PUBLISH_UPLOADS": "x"}); err == nil || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("all are wrong: %v", err)
+	_, err := read(map[string]string{
+		"LARDER_PUBLISH_FILE_BYTES": "x", "LARDER_PUBLISH_FILES": "x", "LARDER_PUBLISH_UPLOADS": "x",
+	})
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("three are wrong: %v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Key is a public key that signs packages, as a namespace keeps it. Of its fields this package sets and reads those that
-// are the key's own.
+// Key is a public key of a namespace that signs packages. This package sets and
+// reads only the fields that describe the key itself.
 type Key = registry.SigningKey
 
 const (
@@ -30,7 +30,8 @@ const (
 	minRSA     = 2048
 )
 
-// ParseKey reads one public key that can sign at present. Errors are ErrInvalid.
+// ParseKey reads one public key that can sign at the time now. It returns
+// registry.ErrInvalid for any other input.
 func ParseKey(armored []byte, now time.Time) (Key, error) {
 	e, err := readPublic(armored)
 	if err != nil {
@@ -40,7 +41,8 @@ func ParseKey(armored []byte, now time.Time) (Key, error) {
 	return key, err
 }
 
-// readPublic reads one armored public key, trimmed. What it may still do at present is not asked.
+// readPublic reads and trims one armored public key. It does not check whether
+// the key can sign.
 func readPublic(armored []byte) (*openpgp.Entity, error) {
 	const export = "Export one public key with `gpg --armor --export --output FILE KEYID`."
 	refuse := func(hint, format string, args ...any) (*openpgp.Entity, error) {
@@ -58,12 +60,15 @@ func readPublic(armored []byte) (*openpgp.Entity, error) {
 	if err != nil {
 		return refuse(export, "%w", err)
 	}
-	const private, exportPublic = "it is a private key, which must not leave its owner", "Export the public one with `gpg --armor --export`."
+	const (
+		private      = "it is a private key, which must not leave its owner"
+		exportPublic = "Export the public one with `gpg --armor --export`."
+	)
 	if kind == openpgp.PrivateKeyType {
 		return refuse(exportPublic, private)
 	}
 	if kind != openpgp.PublicKeyType {
-		return refuse(export, "it is a %.40q", kind)
+		return refuse(export, "it is a block of type %.40q", kind)
 	}
 	n, err := count(packets)
 	switch {
@@ -72,7 +77,7 @@ func readPublic(armored []byte) (*openpgp.Entity, error) {
 	case n[tagPrivateKey]+n[tagPrivateSubkey] > 0:
 		return refuse(exportPublic, private)
 	case n[tagPublicKey] > 1:
-		return refuse("Export them one by one, with `gpg --armor --export KEYID`, and hand in each.",
+		return refuse("Export them one by one with `gpg --armor --export KEYID`, and add each of them.",
 			"there are %d keys in one block", n[tagPublicKey])
 	}
 	e, err := read(packets)
@@ -82,11 +87,12 @@ func readPublic(armored []byte) (*openpgp.Entity, error) {
 	return e, nil
 }
 
-// readPrivate reads one private key, armored or not, trimmed. It tells nothing of why it fails: that comes of the bytes.
+// readPrivate reads and trims one private key, armored or binary. Its errors
+// have no details, because these could contain bytes of the key.
 func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 	refuse := func(format string, args ...any) (*openpgp.Entity, error) {
 		err := fmt.Errorf("%w private key: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
-		return nil, registry.WithHint(err, "Export the one to sign with by `gpg --armor --export-secret-keys KEYID`.")
+		return nil, registry.WithHint(err, "Export the signing key with `gpg --armor --export-secret-keys KEYID`.")
 	}
 	if len(privateKey) > maxKey {
 		return refuse("it has more than %d bytes", maxKey)
@@ -95,7 +101,8 @@ func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 	if bytes.HasPrefix(trimText(privateKey), []byte(armorBegin)) {
 		var kind string
 		var err error
-		if kind, packets, err = unarmor(privateKey); err != nil || kind != openpgp.PrivateKeyType && kind != openpgp.PublicKeyType {
+		kind, packets, err = unarmor(privateKey)
+		if err != nil || kind != openpgp.PrivateKeyType && kind != openpgp.PublicKeyType {
 			return refuse("it is not one armored private key")
 		}
 	}
@@ -104,7 +111,7 @@ func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 	case err != nil || len(packets) == 0:
 		return refuse("it cannot be read")
 	case n[tagPrivateKey] == 0:
-		return refuse("it is a public one")
+		return refuse("it is a public key")
 	case n[tagPrivateKey]+n[tagPublicKey] > 1:
 		return refuse("there are several keys")
 	}
@@ -115,23 +122,25 @@ func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 	return e, nil
 }
 
-// trimText takes off what editors and shells put around a text.
+// trimText removes the byte order mark and white space that editors and shells
+// add.
 func trimText(text []byte) []byte {
 	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
-// unarmor returns the type and the bytes of the only armored block of a text that is nothing else.
+// unarmor returns the type and the bytes of an armored block. The text must
+// contain exactly one block and nothing else.
 func unarmor(text []byte) (kind string, packets []byte, err error) {
 	text = trimText(text)
 	if bytes.Count(text, []byte(armorBegin)) > 1 {
-		return "", nil, errors.New("there are several armored blocks, of which clients read the first alone")
+		return "", nil, errors.New("there are several armored blocks, and clients only read the first one")
 	}
 	block, err := armor.Decode(bytes.NewReader(text))
 	if err != nil {
 		return "", nil, errors.New("its armor is damaged")
 	}
 	if !bytes.HasSuffix(text, []byte("\n-----END "+block.Type+"-----")) {
-		return "", nil, errors.New("its armor is cut short, or something follows it")
+		return "", nil, errors.New("its armor is truncated, or something follows it")
 	}
 	packets, err = io.ReadAll(block.Body)
 	if err != nil {
@@ -140,7 +149,7 @@ func unarmor(text []byte) (kind string, packets []byte, err error) {
 	return block.Type, packets, nil
 }
 
-// The types of the packets that keys consist of. Source: RFC 9580, section 5.
+// The types of the packets of keys. Source: RFC 9580, section 5.
 const (
 	tagSignature     = 2
 	tagPrivateKey    = 5
@@ -152,8 +161,9 @@ const (
 	tagUserAttribute = 17
 )
 
-// count says how many packets there are of each type. Others than those of keys are an error: the library passes over some,
-// and over keys of versions that it does not know.
+// count returns the number of packets of each type. It returns an error for
+// packets that do not belong to keys. The library skips some of these, and keys
+// of unknown versions.
 func count(packets []byte) (n [64]int, err error) {
 	for in := packet.NewOpaqueReader(bytes.NewReader(packets)); ; {
 		p, err := in.Next()
@@ -164,19 +174,25 @@ func count(packets []byte) (n [64]int, err error) {
 			return n, err
 		}
 		switch p.Tag {
-		case tagSignature, tagPrivateKey, tagPublicKey, tagPrivateSubkey, tagTrust, tagUserID, tagPublicSubkey, tagUserAttribute:
+		case tagSignature, tagPrivateKey, tagPublicKey, tagPrivateSubkey,
+			tagTrust, tagUserID, tagPublicSubkey, tagUserAttribute:
 			n[p.Tag]++
 		default:
-			return n, fmt.Errorf("there is a packet of type %d, which is no part of a key", p.Tag)
+			return n, fmt.Errorf("there is a packet of type %d, which does not belong to a key", p.Tag)
 		}
 	}
 }
 
-// read reads one key and trims it to what verifying takes.
+// read reads one key and removes everything that is not needed to verify
+// signatures.
 //
-// Subkeys that do not sign go: of the newest kinds of them, older clients fail to read the whole key. Signatures by others
-// go, for they say who knows whom. Of several user ids the primary one stays: where none is marked, the library takes the
-// newest, and of equally new ones, which changing the expiry makes of them all, the one that it comes upon first in a map.
+// It removes subkeys that do not sign, because some new kinds make older
+// clients reject the whole key. It removes signatures by other people, because
+// they disclose social connections.
+//
+// It retains only the primary user ID. If no user ID is marked as primary, the
+// library uses the newest one. If several are equally new, for example after a
+// change of the expiry, the library uses the first one in a map.
 func read(packets []byte) (*openpgp.Entity, error) {
 	in := packet.NewReader(bytes.NewReader(packets))
 	e, err := openpgp.ReadEntity(in)
@@ -184,20 +200,21 @@ func read(packets []byte) (*openpgp.Entity, error) {
 		return nil, err
 	}
 	if _, err := in.Next(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind the key")
+		return nil, errors.New("there are bytes after the key")
 	}
 	if e.PrimaryKey.Version != 4 {
-		return nil, fmt.Errorf("it is of version %d, which not every client reads, and not of version 4", e.PrimaryKey.Version)
+		return nil, fmt.Errorf("its version is %d instead of 4, which some clients cannot read", e.PrimaryKey.Version)
 	}
 	var ids []*openpgp.Identity
 	for _, name := range slices.Sorted(maps.Keys(e.Identities)) {
-		// The library panics over a signature by a key whose only user id has been revoked and never been signed.
+		// The library panics when it verifies a signature by a key whose only user
+		// ID was revoked but never signed.
 		if id := e.Identities[name]; id.SelfSignature != nil {
 			ids = append(ids, id)
 		}
 	}
 	if len(ids) == 0 {
-		return nil, errors.New("it has no user id that it has signed itself")
+		return nil, errors.New("it has no self-signed user ID")
 	}
 	id := slices.MinFunc(ids, func(a, b *openpgp.Identity) int {
 		return cmp.Or(
@@ -215,7 +232,7 @@ func read(packets []byte) (*openpgp.Entity, error) {
 	return e, nil
 }
 
-// marked is 1 if a user id is marked as the primary one.
+// marked returns 1 if a user ID is marked as primary, or 0.
 func marked(id *openpgp.Identity) int {
 	if primary := id.SelfSignature.IsPrimaryId; primary != nil && *primary {
 		return 1
@@ -223,8 +240,9 @@ func marked(id *openpgp.Identity) int {
 	return 0
 }
 
-// describe says what a key is that can sign at present, and which of its parts can, in the order in which they are to be
-// tried: the newest subkey first, as GnuPG does, the primary key last.
+// describe returns the description of a key that can sign at the time now, and
+// its parts that can sign. The newest subkey comes first, as in GnuPG, and the
+// primary key last. It removes weak subkeys from e.
 func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	id := keyID(e.PrimaryKey.KeyId)
 	refuse := func(hint, format string, args ...any) (Key, []openpgp.Key, error) {
@@ -241,28 +259,33 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	case e.Revoked(now):
 		return refuse("Sign with another one.", "it is revoked")
 	case user.Revoked(now):
-		return refuse("Add one with `gpg --quick-add-uid`, and export the key again.", "its user ids are revoked")
+		return refuse("Add one with `gpg --quick-add-uid`, and export the key again.", "its user IDs are revoked")
 	case e.PrimaryKey.CreationTime.After(now) || self.CreationTime.After(now):
-		return refuse("Set the clock of where it was made.", "it is dated %s, which is in the future", date(self.CreationTime))
+		return refuse("Set the clock of the machine that made it.",
+			"it is from %s, which is in the future", date(self.CreationTime))
 	case e.PrimaryKey.KeyExpired(self, now) || self.SigExpired(now):
-		return refuse("Extend it with `gpg --quick-set-expire`, and export it again.", "it has expired, at %s", date(end))
+		return refuse("Extend it with `gpg --quick-set-expire`, and export it again.", "it expired at %s", date(end))
 	}
 	var able []openpgp.Key
 	var last time.Time
 	var strong []openpgp.Subkey
 	for _, s := range e.Subkeys {
-		fit := !s.Revoked(now) && !s.PublicKey.KeyExpired(s.Sig, now) && !s.Sig.SigExpired(now) && !s.Sig.EmbeddedSignature.SigExpired(now)
+		expired := s.PublicKey.KeyExpired(s.Sig, now) || s.Sig.SigExpired(now) || s.Sig.EmbeddedSignature.SigExpired(now)
+		fit := !expired && !s.Revoked(now)
 		if _, err := algorithm(s.PublicKey); err != nil {
 			if fit {
 				return refuse(replace, "its signing subkey %s: %w", keyID(s.PublicKey.KeyId), err)
 			}
 			continue
 		}
-		// One that has expired stays, for what it has signed: clients go on to take that.
+		// Expired subkeys remain, because clients still accept their earlier signatures.
 		strong = append(strong, s)
 		if fit {
 			last = later(last, ends(s.PublicKey, s.Sig, s.Sig.EmbeddedSignature), len(able) == 0)
-			able = append(able, openpgp.Key{Entity: e, PublicKey: s.PublicKey, PrivateKey: s.PrivateKey, SelfSignature: s.Sig, Revocations: s.Revocations})
+			able = append(able, openpgp.Key{
+				Entity: e, PublicKey: s.PublicKey, PrivateKey: s.PrivateKey,
+				SelfSignature: s.Sig, Revocations: s.Revocations,
+			})
 		}
 	}
 	e.Subkeys = strong
@@ -271,15 +294,18 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	})
 	if self.FlagsValid && self.FlagSign {
 		last = later(last, end, len(able) == 0)
-		able = append(able, openpgp.Key{Entity: e, PublicKey: e.PrimaryKey, PrivateKey: e.PrivateKey, SelfSignature: self, Revocations: e.Revocations})
+		able = append(able, openpgp.Key{
+			Entity: e, PublicKey: e.PrimaryKey, PrivateKey: e.PrivateKey,
+			SelfSignature: self, Revocations: e.Revocations,
+		})
 	}
 	if len(able) == 0 {
 		return refuse("Add a signing subkey with `gpg --quick-add-key FINGERPRINT ed25519 sign`, and export the key again.",
-			"nothing in it may sign at present")
+			"no part of it may sign now")
 	}
 	text, err := write(e)
 	if err != nil {
-		return refuse("Make another one.", "it cannot be written anew (%w)", err)
+		return refuse("Make another key.", "it cannot be serialized (%w)", err)
 	}
 	return Key{
 		ID:         id,
@@ -291,26 +317,33 @@ func describe(e *openpgp.Entity, now time.Time) (Key, []openpgp.Key, error) {
 	}, able, nil
 }
 
-// replace is the hint for a key that not every client reads.
-const replace = "Make one of Ed25519 or RSA 4096 (`gpg --quick-generate-key`)."
+// replace is the hint for a key that some clients cannot read.
+const replace = "Make an Ed25519 or RSA 4096 key with `gpg --quick-generate-key`."
 
-// algorithm names the algorithm of a key that signs. Those that it names were tried with each release of the library that
-// clients have; others are an error.
+// algorithm returns the name of a signing key's algorithm. The named algorithms
+// were tested with each release of the library that clients use. It returns an
+// error for all others.
 func algorithm(k *packet.PublicKey) (string, error) {
 	curves := map[packet.Curve]string{
-		packet.CurveNistP256: "P-256", packet.CurveNistP384: "P-384", packet.CurveNistP521: "P-521", packet.CurveSecP256k1: "secp256k1",
-		packet.CurveBrainpoolP256: "brainpoolP256r1", packet.CurveBrainpoolP384: "brainpoolP384r1", packet.CurveBrainpoolP512: "brainpoolP512r1",
+		packet.CurveNistP256:      "P-256",
+		packet.CurveNistP384:      "P-384",
+		packet.CurveNistP521:      "P-521",
+		packet.CurveSecP256k1:     "secp256k1",
+		packet.CurveBrainpoolP256: "brainpoolP256r1",
+		packet.CurveBrainpoolP384: "brainpoolP384r1",
+		packet.CurveBrainpoolP512: "brainpoolP512r1",
 	}
 	if k.Version != 4 {
-		return "", fmt.Errorf("it is of version %d, which not every client reads", k.Version)
+		return "", fmt.Errorf("its version is %d, which some clients cannot read", k.Version)
 	}
 	switch k.PubKeyAlgo {
 	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly:
-		// The modulus itself: how many bits the packet says it has is not checked by the library.
+		// Use the modulus, because the library does not check the number of bits in
+		// the packet.
 		if public, ok := k.PublicKey.(*rsa.PublicKey); ok {
 			name := fmt.Sprintf("RSA %d", public.N.BitLen())
 			if public.N.BitLen() < minRSA {
-				return "", fmt.Errorf("it is %s, and fewer than %d bits are too weak", name, minRSA)
+				return "", fmt.Errorf("it is %s, and RSA keys need at least %d bits", name, minRSA)
 			}
 			return name, nil
 		}
@@ -325,12 +358,12 @@ func algorithm(k *packet.PublicKey) (string, error) {
 			return "ECDSA " + curves[curve], nil
 		}
 	}
-	return "", fmt.Errorf("it is of algorithm %d of OpenPGP, or of a curve, that not every client reads", k.PubKeyAlgo)
+	return "", fmt.Errorf("some clients cannot read its OpenPGP algorithm %d or its curve", k.PubKeyAlgo)
 }
 
 // FitsOldClients reports whether Terraform 1.5 and older can read a key. Their
-// library knows RSA and ECDSA on the curves P-256, P-384 and P-521, and refuses a
-// key of which any part is of another kind.
+// library supports RSA, and ECDSA on the curves P-256, P-384 and P-521. It
+// rejects a key if any part has another algorithm.
 //
 // Source: https://pkg.go.dev/golang.org/x/crypto/openpgp.
 func FitsOldClients(key Key) bool {
@@ -355,7 +388,8 @@ func FitsOldClients(key Key) bool {
 	})
 }
 
-// ends says when a key or one of the signatures that bind it expires; zero means never.
+// ends returns the time when a key or one of the signatures that bind it
+// expires, or zero for never.
 func ends(k *packet.PublicKey, binding *packet.Signature, also ...*packet.Signature) time.Time {
 	var end time.Time
 	if s := binding.KeyLifetimeSecs; s != nil && *s != 0 {
@@ -369,7 +403,7 @@ func ends(k *packet.PublicKey, binding *packet.Signature, also ...*packet.Signat
 	return end.UTC()
 }
 
-// earlier returns the earlier of two times, of which zero means never.
+// earlier returns the earlier of two times. Zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -377,7 +411,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// later returns the later of two times, of which zero means never; b if it is the first.
+// later returns the later of two times. Zero means never. If first is set, it
+// returns b.
 func later(a, b time.Time, first bool) time.Time {
 	if first || b.IsZero() || !a.IsZero() && b.After(a) {
 		return b
@@ -385,22 +420,23 @@ func later(a, b time.Time, first bool) time.Time {
 	return a
 }
 
-// write renders the public part of a trimmed key.
+// write returns the armored public part of a trimmed key.
 func write(e *openpgp.Entity) (string, error) {
 	var packets bytes.Buffer
 	if err := e.Serialize(&packets); err != nil {
 		return "", err
 	}
-	// What was written in a way that the library does not write comes out damaged: long forms of lengths, for example.
+	// The library damages some encodings that it does not write itself, such as
+	// long forms of lengths.
 	again, err := read(packets.Bytes())
 	if err != nil {
 		return "", err
 	}
 	if len(again.Subkeys) != len(e.Subkeys) || !bytes.Equal(again.PrimaryKey.Fingerprint, e.PrimaryKey.Fingerprint) {
-		return "", errors.New("it reads as another key")
+		return "", errors.New("the result is a different key")
 	}
 	var text strings.Builder
-	// With the checksum, which is optional: some readers of armor warn if it is not there.
+	// Include the optional checksum, because some readers of armor warn without it.
 	out, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
 	if err != nil {
 		return "", err

@@ -1,9 +1,13 @@
-// Package signing reads the keys that provider packages are signed with, makes and checks signatures, and reads the
-// SHA256SUMS that they cover.
+// Package signing reads the keys that sign provider packages, creates and
+// verifies signatures, and reads SHA256SUMS files.
 //
-// It promises that every client can read a key that it has accepted, and verify a signature that it has accepted or made:
-// it uses the library and the calls of the clients, and leaves out of a key what one release of that library reads and
-// another does not. It bounds what it reads, does no I/O, and a private key is in none of its results and errors.
+// Every client can read the keys that this package accepts, and verify the
+// signatures that it accepts or creates. The package uses the same library and
+// calls as the clients. It removes the parts of a key that only some releases
+// of that library read.
+//
+// The package limits the size of its input and does no I/O. Its results and
+// errors never contain a private key.
 //
 // Sources: OpenPGP, RFC 4880 and RFC 9580; the provider registry protocol,
 // https://opentofu.org/docs/internals/provider-registry-protocol/.
@@ -24,23 +28,26 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ErrPassphrase says that the passphrase of a private key is missing or wrong.
+// ErrPassphrase means that the passphrase of a private key is missing or wrong.
 var ErrPassphrase = errors.New("passphrase")
 
 const (
 	maxKey = 64 << 10 // bytes
-	// MaxSignature bounds a signature, in bytes.
+	// MaxSignature is the largest size of a signature, in bytes.
 	MaxSignature = 16 << 10
 )
 
-// maxStretch bounds the memory that a passphrase may take, as the exponent of a number of KiB: 2 GiB, the first choice of
-// RFC 9106, section 4. The library takes what the key says, which can be 2 TiB.
+// maxStretch limits the memory that a passphrase may use, as the exponent of a
+// number of KiB. It allows 2 GiB, the first choice of RFC 9106, section 4. The
+// library has no limit, and a key can demand 2 TiB.
 const maxStretch = 21
 
-// Verify returns the key that made a binary detached signature of a message.
+// Verify returns the key that made a binary detached signature of a message. It
+// returns registry.ErrInvalid if no key verifies the signature.
 //
-// It asks key by key, in their order, as clients do: they go on to the next key only if a signature names another one, and
-// give up at any other error.
+// Verify tries the keys in their order, as clients do. Clients continue with
+// the next key only if the signature names another one, and stop at any other
+// error.
 func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, err error) {
 	sig, err := parseSignature(signature, now)
 	if err != nil {
@@ -55,7 +62,7 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 		return Key{}, err
 	}
 	config := &packet.Config{Time: func() time.Time { return now }}
-	known := make([]string, len(keys))
+	ids := make([]string, len(keys))
 	for i, key := range keys {
 		e, err := readPublic([]byte(key.ASCIIArmor))
 		if err != nil {
@@ -70,33 +77,35 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 			return key, nil
 		case errors.Is(err, pgperrors.ErrUnknownIssuer):
 			if len(ring.KeysById(*sig.IssuerKeyId)) > 0 {
-				return refuse("Sign with a key that is for signing.", "this key is there, and is not for signing")
+				return refuse("Sign with a key that is for signing.", "this key is not for signing")
 			}
-			known[i] = key.ID
+			ids[i] = key.ID
 			continue
 		case errors.Is(err, pgperrors.ErrKeyRevoked):
 			err, hint = errors.New("this key is revoked"), "Sign with another one."
 		case errors.Is(err, pgperrors.ErrKeyExpired):
 			err = errors.New("this key has expired")
-			hint = "Extend it with `gpg --quick-set-expire` and hand in the key anew, or sign with another one."
+			hint = "Extend it with `gpg --quick-set-expire` and add the key again, or sign with another one."
 		case errors.Is(err, pgperrors.ErrSignatureExpired):
-			// Of the key's own signatures, too: those that tie a subkey to it.
-			err = errors.New("it has expired, or one that the key itself rests on has")
+			// The library returns this error for signatures of the key's parts too, such
+			// as those that bind a subkey to it.
+			err = errors.New("it has expired, or a signature within the key has expired")
 			hint = "Sign again, without `--default-sig-expire`."
 		case errors.As(err, &mismatch):
-			err = fmt.Errorf("it is not of these bytes (%w)", err)
-			hint = "Sign exactly the file that is published."
+			err = fmt.Errorf("it does not match the file (%w)", err)
+			hint = "Sign exactly the file that you publish."
 		}
 		return refuse(hint, "%w", err)
 	}
 	if len(keys) == 0 {
-		return refuse("Add the public key first.", "there is no key to verify it by")
+		return refuse("Add the public key first.", "there is no key to verify it with")
 	}
-	return refuse("Add its public key, or sign with one of these.", "this is none of the keys %s", strings.Join(known, ", "))
+	return refuse("Add its public key, or sign with one of these.", "the key is not one of %s", strings.Join(ids, ", "))
 }
 
-// Issuer returns the id of the key that a binary detached signature names, which may be a subkey's. It says nothing of
-// whether the signature holds, but refuses what Verify would refuse whatever the keys and the message are.
+// Issuer returns the ID of the key that a binary detached signature names,
+// which may be the ID of a subkey. It does not verify the signature. It rejects
+// every signature that [Verify] rejects for any keys and message.
 func Issuer(signature []byte, now time.Time) (string, error) {
 	sig, err := parseSignature(signature, now)
 	if err != nil {
@@ -105,7 +114,7 @@ func Issuer(signature []byte, now time.Time) (string, error) {
 	return keyID(*sig.IssuerKeyId), nil
 }
 
-// parseSignature reads a signature of which clients can say who made it.
+// parseSignature reads a signature whose key clients can identify.
 func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) {
 	refuse := func(hint, format string, args ...any) (*packet.Signature, error) {
 		err := fmt.Errorf("%w signature: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
@@ -113,16 +122,17 @@ func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) 
 	}
 	const sign = "Make it with `gpg --detach-sign`."
 	if len(signature) > MaxSignature {
-		return refuse("Hand in the one that `gpg --detach-sign` writes.", "it has more than %d bytes", MaxSignature)
+		return refuse("Use the file that `gpg --detach-sign` writes.", "it has more than %d bytes", MaxSignature)
 	}
 	if bytes.HasPrefix(trimText(signature), []byte(armorBegin)) {
 		return refuse("Make it with `gpg --detach-sign`, without `--armor`.", "it is armored, which clients do not read")
 	}
 	if hash := weakHash(signature); hash != "" {
 		return refuse("Sign again with `gpg --digest-algo SHA512 --detach-sign`.",
-			"it uses %s, by which signatures can be forged", hash)
+			"it uses %s, with which signatures can be forged", hash)
 	}
-	// One packet, read to its last byte: the library leaves what is behind the fields it knows.
+	// The signature must be one packet. The library ignores bytes after the
+	// fields that it reads.
 	in := bytes.NewReader(signature)
 	p, err := packet.Read(in)
 	if err != nil {
@@ -130,35 +140,39 @@ func parseSignature(signature []byte, now time.Time) (*packet.Signature, error) 
 	}
 	sig, ok := p.(*packet.Signature)
 	if !ok {
-		return refuse("Make it with `gpg --detach-sign`, not with `--sign`.", "it is something else of OpenPGP")
+		return refuse("Make it with `gpg --detach-sign`, not with `--sign`.", "it is an OpenPGP packet of another type")
 	}
 	if in.Len() > 0 {
-		return refuse("Hand in one signature, by one key, alone.", "there is something behind it")
+		return refuse("Use one signature by one key.", "there are bytes after it")
 	}
 	if sig.Version != 4 || sig.SigType != packet.SigTypeBinary && sig.SigType != packet.SigTypeText {
-		return refuse(sign, "it is of version %d and type %#02x, which clients do not take", sig.Version, byte(sig.SigType))
+		return refuse(sign, "its version is %d and its type %#02x, which clients do not accept",
+			sig.Version, byte(sig.SigType))
 	}
 	if sig.IssuerKeyId == nil || *sig.IssuerKeyId == 0 {
-		return refuse(sign, "it does not name its key, and clients look for that")
+		return refuse(sign, "it does not name its key, which clients need")
 	}
-	// Terraform refuses one that has expired, and a published version cannot be signed again.
+	// Terraform rejects expired signatures, and nobody can sign a published
+	// version again.
 	if sig.SigLifetimeSecs != nil && *sig.SigLifetimeSecs != 0 {
 		return refuse("Make it without `--default-sig-expire`.",
-			"it expires, and the version could not be installed from then on")
+			"it expires, after which clients could not install the version")
 	}
 	if sig.CreationTime.After(now) {
-		return refuse("Set the clock of where it was made, and sign again.",
-			"it is by key %s and dated %s, which is in the future", keyID(*sig.IssuerKeyId), date(sig.CreationTime))
+		return refuse("Set the clock of the machine that made it, and sign again.",
+			"it is by key %s and from %s, which is in the future", keyID(*sig.IssuerKeyId), date(sig.CreationTime))
 	}
 	return sig, nil
 }
 
-// weakHashes are the hashes by OpenPGP's ids for which two messages with the same
-// digest can be made. Clients accept SHA-1. Source: RFC 9580, section 9.5.
+// weakHashes maps the OpenPGP IDs of hashes to their names if an attacker can
+// find two messages with the same digest. Clients accept SHA-1. Source: RFC
+// 9580, section 9.5.
 var weakHashes = map[byte]string{1: "MD5", 2: "SHA-1", 3: "RIPEMD-160"}
 
-// weakHash returns the name of a signature's hash if it is weak, or "". It reads
-// the bytes, since the library does not name a hash that it does not know.
+// weakHash returns the name of a signature's hash if it is weak, or an empty
+// string. It reads the bytes, because the library does not name unsupported
+// hashes.
 func weakHash(signature []byte) string {
 	const tag, version, hash = 2, 0, 3
 	p, err := packet.NewOpaqueReader(bytes.NewReader(signature)).Next()
@@ -168,8 +182,12 @@ func weakHash(signature []byte) string {
 	return weakHashes[p.Contents[hash]]
 }
 
-// Sign returns a binary detached signature of a message, and the public part of the key that made it. The private key is
-// armored or binary; the passphrase counts where it is encrypted, and errors are ErrPassphrase if it does not open it.
+// Sign returns a binary detached signature of a message, and the public part of
+// the key that made it. The private key is armored or binary. The passphrase is
+// only used if the key is encrypted.
+//
+// Sign returns registry.ErrInvalid if the key cannot sign. The error also wraps
+// [ErrPassphrase] if the passphrase is missing or wrong.
 func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []byte, key Key, err error) {
 	e, err := readPrivate(privateKey)
 	if err != nil {
@@ -186,7 +204,8 @@ func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []by
 		}
 		return nil, Key{}, err
 	}
-	// An export of subkeys alone has a stub for the primary key; a smart card leaves stubs everywhere.
+	// An export of subkeys has a stub instead of the primary key. An export from
+	// a smart card has only stubs.
 	var with *packet.PrivateKey
 	for _, k := range able {
 		if k.PrivateKey != nil && !k.PrivateKey.Dummy() {
@@ -195,28 +214,30 @@ func Sign(privateKey, passphrase, message []byte, now time.Time) (signature []by
 		}
 	}
 	if with == nil {
-		return refuse("Export it with `gpg --armor --export-secret-keys`. If a smart card holds it, sign with `gpg --detach-sign`.",
-			errors.New("the part that signs is not in it"))
+		return refuse("Export it with `gpg --armor --export-secret-keys`. "+
+			"If it is on a smart card, sign with `gpg --detach-sign`.",
+			errors.New("its signing key is missing"))
 	}
 	if err := open(with, passphrase); err != nil {
 		return refuse(registry.Hint(err), err)
 	}
-	// SHA-512, because GnuPG wants a hash of no fewer bits than a curve has.
+	// SHA-512, because GnuPG requires a hash with at least as many bits as the curve.
 	config := &packet.Config{Time: func() time.Time { return now }, DefaultHash: crypto.SHA512, SigningKeyId: with.KeyId}
 	var out bytes.Buffer
 	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message), config); err != nil {
-		// Not wrapped, as nothing that has seen the private key is.
-		return refuse("Try `gpg --detach-sign` with it.", errors.New("signing with it fails"))
+		// The error is not wrapped, because it may contain parts of the private key.
+		return refuse("Try `gpg --detach-sign` with it.", errors.New("signing with it failed"))
 	}
-	// A private key that does not belong to its public one, and a fault in computing, make signatures that give it away.
+	// If the private key does not match the public key, or a computation fails,
+	// the signature can disclose the private key.
 	if _, err := Verify([]Key{key}, message, out.Bytes(), now); err != nil {
-		return refuse("It is damaged. Export it again.", errors.New("what it signs does not verify"))
+		return refuse("The key is damaged. Export it again.", errors.New("its signature does not verify"))
 	}
 	return out.Bytes(), key, nil
 }
 
-// PrivateKeyID returns the id of a private key, which need not be opened for that.
-// Errors are registry.ErrInvalid.
+// PrivateKeyID returns the ID of a private key, which can be encrypted. It
+// returns registry.ErrInvalid for an invalid key.
 func PrivateKeyID(privateKey []byte) (string, error) {
 	e, err := readPrivate(privateKey)
 	if err != nil {
@@ -234,18 +255,22 @@ func open(k *packet.PrivateKey, passphrase []byte) error {
 		return fmt.Errorf("%w missing: the key is encrypted", ErrPassphrase)
 	}
 	if n, err := stretch(k); err != nil || n > maxStretch {
-		err := fmt.Errorf("its passphrase takes more than %d MiB of memory", 1<<maxStretch>>10)
-		return registry.WithHint(err, "Set it anew with `gpg --change-passphrase`.")
+		err := fmt.Errorf("its passphrase needs more than %d MiB of memory", 1<<maxStretch>>10)
+		return registry.WithHint(err, "Set the passphrase again with `gpg --change-passphrase`.")
 	}
 	if k.Decrypt(passphrase) != nil {
-		return fmt.Errorf("%w wrong: the key does not open", ErrPassphrase)
+		return fmt.Errorf("%w wrong: the key cannot be decrypted", ErrPassphrase)
 	}
 	return nil
 }
 
-// stretch returns the memory that the passphrase of a key takes, as Argon2 has it, the exponent of a number of KiB; zero if
-// the key does not use Argon2. Source: RFC 9580, sections 3.7.1.4 and 5.5.3. The library does not tell, so that the octets
-// have to: usage, cipher, AEAD mode, then the specifier with its type, salt, passes, parallelism and memory.
+// stretch returns the memory that the passphrase of a key needs with Argon2, as
+// the exponent of a number of KiB. It returns zero if the key does not use
+// Argon2.
+//
+// The library does not expose this value, so stretch reads the octets. They are
+// usage, cipher and AEAD mode, then the specifier with its type, salt, passes,
+// parallelism and memory. Source: RFC 9580, sections 3.7.1.4 and 5.5.3.
 func stretch(k *packet.PrivateKey) (byte, error) {
 	const usage, specifier, memory = 0, 3, 22
 	var public, private bytes.Buffer
@@ -270,7 +295,7 @@ func stretch(k *packet.PrivateKey) (byte, error) {
 	return protection[memory], nil
 }
 
-// keyID writes an id as clients show it.
+// keyID formats an ID as clients show it.
 func keyID(id uint64) string { return fmt.Sprintf("%016X", id) }
 
 func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,20 +19,21 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/ProtonMail/go-crypto/openpgp/s2k"
 	"github.com/google/go-cmp/cmp"
-	oldopenpgp "golang.org/x/crypto/openpgp" //nolint:staticcheck // Terraform 1.5 has it
+	oldopenpgp "golang.org/x/crypto/openpgp" //nolint:staticcheck // Terraform 1.5 uses it
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
 var (
-	// Clients go by the clock, so that these keys have to be good at present.
+	// Clients use the clock, so these keys must be valid now.
 	now     = time.Now().Truncate(time.Second)
 	born    = now.Add(-24 * time.Hour)
 	message = []byte(strings.Repeat("0", 64) + "  terraform-provider-x_1.0.0_linux_amd64.zip\n")
 )
 
-// The kinds of keys, as the library is told to make them.
+// The library's configurations for each kind of key.
 var (
 	ed25519 = packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}
 	p256    = packet.Config{Algorithm: packet.PubKeyAlgoECDSA, Curve: packet.CurveNistP256}
@@ -42,7 +44,8 @@ var (
 	rsa4096 = packet.Config{Algorithm: packet.PubKeyAlgoRSA, RSABits: 4096}
 )
 
-// at lets the library believe that it is another time, and that what it makes lasts for so long.
+// at returns the configuration with another time, and a lifetime for the
+// result.
 func at(c packet.Config, t time.Time, life time.Duration) *packet.Config {
 	c.Time = func() time.Time { return t }
 	c.KeyLifetimeSecs = uint32(life / time.Second)
@@ -58,7 +61,7 @@ func generate(t testing.TB, c *packet.Config) *openpgp.Entity {
 	return e
 }
 
-// sealed makes a key of which the primary one only certifies.
+// sealed returns a key whose primary key can only certify.
 func sealed(t testing.TB, c packet.Config) *openpgp.Entity {
 	t.Helper()
 	e := generate(t, at(c, born, 0))
@@ -135,7 +138,7 @@ func parse(t testing.TB, armored []byte) signing.Key {
 	return key
 }
 
-// asClients verifies as OpenTofu and Terraform do.
+// asClients verifies a signature in the way of OpenTofu and Terraform.
 func asClients(key signing.Key, signature []byte) error {
 	ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(key.ASCIIArmor))
 	if err != nil {
@@ -145,7 +148,7 @@ func asClients(key signing.Key, signature []byte) error {
 	return err
 }
 
-// asOldClients verifies as Terraform 1.5 does.
+// asOldClients verifies a signature in the way of Terraform 1.5.
 func asOldClients(key signing.Key, signature []byte) error {
 	ring, err := oldopenpgp.ReadArmoredKeyRing(strings.NewReader(key.ASCIIArmor))
 	if err != nil {
@@ -155,31 +158,44 @@ func asOldClients(key signing.Key, signature []byte) error {
 	return err
 }
 
-// refused checks that an error is ErrInvalid, that it and its hint are a line each,
-// and that one of the two has each of some words.
-func refused(t testing.TB, what string, err error, words ...string) {
+// variable matches the parts of errors that differ between test runs: key IDs
+// and times.
+var variable = regexp.MustCompile(`\b[0-9A-F]{16}\b|\d{4}-\d\d-\d\d \d\d:\d\d UTC`)
+
+// checkRefused checks that an error is ErrInvalid and has each of some names. The
+// error and its hint must be one line each. It records both in texts.
+func checkRefused(t testing.TB, texts *golden.Texts, err error, names ...string) {
 	t.Helper()
 	if !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("%s: %v is not ErrInvalid", what, err)
+		t.Errorf("got error %v, want ErrInvalid", err)
 		return
 	}
-	hint := registry.Hint(err)
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) && !strings.Contains(hint, w) {
-			t.Errorf("%s: %q with the hint %q does not tell %q", what, err, hint, w)
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error %q does not contain %q", err, name)
 		}
 	}
+	hint := registry.Hint(err)
 	for _, line := range []string{err.Error(), hint} {
-		if strings.ContainsAny(line, "\n\r\x1b") || len(line) > 500 {
-			t.Errorf("%s: %q is not one short line", what, line)
+		if strings.ContainsAny(line, "\n\r\x1b") {
+			t.Errorf("%q is not one line", line)
+		}
+		if len(line) > 500 {
+			t.Errorf("%q has %d bytes", line, len(line))
 		}
 	}
 	if strings.Contains(err.Error(), "gpg") {
-		t.Errorf("%s: the command of %q belongs in the hint", what, err)
+		t.Errorf("the command of %q belongs in the hint", err)
 	}
+	var replace []string
+	for _, text := range variable.FindAllString(err.Error(), -1) {
+		replace = append(replace, text, "VARIABLE")
+	}
+	texts.Error(t, err, replace...)
 }
 
-// overSHA1 signs the message by SHA-1, which the library's own functions refuse.
+// overSHA1 signs the message with SHA-1, which the library's own functions
+// reject.
 func overSHA1(t testing.TB, e *openpgp.Entity) []byte {
 	t.Helper()
 	sig := &packet.Signature{
@@ -196,7 +212,7 @@ func overSHA1(t testing.TB, e *openpgp.Entity) []byte {
 	return packetsOf(t, sig.Serialize)
 }
 
-// withHash returns a signature of fewer than 192 bytes that names another hash.
+// withHash returns a signature of fewer than 192 bytes with another hash ID.
 func withHash(signature []byte, id byte) []byte {
 	const header, hash = 2, 3
 	changed := slices.Clone(signature)
@@ -204,7 +220,7 @@ func withHash(signature []byte, id byte) []byte {
 	return changed
 }
 
-// The keys that several tests use, made once.
+// The keys that several tests use. Each is generated once.
 var (
 	plain = sync.OnceValue(func() *openpgp.Entity {
 		return must(openpgp.NewEntity("Ada Example", "", "ada@example.com", at(ed25519, born, 0)))
@@ -226,11 +242,13 @@ func must(e *openpgp.Entity, err error) *openpgp.Entity {
 
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	for _, test := range []struct {
 		want   string
 		config packet.Config
 	}{
-		{"RSA 2048", rsa2048}, {"RSA 4096", rsa4096}, {"Ed25519", ed25519}, {"ECDSA P-256", p256}, {"ECDSA P-384", p384}, {"ECDSA P-521", p521},
+		{"RSA 2048", rsa2048}, {"RSA 4096", rsa4096}, {"Ed25519", ed25519}, {"ECDSA P-256", p256},
+		{"ECDSA P-384", p384}, {"ECDSA P-521", p521},
 		{"ECDSA secp256k1", packet.Config{Algorithm: packet.PubKeyAlgoECDSA, Curve: packet.CurveSecP256k1}},
 		{"ECDSA brainpoolP256r1", packet.Config{Algorithm: packet.PubKeyAlgoECDSA, Curve: packet.CurveBrainpoolP256}},
 	} {
@@ -245,13 +263,17 @@ func TestAlgorithms(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(parse(t, public(t, e)), key); diff != "" {
-				t.Errorf("the key that Sign returns is another one than ParseKey reads:\n%s", diff)
+				t.Errorf("Sign and ParseKey return different keys:\n%s", diff)
 			}
-			if key.Algorithm != test.want || key.ID != e.PrimaryKey.KeyIdString() || !key.CreatedAt.Equal(born) || !key.ExpiresAt.IsZero() {
-				t.Errorf("the key is %+v", key)
+			want := signing.Key{
+				ID: e.PrimaryKey.KeyIdString(), Owner: key.Owner, Algorithm: test.want, CreatedAt: born.UTC(),
+				ASCIIArmor: key.ASCIIArmor,
+			}
+			if diff := cmp.Diff(want, key); diff != "" {
+				t.Error(diff)
 			}
 			if err := asClients(key, signature); err != nil {
-				t.Errorf("clients do not take it: %v", err)
+				t.Errorf("clients reject it: %v", err)
 			}
 			if err := asOldClients(key, signature); signing.FitsOldClients(key) != (err == nil) {
 				t.Errorf("FitsOldClients is %t; old clients: %v", signing.FitsOldClients(key), err)
@@ -261,12 +283,13 @@ func TestAlgorithms(t *testing.T) {
 				t.Errorf("Verify = %v, %v", signer, err)
 			}
 			_, err = signing.Verify(keys, append(message[:len(message):len(message)], '\n'), signature, now)
-			refused(t, "another message", err, key.ID, "exactly the file")
+			checkRefused(t, texts, err, key.ID)
 		})
 	}
 }
 
-// A subkey that old clients cannot read has them refuse the whole key.
+// TestOldClientsAndSubkeys checks that a subkey that old clients cannot read
+// makes them reject the whole key.
 func TestOldClientsAndSubkeys(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -295,27 +318,40 @@ func TestParseKey(t *testing.T) {
 		t.Errorf("the key is %+v", key)
 	}
 	lines := strings.Split(key.ASCIIArmor, "\n")
-	if lines[0] != "-----BEGIN PGP PUBLIC KEY BLOCK-----" || lines[1] != "" || lines[len(lines)-1] != "" || strings.Contains(key.ASCIIArmor, "Comment") {
-		t.Errorf("the armor is\n%s", key.ASCIIArmor)
+	ends := []string{lines[0], lines[1], lines[len(lines)-1]}
+	if diff := cmp.Diff([]string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "", ""}, ends); diff != "" {
+		t.Errorf("the armor is\n%s\n%s", key.ASCIIArmor, diff)
+	}
+	if strings.Contains(key.ASCIIArmor, "Comment") {
+		t.Errorf("the armor has a comment:\n%s", key.ASCIIArmor)
 	}
 	ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(key.ASCIIArmor))
 	if err != nil || len(ring) != 1 || ring[0].PrivateKey != nil || len(ring[0].Subkeys) != 0 {
 		t.Errorf("clients read %v, %v", ring, err)
 	}
 	encoded, err := json.Marshal(key)
-	if err != nil || !strings.HasPrefix(string(encoded), `{"id":"`+key.ID+`","owner":"Ada Example`) || strings.Contains(string(encoded), "expires_at") {
-		t.Errorf("as JSON it is %s, %v", encoded, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// What others make of the same key.
+	if !strings.HasPrefix(string(encoded), `{"id":"`+key.ID+`","owner":"Ada Example`) {
+		t.Errorf("the JSON is %s", encoded)
+	}
+	if strings.Contains(string(encoded), "expires_at") {
+		t.Errorf("the JSON has an expiry: %s", encoded)
+	}
+	// Other tools change the text of the same key.
 	for what, variant := range map[string][]byte{
-		"read again": []byte(key.ASCIIArmor), "CR LF": bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "space around": []byte("\ufeff\n \n" + string(text) + "\n\t\n"),
+		"read again":   []byte(key.ASCIIArmor),
+		"CR LF":        bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")),
+		"space around": []byte("\ufeff\n \n" + string(text) + "\n\t\n"),
 	} {
 		if diff := cmp.Diff(key, parse(t, variant)); diff != "" {
 			t.Errorf("%s:\n%s", what, diff)
 		}
 	}
 
-	// Of an expiry, that of the last part that can sign counts, and none lasts longer than the primary key.
+	// The expiry is that of the last part that can sign, but not later than
+	// that of the primary key.
 	for _, test := range []struct {
 		what          string
 		life, subLife time.Duration
@@ -345,7 +381,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// Owners are shown in terminals and tables.
+// TestOwner checks that owners are safe to show in terminals and tables.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{
@@ -368,7 +404,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Which user id is the primary one is not left to luck, and neither is what is served.
+// TestSeveralUserIDs checks that the choice of the primary user ID and the
+// served key are deterministic.
 func TestSeveralUserIDs(t *testing.T) {
 	t.Parallel()
 	e := generate(t, at(ed25519, born, 0))
@@ -382,7 +419,7 @@ func TestSeveralUserIDs(t *testing.T) {
 		if err := id.SelfSignature.SignUserId(id.Name, e.PrimaryKey, e.PrivateKey, at(ed25519, born, 0)); err != nil {
 			t.Fatal(err)
 		}
-		// Someone else's opinion of it.
+		// A signature by another person.
 		if err := e.SignIdentity(id.Name, other(), at(p256, born, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -401,6 +438,7 @@ func TestSeveralUserIDs(t *testing.T) {
 
 func TestParseKeyRefuses(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	text := public(t, plain())
 	revoked := generate(t, at(ed25519, born, 0))
 	if err := revoked.RevokeKey(packet.KeyCompromised, "", at(ed25519, born, 0)); err != nil {
@@ -412,7 +450,8 @@ func TestParseKeyRefuses(t *testing.T) {
 	}
 	expiredSubkey, revokedSubkey, weakSubkey := sealed(t, ed25519), sealed(t, ed25519), sealed(t, ed25519)
 	subkey(t, expiredSubkey, at(ed25519, born, time.Hour))
-	if err := revokedSubkey.RevokeSubkey(subkey(t, revokedSubkey, at(ed25519, born, 0)), packet.NoReason, "", at(ed25519, born, 0)); err != nil {
+	part := subkey(t, revokedSubkey, at(ed25519, born, 0))
+	if err := revokedSubkey.RevokeSubkey(part, packet.NoReason, "", at(ed25519, born, 0)); err != nil {
 		t.Fatal(err)
 	}
 	subkey(t, weakSubkey, at(rsa1024, born, 0))
@@ -424,57 +463,72 @@ func TestParseKeyRefuses(t *testing.T) {
 		id.Signatures = id.Signatures[1:]
 	}
 	short := func(data []byte) []byte { return data[:len(data)/2] }
-	tests := []struct {
-		what  string
-		input []byte
-		words []string
-	}{
-		{"nothing", nil, []string{"armored"}},
-		{"some text", []byte("hello"), []string{"armored", "gpg --armor --export"}},
-		{"a binary key", packetsOf(t, plain().Serialize), []string{"armored", "gpg --armor --export"}},
-		{"too much", append(slices.Clone(text), make([]byte, 64<<10)...), []string{"65536", "export-minimal"}},
-		{"a private key", private(t, plain()), []string{"private key", "must not leave its owner", "`gpg --armor --export`"}},
-		{"a private key that is called public", enclose(t, openpgp.PublicKeyType, privatePackets(t, plain())), []string{"private key", "must not leave its owner"}},
-		{"a signature", enclose(t, openpgp.SignatureType, detached(t, plain(), at(ed25519, now, 0))), []string{"PGP SIGNATURE"}},
-		{"a signature that is called a key", enclose(t, openpgp.PublicKeyType, detached(t, plain(), at(ed25519, now, 0))), []string{"cannot be read"}},
-		{"two blocks", append(slices.Clone(text), public(t, other())...), []string{"several armored blocks"}},
-		{"two keys", public(t, plain(), other()), []string{"2 keys", "one by one"}},
-		{"text before", append([]byte("My key:\n"), text...), []string{"not an armored"}},
-		{"text behind", append(slices.Clone(text), "Cheers\n"...), []string{"something follows"}},
-		{"half of it", short(text), []string{"cut short"}},
-		{"half of its packets", enclose(t, openpgp.PublicKeyType, short(packetsOf(t, plain().Serialize))), []string{"cannot be read"}},
-		{"no packets", enclose(t, openpgp.PublicKeyType, nil), []string{"cannot be read"}},
-		{"something else beside", enclose(t, openpgp.PublicKeyType, append(packetsOf(t, plain().Serialize), 0xcb, 0)), []string{"type 11"}},
-		{"damaged armor", bytes.Replace(text, []byte("\n\n"), []byte("\n\n!!!!"), 1), []string{"damaged"}},
-		{"compromised", public(t, revoked), []string{revoked.PrimaryKey.KeyIdString(), "revoked"}},
-		{"superseded", public(t, superseded), []string{"revoked"}},
-		{"expired", public(t, generate(t, at(ed25519, born, time.Hour))), []string{"expired", born.Add(time.Hour).UTC().Format("2006-01-02"), "--quick-set-expire"}},
-		{"of tomorrow", public(t, generate(t, at(ed25519, now.Add(24*time.Hour), 0))), []string{"future"}},
-		{"for encryption alone", public(t, sealed(t, ed25519)), []string{"may sign", "--quick-add-key"}},
-		{"an expired subkey", public(t, expiredSubkey), []string{"may sign"}},
-		{"a revoked subkey", public(t, revokedSubkey), []string{"may sign"}},
-		{"a weak subkey", public(t, weakSubkey), []string{"subkey", "RSA 1024", "2048"}},
-		{"RSA 1024", public(t, generate(t, at(rsa1024, born, 0))), []string{"RSA 1024", "2048"}},
-		{"nobody's", public(t, noOwner), []string{"cannot be read"}},
-		{"of version 6", public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519, V6Keys: true}, born, 0))), []string{"version 6"}},
-		{"of a new algorithm", public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519}, born, 0))), []string{"algorithm 27"}},
-	}
-	for _, test := range tests {
-		key, err := signing.ParseKey(test.input, now)
-		refused(t, test.what, err, test.words...)
-		if key != (signing.Key{}) {
-			t.Errorf("%s: there is a key", test.what)
-		}
-	}
 	dsa, err := os.ReadFile("testdata/dsa.asc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = signing.ParseKey(dsa, now)
-	refused(t, "DSA", err, "DSA", "too weak")
+	tests := []struct {
+		what  string
+		input []byte
+		names []string
+	}{
+		{"DSA", dsa, nil},
+		{"nothing", nil, nil},
+		{"some text", []byte("hello"), nil},
+		{"a binary key", packetsOf(t, plain().Serialize), nil},
+		{"too much", append(slices.Clone(text), make([]byte, 64<<10)...), nil},
+		{"a private key", private(t, plain()), nil},
+		{"a private key that is called public", enclose(t, openpgp.PublicKeyType, privatePackets(t, plain())), nil},
+		{"a signature", enclose(t, openpgp.SignatureType, detached(t, plain(), at(ed25519, now, 0))), nil},
+		{
+			"a signature that is called a key",
+			enclose(t, openpgp.PublicKeyType, detached(t, plain(), at(ed25519, now, 0))),
+			nil,
+		},
+		{"two blocks", append(slices.Clone(text), public(t, other())...), nil},
+		{"two keys", public(t, plain(), other()), nil},
+		{"text before", append([]byte("My key:\n"), text...), nil},
+		{"text behind", append(slices.Clone(text), "Cheers\n"...), nil},
+		{"half of it", short(text), nil},
+		{"half of its packets", enclose(t, openpgp.PublicKeyType, short(packetsOf(t, plain().Serialize))), nil},
+		{"no packets", enclose(t, openpgp.PublicKeyType, nil), nil},
+		{"something else beside", enclose(t, openpgp.PublicKeyType, append(packetsOf(t, plain().Serialize), 0xcb, 0)), nil},
+		{"damaged armor", bytes.Replace(text, []byte("\n\n"), []byte("\n\n!!!!"), 1), nil},
+		{"compromised", public(t, revoked), []string{revoked.PrimaryKey.KeyIdString()}},
+		{"superseded", public(t, superseded), nil},
+		{
+			"expired",
+			public(t, generate(t, at(ed25519, born, time.Hour))),
+			[]string{born.Add(time.Hour).UTC().Format("2006-01-02")},
+		},
+		{"of tomorrow", public(t, generate(t, at(ed25519, now.Add(24*time.Hour), 0))), nil},
+		{"for encryption alone", public(t, sealed(t, ed25519)), nil},
+		{"an expired subkey", public(t, expiredSubkey), nil},
+		{"a revoked subkey", public(t, revokedSubkey), nil},
+		{"a weak subkey", public(t, weakSubkey), []string{"RSA 1024"}},
+		{"RSA 1024", public(t, generate(t, at(rsa1024, born, 0))), []string{"RSA 1024"}},
+		{"nobody's", public(t, noOwner), nil},
+		{
+			"of version 6",
+			public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519, V6Keys: true}, born, 0))),
+			nil,
+		},
+		{"of a new algorithm", public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519}, born, 0))), nil},
+	}
+	for _, test := range tests {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			key, err := signing.ParseKey(test.input, now)
+			checkRefused(t, texts, err, test.names...)
+			if key != (signing.Key{}) {
+				t.Errorf("got the key %+v with the error", key)
+			}
+		})
+	}
 }
 
-// What GnuPG makes: a key to certify, two user ids, subkeys to sign, encrypt and authenticate.
+// TestGnuPG reads a key of GnuPG that certifies. It has two user IDs, and
+// subkeys that sign, encrypt and authenticate.
 func TestGnuPG(t *testing.T) {
 	t.Parallel()
 	read := func(name string) []byte {
@@ -485,11 +539,13 @@ func TestGnuPG(t *testing.T) {
 		return data
 	}
 	key := parse(t, read("gnupg.asc"))
-	if key.Owner != "Ada Example (packages) <ada@example.com>" || key.Algorithm != "ECDSA P-384" || !key.ExpiresAt.IsZero() {
+	if key.Owner != "Ada Example (packages) <ada@example.com>" || key.Algorithm != "ECDSA P-384" ||
+		!key.ExpiresAt.IsZero() {
 		t.Errorf("the key is %+v", key)
 	}
 	sums := read("SHA256SUMS")
-	if signer, err := signing.Verify([]signing.Key{key}, sums, read("SHA256SUMS.sig"), now); err != nil || signer.ID != key.ID {
+	signer, err := signing.Verify([]signing.Key{key}, sums, read("SHA256SUMS.sig"), now)
+	if err != nil || signer.ID != key.ID {
 		t.Errorf("Verify = %v, %v", signer, err)
 	}
 	if got, err := signing.ParseSums(sums); err != nil || len(got) != 2 || !bytes.Equal(signing.RenderSums(got), sums) {
@@ -519,20 +575,22 @@ func TestSubkeys(t *testing.T) {
 	if signer, err := signing.Verify(keys, message, byOld, now); err != nil || signer.ID != e.PrimaryKey.KeyIdString() {
 		t.Errorf("Verify = %v, %v", signer, err)
 	}
-	// Clients take what a key has signed that has expired since, and need it for that; it signs nothing new.
+	// Clients accept earlier signatures of an expired key, and need the key for
+	// them. The key makes no new signatures.
 	byLapsed := detached(t, e, at(packet.Config{SigningKeyId: lapsed}, born.Add(time.Hour), 0))
 	_, err = signing.Verify(keys, message, byLapsed, now)
-	refused(t, "an expired subkey", err, "expired")
+	texts := golden.New(t)
+	checkRefused(t, texts, err)
 	if _, err := signing.Verify(keys, message, byLapsed, born.Add(time.Hour)); err != nil {
 		t.Error(err)
 	}
-	// A revoked one stays, for clients to know.
+	// A revoked subkey remains in the key, so that clients see the revocation.
 	if err := e.RevokeSubkey(&e.Subkeys[1], packet.KeyCompromised, "", at(rsa2048, now, 0)); err != nil {
 		t.Fatal(err)
 	}
 	keys = []signing.Key{parse(t, public(t, e))}
 	_, err = signing.Verify(keys, message, byOld, now)
-	refused(t, "a revoked subkey", err, "revoked")
+	checkRefused(t, texts, err)
 	if asClients(keys[0], byOld) == nil {
 		t.Error("clients take what a revoked subkey has signed")
 	}
@@ -540,6 +598,7 @@ func TestSubkeys(t *testing.T) {
 
 func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	e := plain()
 	key := parse(t, public(t, e))
 	good := detached(t, e, at(ed25519, now, 0))
@@ -573,54 +632,71 @@ func TestVerifyRefuses(t *testing.T) {
 	if err := asClients(rsaKey, sha1); err != nil {
 		t.Errorf("clients refuse SHA-1 themselves: %v", err)
 	}
-	const digest = "gpg --digest-algo SHA512 --detach-sign"
 	tests := []struct {
 		what      string
 		keys      []signing.Key
 		signature []byte
-		words     []string
+		names     []string
 	}{
-		{"nothing", []signing.Key{key}, nil, []string{"gpg --detach-sign"}},
-		{"garbage", []signing.Key{key}, []byte("hello"), []string{"gpg --detach-sign"}},
-		{"armored", []signing.Key{key}, enclose(t, openpgp.SignatureType, good), []string{"armored", "`gpg --detach-sign`, without `--armor`"}},
-		{"too much", []signing.Key{key}, make([]byte, 16<<10+1), []string{"16384"}},
-		{"twice", []signing.Key{key}, append(slices.Clone(good), good...), []string{"behind it"}},
-		{"something behind", []signing.Key{key}, append(slices.Clone(good), 0), []string{"behind it"}},
-		{"half of it", []signing.Key{key}, good[:len(good)/2], []string{"cannot be read"}},
-		{"a key", []signing.Key{key}, packetsOf(t, e.PrimaryKey.Serialize), []string{"something else"}},
-		{"altered", []signing.Key{key}, flipped, []string{key.ID, "exactly the file"}},
-		{"another's", []signing.Key{key}, detached(t, other(), at(p256, now, 0)), []string{other().PrimaryKey.KeyIdString(), "none of the keys " + key.ID}},
-		{"no keys", nil, good, []string{key.ID, "Add the public key"}},
+		{"nothing", []signing.Key{key}, nil, nil},
+		{"garbage", []signing.Key{key}, []byte("hello"), nil},
+		{"armored", []signing.Key{key}, enclose(t, openpgp.SignatureType, good), nil},
+		{"too much", []signing.Key{key}, make([]byte, 16<<10+1), nil},
+		{"twice", []signing.Key{key}, append(slices.Clone(good), good...), nil},
+		{"something behind", []signing.Key{key}, append(slices.Clone(good), 0), nil},
+		{"half of it", []signing.Key{key}, good[:len(good)/2], nil},
+		{"a key", []signing.Key{key}, packetsOf(t, e.PrimaryKey.Serialize), nil},
+		{"altered", []signing.Key{key}, flipped, []string{key.ID}},
+		{
+			"another's",
+			[]signing.Key{key},
+			detached(t, other(), at(p256, now, 0)),
+			[]string{other().PrimaryKey.KeyIdString(), key.ID},
+		},
+		{"no keys", nil, good, []string{key.ID}},
 		{"a damaged key before it", []signing.Key{{ID: "0123456789ABCDEF"}, key}, good, []string{"0123456789ABCDEF"}},
-		{"an expired signature", []signing.Key{key}, detached(t, e, expired), []string{"expires", "--default-sig-expire"}},
-		{"a signature that will expire", []signing.Key{key}, detached(t, e, expiring), []string{"expires", "--default-sig-expire"}},
-		{"of tomorrow", []signing.Key{key}, detached(t, e, at(ed25519, now.Add(24*time.Hour), 0)), []string{"future"}},
-		{"an expired key", []signing.Key{briefKey}, detached(t, brief, at(ed25519, born, 0)), []string{briefKey.ID, "this key has expired"}},
-		{"a revoked key", []signing.Key{revokedKey}, byRevoked, []string{revokedKey.ID, "revoked"}},
-		{"over SHA-1", []signing.Key{rsaKey}, sha1, []string{"SHA-1", digest}},
-		{"over MD5", []signing.Key{key}, withHash(good, 1), []string{"MD5", digest}},
-		{"over RIPEMD-160", []signing.Key{key}, withHash(good, 3), []string{"RIPEMD-160", digest}},
-		{"a key that is not for signing", []signing.Key{unableKey}, detached(t, unable, at(ed25519, now, 0)), []string{unableKey.ID, "not for signing"}},
+		{"an expired signature", []signing.Key{key}, detached(t, e, expired), nil},
+		{"a signature that will expire", []signing.Key{key}, detached(t, e, expiring), nil},
+		{"of tomorrow", []signing.Key{key}, detached(t, e, at(ed25519, now.Add(24*time.Hour), 0)), nil},
+		{"an expired key", []signing.Key{briefKey}, detached(t, brief, at(ed25519, born, 0)), []string{briefKey.ID}},
+		{"a revoked key", []signing.Key{revokedKey}, byRevoked, []string{revokedKey.ID}},
+		{"over SHA-1", []signing.Key{rsaKey}, sha1, nil},
+		{"over MD5", []signing.Key{key}, withHash(good, 1), nil},
+		{"over RIPEMD-160", []signing.Key{key}, withHash(good, 3), nil},
+		{
+			"a key that is not for signing",
+			[]signing.Key{unableKey},
+			detached(t, unable, at(ed25519, now, 0)),
+			[]string{unableKey.ID},
+		},
 	}
-	// What no key could help is refused without one.
-	hopeless := []string{"nothing", "garbage", "armored", "too much", "twice", "something behind", "half of it", "a key", "an expired signature", "a signature that will expire", "of tomorrow", "over SHA-1", "over MD5", "over RIPEMD-160"}
+	// Issuer rejects the signatures that are invalid for every key.
+	withoutIssuer := []string{
+		"nothing", "garbage", "armored", "too much", "twice", "something behind", "half of it", "a key",
+		"an expired signature", "a signature that will expire", "of tomorrow", "over SHA-1", "over MD5", "over RIPEMD-160",
+	}
 	if id, err := signing.Issuer(good, now); err != nil || id != key.ID {
 		t.Errorf("the issuer is %s, %v; want %s", id, err, key.ID)
 	}
 	for _, test := range tests {
-		signer, err := signing.Verify(test.keys, message, test.signature, now)
-		refused(t, test.what, err, test.words...)
-		if _, err := signing.Issuer(test.signature, now); (err != nil) != slices.Contains(hopeless, test.what) {
-			t.Errorf("%s: the issuer is known: %v", test.what, err)
-		}
-		if signer != (signing.Key{}) {
-			t.Errorf("%s: there is a signer", test.what)
-		}
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			signer, err := signing.Verify(test.keys, message, test.signature, now)
+			checkRefused(t, texts, err, test.names...)
+			if signer != (signing.Key{}) {
+				t.Errorf("got the signer %+v with the error", signer)
+			}
+			_, err = signing.Issuer(test.signature, now)
+			if want := slices.Contains(withoutIssuer, test.what); (err != nil) != want {
+				t.Errorf("Issuer: got error %v, want an error: %t", err, want)
+			}
+		})
 	}
 }
 
 func TestSign(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	const passphrase = "correct horse"
 	encrypted := func(config *packet.Config) *openpgp.Entity {
 		e := generate(t, at(ed25519, born, 0))
@@ -631,7 +707,13 @@ func TestSign(t *testing.T) {
 		return e
 	}
 	iterated := encrypted(&packet.Config{S2KConfig: &s2k.Config{S2KMode: s2k.IteratedSaltedS2K, S2KCount: 65536}})
-	argon := encrypted(&packet.Config{AEADConfig: &packet.AEADConfig{}, S2KConfig: &s2k.Config{S2KMode: s2k.Argon2S2K, Argon2Config: &s2k.Argon2Config{NumberOfPasses: 1, DegreeOfParallelism: 1, Memory: 1024}}})
+	argon := encrypted(&packet.Config{
+		AEADConfig: &packet.AEADConfig{},
+		S2KConfig: &s2k.Config{
+			S2KMode:      s2k.Argon2S2K,
+			Argon2Config: &s2k.Argon2Config{NumberOfPasses: 1, DegreeOfParallelism: 1, Memory: 1024},
+		},
+	})
 	clear := generate(t, at(ed25519, born, 0))
 
 	for what, input := range map[string]struct{ key, passphrase []byte }{
@@ -658,17 +740,21 @@ func TestSign(t *testing.T) {
 	for what, wrong := range map[string]struct {
 		key        *openpgp.Entity
 		passphrase string
-		words      string
 	}{
-		"missing": {iterated, "", "missing"}, "wrong": {iterated, "x", "wrong"}, "missing, Argon2": {argon, "", "missing"}, "wrong, Argon2": {argon, "x", "wrong"},
+		"missing": {iterated, ""}, "wrong": {iterated, "x"},
+		"missing, Argon2": {argon, ""}, "wrong, Argon2": {argon, "x"},
 	} {
-		_, _, err := signing.Sign(private(t, wrong.key), []byte(wrong.passphrase), message, now)
-		if refused(t, what, err, wrong.words); !errors.Is(err, signing.ErrPassphrase) {
-			t.Errorf("%s: %v is not ErrPassphrase", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := signing.Sign(private(t, wrong.key), []byte(wrong.passphrase), message, now)
+			checkRefused(t, texts, err)
+			if !errors.Is(err, signing.ErrPassphrase) {
+				t.Errorf("got error %v, want ErrPassphrase", err)
+			}
+		})
 	}
 
-	// 2 TiB of memory for a passphrase.
+	// The passphrase needs 2 TiB of memory.
 	bomb := privatePackets(t, argon)
 	specifier := []byte{byte(packet.S2KAEAD), byte(packet.CipherAES128), byte(packet.AEADModeOCB), 4}
 	for i := bytes.Index(bomb, specifier); i >= 0; {
@@ -684,31 +770,38 @@ func TestSign(t *testing.T) {
 	tests := []struct {
 		what  string
 		key   []byte
-		words []string
+		names []string
 	}{
-		{"nothing", nil, []string{"--export-secret-keys"}},
-		{"some text", []byte("hello"), []string{"--export-secret-keys"}},
-		{"too much", make([]byte, 64<<10+1), []string{"65536"}},
-		{"public", public(t, clear), []string{"public", "--export-secret-keys"}},
-		{"a bomb", bomb, []string{"2048 MiB", "--change-passphrase"}},
-		{"two keys", two, []string{"several"}},
-		{"two armored keys", enclose(t, openpgp.PrivateKeyType, two), []string{"several"}},
-		{"two blocks", append(private(t, clear), private(t, other())...), []string{"not one armored"}},
-		{"half of it", private(t, clear)[:200], []string{"not one armored"}},
-		{"half of its packets", privatePackets(t, clear)[:80], []string{"cannot be read"}},
-		{"expired", private(t, generate(t, at(ed25519, born, time.Hour))), []string{"expired"}},
-		{"encryption alone", private(t, sealed(t, ed25519)), []string{"may sign"}},
-		{"a stub", stubs(t, stub), []string{"smart card"}},
+		{"nothing", nil, nil},
+		{"some text", []byte("hello"), nil},
+		{"too much", make([]byte, 64<<10+1), nil},
+		{"public", public(t, clear), nil},
+		{"a bomb", bomb, nil},
+		{"two keys", two, nil},
+		{"two armored keys", enclose(t, openpgp.PrivateKeyType, two), nil},
+		{"two blocks", append(private(t, clear), private(t, other())...), nil},
+		{"half of it", private(t, clear)[:200], nil},
+		{"half of its packets", privatePackets(t, clear)[:80], nil},
+		{"expired", private(t, generate(t, at(ed25519, born, time.Hour))), nil},
+		{"encryption alone", private(t, sealed(t, ed25519)), nil},
+		{"a stub", stubs(t, stub), nil},
 	}
 	for _, test := range tests {
-		signature, key, err := signing.Sign(test.key, []byte(passphrase), message, now)
-		refused(t, test.what, err, test.words...)
-		if signature != nil || key != (signing.Key{}) {
-			t.Errorf("%s: there is a signature or a key", test.what)
-		}
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			signature, key, err := signing.Sign(test.key, []byte(passphrase), message, now)
+			checkRefused(t, texts, err, test.names...)
+			if signature != nil {
+				t.Error("got a signature with the error")
+			}
+			if key != (signing.Key{}) {
+				t.Errorf("got the key %+v with the error", key)
+			}
+		})
 	}
 
-	// With the primary key a stub, as `gpg --export-secret-subkeys` leaves it, a subkey signs.
+	// A subkey signs if the primary key is a stub, as after `gpg
+	// --export-secret-subkeys`.
 	subkey(t, stub, at(ed25519, born, 0))
 	signature, key, err := signing.Sign(stubs(t, stub), nil, message, now)
 	if err != nil {
@@ -719,8 +812,9 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// stubs writes a private key as GnuPG does without the secret of the primary key. Source: doc/DETAILS of GnuPG, "GNU
-// extensions to the S2K algorithm".
+// stubs returns a private key without the secret of the primary key, in the
+// format of GnuPG. Source: doc/DETAILS of GnuPG, "GNU extensions to the S2K
+// algorithm".
 func stubs(t testing.TB, e *openpgp.Entity) []byte {
 	t.Helper()
 	all := privatePackets(t, e)
@@ -737,7 +831,8 @@ func stubs(t testing.TB, e *openpgp.Entity) []byte {
 	return append(packetsOf(t, first.Serialize), all[len(whole):]...)
 }
 
-// What is accepted reads as itself, and clients read it.
+// FuzzParseKey checks that an accepted key parses to itself, and that clients
+// read it.
 func FuzzParseKey(f *testing.F) {
 	f.Add(public(f, plain()))
 	f.Add(packetsOf(f, plain().Serialize))
@@ -760,7 +855,7 @@ func FuzzParseKey(f *testing.F) {
 		f.Add(packets)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// Damage within the packets is more telling than in their armor.
+		// Damage to the packets finds more than damage to their armor.
 		for _, text := range [][]byte{data, enclose(t, openpgp.PublicKeyType, data)} {
 			key, err := signing.ParseKey(text, now)
 			if err != nil {
@@ -777,7 +872,7 @@ func FuzzParseKey(f *testing.F) {
 				t.Errorf("%+v is read as %v, %v", key, ring, err)
 			}
 		}
-		// A private key is no safer to read.
+		// Private keys need the same safety.
 		for _, text := range [][]byte{data, enclose(t, openpgp.PrivateKeyType, data)} {
 			if _, key, err := signing.Sign(text, nil, message, now); err == nil && strings.Contains(key.ASCIIArmor, "PRIVATE") {
 				t.Errorf("the key is %s", key.ASCIIArmor)
@@ -786,7 +881,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// What is accepted, clients accept.
+// FuzzVerify checks that clients accept every accepted signature.
 func FuzzVerify(f *testing.F) {
 	var keys []signing.Key
 	for _, e := range []*openpgp.Entity{plain(), other(), large()} {
@@ -803,7 +898,7 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		if err := asClients(signer, signature); err != nil {
-			t.Errorf("clients do not take it: %v", err)
+			t.Errorf("clients reject it: %v", err)
 		}
 	})
 }

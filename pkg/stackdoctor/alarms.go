@@ -14,11 +14,10 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// alarms examines the alarms, and whom they reach. A stack without alarms is
-// healthy.
+// alarms examines the alarms and their subscribers. A stack may have no alarms.
 func (e *examination) alarms(ctx context.Context) {
 	if e.outputs[settings.OutputAlarms] == "" {
-		e.skip("alarms", "the stack has none")
+		e.skip("alarms", "the stack has no alarms")
 		return
 	}
 	names := strings.Split(e.outputs[settings.OutputAlarms], ",")
@@ -36,8 +35,8 @@ func (e *examination) alarms(ctx context.Context) {
 	e.subscribers(ctx, e.outputs[settings.OutputAlarmTopic])
 }
 
-// described compares the alarms that are there with the names of the stack's.
-// Each must notify the topic of the stack.
+// described compares the existing alarms with the stack's. Each must notify the
+// stack's topic.
 func (e *examination) described(c call, names []string, there []alarmtypes.MetricAlarm) {
 	byName := make(map[string]alarmtypes.MetricAlarm)
 	for _, a := range there {
@@ -47,39 +46,37 @@ func (e *examination) described(c call, names []string, there []alarmtypes.Metri
 	wrong := false
 	for _, name := range names {
 		a, found := byName[name]
-		var seen string
+		var result string
 		switch {
 		case !found:
-			seen = "there is no alarm " + name
+			result = "the alarm " + name + " does not exist"
 		case len(a.AlarmActions) == 0:
-			seen = "it notifies nobody: it has no action"
+			result = "it notifies no one, because it has no action"
 		case !slices.Contains(a.AlarmActions, topic):
-			seen = "it does not notify " + topic + ": its actions are " + strings.Join(a.AlarmActions, ", ")
+			result = "it does not notify " + topic + "; its actions are " + strings.Join(a.AlarmActions, ", ")
 		case !aws.ToBool(a.ActionsEnabled):
-			seen = "it notifies nobody: its actions are off"
+			result = "it notifies no one, because its actions are turned off"
 		default:
 			continue
 		}
 		wrong = true
-		e.wrong("alarm "+name, c.action+" of "+name, seen, revert)
+		e.wrong("alarm "+name, c.action+" of "+name, result, revert)
 	}
 	if !wrong {
-		e.ok(c.step, fmt.Sprintf("there are %d, and each notifies the topic", len(names)))
+		e.ok(c.step, fmt.Sprintf("all %d alarms notify the topic", len(names)))
 	}
 }
 
-// subscribers examines the subscriptions to the topic that alarms notify. SNS
-// does not list those of a topic in another account.
+// subscribers examines the subscriptions to the alarm topic. SNS does not list
+// those of a topic in another account.
 func (e *examination) subscribers(ctx context.Context, topic string) {
 	c := call{"alarm subscribers", "sns:ListSubscriptionsByTopic", topic}
 	if owner := accountOf(topic); owner != "" && e.account != "" && owner != e.account {
 		e.skip(c.step, "the topic belongs to another account, "+owner)
 		return
 	}
-	pages := sns.NewListSubscriptionsByTopicPaginator(
-		e.Services.Topics,
-		&sns.ListSubscriptionsByTopicInput{TopicArn: &topic},
-	)
+	pages := sns.NewListSubscriptionsByTopicPaginator(e.Services.Topics,
+		&sns.ListSubscriptionsByTopicInput{TopicArn: &topic})
 	var confirmed, pending []string
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -92,7 +89,7 @@ func (e *examination) subscribers(ctx context.Context, topic string) {
 			return
 		}
 		for _, s := range page.Subscriptions {
-			switch aws.ToString(s.SubscriptionArn) { // or in its place why there is none
+			switch aws.ToString(s.SubscriptionArn) { // an ARN, or one of two states
 			case "PendingConfirmation":
 				pending = append(pending, aws.ToString(s.Endpoint))
 			case "Deleted":
@@ -101,20 +98,17 @@ func (e *examination) subscribers(ctx context.Context, topic string) {
 			}
 		}
 	}
-	const confirm = "confirm the subscription by the link in the mail from AWS; " +
-		"the link is valid for three days, then subscribe again"
+	const confirm = "confirm the subscription with the link in the mail from AWS; " +
+		"the link expires after three days, then subscribe again"
 	switch {
 	case len(pending) > 0 && len(confirmed) == 0:
-		e.wrong(c.step, c.String(), "nobody is notified: PendingConfirmation by "+strings.Join(pending, ", "), confirm)
+		e.wrong(c.step, c.String(),
+			"no one is notified: "+strings.Join(pending, ", ")+" has the status PendingConfirmation", confirm)
 	case len(pending) > 0:
-		e.warn(c.step, c.String(), "PendingConfirmation by "+strings.Join(pending, ", "), confirm)
+		e.warn(c.step, c.String(), strings.Join(pending, ", ")+" has the status PendingConfirmation", confirm)
 	case len(confirmed) == 0:
-		e.warn(
-			c.step,
-			c.String(),
-			"nobody is subscribed: alarms show in the console only",
-			"set alarmEmail, or subscribe to the topic",
-		)
+		e.warn(c.step, c.String(), "no one is subscribed, so alarms are only visible in the console",
+			"set alarmEmail, or subscribe to the topic")
 	default:
 		e.ok(c.step, fmt.Sprintf("%d confirmed", len(confirmed)))
 	}

@@ -14,35 +14,27 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// restoring is the page that has the commands for a bucket's settings.
-const restoring = "docs/verify-and-restore.md has the commands"
+// restoring refers to the page with the commands for the bucket's settings.
+const seeRestore = "docs/verify-and-restore.md has the commands"
 
-// bucket examines the bucket that the stack names, whether the stack made it or
-// adopted it.
+// bucket examines the bucket that the stack names. The stack may have created
+// or adopted it.
 func (e *examination) bucket(ctx context.Context) {
 	name := e.outputs[settings.OutputBucket]
 	c := call{"bucket", "s3:GetBucketVersioning", name}
 	out, err := e.Services.Buckets.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &name})
 	switch {
 	case code(err) == "NoSuchBucket":
-		e.wrong(
-			c.step,
-			c.String(),
-			"there is no bucket "+name,
-			"restore it, and have the stack adopt it: docs/verify-and-restore.md",
-		)
+		e.wrong(c.step, c.String(), "the bucket "+name+" does not exist",
+			"restore it, and let the stack adopt it; see docs/verify-and-restore.md")
 		return
 	case err != nil:
 		e.failed(c, err)
 	case out.Status != types.BucketVersioningStatusEnabled:
-		e.wrong(
-			"bucket versions",
-			c.String(),
-			"versioning is off: a deleted archive is lost",
-			"aws s3api put-bucket-versioning --bucket "+name+" --versioning-configuration Status=Enabled",
-		)
+		e.wrong("bucket versions", c.String(), "versioning is off, so a deleted archive cannot be restored",
+			"aws s3api put-bucket-versioning --bucket "+name+" --versioning-configuration Status=Enabled")
 	default:
-		e.ok("bucket versions", "deleted archives stay as versions")
+		e.ok("bucket versions", "deleted archives can be restored")
 	}
 	e.bucketPolicy(ctx, name)
 	e.publicAccess(ctx, name)
@@ -64,21 +56,22 @@ func (e *examination) bucketPolicy(ctx context.Context, bucket string) {
 	}
 	p, err := parsePolicy(text)
 	if err != nil {
-		e.wrong(c.step, c.String(), "it cannot be read: "+err.Error(), restoring)
+		e.wrong(c.step, c.String(), "it is not valid: "+err.Error(), seeRestore)
 		return
 	}
-	var lets []string
+	var problems []string
 	if !p.denies("s3:PutObject", bucket, putOnce...) {
-		lets = append(lets, "archives can be replaced")
+		problems = append(problems, "archives can be replaced")
 	}
 	if !p.denies("s3:GetObject", bucket, tlsOnly) || !p.denies("s3:PutObject", bucket, tlsOnly) {
-		lets = append(lets, "requests need no TLS")
+		problems = append(problems, "requests do not need TLS")
 	}
-	if len(lets) > 0 {
-		e.wrong(c.step, c.String(), strings.Join(lets, ", and "), "put the policy of a stack's own bucket: "+restoring)
+	if len(problems) > 0 {
+		e.wrong(c.step, c.String(), strings.Join(problems, ", and "),
+			"set the policy that a stack gives its own bucket; "+seeRestore)
 		return
 	}
-	e.ok(c.step, "nobody can replace an archive, and requests need TLS")
+	e.ok(c.step, "no one can replace an archive, and requests need TLS")
 }
 
 func (e *examination) publicAccess(ctx context.Context, bucket string) {
@@ -94,25 +87,19 @@ func (e *examination) publicAccess(ctx context.Context, bucket string) {
 	}
 	if aws.ToBool(b.BlockPublicAcls) && aws.ToBool(b.BlockPublicPolicy) && aws.ToBool(b.IgnorePublicAcls) &&
 		aws.ToBool(b.RestrictPublicBuckets) {
-		e.ok(c.step, "it is blocked")
+		e.ok(c.step, "all public access is blocked")
 		return
 	}
-	e.wrong(
-		c.step,
-		c.String(),
-		"it is not blocked, or not in every way",
+	e.wrong(c.step, c.String(), "not all public access is blocked",
 		"aws s3api put-public-access-block --bucket "+bucket+
 			" --public-access-block-configuration BlockPublicAcls=true,IgnorePublicAcls=true,"+
-			"BlockPublicPolicy=true,RestrictPublicBuckets=true",
-	)
+			"BlockPublicPolicy=true,RestrictPublicBuckets=true")
 }
 
 func (e *examination) lifecycle(ctx context.Context, bucket string) {
 	c := call{"bucket lifecycle", "s3:GetLifecycleConfiguration", bucket}
-	out, err := e.Services.Buckets.GetBucketLifecycleConfiguration(
-		ctx,
-		&s3.GetBucketLifecycleConfigurationInput{Bucket: &bucket},
-	)
+	out, err := e.Services.Buckets.GetBucketLifecycleConfiguration(ctx,
+		&s3.GetBucketLifecycleConfigurationInput{Bucket: &bucket})
 	var rules []types.LifecycleRule
 	switch {
 	case code(err) == "NoSuchLifecycleConfiguration":
@@ -124,7 +111,7 @@ func (e *examination) lifecycle(ctx context.Context, bucket string) {
 	}
 	days := int32(objects.StagedFor.Hours() / 24)
 	staged, leftovers := false, false
-	otherDays := int32(0) // of a rule that removes staged objects at another time
+	otherDays := int32(0) // after which another rule removes staged objects
 	for _, r := range rules {
 		if r.Status != types.ExpirationStatusEnabled {
 			continue
@@ -137,54 +124,31 @@ func (e *examination) lifecycle(ctx context.Context, bucket string) {
 			}
 			continue
 		}
-		if what := takes(r); what != "" && reachesArchives(r) {
-			e.wrong(
-				c.step,
-				c.String(),
-				fmt.Sprintf("the rule %s %s published objects", aws.ToString(r.ID), what),
-				"take the rule out, or have it apply to other objects",
-			)
+		if what := effect(r); what != "" && reachesArchives(r) {
+			e.wrong(c.step, c.String(), fmt.Sprintf("the rule %s %s published objects", aws.ToString(r.ID), what),
+				"remove the rule, or limit it to other objects")
 			return
 		}
 		leftovers = leftovers || r.AbortIncompleteMultipartUpload != nil && aws.ToString(prefix(r)) == ""
 	}
 	switch {
 	case !staged && otherDays > 0:
-		e.wrong(
-			c.step,
-			c.String(),
-			fmt.Sprintf(
-				"uploads that were not published are removed after %s, and must be after %s",
-				english.Plural(int(otherDays), "day", ""),
-				english.Plural(int(days), "day", ""),
-			),
-			restoring,
-		)
+		e.wrong(c.step, c.String(),
+			fmt.Sprintf("unpublished uploads are removed after %s instead of %s",
+				english.Plural(int(otherDays), "day", ""), english.Plural(int(days), "day", "")), seeRestore)
 	case !staged:
-		e.wrong(
-			c.step,
-			c.String(),
-			fmt.Sprintf(
-				"no rule removes uploads that were not published, with the tag %s=%s, after %d days",
-				objects.Tag,
-				objects.TagStaged,
-				days,
-			),
-			restoring,
-		)
+		e.wrong(c.step, c.String(),
+			fmt.Sprintf("no rule removes unpublished uploads, which have the tag %s=%s, after %d days", objects.Tag,
+				objects.TagStaged, days), seeRestore)
 	case !leftovers:
-		e.warn(
-			c.step,
-			c.String(),
-			"no rule removes the parts of unfinished uploads: you pay for their storage",
-			restoring,
-		)
+		e.warn(c.step, c.String(), "no rule removes the parts of unfinished uploads, so you pay for their storage",
+			seeRestore)
 	default:
-		e.ok(c.step, "what is uploaded and not published is removed")
+		e.ok(c.step, "unpublished uploads are removed")
 	}
 }
 
-// ofStaged reports whether a rule applies to staged objects alone.
+// ofStaged reports whether a rule applies only to staged objects.
 func ofStaged(r types.LifecycleRule) bool {
 	is := func(t types.Tag) bool {
 		return aws.ToString(t.Key) == objects.Tag && aws.ToString(t.Value) == objects.TagStaged
@@ -200,9 +164,8 @@ func ofStaged(r types.LifecycleRule) bool {
 	return false
 }
 
-// takes returns what a rule does to objects so that clients cannot read them. It
-// is empty if they can.
-func takes(r types.LifecycleRule) string {
+// takes returns how a rule makes objects unreadable for clients, or "".
+func effect(r types.LifecycleRule) string {
 	if r.Expiration != nil && (aws.ToInt32(r.Expiration.Days) > 0 || r.Expiration.Date != nil) {
 		return "deletes"
 	}
@@ -215,11 +178,11 @@ func takes(r types.LifecycleRule) string {
 	return ""
 }
 
-// prefix returns the prefix of the keys that a rule applies to, if it has one.
+// prefix returns the key prefix of a rule, or nil.
 func prefix(r types.LifecycleRule) *string {
 	switch f := r.Filter; {
 	case f == nil:
-		return r.Prefix //nolint:staticcheck // old rules have it
+		return r.Prefix //nolint:staticcheck // old rules use it
 	case f.And != nil:
 		return f.And.Prefix
 	default:
@@ -227,8 +190,8 @@ func prefix(r types.LifecycleRule) *string {
 	}
 }
 
-// reachesArchives reports whether a rule can apply to what is published. A rule
-// for objects with a tag cannot, since these have none but larder=kept.
+// reachesArchives reports whether a rule can apply to published objects. Their
+// only tag is [objects.TagKept], so a rule for another tag cannot.
 func reachesArchives(r types.LifecycleRule) bool {
 	tags := []types.Tag(nil)
 	if f := r.Filter; f != nil && f.Tag != nil {
@@ -266,15 +229,12 @@ func (e *examination) encryption(ctx context.Context, bucket string) {
 		}
 	}
 	if key != "" && !strings.HasSuffix(key, "alias/aws/s3") {
-		e.warn(
-			c.step,
-			c.String(),
+		e.warn(c.step, c.String(),
 			"new objects are encrypted with the key "+key+
-				": requests fail if the key's policy does not allow the stack's roles",
+				", so requests fail if the key's policy does not allow the stack's roles",
 			"allow the functions' roles and the operators kms:Decrypt and kms:GenerateDataKey in the key's policy; "+
-				"without that, encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that have the key",
-		)
+				"or encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that use the key")
 		return
 	}
-	e.ok(c.step, "it needs no permission of a key")
+	e.ok(c.step, "it needs no permission for a key")
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// notice is how long before its end a certificate is reported. ACM renews one
-// of its own 60 days before, so that something is in the way by then.
+// notice is how long before the expiry of a certificate a warning begins. ACM
+// renews its own certificates 60 days before, so by then the renewal has a
+// problem.
 const notice = 14 * 24 * time.Hour
 
-// certificate examines that of the registry's domain. A stack without a domain
-// is healthy.
+// certificate examines the certificate of the registry's domain. A stack may
+// have no domain.
 func (e *examination) certificate(ctx context.Context) {
 	arn := e.outputs[settings.OutputCertificate]
 	if arn == "" {
@@ -31,7 +32,7 @@ func (e *examination) certificate(ctx context.Context) {
 	out, err := e.Services.Certificates.DescribeCertificate(ctx, &acm.DescribeCertificateInput{CertificateArn: &arn})
 	switch {
 	case code(err) == "ResourceNotFoundException":
-		e.wrong(c.step, c.String(), "there is no certificate "+arn, "make one in ACM, set certificateArn, and deploy")
+		e.wrong(c.step, c.String(), "there is no certificate "+arn, "create one in ACM, set certificateArn, and deploy")
 		return
 	case err != nil:
 		e.failed(c, err)
@@ -39,36 +40,36 @@ func (e *examination) certificate(ctx context.Context) {
 	}
 	d := out.Certificate
 	until := aws.ToTime(d.NotAfter)
-	renew := "ACM renews its own certificates while the domain's validation record is there: put it back. " +
-		"Import one of another authority anew"
+	renew := "ACM renews its own certificates as long as the domain's validation record exists: restore the record; " +
+		"if another authority issued the certificate, import a new one"
 	if r := d.RenewalSummary; r != nil && r.RenewalStatus == types.RenewalStatusFailed {
 		renew = fmt.Sprintf(
-			"ACM could not renew it (%s): put the domain's validation record back",
+			"ACM could not renew it (%s): restore the domain's validation record",
 			r.RenewalStatusReason,
 		)
 	}
 	switch left := until.Sub(e.Now()); {
 	case d.NotAfter != nil && left <= 0:
-		e.wrong(c.step, c.String(), "it expired at "+until.UTC().Format(time.RFC3339), renew)
+		e.wrong(c.step, c.String(), "it expired on "+until.UTC().Format(time.RFC3339), renew)
 	case d.Status != types.CertificateStatusIssued:
 		e.wrong(
 			c.step,
 			c.String(),
-			fmt.Sprintf("its status is %s, and must be %s", d.Status, types.CertificateStatusIssued),
-			"make one in ACM, set certificateArn, and deploy",
+			fmt.Sprintf("its status is %s instead of %s", d.Status, types.CertificateStatusIssued),
+			"create one in ACM, set certificateArn, and deploy",
 		)
 	case !covers(d, e.outputs[settings.OutputHost]):
 		e.wrong(
 			c.step,
 			c.String(),
-			fmt.Sprintf("it is of %s, and does not cover %s", strings.Join(namesOf(d), ", "), e.outputs[settings.OutputHost]),
-			"make one of the registry's host in ACM, set certificateArn, and deploy",
+			fmt.Sprintf("it is valid for %s, but not for %s", strings.Join(namesOf(d), ", "), e.outputs[settings.OutputHost]),
+			"create one for the registry's host in ACM, set certificateArn, and deploy",
 		)
 	case left < notice:
 		e.warn(
 			c.step,
 			c.String(),
-			fmt.Sprintf("it expires in %d days, at %s", int(left.Hours()/24), until.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("it expires in %d days, on %s", int(left.Hours()/24), until.UTC().Format(time.RFC3339)),
 			renew,
 		)
 	default:
@@ -76,7 +77,7 @@ func (e *examination) certificate(ctx context.Context) {
 	}
 }
 
-// namesOf returns the names of a certificate, which may have asterisks.
+// namesOf returns the names of a certificate, which may contain asterisks.
 func namesOf(d *types.CertificateDetail) []string {
 	names := d.SubjectAlternativeNames
 	if name := aws.ToString(d.DomainName); name != "" && !slices.Contains(names, name) {

@@ -20,31 +20,31 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// deployLimit is more than a deploy of this stack takes. A function that
-// changed later was changed by somebody else.
+// deployLimit is longer than any deploy takes. A function that changed later
+// was not changed by the deploy.
 const deployLimit = time.Hour
 
-// modified is how Lambda writes the time of a change.
+// modified is the format of Lambda's LastModified.
 const modified = "2006-01-02T15:04:05.999-0700"
 
-// function is one that is there.
+// function is an existing function.
 type function struct {
 	call          call
 	configuration *lambda.GetFunctionConfigurationOutput
 	environment   map[string]string
-	// otherAccess reports whether its access settings are not the stack's.
+	// otherAccess reports whether its access settings differ from the stack's.
 	otherAccess bool
-	// problems are what is wrong with it, each with what to do.
+	// problems are the problems that were found.
 	problems []problem
 }
 
-type problem struct{ seen, do string }
+type problem struct{ result, fix string }
 
 func (f *function) getenv(name string) string { return f.environment[name] }
 
-func (f *function) report(seen, do string) { f.problems = append(f.problems, problem{seen, do}) }
+func (f *function) report(result, fix string) { f.problems = append(f.problems, problem{result, fix}) }
 
-// pairs reads an output of the form NAME=VALUE,NAME=VALUE.
+// pairs parses an output of the form NAME=VALUE,NAME=VALUE.
 func pairs(text string) map[string]string {
 	all := make(map[string]string)
 	for pair := range strings.SplitSeq(text, ",") {
@@ -55,14 +55,14 @@ func pairs(text string) map[string]string {
 	return all
 }
 
-// functions examines each function by itself, and what they must agree on.
+// functions examines each function, and the settings that all must share.
 func (e *examination) functions(ctx context.Context) {
 	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
 	if len(names) == 0 {
 		e.unknown(
 			"functions",
 			"",
-			"cannot check functions: the stack does not name them, since it is of an older release",
+			"cannot check functions: the stack does not name them, because it has an older release",
 			deployAgain,
 		)
 		return
@@ -76,7 +76,7 @@ func (e *examination) functions(ctx context.Context) {
 		)
 		switch {
 		case code(err) == "ResourceNotFoundException":
-			e.wrong(c.step, c.String(), "there is no function "+names[name], revert)
+			e.wrong(c.step, c.String(), "the function "+names[name]+" does not exist", revert)
 			continue
 		case err != nil:
 			e.failed(c, err)
@@ -96,11 +96,11 @@ func (e *examination) functions(ctx context.Context) {
 	}
 }
 
-// reportFunction adds a step for each problem of a function, or one that it has
-// none. What changed by hand and shows in nothing else is a warning.
+// reportFunction adds a step for each problem of a function, or one if there
+// are none. A change by hand without other problems is a warning.
 func (e *examination) reportFunction(f *function) {
 	for _, p := range f.problems {
-		e.wrong(f.call.step, f.call.String(), p.seen, p.do)
+		e.wrong(f.call.step, f.call.String(), p.result, p.fix)
 	}
 	if len(f.problems) > 0 {
 		return
@@ -112,7 +112,7 @@ func (e *examination) reportFunction(f *function) {
 			f.call.step,
 			f.call.String(),
 			fmt.Sprintf(
-				"it was changed at %s, after the last deploy at %s",
+				"it was changed on %s, after the last deploy on %s",
 				at.UTC().Format(time.RFC3339),
 				e.changed.UTC().Format(time.RFC3339),
 			),
@@ -122,25 +122,25 @@ func (e *examination) reportFunction(f *function) {
 	}
 	switch {
 	case c.State == types.StatePending || c.LastUpdateStatus == types.LastUpdateStatusInProgress:
-		e.warn(f.call.step, f.call.String(), "it is being updated", "run this again when it is done")
+		e.warn(f.call.step, f.call.String(), "it is being updated", "run the command again when the update is done")
 	default:
 		e.ok(f.call.step, "it runs the deployed code with the stack's settings")
 	}
 }
 
-// redeploy returns how to put a function's code back. CloudFormation does not
-// do it for the same template: a function's code can be written and not read,
-// so that --revert-drift does not see a change of it either.
+// redeploy returns how to restore a function's code. CloudFormation does not
+// restore it if the template is the same. It cannot read a function's code, so
+// --revert-drift does not notice a change of it either.
 func (e *examination) redeploy(name, physical, digest string, on []types.Architecture) string {
-	architecture := types.ArchitectureArm64 // Larder's default, and not Lambda's
+	architecture := types.ArchitectureArm64 // Larder's default, not Lambda's
 	if len(on) > 0 {
 		architecture = on[0]
 	}
 	return fmt.Sprintf(
-		"find out in CloudTrail who changed it; then deploy another release, or put the package back: in the folder "+
-			"infra of the source that was deployed, whose release is %s, run npx cdk synth, and "+
+		"find out in CloudTrail who changed it; then deploy another release, or restore the package: in the folder "+
+			"infra of the deployed source, which has release %s, run npx cdk synth and "+
 			"aws lambda update-function-code --function-name %s --zip-file fileb://../dist/%s-packages/%s.zip; "+
-			"it must return the CodeSha256 %s",
+			"the command must return the CodeSha256 %s",
 		cmp.Or(e.outputs[settings.OutputRelease], "unknown"),
 		physical,
 		architecture,
@@ -149,8 +149,8 @@ func (e *examination) redeploy(name, physical, digest string, on []types.Archite
 	)
 }
 
-// deployed reports what is wrong with the code of a function, and whether it
-// can run. redeploy is how to put its code back.
+// deployed reports problems with the code and the state of a function. redeploy
+// is how to restore its code.
 func (f *function) deployed(digest, redeploy string) {
 	c := f.configuration
 	if c.State == types.StateFailed {
@@ -162,7 +162,7 @@ func (f *function) deployed(digest, redeploy string) {
 	if digest != "" && aws.ToString(c.CodeSha256) != digest {
 		f.report(
 			fmt.Sprintf(
-				"its code is not what the stack deployed: the digest is %s, and must be %s",
+				"its code is not what the stack deployed: the digest is %s instead of %s",
 				aws.ToString(c.CodeSha256),
 				digest,
 			),
@@ -170,17 +170,17 @@ func (f *function) deployed(digest, redeploy string) {
 		)
 	}
 	if c.Runtime != types.RuntimeProvidedal2023 {
-		f.report(fmt.Sprintf("its runtime is %s, and must be %s", c.Runtime, types.RuntimeProvidedal2023), revert)
+		f.report(fmt.Sprintf("its runtime is %s instead of %s", c.Runtime, types.RuntimeProvidedal2023), revert)
 	}
 }
 
-// configured reports what is wrong with the environment of a function by
-// itself, and with the outputs of the stack.
+// configured reports problems with a function's environment, on its own and
+// compared with the stack's outputs.
 func (e *examination) configured(name string, f *function) {
 	if c := f.configuration.Environment; c != nil && c.Error != nil {
 		f.report(
 			"its environment cannot be read: "+aws.ToString(c.Error.Message),
-			"allow these credentials to use the key of the function's environment",
+			"allow these credentials to use the key that encrypts the function's environment",
 		)
 		return
 	}
@@ -199,7 +199,7 @@ func (e *examination) configured(name string, f *function) {
 		{"bucket", s.Bucket, e.outputs[settings.OutputBucket]},
 	} {
 		if is.has != "" && is.has != is.want {
-			f.report(fmt.Sprintf("its %s is %s, and the stack's is %s", is.what, is.has, is.want), revert)
+			f.report(fmt.Sprintf("its %s is %s, but the stack's is %s", is.what, is.has, is.want), revert)
 		}
 	}
 	digest := e.outputs[settings.OutputAccess]
@@ -208,19 +208,19 @@ func (e *examination) configured(name string, f *function) {
 	case err != nil:
 		f.report(err.Error(), revert)
 	case f.otherAccess:
-		f.report("its access settings are not what the stack deployed: they are "+shown(s.Access), revert)
+		f.report("its access settings are not what the stack deployed: "+shown(s.Access), revert)
 	}
 	if _, err := settings.PublishLimitsFromEnvironment(f.getenv); err != nil {
 		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
 	}
 }
 
-// discovery is the function that reads nothing of the registry.
+// discovery is the name of the function that does not use the table or the
+// bucket.
 const discovery = "discovery"
 
-// agree reports functions that differ from most others in what all must have
-// in common. Those whose access settings are reported already have no part in
-// what these say.
+// agree reports functions whose shared settings differ from those of most
+// functions. It ignores functions whose access settings are already reported.
 func (e *examination) agree(there map[string]*function) {
 	common := map[string]func(name string, f *function) (value string, has bool){
 		"lifetime of URLs": func(name string, f *function) (string, bool) {
@@ -255,10 +255,11 @@ func (e *examination) agree(there map[string]*function) {
 			}
 		}
 		for name, value := range values {
-			// What differs since the settings do is reported by that alone.
+			// The login of other functions is part of their access settings, which are
+			// compared already.
 			if value != most && (what != "login" || name == discovery) {
 				there[name].report(
-					fmt.Sprintf("its %s is %s, and that of most functions is %s", what, shown(value), shown(most)),
+					fmt.Sprintf("its %s is %s, but that of most functions is %s", what, shown(value), shown(most)),
 					revert,
 				)
 			}
@@ -266,7 +267,7 @@ func (e *examination) agree(there map[string]*function) {
 	}
 }
 
-// shown returns a value as a line has room for it.
+// shown shortens a value to fit on a line.
 func shown(text string) string {
 	const most = 60
 	switch {
@@ -278,8 +279,8 @@ func shown(text string) string {
 	return text
 }
 
-// login returns how a function says that people log in. The function for
-// discovery has a variable for it, and others have it in their access settings.
+// login returns the login settings of a function. The function for discovery
+// has a variable for them, and others have them in their access settings.
 func login(name string, f *function) (value string, has bool) {
 	var l *openid.Login
 	var err error

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// policy is a bucket's.
+// policy is a bucket policy.
 type policy struct{ Statement []statement }
 
 type statement struct {
@@ -19,8 +19,8 @@ type statement struct {
 	Condition map[string]map[string]list
 }
 
-// list is a value or several. A number or a boolean has its JSON text, as IAM
-// compares it.
+// list is one or more values. A number or boolean is stored as its JSON text,
+// which IAM compares too.
 type list []string
 
 func (l *list) UnmarshalJSON(data []byte) error {
@@ -42,19 +42,19 @@ func (l *list) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// condition is a part of a statement's condition: under the operator, the key
-// must have the value.
+// condition is a part of a statement's condition. The key must have the value
+// under the operator.
 type condition struct{ operator, key, value string }
 
-// The conditions of the statements that every registry's bucket has. A PUT of
-// an object without If-None-Match would replace one.
+// The conditions of the statements that every registry's bucket needs. A PUT
+// without If-None-Match could replace an object.
 var (
 	putOnce = []condition{{"Null", "s3:if-none-match", "true"}, {"Bool", "s3:ObjectCreationOperation", "true"}}
 	tlsOnly = condition{"Bool", "aws:SecureTransport", "false"}
 )
 
-// parsePolicy reads a policy. No text is a policy without statements. A
-// statement that it does not understand is left out.
+// parsePolicy parses a policy. An empty text is a policy without statements. It
+// ignores statements that it does not understand.
 func parsePolicy(text string) (policy, error) {
 	if text == "" {
 		return policy{}, nil
@@ -77,8 +77,9 @@ func parsePolicy(text string) (policy, error) {
 	return p, nil
 }
 
-// denies reports whether a statement denies everyone an action on every object
-// of a bucket under at most these conditions. With fewer it denies more.
+// denies reports whether a statement denies everyone an action on all objects
+// of a bucket under no other conditions than these. A statement with fewer
+// conditions denies more.
 func (p policy) denies(action, bucket string, under ...condition) bool {
 	return slices.ContainsFunc(p.Statement, func(s statement) bool {
 		return s.Effect == "Deny" && s.everyone() && s.covers(action, bucket) && s.only(under)

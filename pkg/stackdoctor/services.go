@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 )
 
-// Services are the clients of AWS that an examination reads with. They read
-// configuration, and nothing that is stored.
+// Services contains the AWS clients that an examination uses. They read only
+// configuration.
 type Services struct {
 	Stacks       stacks
 	Tables       tables
@@ -25,8 +25,8 @@ type Services struct {
 	Certificates certificates
 }
 
-// NewServices returns the clients of an account and a region. pathStyle puts
-// the bucket into the path of S3's URLs, as emulators need it.
+// NewServices returns the clients for an account and a region. If pathStyle is
+// set, S3 URLs contain the bucket in their path, as emulators expect.
 func NewServices(config aws.Config, pathStyle bool) Services {
 	return Services{
 		Stacks:       cloudformation.NewFromConfig(config),

@@ -1,7 +1,7 @@
-// Package stackdoctor examines a deployed registry from inside its AWS account:
-// it compares the table, the bucket, the functions, the alarms and the
-// certificate of a stack with what the registry needs. It reads configuration
-// alone, and changes nothing.
+// Package stackdoctor examines a deployed registry from inside its AWS account.
+// It compares the table, the bucket, the functions, the alarms and the
+// certificate of a stack with the requirements of a registry. It reads only
+// configuration, and changes nothing.
 package stackdoctor
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// Doctor says which stack to examine, and how to read it.
+// Doctor defines which stack to examine.
 type Doctor struct {
-	// Stack is its name, and Region where it is.
+	// Stack is the name of the stack, and Region its region.
 	Stack, Region string
 	// Services read the account.
 	Services Services
-	// Release is that of the command line, such as 1.2.3.
+	// Release is the release of the command line, such as 1.2.3.
 	Release string
-	// Now may be nil for this machine's clock.
+	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
-	// Found gets each step as it is found. It may be nil.
+	// Found is called with each step as soon as it is complete. It may be nil.
 	Found func(doctor.Step)
 }
 
-// Report is what an examination found.
+// Report is the result of an examination.
 type Report struct {
 	Stack  string        `json:"stack"`
 	Region string        `json:"region"`
@@ -54,21 +54,21 @@ func (r Report) Count(o doctor.Outcome) (n int) {
 	return n
 }
 
-// examination is one under way.
+// examination is the state of one call of [Doctor.Examine].
 type examination struct {
 	Doctor
 	report  Report
 	outputs map[string]string
 	// account is the number of the stack's account.
 	account string
-	// changed is when the last deploy began.
+	// changed is the time at which the last deploy began.
 	changed time.Time
-	ended   func() error
+	ctxErr  func() error
 }
 
-// Examine looks at everything that it may read. What it may not read is a step
-// with the outcome [doctor.Unknown]. It returns [registry.ErrNotFound] if there
-// is no such stack, and fails at the end of ctx.
+// Examine performs all steps. If it is not allowed to read something, it adds a
+// step with the outcome [doctor.Unknown]. It returns [registry.ErrNotFound] if
+// the stack does not exist, and an error if ctx ends.
 func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	if d.Now == nil {
 		d.Now = time.Now
@@ -80,7 +80,7 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 		Doctor:  d,
 		report:  Report{Stack: d.Stack, Region: d.Region},
 		outputs: make(map[string]string),
-		ended:   ctx.Err,
+		ctxErr:  ctx.Err,
 	}
 	if err := e.examine(ctx); err != nil {
 		return Report{}, err
@@ -102,49 +102,51 @@ func (e *examination) examine(ctx context.Context) error {
 	return nil
 }
 
-func (e *examination) add(o doctor.Outcome, name, tried, seen, do string) {
-	if e.ended() != nil {
-		return // what was read since then may be the end alone
+func (e *examination) add(o doctor.Outcome, name, request, result, fix string) {
+	if e.ctxErr() != nil {
+		return // the last call may have failed only because the context ended
 	}
-	s := doctor.Step{Name: name, Outcome: o, Request: tried, Result: seen, Fix: do}
+	s := doctor.Step{Name: name, Outcome: o, Request: request, Result: result, Fix: fix}
 	e.report.Steps = append(e.report.Steps, s)
 	e.Found(s)
 }
 
-func (e *examination) ok(name, seen string) { e.add(doctor.OK, name, "", seen, "") }
-func (e *examination) warn(name, tried, seen, do string) {
-	e.add(doctor.Warning, name, tried, seen, do)
+func (e *examination) ok(name, result string) { e.add(doctor.OK, name, "", result, "") }
+func (e *examination) warn(name, request, result, fix string) {
+	e.add(doctor.Warning, name, request, result, fix)
 }
-func (e *examination) wrong(name, tried, seen, do string) { e.add(doctor.Wrong, name, tried, seen, do) }
-func (e *examination) skip(name, why string)              { e.add(doctor.Skipped, name, "", why, "") }
-func (e *examination) unknown(name, tried, seen, do string) {
-	e.add(doctor.Unknown, name, tried, seen, do)
+func (e *examination) wrong(name, request, result, fix string) {
+	e.add(doctor.Wrong, name, request, result, fix)
+}
+func (e *examination) skip(name, why string) { e.add(doctor.Skipped, name, "", why, "") }
+func (e *examination) unknown(name, request, result, fix string) {
+	e.add(doctor.Unknown, name, request, result, fix)
 }
 
-// call is one that reads an account.
+// call is a request that reads the account.
 type call struct {
 	// step is the name of the step that needs it.
 	step string
-	// action is how IAM names it, and resource what it is about.
+	// action is its name in IAM, and resource what it reads.
 	action, resource string
 }
 
 func (c call) String() string { return c.action + " of " + c.resource }
 
-// denied are the error codes of services for a call that IAM does not allow.
+// denied matches the error codes for a call that IAM does not allow.
 var denied = regexp.MustCompile(
 	`^(AccessDenied(Exception)?|AuthorizationError(Exception)?|UnauthorizedOperation|NotAuthorized)$`,
 )
 
-// failed adds the step for a call that did not return anything. Nothing is
-// known of what it was to read.
+// failed adds the step for a call that failed. The doctor has no information
+// about what the call reads.
 func (e *examination) failed(c call, err error) {
 	if denied.MatchString(code(err)) {
 		e.unknown(
 			c.step,
 			c.String(),
-			fmt.Sprintf("cannot check %s: not allowed to %s", c.step, c.action),
-			"attach the policy of the stack's output "+settings.OutputOperatorPolicy+", of this release, to these credentials",
+			fmt.Sprintf("cannot check %s: no permission for %s", c.step, c.action),
+			"attach the policy in the stack's output "+settings.OutputOperatorPolicy+", from this release, to these credentials",
 		)
 		return
 	}
@@ -152,11 +154,11 @@ func (e *examination) failed(c call, err error) {
 		c.step,
 		c.String(),
 		fmt.Sprintf("cannot check %s: %v", c.step, err),
-		"run it again; check the network and the credentials if it stays so",
+		"try again; if it fails again, check the network and the credentials",
 	)
 }
 
-// code returns the code of an error of AWS, or nothing.
+// code returns the code of an AWS error, or "".
 func code(err error) string {
 	if failed, ok := errors.AsType[smithy.APIError](err); ok {
 		return failed.ErrorCode()
@@ -164,26 +166,26 @@ func code(err error) string {
 	return ""
 }
 
-// isNoStack reports whether CloudFormation knows no stack of the name. It has no
-// error code of its own for that.
+// isNoStack reports whether CloudFormation has no stack of that name. There is
+// no special error code for that.
 func isNoStack(err error) bool {
 	failed, ok := errors.AsType[smithy.APIError](err)
 	return ok && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist")
 }
 
-const deployAgain = "deploy it again with this release: npx cdk deploy"
+const deployAgain = "deploy the stack again with this release: npx cdk deploy"
 
-// revert makes everything as the stack's template has it, which a mere deploy
-// of the same template does not.
-const revert = "find out in CloudTrail who changed it; then bring it back: npx cdk deploy --revert-drift"
+// revert restores everything to the stack's template. Deploying the same
+// template again does not do that.
+const revert = "find out in CloudTrail who changed it; then revert the change: npx cdk deploy --revert-drift"
 
-// stack reads the stack itself. Without it nothing else can be found.
+// stack reads the stack. All other steps need its outputs.
 func (e *examination) stack(ctx context.Context) (found bool, err error) {
 	c := call{"stack", "cloudformation:DescribeStacks", e.Stack}
 	described, err := e.Services.Stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &e.Stack})
 	if isNoStack(err) || err == nil && len(described.Stacks) != 1 {
-		return false, fmt.Errorf("stack %s in region %s: %w: is it another region or account?",
-			e.Stack, e.Region, registry.ErrNotFound)
+		return false, registry.WithHint(fmt.Errorf("cannot find stack %s in region %s: %w",
+			e.Stack, e.Region, registry.ErrNotFound), "Check the region and the account of your credentials.")
 	}
 	if err != nil {
 		e.failed(c, err)
@@ -201,7 +203,7 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 	return e.status(c, s), nil
 }
 
-// accountOf returns the account in an ARN, if it has one.
+// accountOf returns the account in an ARN, or "".
 func accountOf(arn string) string {
 	parsed, err := awsarn.Parse(arn)
 	if err != nil {
@@ -212,8 +214,8 @@ func accountOf(arn string) string {
 
 const readEvents = "read the stack's events in CloudFormation; then "
 
-// status judges the stack's status and its outputs. It reports whether there is
-// more to examine: a stack whose first deploy has not succeeded has no outputs.
+// status checks the stack's status and its outputs. It reports whether there is
+// more to examine. After a failed first deploy the stack has no outputs.
 func (e *examination) status(c call, s types.Stack) (deployed bool) {
 	status := fmt.Sprintf("%s, last deployed at %s", s.StackStatus, e.changed.UTC().Format(time.RFC3339))
 	var missing []string
@@ -228,7 +230,7 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 		e.unknown(
 			"stack",
 			c.String(),
-			"cannot check stack: REVIEW_IN_PROGRESS: a change set waits, and nothing is deployed",
+			"cannot check stack: REVIEW_IN_PROGRESS: a change set is waiting, and nothing is deployed",
 			"execute the change set in CloudFormation, or deploy: npx cdk deploy",
 		)
 	case s.StackStatus == types.StackStatusUpdateRollbackFailed:
@@ -236,7 +238,7 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 			"stack",
 			c.String(),
 			status,
-			readEvents+"remove the cause, and run npx cdk rollback, or "+
+			readEvents+"remove the cause, and run npx cdk rollback or "+
 				"aws cloudformation continue-update-rollback --stack-name "+e.Stack,
 		)
 	case s.StackStatus == types.StackStatusRollbackComplete:
@@ -248,22 +250,22 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 			"stack",
 			c.String(),
 			"cannot check stack: "+string(s.StackStatus)+": it has no outputs yet",
-			"wait for the deploy to end, and run this again",
+			"wait until the deploy ends, and run the command again",
 		)
 	case !deployed:
 		e.wrong(
 			"stack",
 			c.String(),
-			fmt.Sprintf("%s, without the output %s", status, strings.Join(missing, " and ")),
+			fmt.Sprintf("%s; missing outputs: %s", status, strings.Join(missing, ", ")),
 			"name the stack of a registry; if this is one, "+deployAgain,
 		)
 	case strings.HasSuffix(text, "_IN_PROGRESS"):
-		e.warn("stack", c.String(), status, "wait for the deploy to end, and run this again")
+		e.warn("stack", c.String(), status, "wait until the deploy ends, and run the command again")
 	case strings.HasSuffix(text, "ROLLBACK_COMPLETE"):
 		e.warn(
 			"stack",
 			c.String(),
-			status+": the last deploy failed, and the stack is as it was before",
+			status+": the last deploy failed, and the stack was rolled back",
 			readEvents+"deploy again",
 		)
 	default:
@@ -272,7 +274,7 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 	return deployed
 }
 
-// plainRelease is a released version, and no build of a commit.
+// plainRelease matches a released version, and not the build of a commit.
 var plainRelease = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)$`)
 
 // release compares the stack's release with the command line's.
@@ -281,12 +283,12 @@ func (e *examination) release() {
 	stack, own := plainRelease.FindStringSubmatch(deployed), plainRelease.FindStringSubmatch(e.Release)
 	switch {
 	case !there:
-		e.warn("release", "", "the stack does not name its release: it is older than this command line", deployAgain)
+		e.warn("release", "", "the stack does not name its release, so it is older than this command line", deployAgain)
 	case stack == nil || own == nil:
 		e.ok(
 			"release",
 			fmt.Sprintf(
-				"the stack is of %s, and this command line of %s; only releases are compared",
+				"the stack has %s and this command line %s; the doctor only compares released versions",
 				deployed,
 				e.Release,
 			),
@@ -295,10 +297,10 @@ func (e *examination) release() {
 		e.warn(
 			"release",
 			"",
-			fmt.Sprintf("the stack is of release %s, and this command line of %s", stack[1], own[1]),
-			"deploy the release of the command line, or use the command line of the stack's release",
+			fmt.Sprintf("the stack has release %s, but this command line has %s", stack[1], own[1]),
+			"deploy the command line's release, or use the command line of the stack's release",
 		)
 	default:
-		e.ok("release", "the stack and this command line are of "+stack[1])
+		e.ok("release", "the stack and this command line have release "+stack[1])
 	}
 }

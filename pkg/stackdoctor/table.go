@@ -13,10 +13,10 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// tableKeys are those of every table of a registry.
+// tableKeys are the keys of a registry's table.
 const tableKeys = "pk (string, partition), sk (string, sort)"
 
-// table examines the table that the stack names, whether the stack made it or
+// table examines the table that the stack names. The stack may have created or
 // adopted it.
 func (e *examination) table(ctx context.Context) {
 	name := e.outputs[settings.OutputTable]
@@ -24,12 +24,8 @@ func (e *examination) table(ctx context.Context) {
 	described, err := e.Services.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	switch {
 	case code(err) == "ResourceNotFoundException":
-		e.wrong(
-			"table",
-			c.String(),
-			"there is no table "+name,
-			"restore it, and have the stack adopt it: docs/verify-and-restore.md",
-		)
+		e.wrong("table", c.String(), "the table "+name+" does not exist",
+			"restore it, and let the stack adopt it; see docs/verify-and-restore.md")
 		return
 	case err != nil:
 		e.failed(c, err)
@@ -48,50 +44,37 @@ func (e *examination) describedTable(c call, t *types.TableDescription) {
 	}
 	switch {
 	case keys != tableKeys:
-		e.wrong(
-			"table keys",
-			c.String(),
-			fmt.Sprintf("they are %s, and must be %s", keys, tableKeys),
-			"this table is no registry's: set tableName to the one that is",
-		)
+		e.wrong("table keys", c.String(), fmt.Sprintf("they are %s instead of %s", keys, tableKeys),
+			"this is not the table of a registry: set tableName to the right one")
 	default:
 		e.ok("table keys", keys)
 	}
 	switch {
 	case t.TableStatus == types.TableStatusUpdating:
-		e.warn("table", c.String(), aws.ToString(t.TableName)+" is being updated", "run this again when it is done")
+		e.warn("table", c.String(), aws.ToString(t.TableName)+" is being updated",
+			"run the command again when the update is done")
 	case t.TableStatus != types.TableStatusActive:
-		e.wrong(
-			"table",
-			c.String(),
-			fmt.Sprintf("%s is %s", aws.ToString(t.TableName), t.TableStatus),
-			"make it usable again; DynamoDB's console names the reason",
-		)
+		e.wrong("table", c.String(),
+			fmt.Sprintf("the status of %s is %s", aws.ToString(t.TableName), t.TableStatus),
+			"make it usable again; the DynamoDB console shows the reason")
 	case key != "":
-		e.warn(
-			"table",
-			c.String(),
+		e.warn("table", c.String(),
 			aws.ToString(t.TableName)+" is encrypted with the key "+key+
-				": requests fail if the key's policy does not allow the stack's roles",
-			"allow the functions' roles and the operators kms:Decrypt in the key's policy, or go back to DynamoDB's own "+
-				"key: aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --sse-specification Enabled=false",
-		)
+				", so requests fail if the key's policy does not allow the stack's roles",
+			"allow the functions' roles and the operators kms:Decrypt in the key's policy, or use DynamoDB's own "+
+				"key: aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --sse-specification Enabled=false")
 	default:
 		e.ok("table", aws.ToString(t.TableName)+" is active")
 	}
 	if aws.ToBool(t.DeletionProtectionEnabled) {
-		e.ok("table deletion protection", "it is on")
+		e.ok("table deletion protection", "deletion protection is on")
 	} else {
-		e.wrong(
-			"table deletion protection",
-			c.String(),
-			"it is off",
-			"aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --deletion-protection-enabled",
-		)
+		e.wrong("table deletion protection", c.String(), "deletion protection is off",
+			"aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --deletion-protection-enabled")
 	}
 }
 
-// keysOf returns the keys of a table in the form of tableKeys.
+// keysOf returns the keys of a table in the format of tableKeys.
 func keysOf(t *types.TableDescription) string {
 	var keys []string
 	for _, k := range t.KeySchema {
@@ -109,7 +92,7 @@ func keysOf(t *types.TableDescription) string {
 		}
 		keys = append(keys, fmt.Sprintf("%s (%s, %s)", aws.ToString(k.AttributeName), kind, role))
 	}
-	slices.Sort(keys) // pk comes before sk, and the order of a schema says nothing
+	slices.Sort(keys) // pk comes before sk; the order in the schema has no meaning
 	return strings.Join(keys, ", ")
 }
 
@@ -129,20 +112,13 @@ func (e *examination) timeToLive(ctx context.Context, table string) {
 	}
 	switch on := status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling; {
 	case !on:
-		e.wrong(c.step, c.String(), "it is off: expired tokens and uploads stay in the table", set)
+		e.wrong(c.step, c.String(), "it is off, so expired tokens and uploads stay in the table", set)
 	case attribute != settings.TTLAttribute:
-		off := strings.Replace(
-			strings.Replace(set, "Enabled=true", "Enabled=false", 1),
-			settings.TTLAttribute,
-			attribute,
-			1,
-		)
-		e.wrong(
-			c.step,
-			c.String(),
-			fmt.Sprintf("items expire by the attribute %s, and must by %s", attribute, settings.TTLAttribute),
-			off+"; an hour later: "+set,
-		)
+		off := strings.Replace(strings.Replace(set, "Enabled=true", "Enabled=false", 1), settings.TTLAttribute,
+			attribute, 1)
+		e.wrong(c.step, c.String(),
+			fmt.Sprintf("items expire by the attribute %s instead of %s", attribute, settings.TTLAttribute),
+			off+"; wait an hour, then run "+set)
 	default:
 		e.ok(c.step, "items expire by the attribute "+attribute)
 	}
@@ -150,23 +126,17 @@ func (e *examination) timeToLive(ctx context.Context, table string) {
 
 func (e *examination) recovery(ctx context.Context, table string) {
 	c := call{"table recovery", "dynamodb:DescribeContinuousBackups", table}
-	out, err := e.Services.Tables.DescribeContinuousBackups(
-		ctx,
-		&dynamodb.DescribeContinuousBackupsInput{TableName: &table},
-	)
+	out, err := e.Services.Tables.DescribeContinuousBackups(ctx,
+		&dynamodb.DescribeContinuousBackupsInput{TableName: &table})
 	if err != nil {
 		e.failed(c, err)
 		return
 	}
 	if d := out.ContinuousBackupsDescription; d == nil || d.PointInTimeRecoveryDescription == nil ||
 		d.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus != types.PointInTimeRecoveryStatusEnabled {
-		e.wrong(
-			c.step,
-			c.String(),
-			"point-in-time recovery is off",
+		e.wrong(c.step, c.String(), "point-in-time recovery is off",
 			"aws dynamodb update-continuous-backups --table-name "+table+
-				" --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
-		)
+				" --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true")
 		return
 	}
 	e.ok(c.step, "point-in-time recovery is on")

@@ -1,16 +1,16 @@
-// Package suggest finds the word that somebody meant who has mistyped one.
+// Package suggest finds the word that is nearest to a mistyped one.
 package suggest
 
 import "strings"
 
-// Nearest returns the first of the words that are nearest to a word, and false if
-// none is near. A word is near if few characters must be added, removed, replaced or
-// swapped with the next: one, and one more for every four characters of the word.
-// Upper and lower case do not matter.
+// Nearest returns the first of the words that are nearest to a word, or false
+// if none is near. The distance is the number of characters to add, remove,
+// replace, or swap with the next one, ignoring case. Words are near up to a
+// distance of one, plus one for every four characters of the word.
 func Nearest(word string, words []string) (string, bool) {
 	typed := []rune(strings.ToLower(word))
 	length := len(typed)
-	// A word of which no character is left is another word.
+	// A word of which no character is left is a different word.
 	most := min(1+length/4, length-1)
 	nearest, found := "", false
 	for _, candidate := range words {
@@ -22,8 +22,8 @@ func Nearest(word string, words []string) (string, bool) {
 	return nearest, found
 }
 
-// distance returns how many characters must be added, removed, replaced or swapped
-// with the next to make b of a.
+// distance returns the number of characters to add, remove, replace, or swap
+// with the next one, to turn a into b.
 func distance(a, b []rune) int {
 	// d[i][j] is the distance between the first i characters of a and j of b.
 	d := make([][]int, len(a)+1)

@@ -6,19 +6,20 @@ import (
 	"github.com/larder-registry/larder/pkg/suggest"
 )
 
-// A mistyped word is near to the one that was meant, and other words are not.
+// Nearest finds the intended word for a mistyped one, and nothing for other
+// words.
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	words := []string{"list", "lint", "publish", "token", "a"}
 	for word, want := range map[string]string{
-		"lsit":    "list", // two letters that changed places
+		"lsit":    "list", // two swapped letters
 		"LIST":    "list",
 		"lis":     "list",
-		"lit":     "list", // as near as lint, and first
+		"lit":     "list", // as near as lint, but first
 		"pubilsh": "publish",
 		"tokens":  "token",
 		"A":       "a",
-		"b":       "", // no letter of it is left
+		"b":       "", // none of its letters is left
 		"x":       "",
 		"serve":   "",
 		"":        "",
@@ -28,11 +29,11 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%q: %q, %t; want %q", word, got, found, want)
 		}
 	}
-	// Two letters that changed places are one mistake, and two other ones are two.
+	// Two swapped letters are one mistake. Two wrong letters are two mistakes.
 	if got, _ := suggest.Nearest("lsit", []string{"init", "list"}); got != "list" {
 		t.Errorf("lsit: %q", got)
 	}
 	if got, found := suggest.Nearest("list", nil); found {
-		t.Errorf("of no words: %q", got)
+		t.Errorf("without words: %q", got)
 	}
 }

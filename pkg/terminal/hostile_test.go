@@ -8,7 +8,7 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// What strangers wrote cannot act on the terminal, and keeps to its cell.
+// Untrusted text cannot control the terminal, and stays in its cell.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	const hostile = "a\x1b[2Jb\x07c\nd\u202ee\x9bf\x1b]0;x"
@@ -22,7 +22,8 @@ func TestHostileText(t *testing.T) {
 		printed.Reset()
 		write()
 		got := printed.String()
-		if rest := strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(got); strings.ContainsAny(rest, "\x1b\x07\u202e") {
+		rest := strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(got)
+		if strings.ContainsAny(rest, "\x1b\x07\u202e") {
 			t.Errorf("%s: a control character is printed: %q", name, got)
 		}
 		if !strings.Contains(got, `a\x1b[2Jb\ac`) {
@@ -37,13 +38,14 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// The work of fitting a table does not grow with what it takes away.
+// The number of calls of Shorten does not depend on how much a table must
+// shrink.
 func TestShortenOnce(t *testing.T) {
 	t.Parallel()
 	const rows = 100
-	asked := 0
+	calls := 0
 	columns := []terminal.Column{{Title: "A"}, {Title: "B", Min: 5, Shorten: func(cell string, width int) string {
-		asked++
+		calls++
 		return terminal.CutEnd(cell, width)
 	}}}
 	var all [][]string
@@ -51,7 +53,7 @@ func TestShortenOnce(t *testing.T) {
 		all = append(all, []string{"x", strings.Repeat("y", 1000)})
 	}
 	terminal.Output{Writer: new(bytes.Buffer), Width: 40}.Table(columns, all)
-	if asked > 2*rows {
-		t.Errorf("%d cells were shortened %d times", rows, asked)
+	if calls > 2*rows {
+		t.Errorf("%d cells were shortened %d times", rows, calls)
 	}
 }

@@ -14,15 +14,16 @@ import (
 // Column is one column of a table.
 type Column struct {
 	Title string
-	// Min is the width to which the column may be shortened to make the table fit.
-	// If 0, the column is never shortened.
+	// Min is the width to which the column can be shortened to make the table
+	// fit. If 0, the column is never shortened.
 	Min int
-	// Shorten returns a cell in at most width columns. If nil, [CutEnd] is used.
+	// Shorten returns a cell in at most width columns. If nil, [CutEnd] is
+	// used.
 	Shorten func(cell string, width int) string
-	// Optional columns are left out, the last one first, if the table does not fit
-	// otherwise.
+	// Optional columns are omitted, the last one first, if the table does not
+	// fit otherwise.
 	Optional bool
-	// Right aligns numbers.
+	// Right aligns cells to the right, for numbers.
 	Right bool
 	// Paint returns the color of a cell. If nil, cells are plain.
 	Paint func(cell string) Color
@@ -35,21 +36,21 @@ func (c Column) shorten(cell string, width int) string {
 	return c.Shorten(cell, width)
 }
 
-// shortened returns the width of a column whose cells are shortened to a width. It
-// may be less, as of a time that loses its hours.
+// shortened returns the width of a column whose cells are shortened to a width.
+// It can be smaller than that width, for example for times without hours.
 func (c Column) shortened(cells [][]string, column, width int) int {
-	longest := text.StringWidth(c.Title)
+	widest := text.StringWidth(c.Title)
 	for _, row := range cells {
 		cell := row[column]
 		if text.StringWidth(cell) > width {
 			cell = c.shorten(cell, width)
 		}
-		longest = max(longest, text.StringWidth(cell))
+		widest = max(widest, text.StringWidth(cell))
 	}
-	return min(longest, width)
+	return min(widest, width)
 }
 
-// CutEnd keeps the beginning of a cell.
+// CutEnd shortens a cell to its beginning.
 func CutEnd(cell string, width int) string {
 	if text.StringWidth(cell) <= width {
 		return cell
@@ -63,7 +64,8 @@ func CutEnd(cell string, width int) string {
 	return cell
 }
 
-// CutStart keeps the end of a cell, which tells apart names such as addresses.
+// CutStart shortens a cell to its end, which distinguishes names such as
+// addresses.
 func CutStart(cell string, width int) string {
 	over := text.StringWidth(cell) - width
 	if over <= 0 {
@@ -80,7 +82,7 @@ func CutStart(cell string, width int) string {
 const gap = "  "
 
 // Table prints rows below the titles of their columns. Columns are two spaces
-// apart, and no line ends in a space. A column without any content is left out.
+// apart, and no line ends in a space. Columns without any content are omitted.
 func (o Output) Table(columns []Column, rows [][]string) {
 	columns, rows = o.fit(withContent(columns, printed(rows)))
 	widths := o.widths(columns, rows)
@@ -103,7 +105,7 @@ func (o Output) Table(columns []Column, rows [][]string) {
 			}
 			b.WriteString(cell + pad)
 		}
-		_, _ = fmt.Fprintln(o, strings.TrimRight(b.String(), " ")) // nobody reads it any more
+		_, _ = fmt.Fprintln(o, strings.TrimRight(b.String(), " ")) // fails only if the reader has gone
 	}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
@@ -115,7 +117,7 @@ func (o Output) Table(columns []Column, rows [][]string) {
 	}
 }
 
-// fit leaves out optional columns until the table fits at its least widths.
+// fit omits optional columns until the table fits with its minimum widths.
 func (o Output) fit(columns []Column, rows [][]string) ([]Column, [][]string) {
 	for o.Width > 0 {
 		least := -len(gap)
@@ -137,7 +139,8 @@ func (o Output) fit(columns []Column, rows [][]string) ([]Column, [][]string) {
 	return columns, rows
 }
 
-// printed returns rows in which every cell is one line without control characters.
+// printed returns rows in which every cell is one line without control
+// characters.
 func printed(rows [][]string) [][]string {
 	all := make([][]string, len(rows))
 	for i, row := range rows {
@@ -149,7 +152,7 @@ func printed(rows [][]string) [][]string {
 	return all
 }
 
-// withContent leaves out columns in which every cell is empty.
+// withContent omits columns in which every cell is empty.
 func withContent(columns []Column, rows [][]string) ([]Column, [][]string) {
 	for i := len(columns) - 1; i >= 0; i-- {
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
@@ -171,7 +174,7 @@ func without[T any](all []T, i int) []T {
 	return append(append([]T{}, all[:i]...), all[i+1:]...)
 }
 
-// natural returns the widths that columns have if nothing is shortened.
+// natural returns the widths of columns if nothing is shortened.
 func natural(columns []Column, rows [][]string) []int {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
@@ -183,15 +186,15 @@ func natural(columns []Column, rows [][]string) []int {
 	return widths
 }
 
-// widths returns the widths at which the table fits: the widest columns become
-// narrower. What a column does not need, as of a time that loses its hours, the
-// others get.
+// widths returns the widths at which the table fits. The widest columns become
+// narrower. If a column needs less than its width, for example for times
+// without hours, the other columns receive the rest.
 func (o Output) widths(columns []Column, rows [][]string) []int {
 	full := natural(columns, rows)
 	if o.Width <= 0 {
 		return full
 	}
-	// A column that shortens its cells itself is asked once, at its turn.
+	// Each column with its own Shorten is measured once, at its turn.
 	most := slices.Clone(full)
 	for i, c := range columns {
 		widths := o.level(columns, most)
@@ -202,7 +205,7 @@ func (o Output) widths(columns []Column, rows [][]string) []int {
 	return o.level(columns, most)
 }
 
-// level takes from the widest column that may be shortened until the table fits.
+// level shrinks the widest column that can be shortened until the table fits.
 func (o Output) level(columns []Column, most []int) []int {
 	widths := slices.Clone(most)
 	total := len(gap) * (len(columns) - 1)

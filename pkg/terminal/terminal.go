@@ -1,9 +1,9 @@
-// Package terminal prints text and tables so that they fit a terminal. What is
-// not a terminal, such as a pipe or a file, gets everything in full and without
+// Package terminal prints text and tables so that they fit a terminal. Other
+// outputs, such as a pipe or a file, receive everything in full and without
 // colors.
 //
-// Text may come from strangers, such as a reason or a file name. Control
-// characters are escaped, so that it cannot act on the terminal.
+// Text can be untrusted, such as a reason or a file name. Control characters
+// are escaped, so that it cannot control the terminal.
 package terminal
 
 import (
@@ -19,21 +19,23 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 )
 
-// Output is where a command prints. Its zero width means that it is no terminal.
+// Output is the output of a command. If its width is zero, it is not a
+// terminal.
 type Output struct {
-	// Writer gets what is printed, after control characters were escaped.
+	// Writer receives the output after control characters were escaped.
 	io.Writer
-	// Width is the number of columns of the terminal. If 0, nothing is shortened or
-	// wrapped.
+	// Width is the number of columns of the terminal. If 0, nothing is
+	// shortened or wrapped.
 	Width int
 	// Color allows colors.
 	Color bool
-	// Cursor allows to move the cursor, as progress bars do.
+	// Cursor allows moving the cursor, as progress bars do.
 	Cursor bool
 }
 
-// New returns the output for a stream: its width if it is a terminal, and colors
-// unless NO_COLOR is set (https://no-color.org) or the terminal is a dumb one.
+// New returns the output for a stream. If the stream is a terminal, the output
+// has its width. It has colors unless NO_COLOR is set (https://no-color.org) or
+// the terminal is dumb.
 func New(stream io.Writer) Output {
 	o := Output{Writer: escaper{stream}}
 	f, ok := stream.(interface{ Fd() uintptr })
@@ -42,7 +44,7 @@ func New(stream io.Writer) Output {
 	}
 	o.Cursor = os.Getenv("TERM") != "dumb"
 	o.Color = o.Cursor && os.Getenv("NO_COLOR") == ""
-	o.Width = 80 // if the terminal does not know it
+	o.Width = 80 // used if the terminal does not report its width
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 		o.Width = width
 	}
@@ -87,10 +89,10 @@ func escape(s string) string {
 	return b.String()
 }
 
-// A Color is one of those of [Output.Paint].
+// Color is a color for [Output.Paint].
 type Color = text.Color
 
-// Colors of states.
+// The colors of states.
 const (
 	Plain  Color = text.Reset
 	Red    Color = text.FgRed
@@ -99,12 +101,12 @@ const (
 	Faint  Color = text.Faint
 )
 
-// painters are the sequences that Paint makes.
+// painters are the sequences that Paint writes.
 var painters = []string{
 	text.Reset.EscapeSeq(), Red.EscapeSeq(), Green.EscapeSeq(), Yellow.EscapeSeq(), Faint.EscapeSeq(),
 }
 
-// Paint returns s in a color, or as it is if the output has no colors.
+// Paint returns s in a color, or unchanged if the output has no colors.
 func (o Output) Paint(s string, c Color) string {
 	if !o.Color || c == Plain || s == "" {
 		return s
@@ -112,8 +114,8 @@ func (o Output) Paint(s string, c Color) string {
 	return c.EscapeSeq() + s + text.Reset.EscapeSeq()
 }
 
-// Wrap breaks the lines of s between words, so that they fit the terminal. A
-// command in `backquotes` is never broken, so that it can be copied.
+// Wrap breaks the lines of s between words, so that they fit the terminal. It
+// never breaks a command in `backquotes`, so that it can be copied.
 func (o Output) Wrap(s string) string {
 	if o.Width <= 0 {
 		return s

@@ -30,7 +30,10 @@ var (
 		{Title: "BY", Min: 8, Shorten: terminal.CutStart},
 	}
 	rows = [][]string{
-		{"acme/vpc/aws", "hidden", "7 B", "", "sha256:0123456789abcdef", "arn:aws:sts::123456789012:assumed-role/release/ada"},
+		{
+			"acme/vpc/aws", "hidden", "7 B", "", "sha256:0123456789abcdef",
+			"arn:aws:sts::123456789012:assumed-role/release/ada",
+		},
 		{"acme/a-rather-long-name/aws", "", "120 MiB", "", "sha256:fedcba9876543210", "grace"},
 	}
 )
@@ -68,12 +71,12 @@ ADDRESS              STATE      SIZE  ARCHIVE               BY
 acme/vpc/aws         hidden      7 B  sha256:0123456789ab…  …ed-role/release/ada
 acme/a-rather-long…          120 MiB  sha256:fedcba987654…  grace
 `},
-		{"without what is optional", 45, `
+		{"without optional columns", 45, `
 ADDRESS        STATE      SIZE  BY
 acme/vpc/aws   hidden      7 B  …/release/ada
 acme/a-rathe…          120 MiB  grace
 `},
-		{"at its least widths it is as it is", 20, `
+		{"with minimum widths the table does not fit", 20, `
 ADDRESS     STATE      SIZE  BY
 acme/vpc/…  hidden      7 B  …ase/ada
 acme/a-ra…          120 MiB  grace
@@ -89,7 +92,8 @@ acme/a-ra…          120 MiB  grace
 	}
 }
 
-// No line is longer than the terminal, if that has room for the least widths.
+// No line is longer than the terminal, if the terminal has room for the minimum
+// widths.
 func TestTableFits(t *testing.T) {
 	t.Parallel()
 	for width := 37; width <= 140; width++ {
@@ -101,7 +105,7 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// Colors change no width, and are in no output that has none.
+// Colors change no widths. Without colors, the output has no escape sequences.
 func TestTableColor(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{0, 45, 80, 160} {
@@ -120,7 +124,8 @@ func TestWideRunes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	o := terminal.Output{Writer: &out, Width: 20}
-	o.Table([]terminal.Column{{Title: "NAME", Min: 6}, {Title: "STATE"}}, [][]string{{"日本語のモジュールです", "ok"}, {"e\u0301te\u0301", "ok"}})
+	o.Table([]terminal.Column{{Title: "NAME", Min: 6}, {Title: "STATE"}},
+		[][]string{{"日本語のモジュールです", "ok"}, {"e\u0301te\u0301", "ok"}})
 	want := "NAME           STATE\n日本語のモジ…  ok\ne\u0301te\u0301            ok\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -153,18 +158,19 @@ func TestWrap(t *testing.T) {
 			t.Errorf("in %d columns: %s", width, diff)
 		}
 	}
-	// A backquote alone begins no command, and colors have no width.
+	// A single backquote does not begin a command, and colors have no width.
 	o := terminal.Output{Width: 12, Color: true}
-	if got := o.Wrap("a ` alone is fine here"); got != "a ` alone is\nfine here" {
+	if got := o.Wrap("a ` by it is fine here"); got != "a ` by it is\nfine here" {
 		t.Errorf("%q", got)
 	}
-	if got := o.Wrap("it is " + o.Paint("hidden", terminal.Yellow) + " now"); got != "it is \x1b[33mhidden\x1b[0m\nnow" {
-		t.Errorf("%q", got)
+	got := o.Wrap("it is " + o.Paint("hidden", terminal.Yellow) + " now")
+	if want := "it is \x1b[33mhidden\x1b[0m\nnow"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// What is not a terminal has no width and no colors. A terminal has both, and no
-// colors with NO_COLOR or if it is dumb.
+// Outputs other than terminals have no width and no colors. A terminal has
+// both, but no colors with NO_COLOR or if it is dumb.
 func TestNew(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/file")
 	if err != nil {
@@ -173,7 +179,10 @@ func TestNew(t *testing.T) {
 	defer file.Close()
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
-	for name, o := range map[string]terminal.Output{"a buffer": terminal.New(new(bytes.Buffer)), "a file": terminal.New(file)} {
+	for name, o := range map[string]terminal.Output{
+		"a buffer": terminal.New(new(bytes.Buffer)),
+		"a file":   terminal.New(file),
+	} {
 		if o.Width != 0 || o.Color {
 			t.Errorf("%s: %+v", name, o)
 		}

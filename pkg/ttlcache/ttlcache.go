@@ -1,8 +1,8 @@
-// Package ttlcache keeps values for a limited time.
+// Package ttlcache caches values for a limited time.
 //
-// It goes by the wall clock. Go's monotonic clock, by which other caches go,
-// stands still while a function is frozen between requests, and a value would
-// outlive its time.
+// It uses the wall clock. Go's monotonic clock, which other caches use, stops
+// while a function is frozen between requests, and values would outlive their
+// lifetime.
 package ttlcache
 
 import (
@@ -11,7 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Cache keeps the values that were used last. Several goroutines may use it.
+// Cache caches the most recently used values. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	lifetime time.Duration
 	entries  *lru.Cache[K, entry[V]]
@@ -22,29 +22,30 @@ type entry[V any] struct {
 	until time.Time
 }
 
-// New returns a cache of at most size values, which is positive. Each is valid
-// for the lifetime at most.
+// New returns a cache of at most size values, each valid for at most lifetime.
+// The size must be positive.
 func New[K comparable, V any](size int, lifetime time.Duration) *Cache[K, V] {
 	entries, err := lru.New[K, entry[V]](size)
 	if err != nil {
-		panic(err) // only a size that is not positive fails
+		panic(err) // the size is not positive
 	}
 	return &Cache[K, V]{lifetime, entries}
 }
 
-// Add keeps a value from now on for the cache's lifetime, or until end if that
-// is earlier and not the zero time.
+// Add stores a value for the cache's lifetime from now, or until end if that is
+// earlier and not the zero time.
 func (c *Cache[K, V]) Add(key K, value V, now, end time.Time) {
 	until := now.Add(c.lifetime)
 	if !end.IsZero() && end.Before(until) {
 		until = end
 	}
-	// Times are compared by the wall clock if one of them has no other.
+	// Round removes the monotonic clock, so that times are compared by the wall
+	// clock.
 	c.entries.Add(key, entry[V]{value, until.Round(0)})
 }
 
-// Get returns a key's value, and reports whether there is one that is valid now.
-// If the clock was set back since the value was added, the value is not valid.
+// Get returns the value of a key, and reports whether it is valid now. It is
+// not valid if the clock was set back after the value was added.
 func (c *Cache[K, V]) Get(key K, now time.Time) (V, bool) {
 	e, found := c.entries.Get(key)
 	if found && now.Before(e.until) && e.until.Sub(now) <= c.lifetime {
@@ -55,6 +56,5 @@ func (c *Cache[K, V]) Get(key K, now time.Time) (V, bool) {
 	return none, false
 }
 
-// Len returns how many values are kept, those among them that are not valid any
-// more.
+// Len returns the number of cached values, including those that have expired.
 func (c *Cache[K, V]) Len() int { return c.entries.Len() }

@@ -9,7 +9,7 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_800_000_000, 0)
 	for name, test := range map[string]struct {
-		end   time.Duration // after the beginning; 0: none
+		end   time.Duration // after begin; 0: none
 		at    time.Duration
 		found bool
 	}{
@@ -33,9 +33,9 @@ func TestCache(t *testing.T) {
 		if found != test.found || found != (value == 1) {
 			t.Errorf("%s: %d, %t", name, value, found)
 		}
-		// What is not valid any more stays so, whatever the clock does then.
+		// An expired value stays expired, whatever the clock does then.
 		if _, again := c.Get("a", begin); again != test.found {
-			t.Errorf("%s: %t at the second look", name, again)
+			t.Errorf("%s: the second Get returns %t", name, again)
 		}
 	}
 }
@@ -59,8 +59,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// The clock that stands still while a function is frozen is left out: times that
-// both have it are compared by it alone.
+// Two times with a monotonic clock are compared by that clock only, which stops
+// while a function is frozen. So the stored time must not have one.
 func TestWallClock(t *testing.T) {
 	t.Parallel()
 	c, now := New[string, int](1, time.Minute), time.Now()
@@ -68,7 +68,7 @@ func TestWallClock(t *testing.T) {
 		c.Add("a", 1, now, end)
 		e, _ := c.entries.Peek("a")
 		if e.until != e.until.Round(0) {
-			t.Errorf("%s: the value is kept until %s", name, e.until)
+			t.Errorf("%s: the time of expiry has a monotonic clock: %s", name, e.until)
 		}
 	}
 }

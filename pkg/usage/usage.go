@@ -1,8 +1,9 @@
-// Package usage counts who downloads what of a deployed registry, by CloudWatch Logs Insights, from the lines that its functions
-// log of their requests.
+// Package usage counts the downloads of a deployed registry with CloudWatch
+// Logs Insights, from the request logs of its functions.
 //
-// A download is an answer that leads a client to a package, or, in a mirror, to those of a version. The bytes come from S3, which
-// clients and caches may ask again without the registry.
+// A download is a response that leads a client to a package, or in a mirror to
+// the packages of a version. The bytes come from S3, which clients and caches
+// may request again without the registry.
 package usage
 
 import (
@@ -25,60 +26,67 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// Log is where functions log their requests.
+// Log is the request log of the functions.
 type Log struct {
 	// Groups are the names of the log groups.
 	Groups []string
-	// Keeps is how long events are there.
-	Keeps time.Duration
+	// Retention is how long CloudWatch stores events.
+	Retention time.Duration
 
 	client *cloudwatchlogs.Client
 }
 
-// NewLog returns the log that is in some groups.
-func NewLog(config aws.Config, keeps time.Duration, groups ...string) *Log {
-	return &Log{groups, keeps, cloudwatchlogs.NewFromConfig(config)}
+// NewLog returns the log in some log groups. retention is how long CloudWatch
+// stores events.
+func NewLog(config aws.Config, retention time.Duration, groups ...string) *Log {
+	return &Log{groups, retention, cloudwatchlogs.NewFromConfig(config)}
 }
 
-// Query says which downloads to count.
+// Query selects the downloads to count.
 type Query struct {
-	// Address counts those of one, each caller's by itself; nil counts those of all.
+	// Address limits the query to one address, and counts each caller
+	// separately. If nil, the downloads of all addresses are counted.
 	Address registry.Address
-	// Version counts those of one version of the address; nil counts all.
+	// Version limits the query to one version of the address. If nil, all
+	// versions are counted.
 	Version *registry.Version
-	// From and To are the period, of which no more is counted than the log keeps.
+	// From and To are the period, which is limited to the events that the log
+	// still has.
 	From, To time.Time
 }
 
-// Download is how often something was downloaded.
+// Download is the number of downloads of something.
 type Download struct {
 	Address registry.Address
 	Version registry.Version
-	// Caller is the name of a token or of an identity, and empty where nobody is known, or not asked for.
+	// Caller is the name of a token or of an identity. It is empty if the
+	// caller is anonymous or the query does not distinguish callers.
 	Caller string
 	Count  int64
-	// Last is when it was downloaded last, to the millisecond.
+	// Last is the time of the last download, truncated to milliseconds.
 	Last time.Time
 }
 
-// Report is what a query has counted.
+// Report is the result of a query.
 type Report struct {
-	// From and To are the period that was counted.
+	// From and To are the counted period.
 	From, To time.Time
-	// Downloads have the most frequent first.
+	// Downloads has the most frequent first.
 	Downloads []Download
-	// Cut says that there are more than the 10,000 rows that a query gives, those of all versions: what is missing is the rarest.
+	// Cut reports that there are more than the 10,000 rows of a query, counting
+	// all versions. The rarest downloads are missing.
 	Cut bool
 }
 
 const (
-	// maxRows is the most that a query gives.
+	// maxRows is the maximum number of rows of a query.
 	maxRows = 10_000
-	// patience is how long a query may take. It goes through some gigabytes a second.
-	patience = 10 * time.Minute
+	// timeout bounds a query. A query processes several gigabytes per second.
+	timeout = 10 * time.Minute
 )
 
-// parse reads the address of a download of a kind, which is as the registry's own routes have it.
+// parse parses the address of a download of a kind, in the form of the
+// registry's routes.
 func parse(kind, address string) (registry.Address, error) {
 	switch requestlog.Download(kind) {
 	case requestlog.ModuleDownload:
@@ -91,7 +99,7 @@ func parse(kind, address string) (registry.Address, error) {
 	return nil, fmt.Errorf("%w kind of download", registry.ErrInvalid)
 }
 
-// Kind is how the log calls a download of an address.
+// Kind returns the log's name for downloads of an address.
 func Kind(a registry.Address) requestlog.Download {
 	switch a.(type) {
 	case registry.Module:
@@ -103,12 +111,13 @@ func Kind(a registry.Address) requestlog.Download {
 	}
 }
 
-// Text is the query in the language of Logs Insights. An address has been parsed, so that it holds no quote. The log has a version
-// as it was asked for, such as 1.0 for 1.0.0, so that those of one are told from others in what comes back.
+// Text returns the query in the language of Logs Insights. A parsed address
+// cannot contain a quote. The log has versions in the form of the request, such
+// as 1.0 for 1.0.0, so collect filters them.
 func (q Query) Text() string {
 	which, by := "ispresent(download)", "download, address, version"
 	if q.Address != nil {
-		// A module may be called as a mirrored provider is.
+		// A module may have the same name as a mirrored provider.
 		which = fmt.Sprintf("download = %q and address = %q", Kind(q.Address), q.Address)
 		by += ", caller"
 	}
@@ -118,13 +127,14 @@ func (q Query) Text() string {
 | limit %d`, which, by, maxRows)
 }
 
-// Count runs a query to its end. It is stopped when ctx ends. Errors that a caller may act on are registry.ErrForbidden for a
-// missing permission, registry.ErrNotFound for a log group that is gone, and registry.ErrUnavailable where there are too many
+// Count runs a query to its end, and stops it if ctx ends. It returns
+// registry.ErrForbidden for a missing permission, and registry.ErrNotFound for
+// a missing log group. It returns registry.ErrUnavailable if there are too many
 // queries at present.
 func (l *Log) Count(ctx context.Context, q Query) (Report, error) {
 	report := Report{From: q.From, To: q.To, Downloads: []Download{}}
-	if kept := q.To.Add(-l.Keeps); l.Keeps > 0 && report.From.Before(kept) {
-		report.From = kept
+	if oldest := q.To.Add(-l.Retention); l.Retention > 0 && report.From.Before(oldest) {
+		report.From = oldest
 	}
 	rows, err := l.run(ctx, q.Text(), report.From, report.To)
 	if err != nil {
@@ -138,14 +148,15 @@ func (l *Log) Count(ctx context.Context, q Query) (Report, error) {
 	return report, nil
 }
 
-// run returns the rows of a query, each by the names of its fields.
+// run returns the rows of a query by the names of their fields.
 func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []map[string]string, err error) {
-	slow := registry.WithHint(registry.Errorf(registry.ErrUnavailable, "the query takes longer than %s", patience),
-		"Ask for less by `--since`.")
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, slow)
+	slow := registry.WithHint(registry.Errorf(registry.ErrUnavailable, "the query takes longer than %s", timeout),
+		"Count a shorter period with `--since`.")
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, slow)
 	defer cancel()
 	started, err := l.client.StartQuery(ctx, &cloudwatchlogs.StartQueryInput{
-		LogGroupNames: l.Groups, QueryString: &text, StartTime: aws.Int64(from.Unix()), EndTime: aws.Int64(to.Unix()), Limit: aws.Int32(maxRows),
+		LogGroupNames: l.Groups, QueryString: &text, StartTime: aws.Int64(from.Unix()), EndTime: aws.Int64(to.Unix()),
+		Limit: aws.Int32(maxRows),
 	})
 	if err != nil {
 		return nil, explain(ctx, "logs:StartQuery", err)
@@ -175,19 +186,20 @@ func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []
 			return fields(got.Results), nil
 		default:
 			ended = true
-			return nil, registry.WithHint(fmt.Errorf("the query has ended as %s", got.Status), "Try again.")
+			return nil, registry.WithHint(fmt.Errorf("CloudWatch ended the query with the status %s", got.Status), "Try again.")
 		}
 	}
 }
 
-// stop ends a query that nobody waits for any more. One that has ended by itself, or cannot be stopped, costs no more than it did.
+// stop ends a query that is no longer needed. If it has ended already or cannot
+// be stopped, nothing is lost.
 func (l *Log) stop(ctx context.Context, id *string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_, _ = l.client.StopQuery(ctx, &cloudwatchlogs.StopQueryInput{QueryId: id})
 }
 
-// explain gives an error the sentinel on which a caller can act.
+// explain adds the sentinel errors of Count.
 func explain(ctx context.Context, permission string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -199,9 +211,9 @@ func explain(ctx context.Context, permission string, err error) error {
 	switch api.ErrorCode() {
 	case "AccessDeniedException", "AccessDenied":
 		err = registry.Errorf(registry.ErrForbidden, "the permission %s is missing: %w", permission, err)
-		return registry.WithHint(err, "The operator's policy of this release has it.")
+		return registry.WithHint(err, "Attach the operator policy of this release.")
 	case "ResourceNotFoundException":
-		return registry.Errorf(registry.ErrNotFound, "the log is gone: %w", err)
+		return registry.Errorf(registry.ErrNotFound, "the log group does not exist: %w", err)
 	case "LimitExceededException", "ThrottlingException", "ServiceUnavailableException":
 		return registry.WithHint(fmt.Errorf("%w: %w", registry.ErrUnavailable, err), "Try again later.")
 	}
@@ -219,7 +231,7 @@ func fields(results [][]types.ResultField) []map[string]string {
 	return rows
 }
 
-// collect reads rows. One that no release has logged is left out.
+// collect parses rows, and skips those that no release has logged.
 func collect(rows []map[string]string) []Download {
 	type key struct {
 		path, version, caller string
@@ -240,7 +252,7 @@ func collect(rows []map[string]string) []Download {
 			continue
 		}
 		d := Download{address, version, row["caller"], count, moment(row["last"])}
-		// A version may have been asked for as 1.0 and as 1.0.0.
+		// A version may have been requested as 1.0 and as 1.0.0.
 		k := key{address.Path(), version.String(), d.Caller}
 		if i, there := at[k]; there {
 			downloads[i].Count += d.Count
@@ -253,16 +265,20 @@ func collect(rows []map[string]string) []Download {
 		downloads = append(downloads, d)
 	}
 	slices.SortFunc(downloads, func(a, b Download) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address.Path(), b.Address.Path()), registry.CompareVersions(b.Version, a.Version), cmp.Compare(a.Caller, b.Caller))
+		return cmp.Or(
+			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address.Path(), b.Address.Path()),
+			registry.CompareVersions(b.Version, a.Version), cmp.Compare(a.Caller, b.Caller),
+		)
 	})
 	return downloads
 }
 
-// moment reads what Logs Insights makes of a time: milliseconds since 1970, or, of a field that is a timestamp itself, a date.
+// moment parses a time of Logs Insights. It is milliseconds since 1970, or a
+// date if the field itself is a timestamp.
 func moment(s string) time.Time {
 	if ms, err := strconv.ParseFloat(s, 64); err == nil && math.Abs(ms) < 1<<53 {
 		return time.UnixMilli(int64(ms)).UTC()
 	}
-	t, _ := time.Parse("2006-01-02 15:04:05.000", s) // the zero time is not known
+	t, _ := time.Parse("2006-01-02 15:04:05.000", s) // the zero time means unknown
 	return t
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
@@ -27,7 +28,8 @@ import (
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
-// everything is a catalogue that has each version, but for 9.9.9, and signs for all of it.
+// everything is a catalog that has every version except 9.9.9, and signs
+// everything.
 type everything struct{}
 
 func (everything) SigningKeys(context.Context, string) ([]registry.SigningKey, error) {
@@ -79,7 +81,8 @@ func (allMirrored) Get(
 	return registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{{ProviderPackage: linux}}}, nil
 }
 
-// logged asks for paths as a caller each, and returns what functions log of that on Lambda.
+// logged requests paths, each as a caller, and returns what functions log about
+// them on Lambda.
 func logged(t *testing.T, requests ...string) []string {
 	t.Helper()
 	var out bytes.Buffer
@@ -88,7 +91,9 @@ func logged(t *testing.T, requests ...string) []string {
 		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(allProviders{}, everything{}, everything{})},
 		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(allMirrored{}, everything{})},
 	)
-	h := httpapi.Wrap(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr})), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httpapi.Wrap(slog.New(
+		slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr}),
+	), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller := r.Header.Get("Caller"); caller != "" {
 			requestlog.From(r.Context()).Caller = caller
 		}
@@ -104,7 +109,7 @@ func logged(t *testing.T, requests ...string) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// insights is a log of one group, as it is asked.
+// insights returns a log of one group with lines.
 func insights(t *testing.T, in *cloudwatch.Insights, lines ...string) *usage.Log {
 	t.Helper()
 	in.Lines = func(group string) ([]string, bool) { return lines, group == "requests" }
@@ -130,21 +135,26 @@ func parse(t *testing.T, address string) registry.Address {
 	return a
 }
 
-// What functions log is counted where it led to a package, and nothing else is.
+// Only responses that lead to a package count as downloads.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	lines := logged(t,
-		"ci GET modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/1.2.0/download", "ada GET modules/acme/vpc/aws/1.2.0/download", "ada GET modules/acme/vpc/aws/1.2/download",
+		"ci GET modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/1.2.0/download",
+		"ada GET modules/acme/vpc/aws/1.2.0/download", "ada GET modules/acme/vpc/aws/1.2/download",
 		"ci GET modules/acme/vpc/aws/1.3.0/download",
-		" GET providers/acme/inventory/1.2.0/download/linux/amd64", "ci GET providers/acme/inventory/1.2.0-rc.1+b/download/linux/amd64",
+		" GET providers/acme/inventory/1.2.0/download/linux/amd64",
+		"ci GET providers/acme/inventory/1.2.0-rc.1+b/download/linux/amd64",
 		"ci GET mirror/registry.example.com/acme/inventory/1.2.0.json",
 		// None of these is a download.
-		"ci GET modules/acme/vpc/aws/versions", "ci HEAD modules/acme/vpc/aws/1.2.0/download", "ci GET modules/acme/vpc/aws/9.9.9/download", "ci GET modules/acme/vpc/aws/x/download",
+		"ci GET modules/acme/vpc/aws/versions", "ci HEAD modules/acme/vpc/aws/1.2.0/download",
+		"ci GET modules/acme/vpc/aws/9.9.9/download", "ci GET modules/acme/vpc/aws/x/download",
 		"ci GET providers/acme/inventory/versions", "ci GET providers/acme/inventory/1.2.0/download/linux/arm64",
-		"ci GET mirror/registry.example.com/acme/inventory/index.json", "ci GET mirror/registry.example.com/acme/inventory/x.json", "ci GET mirror/registry.example.com/acme/inventory/9.9.9.json", "ci GET nowhere",
+		"ci GET mirror/registry.example.com/acme/inventory/index.json",
+		"ci GET mirror/registry.example.com/acme/inventory/x.json",
+		"ci GET mirror/registry.example.com/acme/inventory/9.9.9.json", "ci GET nowhere",
 	)
 	lines = append(lines, `{"time":"x"}`, "START RequestId", `{"message":"request"}`, "")
-	// What is older than the query asks for.
+	// Older than the period of the query.
 	lines = append(lines, strings.Replace(lines[0], `"timestamp":"2`, `"timestamp":"1`, 1))
 	now := time.Now()
 	log := insights(t, &cloudwatch.Insights{Statuses: []string{"Scheduled"}}, lines...)
@@ -154,8 +164,15 @@ func TestCount(t *testing.T) {
 		version *registry.Version
 		want    string
 	}{
-		{"", nil, "4 modules/acme/vpc/aws 1.2.0, 1 mirror/registry.example.com/acme/inventory 1.2.0, 1 modules/acme/vpc/aws 1.3.0, 1 providers/acme/inventory 1.2.0, 1 providers/acme/inventory 1.2.0-rc.1+b"},
-		{"acme/vpc/aws", nil, "2 modules/acme/vpc/aws 1.2.0 ada, 2 modules/acme/vpc/aws 1.2.0 ci, 1 modules/acme/vpc/aws 1.3.0 ci"},
+		{
+			"", nil,
+			"4 modules/acme/vpc/aws 1.2.0, 1 mirror/registry.example.com/acme/inventory 1.2.0, 1 modules/acme/vpc/aws " +
+				"1.3.0, 1 providers/acme/inventory 1.2.0, 1 providers/acme/inventory 1.2.0-rc.1+b",
+		},
+		{
+			"acme/vpc/aws", nil,
+			"2 modules/acme/vpc/aws 1.2.0 ada, 2 modules/acme/vpc/aws 1.2.0 ci, 1 modules/acme/vpc/aws 1.3.0 ci",
+		},
 		{"acme/vpc/aws", &two, "2 modules/acme/vpc/aws 1.2.0 ada, 2 modules/acme/vpc/aws 1.2.0 ci"},
 		{"acme/inventory", nil, "1 providers/acme/inventory 1.2.0, 1 providers/acme/inventory 1.2.0-rc.1+b ci"},
 		{"registry.example.com/acme/inventory", &two, "1 mirror/registry.example.com/acme/inventory 1.2.0 ci"},
@@ -166,7 +183,8 @@ func TestCount(t *testing.T) {
 			q.Address = parse(t, test.address)
 		}
 		report, err := log.Count(t.Context(), q)
-		if err != nil || told(report.Downloads) != test.want || report.Cut || !report.From.Equal(q.From) || !report.To.Equal(q.To) {
+		if err != nil || told(report.Downloads) != test.want || report.Cut || !report.From.Equal(q.From) ||
+			!report.To.Equal(q.To) {
 			t.Errorf("%s %v: %s, %v; want %s", test.address, test.version, told(report.Downloads), err, test.want)
 		}
 		for _, d := range report.Downloads {
@@ -175,7 +193,7 @@ func TestCount(t *testing.T) {
 			}
 		}
 	}
-	// No more than the log keeps.
+	// The period is limited to the events that the log still has.
 	report, err := log.Count(t.Context(), usage.Query{From: now.AddDate(-1, 0, 0), To: now})
 	if err != nil || !report.From.Equal(now.Add(-30*24*time.Hour)) {
 		t.Errorf("from %s, %v", report.From, err)
@@ -196,7 +214,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Nothing that is accepted as an address ends the text that it is in.
+// No accepted address can end the quoted text in the query.
 func FuzzText(f *testing.F) {
 	f.Add("acme/vpc/aws")
 	f.Add("registry.example.com/a/b")
@@ -207,30 +225,44 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		text := usage.Query{Address: a}.Text()
-		if strings.Count(text, `"`) != 2*3 || strings.Count(text, "\n") != 3 || strings.Count(text, "|") != 3 || strings.Contains(text, `\`) {
+		if strings.Count(text, `"`) != 2*3 || strings.Count(text, "\n") != 3 || strings.Count(text, "|") != 3 ||
+			strings.Contains(text, `\`) {
 			t.Error(text)
 		}
 	})
 }
 
-// Whatever CloudWatch answers, the caller learns what to do, and no query is left running.
+// Each failure of CloudWatch has a sentinel and a hint, and no query continues
+// to run.
 func TestFailures(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	q := usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()}
 	for _, test := range []struct {
 		what, action, code string
 		statuses           []string
 		want               error
-		words              string
+		named              string // what the error or its hint names
 		stopped            int
 	}{
-		{what: "no permission to ask", action: "StartQuery", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:StartQuery"},
-		{what: "no permission to read", action: "GetQueryResults", code: "AccessDeniedException", want: registry.ErrForbidden, words: "logs:GetQueryResults", stopped: 1},
-		{what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable, words: "Try again later."},
-		{what: "a group that is gone", action: "StartQuery", code: "ResourceNotFoundException", want: registry.ErrNotFound, words: "gone"},
-		{what: "a query that fails", statuses: []string{"Running", "Failed"}, words: "Failed"},
-		{what: "a query that somebody cancels", statuses: []string{"Cancelled"}, words: "Cancelled"},
-		{what: "a query that takes too long", statuses: []string{"Timeout"}, words: "Timeout"},
+		{
+			what: "no permission to ask", action: "StartQuery", code: "AccessDeniedException", want: registry.ErrForbidden,
+			named: "logs:StartQuery",
+		},
+		{
+			what: "no permission to read", action: "GetQueryResults", code: "AccessDeniedException",
+			want: registry.ErrForbidden, named: "logs:GetQueryResults", stopped: 1,
+		},
+		{
+			what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable,
+		},
+		{
+			what: "a missing log group", action: "StartQuery", code: "ResourceNotFoundException",
+			want: registry.ErrNotFound, named: "log group",
+		},
+		{what: "a query that fails", statuses: []string{"Running", "Failed"}, named: "Failed"},
+		{what: "a cancelled query", statuses: []string{"Cancelled"}, named: "Cancelled"},
+		{what: "a query that takes too long", statuses: []string{"Timeout"}, named: "Timeout"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
@@ -241,15 +273,19 @@ func TestFailures(t *testing.T) {
 				return ""
 			}}
 			_, err := insights(t, in).Count(t.Context(), q)
-			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error()+"\n"+registry.Hint(err), test.words) {
-				t.Errorf("%v", err)
+			texts.Error(t, err)
+			if test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
 			}
-			if in.Stopped() != test.stopped {
-				t.Errorf("%d queries were stopped", in.Stopped())
+			if shown := fmt.Sprint(err, "\n", registry.Hint(err)); !strings.Contains(shown, test.named) {
+				t.Errorf("the error %q does not contain %q", shown, test.named)
+			}
+			if got := in.Stopped(); got != test.stopped {
+				t.Errorf("%d queries were stopped, want %d", got, test.stopped)
 			}
 		})
 	}
-	// One that is asked too fast is asked again.
+	// A throttled request is repeated.
 	var asked atomic.Int64
 	in := &cloudwatch.Insights{Refuse: func(action string) string {
 		if action == "StartQuery" && asked.Add(1) == 1 {
@@ -257,28 +293,33 @@ func TestFailures(t *testing.T) {
 		}
 		return ""
 	}}
-	if report, err := insights(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 || report.Downloads == nil {
+	if report, err := insights(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 ||
+		report.Downloads == nil {
 		t.Errorf("throttled once: %+v, %v", report, err)
 	}
 	gone := usage.NewLog(awstest.Config("http://127.0.0.1:1"), 0, "requests")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := gone.Count(ctx, q); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted before: %v", err)
+		t.Errorf("a query after an interruption: got %v, want %v", err, context.Canceled)
 	}
 }
 
-// A query that is interrupted is stopped.
+// An interrupted query is stopped.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	in := &cloudwatch.Insights{Statuses: []string{"Running", "Running", "Running", "Running", "Running", "Running"}, Refuse: func(action string) string {
+	in := &cloudwatch.Insights{Statuses: []string{
+		"Running", "Running", "Running", "Running", "Running", "Running",
+	}, Refuse: func(action string) string {
 		if action == "GetQueryResults" {
 			cancel()
 		}
 		return ""
 	}}
-	if _, err := insights(t, in).Count(ctx, usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err, context.Canceled) {
+	if _, err := insights(t, in).Count(
+		ctx, usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()},
+	); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if in.Stopped() != 1 {

@@ -24,9 +24,11 @@ func (r *run) module(m registry.Module) subject[registry.Module, registry.Module
 	return subject[registry.Module, registry.ModuleVersion]{
 		address: m, versions: r.Catalog.Modules, count: func(r *Report) *int { return &r.Modules },
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
-			return []check[registry.ModuleVersion]{func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
-				return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
-			}}
+			return []check[registry.ModuleVersion]{
+				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
+					return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
+				},
+			}
 		},
 	}
 }
@@ -35,9 +37,11 @@ func (r *run) provider(p registry.Provider) subject[registry.Provider, registry.
 	return subject[registry.Provider, registry.ProviderVersion]{
 		address: p, versions: r.Catalog.Providers, count: func(r *Report) *int { return &r.Providers },
 		checks: func(v registry.ProviderVersion) []check[registry.ProviderVersion] {
-			checks := []check[registry.ProviderVersion]{func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
-				return r.signed(ctx, p, v, read)
-			}}
+			checks := []check[registry.ProviderVersion]{
+				func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
+					return r.signed(ctx, p, v, read)
+				},
+			}
 			for _, pkg := range v.Packages {
 				checks = append(checks, func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
 					return r.packages(ctx, p, v.Packages, pkg.Platform, read)
@@ -70,38 +74,56 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 	}
 }
 
-// stands says whether an object is there with its size, and what there is to say otherwise.
-func (r *run) stands(ctx context.Context, f registry.StoredFile) ([]Finding, error) {
+// inspect checks that an object exists and has its size.
+func (r *run) inspect(ctx context.Context, f registry.StoredFile) ([]Finding, error) {
 	info, err := r.Objects.Stat(ctx, f.Object)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return []Finding{{Kind: VersionWithoutObject, Object: f.Object, Detail: "the object is missing"}}, nil
 	case errors.Is(err, registry.ErrInvalid):
-		return []Finding{{Kind: Record, Object: f.Object, Detail: fmt.Sprintf("no object can have this key: %s", err), Fix: restoreRecord}}, nil
+		return []Finding{
+			{
+				Kind:   Record,
+				Object: f.Object,
+				Detail: fmt.Sprintf("the record has an invalid object key: %s", err),
+				Fix:    restoreRecord,
+			},
+		}, nil
 	case err != nil || info.Size == f.Size:
 		return nil, err
 	}
-	finding := Finding{Kind: Size, Object: f.Object, Detail: fmt.Sprintf("it has %d bytes, and %d are recorded", info.Size, f.Size)}
+	finding := Finding{
+		Kind:   Size,
+		Object: f.Object,
+		Detail: fmt.Sprintf("it has %d bytes, but the record has %d", info.Size, f.Size),
+	}
 	if !r.Quick {
 		sum, err := r.sum(ctx, f)
 		if err != nil {
 			return nil, err
 		}
 		if sum == f.SHA256 {
-			finding.Detail, finding.Fix = finding.Detail+", though its sha256 is the recorded one", restoreRecord
+			finding.Detail, finding.Fix = finding.Detail+"; its SHA-256 matches the record", restoreRecord
 		}
 	}
 	return []Finding{finding}, nil
 }
 
-// otherBytes is the finding of an object that has its size, and not its bytes.
+// otherBytes returns the finding for an object with the right size and the
+// wrong content.
 func otherBytes(f registry.StoredFile, sum string) []Finding {
-	return []Finding{{Kind: SHA256, Object: f.Object, Detail: fmt.Sprintf("it has sha256:%s, and sha256:%s is recorded", sum, f.SHA256)}}
+	return []Finding{
+		{
+			Kind:   SHA256,
+			Object: f.Object,
+			Detail: fmt.Sprintf("it has sha256:%s, but the record has sha256:%s", sum, f.SHA256),
+		},
+	}
 }
 
 // archive verifies a module's archive.
 func (r *run) archive(ctx context.Context, f registry.StoredFile, content string, read func(int64)) ([]Finding, error) {
-	found, err := r.stands(ctx, f)
+	found, err := r.inspect(ctx, f)
 	if err != nil || len(found) > 0 || r.Quick {
 		return found, err
 	}
@@ -114,7 +136,7 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 	tee := io.TeeReader(in, packed)
 	unzipped, bad := gzip.NewReader(tee)
 	if bad == nil {
-		_, bad = io.Copy(unpacked, unzipped) //nolint:gosec // nothing is kept of it
+		_, bad = io.Copy(unpacked, unzipped) //nolint:gosec // only its hash is computed
 	}
 	if _, err := io.Copy(io.Discard, tee); err != nil || in.failed != nil {
 		return nil, errors.Join(err, in.failed)
@@ -123,27 +145,34 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 	case sum != f.SHA256:
 		return otherBytes(f, sum), nil
 	case bad != nil:
-		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it does not unpack: %s", bad)}}, nil
+		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it cannot be unpacked: %s", bad)}}, nil
 	}
 	if sum := hex.EncodeToString(unpacked.Sum(nil)); sum != content {
-		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it unpacks to sha256:%s, and sha256:%s is recorded", sum, content)}}, nil
+		return []Finding{
+			{
+				Kind:   Content,
+				Object: f.Object,
+				Detail: fmt.Sprintf("its content has sha256:%s, but the record has sha256:%s", sum, content),
+			},
+		}, nil
 	}
 	return nil, nil
 }
 
 // packages verifies the package for a platform.
-func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage, platform registry.Platform, read func(int64)) ([]Finding, error) {
+func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage,
+	platform registry.Platform, read func(int64)) ([]Finding, error) {
 	at := slices.IndexFunc(packages, func(pkg registry.ProviderPackage) bool { return pkg.Platform == platform })
 	if at < 0 {
 		return nil, nil
 	}
 	pkg := packages[at]
-	found, err := r.stands(ctx, pkg.StoredFile)
+	found, err := r.inspect(ctx, pkg.StoredFile)
 	if err != nil || len(found) > 0 || r.Quick {
 		return found, err
 	}
 	object := objects.NewReaderAt(ctx, r.Objects, pkg.Object, pkg.Size)
-	defer func() { _ = object.Close() }() // it was only read
+	defer func() { _ = object.Close() }() // a reader
 	unread := pkg.Size
 	counted := func(n int64) { read(n); unread -= n }
 	zip, bad := archive.ReadProvider(ctx, progress.ReaderAt(object, counted), pkg.Size, p.Type)
@@ -152,25 +181,28 @@ func (r *run) packages(ctx context.Context, p registry.Provider, packages []regi
 	}
 	sum := zip.SHA256
 	if bad != nil {
-		// Whether it is damaged or was so from the first, its sum tells.
+		// The SHA-256 shows whether it was damaged after it was published.
 		if sum, err = r.sum(ctx, pkg.StoredFile); err != nil {
 			return nil, err
 		}
 	}
-	read(unread) // what a zip that is refused has left
+	read(unread) // the rest of a zip that was rejected
 	switch {
 	case sum != pkg.SHA256:
 		return otherBytes(pkg.StoredFile, sum), nil
 	case bad != nil:
 		return []Finding{{Kind: H1, Object: pkg.Object, Detail: fmt.Sprintf("it cannot be hashed: %s", bad)}}, nil
 	case zip.H1 != pkg.H1:
-		return []Finding{{Kind: H1, Object: pkg.Object, Detail: fmt.Sprintf("it has %s, and %s is recorded", zip.H1, pkg.H1)}}, nil
+		return []Finding{
+			{Kind: H1, Object: pkg.Object, Detail: fmt.Sprintf("it has %s, but the record has %s", zip.H1, pkg.H1)},
+		}, nil
 	}
 	return nil, nil
 }
 
-// signed verifies SHA256SUMS and its signature, as clients do.
-func (r *run) signed(ctx context.Context, p registry.Provider, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
+// signed verifies SHA256SUMS and its signature as clients do.
+func (r *run) signed(ctx context.Context, p registry.Provider, v registry.ProviderVersion,
+	read func(int64)) ([]Finding, error) {
 	sums, found, err := r.small(ctx, v.Sums, signing.MaxSums, read)
 	if err != nil {
 		return nil, err
@@ -188,7 +220,7 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 		for _, pkg := range v.Packages {
 			files[pkg.Filename] = pkg.SHA256
 		}
-		// The manifest that the sums list is not among the files of a version.
+		// The sums may list a manifest, which is not a file of the version.
 		maps.DeleteFunc(listed, func(name, _ string) bool { return releases.IsManifest(name) })
 		err = releases.CheckSums(files, "", listed)
 	}
@@ -199,15 +231,17 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	return append(found, signature...), err
 }
 
-// signer verifies a signature as clients do, with the keys that they are given today.
-func (r *run) signer(ctx context.Context, p registry.Provider, v registry.ProviderVersion, sums, signature []byte) ([]Finding, error) {
+// signer verifies a signature as clients do, with the keys that the registry
+// currently returns.
+func (r *run) signer(ctx context.Context, p registry.Provider, v registry.ProviderVersion,
+	sums, signature []byte) ([]Finding, error) {
 	keys, _, err := r.Catalog.ReadableKeys(ctx, p.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	f := Finding{Kind: Signature, Object: v.Signature.Object}
 	if !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == v.SigningKey }) {
-		f.Detail = fmt.Sprintf("key %s, which signed it, is no key of the namespace", v.SigningKey)
+		f.Detail = fmt.Sprintf("it was signed by key %s, which is not a key of the namespace", v.SigningKey)
 		return []Finding{f}, nil
 	}
 	var armored []string
@@ -217,20 +251,22 @@ func (r *run) signer(ctx context.Context, p registry.Provider, v registry.Provid
 	signer, err := signing.VerifyOrigin(armored, sums, signature, r.Now())
 	switch {
 	case err != nil:
-		f.Detail = "clients do not take it: " + err.Error()
+		f.Detail = "clients reject it: " + err.Error()
 	case signer.ID != v.SigningKey:
-		f.Detail, f.Fix = fmt.Sprintf("it is by key %s, and %s is recorded", signer.ID, v.SigningKey), restoreRecord
+		f.Detail, f.Fix = fmt.Sprintf("it was signed by key %s, but the record has key %s", signer.ID,
+			v.SigningKey), restoreRecord
 	case signer.Expired:
-		f.Note, f.Detail = true, fmt.Sprintf("key %s, which signed it, has expired, which clients accept", signer.ID)
+		f.Note, f.Detail = true, fmt.Sprintf("it was signed by key %s, which has expired; clients still accept it", signer.ID)
 	default:
 		return nil, nil
 	}
 	return []Finding{f}, nil
 }
 
-// small reads an object of a bounded size, and verifies it.
-func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64, read func(int64)) ([]byte, []Finding, error) {
-	found, err := r.stands(ctx, f)
+// small reads and verifies an object of at most limit bytes.
+func (r *run) small(ctx context.Context, f registry.StoredFile, limit int64,
+	read func(int64)) ([]byte, []Finding, error) {
+	found, err := r.inspect(ctx, f)
 	if err != nil || len(found) > 0 {
 		return nil, found, err
 	}
@@ -261,7 +297,8 @@ func (r *run) sum(ctx context.Context, f registry.StoredFile) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// body is an object as it is read. It remembers what failed, which the object has no part in.
+// body reads an object. It stores a read error, which is not the object's
+// fault.
 type body struct {
 	io.ReadCloser
 	read   func(int64)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind is what is wrong.
+// Kind is a kind of finding.
 type Kind string
 
 // The kinds of findings.
@@ -28,75 +28,91 @@ const (
 	AuditMissing         Kind = "audit-missing"
 )
 
-// restoreRecord is what there is to do where the objects are as they were published, and the record is not.
-const restoreRecord = "restore the version's record, the item of this path and version/VERSION without build metadata, from a backup of the table; where there is none, take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
+// restoreRecord is the fix if the objects are unchanged and the record is
+// wrong.
+const restoreRecord = "restore the version's record (the item with this path and version/VERSION without build " +
+	"metadata) from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY` " +
+	"and publish it as a new version"
 
-// remedy is what there is to do about findings of a kind, where they do not say it themselves.
+// remedy returns the fix for findings of a kind that do not have their own.
 func (k Kind) remedy() string {
 	switch k {
 	case VersionWithoutRecord:
-		return "restore the version's record, the item of this path and version/VERSION without build metadata, from a backup of the table; if there is none, run `larder withdraw ADDRESS VERSION --missing --reason WHY`, so that nobody publishes other content under its number, and publish under a new one"
+		return "restore the version's record (the item with this path and version/VERSION without build metadata) from a " +
+			"backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --missing --reason WHY`, so " +
+			"that nobody publishes other content under its number, and publish it as a new version"
 	case VersionWithoutObject:
-		return "publish or mirror the same again, which puts back what is missing, or restore the object: in a versioned bucket by deleting its delete marker; one that was withdrawn, and whose record came back with an older table, is withdrawn again instead"
+		return "publish or mirror the version again to restore the missing object, or restore it yourself (in a versioned " +
+			"bucket, delete its delete marker); if the version was withdrawn and an older table brought its record back, " +
+			"withdraw it again instead"
 	case ObjectWithoutVersion:
-		return "publish the same again to finish what was interrupted, restore the version's record from a backup, or remove the object by hand"
+		return "publish the version again to finish an interrupted publish, restore its record from a backup, or remove " +
+			"the object yourself"
 	case WithdrawnObject:
-		return "run `larder withdraw` of that version again, which removes what remains"
+		return "run `larder withdraw` for that version again to remove what remains"
 	case Size, SHA256:
-		return "clients refuse it: remove the damaged object, the file of that name in objects/ or the object of that key in the bucket, and publish or mirror the same again, which puts back what is missing and leaves alone what is there; or restore the object from a backup, or by its former version in the bucket. Removing a version of an object from the bucket takes s3:DeleteObjectVersion, which the policy of the stack's output WithdrawPolicyArn allows, and the operator's does not"
+		return "clients reject it: remove the damaged object (the file with that name in objects/, or the object with " +
+			"that key in the bucket) and publish or mirror the version again, which restores only what is missing; or " +
+			"restore the object from a backup or from its previous version in the bucket; removing a version of an object " +
+			"from the bucket requires s3:DeleteObjectVersion, which is in the policy of the stack's output WithdrawPolicyArn " +
+			"and not in the operator's"
 	case Content, H1, Sums:
 		return restoreRecord
 	case Signature:
-		return "add the key that signed it by `larder key add NAMESPACE FILE`, or take the version out by `larder withdraw ADDRESS VERSION --reason WHY`, and publish under a new one"
+		return "add the key that signed it with `larder key add NAMESPACE FILE`, or run `larder withdraw ADDRESS VERSION " +
+			"--reason WHY` and publish it as a new version"
 	case Listing, CatalogEntry, Namespace:
-		return "run it again with --repair"
+		return "run the command again with --repair"
 	case Record:
 		return "restore the item from a backup of the table"
 	case Audit:
-		return "somebody has written it there: restore the item from a backup of the table, or remove it where that has none (see docs/verify-and-restore.md)"
+		return "something other than Larder wrote it: restore the item from a backup of the table, or remove it if the " +
+			"backup does not have it (see docs/verify-and-restore.md)"
 	case AuditMissing:
-		return "restore the items audit/YYYY-MM that are missing from a backup of the table. --repair does not make " +
-			"them up, because nothing else says who made a change. If nobody has restored or edited the table, " +
-			"somebody has removed the entries, or has written to the table without Larder: find out who can " +
-			"write to it, and compare what is stored with its source. If nothing can be restored, " +
-			"`larder verify --accept-loss` records which entries are lost, and they are no faults any more"
+		return "restore the missing items audit/YYYY-MM from a backup of the table; --repair cannot rebuild them, because " +
+			"nothing else records who made a change; if nobody has restored or edited the table, someone has removed the " +
+			"entries or has written to the table without Larder: find out who can write to it, and compare the stored " +
+			"files with their source; if you cannot restore the items, run `larder verify --accept-loss`, which records " +
+			"the lost entries so that they no longer count as faults"
 	}
 	return ""
 }
 
-// Finding is one thing that is wrong.
+// Finding is one problem.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// Path is where it is, such as modules/acme/vpc/aws, keys/acme, tokens.
+	// Path is the location, such as modules/acme/vpc/aws, keys/acme or tokens.
 	Path string `json:"path"`
-	// Version is empty where it is not of one.
+	// Version is the version. It is empty if the finding is not about one.
 	Version string `json:"version,omitempty"`
-	// Object is the key of the object that it is about.
+	// Object is the key of the object. It may be empty.
 	Object string `json:"object,omitempty"`
 	Detail string `json:"detail"`
 	// Fix is how to repair a fault.
 	Fix string `json:"fix,omitempty"`
-	// Note says that it is no fault: no client meets it, and it may pass by itself.
+	// Note means that it is not a fault: it does not affect clients, and may
+	// resolve itself.
 	Note bool `json:"note,omitempty"`
-	// Repaired says that it held no more, and does again.
+	// Repaired means that a repair has fixed it.
 	Repaired bool `json:"repaired,omitempty"`
 }
 
-// Report is what there is to say of a registry.
+// Report is the result of a verification.
 type Report struct {
-	// Modules, Providers and Mirrored are those that have a version.
+	// Modules, Providers and Mirrored count the addresses that have a version.
 	Modules   int `json:"modules"`
 	Providers int `json:"providers"`
 	Mirrored  int `json:"mirrored"`
 	Versions  int `json:"versions"`
-	// Objects are those that versions have and that are there, and Bytes that were read of them.
+	// Objects counts the existing objects of versions, and Bytes how much of them
+	// was read.
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
-	// Findings are in the order of path, version, kind, object and detail.
+	// Findings are sorted by path, version, kind, object and detail.
 	Findings []Finding `json:"findings"`
 }
 
-// Faults returns how many of the findings are faults that remain.
+// Faults returns how many findings are faults that were not repaired.
 func (r Report) Faults() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -107,8 +123,8 @@ func (r Report) Faults() int {
 	return n
 }
 
-// sort gives findings their order, and faults what there is to do. What several addresses have told, such as of their
-// namespace, stays once.
+// sort sorts findings, sets the missing fixes of faults, and removes
+// duplicates. Several addresses may report the same problem of their namespace.
 func sort(findings []Finding) []Finding {
 	for i := range findings {
 		switch f := &findings[i]; {

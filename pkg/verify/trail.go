@@ -14,16 +14,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Each change of a registry is written together with its entry in the audit trail,
-// and neither expires. So what is stored implies entries, which are called claims
-// here. A claim that the trail does not have is a finding, but only if the trail
-// lacks it when it is read again at the end: others publish meanwhile.
+// Each change of a registry is written together with its entry in the audit
+// trail, and neither expires. Versions, keys and tokens therefore imply entries,
+// which are called claims here. Others may publish during a verification. So a
+// claim is only reported if the trail still lacks it when it is read again at
+// the end.
 
-// trail is what the audit trail says that was done, without who and when. It takes
-// about 60 bytes for each version.
+// trail contains the changes in the audit trail, without their authors and
+// times. It takes about 60 bytes for each version.
 type trail struct {
-	entries  int // that can be read
-	accepted int // that were lost, and are named by others
+	entries  int // how many were readable
+	accepted int // how many are lost, and named by an accepted loss
 	subjects map[string]*history
 	keys     map[string][]string // the IDs of keys, by namespace
 }
@@ -32,28 +33,28 @@ func newTrail() *trail {
 	return &trail{subjects: make(map[string]*history), keys: make(map[string][]string)}
 }
 
-// history is what was done to one address, key or token.
+// history contains the changes of one address, key or token.
 type history struct {
 	whole    actions
 	versions map[string]actions
-	// platforms are those of mirrored versions, separated by spaces.
+	// platforms are the platforms of mirrored versions, separated by spaces.
 	platforms map[string]string
-	// added reports that a key was added and not removed since. A key that was lost
-	// can be added twice without a removal in between.
+	// added reports whether the last change of a key was to add it. A key that was
+	// lost can be added twice without a removal in between.
 	added bool
 }
 
 // actions is a set of actions.
 type actions uint16
 
-// known are the actions that a set can hold.
-var known = []registry.AuditAction{
+// known are the actions that a set can contain.
+var knownActions = []registry.AuditAction{
 	registry.AuditPublish, registry.AuditMirror, registry.AuditDeprecate, registry.AuditHide,
 	registry.AuditUndeprecate, registry.AuditWithdraw, registry.AuditCreateToken,
 }
 
 func setOf(action registry.AuditAction) actions {
-	if i := slices.Index(known, action); i >= 0 {
+	if i := slices.Index(knownActions, action); i >= 0 {
 		return 1 << i
 	}
 	return 0
@@ -61,17 +62,17 @@ func setOf(action registry.AuditAction) actions {
 
 func (a actions) has(action registry.AuditAction) bool { return a&setOf(action) != 0 }
 
-// deprecated reports whether there was a deprecation, which hiding is too.
+// deprecated reports whether there was a deprecation. Hiding is one too.
 func (a actions) deprecated() bool {
 	return a.has(registry.AuditDeprecate) || a.has(registry.AuditHide)
 }
 
-// stored reports whether there was a version, of which a record remains for ever.
+// stored reports whether there was a version. Its record is never removed.
 func (a actions) stored() bool {
 	return a.has(registry.AuditPublish) || a.has(registry.AuditMirror) || a.has(registry.AuditWithdraw)
 }
 
-// add adds an entry that can be relied on, which is newer than those before.
+// add adds a readable entry. Entries are added in the order of their times.
 func (t *trail) add(e registry.AuditEntry) {
 	t.entries++
 	h := t.subjects[e.Subject]
@@ -84,7 +85,8 @@ func (t *trail) add(e registry.AuditEntry) {
 	}
 	switch {
 	case e.Action == registry.AuditAcceptLoss:
-		// What it names counts as if it were there: what is lost later is a fault.
+		// The entries that it names count as present, so only later losses are
+		// faults.
 		for _, lost := range parseClaims(e.Detail, e.Subject) {
 			t.accepted++
 			t.add(lost)
@@ -108,12 +110,12 @@ func (t *trail) add(e registry.AuditEntry) {
 	}
 }
 
-// keysPrefix is what the subjects of keys begin with.
+// keysPrefix is the prefix of the subjects of keys.
 const keysPrefix = "keys/"
 
 func isKey(subject string) bool { return strings.HasPrefix(subject, keysPrefix) }
 
-// of returns the history of a subject, which is empty if there is none.
+// of returns the history of a subject. It is empty if there is none.
 func (t *trail) of(subject string) *history {
 	if h := t.subjects[subject]; h != nil {
 		return h
@@ -121,7 +123,7 @@ func (t *trail) of(subject string) *history {
 	return &history{}
 }
 
-// addresses returns the paths of which the trail has versions.
+// addresses returns the paths that have versions in the trail.
 func (t *trail) addresses() []string {
 	var paths []string
 	for subject, h := range t.subjects {
@@ -135,13 +137,13 @@ func (t *trail) addresses() []string {
 // claim is an entry that the trail must have.
 type claim struct {
 	action registry.AuditAction
-	// version is empty for the whole of an address, a key or a token.
+	// version is empty for an entry about all versions, a key or a token.
 	version string
-	// platform is that of a mirrored package.
+	// platform is the platform of a mirrored package.
 	platform string
 }
 
-// String returns a claim as an accepted loss names it.
+// String returns the claim in the form of an accepted loss.
 func (c claim) String() string {
 	return strings.TrimSpace(string(c.action) + " " + c.version + " " + c.platform)
 }
@@ -159,7 +161,7 @@ func parseClaims(names, subject string) (lost []registry.AuditEntry) {
 	return lost
 }
 
-// has reports whether the trail has the entry that a claim is about.
+// has reports whether the trail contains the entry of a claim.
 func (t *trail) has(subject string, c claim) bool {
 	h := t.of(subject)
 	done := h.whole
@@ -179,7 +181,7 @@ func (t *trail) has(subject string, c claim) bool {
 	return done.has(c.action)
 }
 
-// readTrail reads the trail, and reports what of it cannot be relied on.
+// readTrail reads the trail, and reports the entries that it cannot use.
 func (r *run) readTrail(ctx context.Context) error {
 	r.trail, r.missing = newTrail(), make(map[string][]claim)
 	for entry, err := range r.Catalog.AuditTrail(ctx) {
@@ -191,7 +193,7 @@ func (r *run) readTrail(ctx context.Context) error {
 			continue
 		}
 		if entry.Version != nil && r.trail.subjects[entry.Subject] == nil && addressOf(entry.Subject) == nil {
-			const noAddress = "an entry of %s is about %q, which is no address"
+			const noAddress = "an entry of %s is about %q, which is not an address"
 			detail := fmt.Sprintf(noAddress, entry.At.Format(time.RFC3339), entry.Subject)
 			r.add(Finding{Kind: Audit, Path: "audit", Detail: detail})
 			continue
@@ -202,14 +204,13 @@ func (r *run) readTrail(ctx context.Context) error {
 		r.add(Finding{
 			Kind: AuditMissing, Path: "audit", Note: true,
 			Detail: "the audit trail has lost " + english.Plural(n, "entry", "entries") +
-				", which was accepted: `larder audit` lists by whom",
+				", and someone accepted that; `larder audit` shows who",
 		})
 	}
 	return nil
 }
 
-// claim notes which of the entries that something stored implies are not in the
-// trail as it was read.
+// claim stores the claims that the trail lacks.
 func (r *run) claim(subject string, claims ...claim) {
 	for _, c := range claims {
 		if !r.trail.has(subject, c) {
@@ -218,7 +219,7 @@ func (r *run) claim(subject string, claims ...claim) {
 	}
 }
 
-// claimsOf returns the entries that a record implies.
+// claimsOf returns the claims of a record.
 func claimsOf[R registry.Record](record R) []claim {
 	v := record.Number().String()
 	if m, ok := any(record).(registry.MirrorVersion); ok {
@@ -237,7 +238,8 @@ func claimsOf[R registry.Record](record R) []claim {
 	return made
 }
 
-// deprecation returns why a version is deprecated, and whether it is hidden too.
+// deprecation returns the deprecation message of a version, and whether it is
+// hidden.
 func deprecation[R registry.Record](record R) (message string, hidden bool) {
 	switch r := any(record).(type) {
 	case registry.ModuleVersion:
@@ -248,15 +250,15 @@ func deprecation[R registry.Record](record R) (message string, hidden bool) {
 	return "", false
 }
 
-// compareTrail compares what is stored of an address with the trail, both ways but
-// for versions without a record, which lost finds.
+// compareTrail compares the stored versions of an address with the trail, in
+// both directions. The function lost finds the versions without a record.
 func compareTrail[A registry.Address, R registry.Record](r *run, s subject[A, R], stored catalog.Stored[R]) {
 	path := s.address.Path()
 	was := r.trail.of(path)
 	for _, record := range stored.Records {
 		v, implied := record.Number().String(), claimsOf(record)
 		r.claim(path, implied...)
-		// Whatever was deprecated and is not any more was undeprecated.
+		// If it is no longer deprecated, the trail must have the undo.
 		if message, _ := deprecation(record); message == "" && was.versions[v].deprecated() {
 			r.claim(path, claim{action: registry.AuditUndeprecate, version: v})
 		}
@@ -273,7 +275,7 @@ func compareTrail[A registry.Address, R registry.Record](r *run, s subject[A, R]
 	}
 }
 
-// compareKeys compares the keys of a namespace, by their IDs, with the trail.
+// compareKeys compares the key IDs of a namespace with the trail.
 func (r *run) compareKeys(namespace string, readable []registry.SigningKey, unreadable []catalog.Unreadable) {
 	there := make(map[string]bool)
 	for _, u := range unreadable {
@@ -290,14 +292,14 @@ func (r *run) compareKeys(namespace string, readable []registry.SigningKey, unre
 	}
 }
 
-// compareRecord reports what the trail had of a version before its record was
-// read, and the record has not. Nothing takes that back.
+// compareRecord reports what the trail contained about a version before its
+// record was read, and the record does not. No action removes it from a record.
 func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 	if was.versions[v].has(registry.AuditWithdraw) {
 		r.add(Finding{
 			Kind: Record, Path: path, Version: v,
-			Detail: "the audit trail has it as withdrawn, and its record does not",
-			Fix:    "run `larder withdraw` of that version again: somebody has put its record back",
+			Detail: "the audit trail contains its withdrawal, but its record is not withdrawn",
+			Fix:    "run `larder withdraw` for that version again: someone has restored its old record",
 		})
 		return
 	}
@@ -310,19 +312,19 @@ func (r *run) compareRecord(path, v string, was *history, implied []claim) {
 	if len(gone) > 0 {
 		r.add(Finding{
 			Kind: Record, Path: path, Version: v,
-			Detail: "the audit trail has it as mirrored for " + nameSome(gone) + ", and its record does not",
-			Fix: "run `larder mirror add` of that version and platform again, or restore the version's record " +
+			Detail: "the audit trail contains its mirroring for " + nameSome(gone) + ", but its record does not",
+			Fix: "run `larder mirror add` for that version and platform again, or restore the version's record " +
 				"from a backup of the table",
 		})
 	}
 }
 
-// settleTrail reports the claims that the trail still does not have.
-func (r *run) settleTrail(ctx context.Context) error {
+// reportMissing reports the claims that the trail still lacks.
+func (r *run) reportMissing(ctx context.Context) error {
 	if len(r.missing) == 0 {
 		return nil
 	}
-	// What is wrong with its entries was reported when it was first read.
+	// The first reading has reported the invalid entries.
 	now := newTrail()
 	for entry, err := range r.Catalog.AuditTrail(ctx) {
 		if err != nil {
@@ -354,15 +356,16 @@ func (r *run) settleTrail(ctx context.Context) error {
 	return nil
 }
 
-// maxAccepted is how many losses one entry names, so that it stays a small item.
+// maxAccepted is how many losses one entry names, which limits the size of the
+// item.
 const maxAccepted = 1000
 
-// acceptLoss records which entries the trail has lost, and reports that.
+// acceptLoss records the missing entries as an accepted loss, and reports that.
 func (r *run) acceptLoss(ctx context.Context, byPath map[string][]lacking) error {
 	for path, claims := range byPath {
 		lost := make(map[string][]string)
 		for _, c := range claims {
-			// Of these the registry has lost what the trail has.
+			// For these two the trail is complete, and the registry has lost data.
 			if c.action != registry.AuditUndeprecate && c.action != registry.AuditRemoveKey {
 				lost[c.subject] = append(lost[c.subject], c.String())
 			}
@@ -375,7 +378,7 @@ func (r *run) acceptLoss(ctx context.Context, byPath map[string][]lacking) error
 			}
 		}
 		for _, f := range missingEntries(path, claims) {
-			f.Note = f.Kind == AuditMissing // from now on
+			f.Note = f.Kind == AuditMissing // it is accepted now
 			r.add(f)
 		}
 	}
@@ -388,8 +391,8 @@ type lacking struct {
 	claim
 }
 
-// pathOfSubject returns where findings about a subject of the trail are. Keys and
-// tokens are with others of their namespace, or of the registry.
+// pathOfSubject returns the path of findings about a subject of the trail. Keys
+// share the path of their namespace, and tokens share one path.
 func pathOfSubject(subject string) string {
 	kind, rest, _ := strings.Cut(subject, "/")
 	switch kind {
@@ -402,7 +405,7 @@ func pathOfSubject(subject string) string {
 	return subject
 }
 
-// noTrail is the finding of a registry whose trail has no entry.
+// noTrail returns the finding for a registry whose trail is empty.
 func noTrail(byPath map[string][]lacking) Finding {
 	versions := make(map[string]bool)
 	addresses, keys, tokens := 0, 0, 0
@@ -422,14 +425,14 @@ func noTrail(byPath map[string][]lacking) Finding {
 		}
 	}
 	return Finding{Kind: AuditMissing, Path: "audit", Detail: fmt.Sprintf(
-		"the audit trail has no entry, and the registry has %s of %s, %s and %s",
+		"the audit trail is empty, but the registry has %s of %s, %s and %s",
 		english.Plural(len(versions), "version", ""),
 		english.Plural(addresses, "module or provider", "modules and providers"),
 		english.Plural(keys, "signing key", ""), english.Plural(tokens, "token", ""))}
 }
 
-// wording is what findings call a missing entry, in the order in which they name
-// them.
+// wording contains the descriptions of missing entries, in the order in which
+// findings list them.
 var wording = []struct {
 	action registry.AuditAction
 	text   string
@@ -439,11 +442,12 @@ var wording = []struct {
 	{registry.AuditWithdraw, "withdrawal of "},
 	{registry.AuditDeprecate, "deprecation of "},
 	{registry.AuditHide, "hiding of "},
-	{registry.AuditAddKey, "adding of key "},
+	{registry.AuditAddKey, "addition of key "},
 	{registry.AuditCreateToken, "creation of token "},
 }
 
-// missingEntries are the findings about what the trail lacks at a path.
+// missingEntries returns the findings about the claims that the trail lacks at
+// a path.
 func missingEntries(path string, claims []lacking) (found []Finding) {
 	names := make(map[registry.AuditAction][]string)
 	for _, c := range claims {
@@ -468,30 +472,31 @@ func missingEntries(path string, claims []lacking) (found []Finding) {
 		detail := "the audit trail lacks the " + strings.Join(parts, ", and the ")
 		found = append(found, Finding{Kind: AuditMissing, Path: path, Detail: detail})
 	}
-	// Here the trail has something that is not stored, and not how it ended.
+	// For these the trail has an entry, but neither the data nor its removal is
+	// stored.
 	if of := names[registry.AuditUndeprecate]; len(of) > 0 {
 		found = append(found, Finding{
 			Kind: Record, Path: path,
-			Detail: "the audit trail has a deprecation of " + nameSome(of) + ", and the registry does not",
-			Fix:    "run `larder deprecate` again, with the message of `larder audit`, or with --undo",
+			Detail: "the audit trail contains a deprecation of " + nameSome(of) + ", but the registry does not",
+			Fix:    "run `larder deprecate` again, with the message that `larder audit` shows or with --undo",
 		})
 	}
 	if of := names[registry.AuditRemoveKey]; len(of) > 0 {
 		found = append(found, Finding{
 			Kind: Record, Path: path,
-			Detail: "the audit trail has the adding of key " + nameSome(of) +
-				" and no removal, and the registry has no such key",
-			Fix: "add the key again by `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
+			Detail: "the audit trail contains the addition of key " + nameSome(of) +
+				" and no removal, but the registry does not have the key",
+			Fix: "add the key again with `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
 		})
 	}
 	return found
 }
 
-// maxNamed is how many versions a finding names, so that it stays one readable
-// line.
+// maxNamed is how many versions a finding lists, which limits the length of its
+// text.
 const maxNamed = 5
 
-// nameSome names the first of several things, and how many more there are.
+// nameSome lists the first names, and how many more there are.
 func nameSome(names []string) string {
 	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
 	if more := len(names) - maxNamed; more > 0 {

@@ -1,19 +1,20 @@
 // Package verify reads a whole registry and reports everything that is wrong:
-// versions without records, versions without objects and objects without versions,
-// bytes that differ from the recorded ones, signatures that no longer verify,
-// listings and catalog entries that differ from the versions, and an audit trail
-// that disagrees with what is stored.
+//   - versions without records or objects, and objects without versions
+//   - content that differs from the record
+//   - signatures that no longer verify
+//   - listings and catalog entries that differ from the versions
+//   - an audit trail that disagrees with the stored versions, keys and tokens
 //
-// It reads one namespace after the other. Of the whole registry it keeps only what
-// the audit trail has in memory. Others publish meanwhile: before it reports
-// something, it reads it a second time, with new records. A repair rebuilds what is
-// derived from other things. It deletes nothing, changes no object, version or key,
-// and keeps any item that may be the last to name a version, so that the number
-// stays taken.
+// It reads one namespace at a time. For the whole registry it only has the
+// audit trail in memory. Because others may publish meanwhile, it reads
+// everything a second time, with new records, before it reports it. A repair
+// rebuilds derived data. It deletes nothing and changes no object, version or
+// key. It also leaves any item that may be the last to name a version, so that
+// nobody can reuse the number.
 //
-// It cannot find what nothing points to, because a table cannot be listed as a
-// whole. It finds an address by its entry in the catalog of its namespace, by its
-// objects or by the audit trail. An address without all three is not found.
+// A table cannot be listed as a whole. Run finds an address by the catalog of
+// its namespace, by its objects or by the audit trail. It does not find an
+// address that has none of them.
 package verify
 
 import (
@@ -39,7 +40,7 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// Objects is what is read of the object store.
+// Objects is the part of the object store that a Verifier reads.
 type Objects interface {
 	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 	Stat(ctx context.Context, key string) (objects.Info, error)
@@ -50,37 +51,40 @@ type Objects interface {
 type Verifier struct {
 	Catalog *catalog.Catalog
 	Objects Objects
-	// Quick leaves out what takes reading packages and archives. SHA256SUMS and their signatures are small, and are read.
+	// Quick skips reading packages and archives. SHA256SUMS files and their
+	// signatures are small and are still read.
 	Quick bool
-	// Repair rebuilds listings, catalog entries and namespaces that are wrong.
+	// Repair rebuilds wrong listings, catalog entries and namespaces.
 	Repair bool
-	// AcceptLossBy is who accepts that the audit trail has lost the entries that are
-	// missing. If empty, they are faults.
+	// AcceptLossBy is the person who accepts that the audit trail has lost the
+	// missing entries. If empty, missing entries are faults.
 	AcceptLossBy string
-	// AtRest says that nothing is being published, so that an object without a version is a fault however young it is.
+	// AtRest means that nothing is being published, so that an object without a
+	// version is a fault whatever its age.
 	AtRest bool
-	// Progress may be nil.
+	// Progress reports the progress. It may be nil.
 	Progress progress.Reporter
-	// Now tells the time; time.Now where it is nil.
+	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
 }
 
 const (
-	// parallel is how many objects are read at once.
+	// parallel is how many objects are read at the same time.
 	parallel = 8
-	// manifestExpires is the age at which a staged object is gone for certain: S3
-	// expires it at the midnight that follows.
+	// manifestExpires is the age at which a staged object must have expired. S3
+	// removes it at the following midnight.
 	manifestExpires = objects.StagedFor + 24*time.Hour
-	// settled is after what time an object without a version is no publish that is under way.
-	settled = 24 * time.Hour
+	// orphanedAfter is the age at which an object without a version cannot belong
+	// to a running publish.
+	orphanedAfter = 24 * time.Hour
 )
 
-// run is one verification.
+// run is the state of one call of [Verifier.Run].
 type run struct {
 	Verifier
 	read  func(int64)
 	trail *trail
-	// missing are claims that the trail did not have when it was read first, by
+	// missing are the claims that the trail lacked when it was first read, by
 	// subject.
 	missing map[string][]claim
 
@@ -88,7 +92,8 @@ type run struct {
 	report Report
 }
 
-// Run verifies the registry. Errors are those of reading it; what it finds is in the report.
+// Run verifies the registry. It returns an error if it cannot read the
+// registry. The report contains what is wrong.
 func (v Verifier) Run(ctx context.Context) (Report, error) {
 	r := &run{Verifier: v, report: Report{Findings: []Finding{}}}
 	r.Progress = progress.Or(v.Progress)
@@ -99,7 +104,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	var names []string
-	err := r.wait("listing what is stored", func() (err error) {
+	err := r.wait("listing namespaces", func() (err error) {
 		names, err = r.namespaces(ctx)
 		return err
 	})
@@ -123,16 +128,24 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 		r.claim("tokens/"+t.ID, claim{action: registry.AuditCreateToken})
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "tokens", Detail: u.Err.Error(), Fix: "restore the item from a backup of the table, or remove it by `larder token revoke " + u.Name + "`: nobody gets in by its token as it is"})
+		r.add(
+			Finding{
+				Kind:   Record,
+				Path:   "tokens",
+				Detail: u.Err.Error(),
+				Fix: "restore the item from a backup of the table, or remove it with `larder token " +
+					"revoke " + u.Name + "`; its token does not work",
+			},
+		)
 	}
-	if err := r.wait("comparing with the audit trail", func() error { return r.settleTrail(ctx) }); err != nil {
+	if err := r.wait("comparing with the audit trail", func() error { return r.reportMissing(ctx) }); err != nil {
 		return Report{}, err
 	}
 	r.report.Findings = sort(r.report.Findings)
 	return r.report, nil
 }
 
-// wait does something of an unknown length, and reports that.
+// wait calls do, which takes an unknown time, and shows its progress.
 func (r *run) wait(what string, do func() error) error {
 	_, end := r.Progress.Transfer(what, 0)
 	defer end()
@@ -151,7 +164,8 @@ func (r *run) count(change func(*Report)) {
 	change(&r.report)
 }
 
-// namespaces returns those that are recorded, and those that objects and the audit trail tell of.
+// namespaces returns the recorded namespaces, and those of objects and of the
+// audit trail.
 func (r *run) namespaces(ctx context.Context) ([]string, error) {
 	recorded, err := r.Catalog.Namespaces(ctx)
 	if err != nil {
@@ -161,7 +175,7 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A catalog without anything is one that was lost, or into which nobody has published yet.
+	// An empty catalog was lost, or nobody has published yet.
 	if len(recorded)+len(mirrored)+len(r.trail.addresses()) == 0 {
 		r.AtRest = true
 	}
@@ -205,16 +219,16 @@ func (r *run) namespace(ctx context.Context, name string) error {
 	})
 }
 
-// part is what is verified at a time.
+// part is a part of the registry that is verified as a whole.
 type part struct {
 	what string
-	// prefixes are those of its objects.
+	// prefixes are the key prefixes of its objects.
 	prefixes []string
-	// entries are the paths that the catalog has of it.
+	// entries returns the paths in its catalog.
 	entries func(context.Context) ([]string, error)
 }
 
-// has says whether a path is one of it.
+// has reports whether a path belongs to the part.
 func (p part) has(path string) bool {
 	return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
@@ -237,15 +251,18 @@ func (r *run) part(ctx context.Context, p part) error {
 	}); err != nil {
 		return err
 	}
-	// A publish puts objects first: an address that comes in between has an entry and none of these objects, which is asked again.
+	// A publish stores objects before entries. The objects of a new address may be
+	// missing here, but then the second reading finds them.
 	entries, err := p.entries(ctx)
 	if err != nil {
 		return err
 	}
 	for _, path := range entries {
 		if !p.has(path) {
-			r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", and not of that",
-				Fix: "remove the item from the table (see docs/verify-and-restore.md), of that catalog alone: no release has written it there, and `larder list` shows it"})
+			r.add(
+				Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", but does not belong there",
+					Fix: "remove the item from that catalog in the table (see docs/verify-and-restore.md); Larder did not write " +
+						"it, but `larder list` shows it"})
 			continue
 		}
 		if _, there := stored[path]; !there {
@@ -277,11 +294,12 @@ func (r *run) part(ctx context.Context, p part) error {
 		}
 		return nil
 	}()
-	// What has failed in the group is why the rest was cancelled.
+	// An error in the group cancels the rest, so it comes first.
 	return cmp.Or(group.Wait(), err)
 }
 
-// pathOf returns the path of the address that a key of an object begins with, or as much of it as the key has.
+// pathOf returns the path of the address in an object's key. For a shorter key
+// it returns the part before the last slash.
 func pathOf(key string) string {
 	parts := strings.Split(key, "/")
 	n := 4
@@ -291,7 +309,7 @@ func pathOf(key string) string {
 	return strings.Join(parts[:min(n, len(parts)-1)], "/")
 }
 
-// addressOf returns the address that has a path, or nil where none has it.
+// addressOf returns the address with a path, or nil if there is none.
 func addressOf(path string) registry.Address {
 	var a registry.Address
 	var err error
@@ -309,7 +327,7 @@ func addressOf(path string) registry.Address {
 	return a
 }
 
-// address verifies what is published or mirrored under a path, and its objects.
+// address verifies the versions and the objects of an address.
 func (r *run) address(ctx context.Context, group *errgroup.Group, path string, infos []objects.Info) error {
 	switch a := addressOf(path).(type) {
 	case registry.Module:
@@ -320,7 +338,12 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
-		r.add(Finding{Kind: CatalogEntry, Path: path, Detail: "it is there under what is no address", Fix: "remove the item from the table (see docs/verify-and-restore.md): nothing can be published there"})
+		r.add(Finding{
+			Kind:   CatalogEntry,
+			Path:   path,
+			Detail: "its path is not a valid address",
+			Fix:    "remove the item from the table (see docs/verify-and-restore.md); nothing can be published there",
+		})
 	}
 	for _, info := range infos {
 		r.add(orphan(path, info))
@@ -332,17 +355,19 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 type subject[A registry.Address, R registry.Record] struct {
 	address  A
 	versions catalog.Versions[A, R]
-	// count returns where such addresses are counted.
+	// count returns the report's counter of addresses of this kind.
 	count func(*Report) *int
-	// checks returns what there is to verify of a version. Checks use the record
-	// that they get, which may have grown since.
+	// checks returns the checks for a version. A check uses the record that it
+	// receives, which may be newer.
 	checks func(R) []check[R]
 }
 
-// check verifies one thing of a version. What it finds has neither path nor version yet.
+// check verifies one aspect of a version. Its findings have no path and version
+// yet.
 type check[R registry.Record] func(ctx context.Context, record R, read func(int64)) ([]Finding, error)
 
-func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r *run, group *errgroup.Group, s subject[A, R], infos []objects.Info) error {
+func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r *run, group *errgroup.Group,
+	s subject[A, R], infos []objects.Info) error {
 	stored, err := s.versions.Stored(ctx, s.address)
 	if err != nil {
 		return err
@@ -368,12 +393,12 @@ func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r
 				}
 			}
 		})
-		for _, look := range s.checks(record) {
+		for _, run := range s.checks(record) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			group.Go(func() error {
-				found, err := twice(ctx, r, s, record, look)
+				found, err := twice(ctx, r, s, record, run)
 				if err != nil {
 					return fmt.Errorf("%s %s: %w", s.address.Path(), record.Number(), err)
 				}
@@ -388,14 +413,19 @@ func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r
 	return orphans(ctx, r, s, stored, lost, infos)
 }
 
-// lost reports the versions that have no record any more, and returns their names.
+// lost reports the versions whose record is missing, and returns their names.
 func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored catalog.Stored[R]) (names []string) {
 	report := func(v registry.Version, why string) {
 		names = append(names, v.String())
-		r.add(Finding{Kind: VersionWithoutRecord, Path: s.address.Path(), Version: v.String(), Detail: why + ", and its record is lost"})
+		r.add(Finding{
+			Kind:    VersionWithoutRecord,
+			Path:    s.address.Path(),
+			Version: v.String(),
+			Detail:  why + ", but its record is missing",
+		})
 	}
-	for _, v := range stored.Lost {
-		report(v, "the listing or the catalog entry has it")
+	for _, v := range stored.Missing {
+		report(v, "the listing or the catalog entry contains it")
 	}
 	recorded := make(map[registry.Version]bool)
 	for _, record := range stored.Records {
@@ -409,10 +439,11 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 		unreadable := slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool {
 			return u.Name == v.String() || u.Name == v.Comparable().String()
 		})
-		if !recorded[v] && !unreadable && !slices.ContainsFunc(stored.Withdrawn, v.Same) && !slices.Contains(stored.Lost, v) {
-			why := "the audit trail has it as published"
+		if !recorded[v] && !unreadable && !slices.ContainsFunc(stored.Withdrawn, v.Same) &&
+			!slices.Contains(stored.Missing, v) {
+			why := "the audit trail contains its publish"
 			if done.has(registry.AuditWithdraw) {
-				why = "the audit trail has it as withdrawn"
+				why = "the audit trail contains its withdrawal"
 			}
 			report(v, why)
 		}
@@ -420,14 +451,16 @@ func lost[A registry.Address, R registry.Record](r *run, s subject[A, R], stored
 	return names
 }
 
-// twice looks at a version again where something is found, with its record as it is then: it may have been taken out of the
-// registry since, or a key have been added.
-func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], record R, look check[R]) ([]Finding, error) {
-	found, err := look(ctx, record, func(n int64) {
+// twice runs a check, and runs it again with the current record if it found
+// something. The version may have been withdrawn since, or a key may have been
+// added.
+func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], record R,
+	run check[R]) ([]Finding, error) {
+	found, err := run(ctx, record, func(n int64) {
 		r.read(n)
 		r.count(func(r *Report) { r.Bytes += n })
 	})
-	// An object may also go while it is read.
+	// An object may also be removed while it is read.
 	gone := errors.Is(err, registry.ErrNotFound)
 	if err != nil && !gone || len(found) == 0 && !gone {
 		return nil, err
@@ -439,11 +472,13 @@ func twice[A registry.Address, R registry.Record](ctx context.Context, r *run, s
 	if err != nil {
 		return nil, err
 	}
-	return look(ctx, record, func(int64) {})
+	return run(ctx, record, func(int64) {})
 }
 
-// derived reports what is not as the versions make it, and mends it if that is wanted.
-func derived[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], stored catalog.Stored[R]) error {
+// derived reports derived data that does not match the versions, and repairs it
+// if requested.
+func derived[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R],
+	stored catalog.Stored[R]) error {
 	for _, u := range stored.Unreadable {
 		r.add(Finding{Kind: Record, Path: s.address.Path(), Version: u.Name, Detail: u.Err.Error(), Fix: restoreRecord})
 	}
@@ -458,9 +493,9 @@ func derived[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		}
 	}
 	for _, m := range stored.Mismatches {
-		f := Finding{Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Fix: m.Do, Repaired: repaired}
+		f := Finding{Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Fix: m.Fix, Repaired: repaired}
 		if f.Fix == "" && !stored.Rebuildable {
-			f.Fix = "mend the versions of this address first, and run it again with --repair then"
+			f.Fix = "fix the versions of this address first, then run the command again with --repair"
 		}
 		if f.Kind == Namespace {
 			f.Path = "namespaces/" + strings.Split(s.address.Path(), "/")[1]
@@ -470,8 +505,9 @@ func derived[A registry.Address, R registry.Record](ctx context.Context, r *run,
 	return nil
 }
 
-// orphans reports objects that no version has.
-func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R], stored catalog.Stored[R], lost []string, infos []objects.Info) error {
+// orphans reports objects that belong to no version.
+func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R],
+	stored catalog.Stored[R], lost []string, infos []objects.Info) error {
 	left := unused(s, stored, infos)
 	if len(left) == 0 {
 		return nil
@@ -489,7 +525,13 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 			return err
 		}
 		if v := withdrawn(s, stored, info); v != "" {
-			r.add(Finding{Kind: WithdrawnObject, Path: s.address.Path(), Version: v, Object: info.Key, Detail: fmt.Sprintf("the version is withdrawn, and %d bytes of it are still stored", now.Size)})
+			r.add(Finding{
+				Kind:    WithdrawnObject,
+				Path:    s.address.Path(),
+				Version: v,
+				Object:  info.Key,
+				Detail:  fmt.Sprintf("the version is withdrawn, but %d bytes of it are still stored", now.Size),
+			})
 			continue
 		}
 		f := orphan(s.address.Path(), now)
@@ -500,22 +542,24 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		}
 		switch {
 		case slices.Contains(lost, f.Version):
-			f.Fix = "keep it, and mend its version first, which has lost its record"
+			f.Fix = "do not remove it: first fix its version, whose record is missing"
 		case manifest:
-			f.Note, f.Detail = true, f.Detail+": it is a manifest, and should have expired: "+
-				"see if the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
+			f.Note, f.Detail = true, f.Detail+"; it is a staged manifest and should have expired: "+
+				"check that the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
 		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || published):
-			f.Note, f.Detail = true, f.Detail+": it came through the publish API, and was not published"
-		case !r.AtRest && r.Now().Sub(now.Modified) < settled:
-			f.Note, f.Detail = true, f.Detail+": it is of the last 24 hours, and may be of a publish that is under way"
+			f.Note, f.Detail = true, f.Detail+"; it was uploaded with the publish API and not published"
+		case !r.AtRest && r.Now().Sub(now.Modified) < orphanedAfter:
+			f.Note, f.Detail = true, f.Detail+"; it was written in the last 24 hours and may belong to a running publish"
 		}
 		r.add(f)
 	}
 	return nil
 }
 
-// unused returns the objects that no version has. Those below a version whose record cannot be read may be its own.
-func unused[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R], infos []objects.Info) (left []objects.Info) {
+// unused returns the objects that belong to no version. It omits those below a
+// version whose record cannot be read.
+func unused[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R],
+	infos []objects.Info) (left []objects.Info) {
 	used := make(map[string]bool)
 	for _, record := range stored.Records {
 		for _, f := range record.Files() {
@@ -523,22 +567,25 @@ func unused[A registry.Address, R registry.Record](s subject[A, R], stored catal
 		}
 	}
 	for _, info := range infos {
-		if !used[info.Key] && !slices.ContainsFunc(stored.Unreadable, func(u catalog.Unreadable) bool { return below(info.Key, s.address.Path()+"/"+u.Name) }) {
+		if !used[info.Key] &&
+			!slices.ContainsFunc(stored.Unreadable,
+				func(u catalog.Unreadable) bool { return below(info.Key, s.address.Path()+"/"+u.Name) }) {
 			left = append(left, info)
 		}
 	}
 	return left
 }
 
-// below reports whether a key is below that of a version, whatever the version's
-// build metadata.
+// below reports whether a key is below a version's, whatever the build metadata
+// of the version.
 func below(key, version string) bool {
 	rest, found := strings.CutPrefix(key, version)
 	return found && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "+"))
 }
 
-// withdrawn returns the withdrawn version that an object is of, if it is.
-func withdrawn[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R], info objects.Info) string {
+// withdrawn returns the withdrawn version that an object belongs to, or "".
+func withdrawn[A registry.Address, R registry.Record](s subject[A, R], stored catalog.Stored[R],
+	info objects.Info) string {
 	for _, v := range stored.Withdrawn {
 		if strings.HasPrefix(info.Key, s.address.Path()+"/"+v.String()+"/") {
 			return v.String()
@@ -547,9 +594,14 @@ func withdrawn[A registry.Address, R registry.Record](s subject[A, R], stored ca
 	return ""
 }
 
-// orphan is the finding of an object that no version has.
+// orphan returns the finding for an object that belongs to no version.
 func orphan(path string, info objects.Info) Finding {
-	f := Finding{Kind: ObjectWithoutVersion, Path: path, Object: info.Key, Detail: fmt.Sprintf("no version has it, %d bytes", info.Size)}
+	f := Finding{
+		Kind:   ObjectWithoutVersion,
+		Path:   path,
+		Object: info.Key,
+		Detail: fmt.Sprintf("no version has this object of %d bytes", info.Size),
+	}
 	if version, _, ok := strings.Cut(strings.TrimPrefix(info.Key, path+"/"), "/"); ok {
 		f.Version = version
 	}
@@ -557,21 +609,21 @@ func orphan(path string, info objects.Info) Finding {
 }
 
 // isStagedManifest reports whether an object is the manifest of a provider that
-// came through the publish API. What it says is in the version's record, so that
-// the API does not keep it, and it expires.
+// was uploaded with the publish API. It expires, because the version's record
+// has its content.
 func isStagedManifest(a registry.Address, key string) bool {
 	_, provider := a.(registry.Provider)
 	return provider && isUploaded(a.Path(), key) && releases.IsManifest(key)
 }
 
-// isUploaded reports whether an object came through the publish API. It may be
-// staged.
+// isUploaded reports whether an object was uploaded with the publish API. It
+// may be staged.
 func isUploaded(path, key string) bool {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, path+"/"), "/")
 	return strings.HasPrefix(rest, "api/")
 }
 
-// keys reports keys of a namespace that cannot be read, by us or by clients.
+// keys reports the keys of a namespace that Larder or clients cannot read.
 func (r *run) keys(ctx context.Context, namespace string) error {
 	keys, unreadable, err := r.Catalog.ReadableKeys(ctx, namespace)
 	for _, k := range keys {
@@ -583,7 +635,12 @@ func (r *run) keys(ctx context.Context, namespace string) error {
 		r.compareKeys(namespace, keys, unreadable)
 	}
 	for _, u := range unreadable {
-		r.add(Finding{Kind: Record, Path: "keys/" + namespace, Detail: u.Err.Error(), Fix: "add the key again by `larder key add NAMESPACE FILE`, which writes over what is there, or restore the item from a backup of the table"})
+		r.add(Finding{
+			Kind:   Record,
+			Path:   "keys/" + namespace,
+			Detail: u.Err.Error(),
+			Fix:    "replace the key with `larder key add NAMESPACE FILE`, or restore the item from a backup of the table",
+		})
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
@@ -71,10 +73,12 @@ func open(ctx context.Context, dir string) (data, error) {
 		return data{}, err
 	}
 	table, err := sqlite.Create(ctx, filepath.Join(dir, "larder.db"))
-	return data{dir, table, catalog.New(table), store, func() error { return errors.Join(table.Close(), store.Close()) }}, err
+	return data{dir, table, catalog.New(table), store, func() error {
+		return errors.Join(table.Close(), store.Close())
+	}}, err
 }
 
-// fill publishes what there is to verify, with all that a version can have.
+// fill publishes versions with everything that a version can have.
 func (d data) fill(ctx context.Context) error {
 	key, err := signer()
 	if err != nil {
@@ -85,9 +89,11 @@ func (d data) fill(ctx context.Context) error {
 		err = errors.Join(err, d.publishModule(ctx, v), d.publishProvider(ctx, v), d.mirror(ctx, v))
 	}
 	hidden := version("1.1.0")
-	_, hiding := d.catalog.Modules.Deprecate(ctx, vpc, &hidden, catalog.Deprecation{Message: "it is broken", Hide: true, By: "ada"})
+	_, hiding := d.catalog.Modules.Deprecate(ctx, vpc, &hidden,
+		catalog.Deprecation{Message: "it is broken", Hide: true, By: "ada"})
 	_, all := d.catalog.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{Message: "use another", By: "ada"})
-	_, broken := d.catalog.Providers.Deprecate(ctx, inventory, &hidden, catalog.Deprecation{Message: "it is broken", By: "ada"})
+	_, broken := d.catalog.Providers.Deprecate(ctx, inventory, &hidden,
+		catalog.Deprecation{Message: "it is broken", By: "ada"})
 	return errors.Join(err, hiding, all, broken)
 }
 
@@ -116,11 +122,12 @@ func (d data) publishModule(ctx context.Context, v string) error {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+v+"\n"), 0o600); err != nil {
 		return err
 	}
-	_, err = d.publisher().Module(ctx, releases.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
+	_, err = d.publisher().Module(ctx,
+		releases.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
 	return err
 }
 
-// release writes the release of a provider that no client could run, and signs it.
+// release writes and signs the release of a provider. No client could run it.
 func release(dir, v string) error {
 	name := "terraform-provider-inventory_" + v
 	var sums strings.Builder
@@ -133,7 +140,8 @@ func release(dir, v string) error {
 		if err == nil {
 			_, err = io.WriteString(w, "program for "+platform)
 		}
-		if err := errors.Join(err, z.Close(), os.WriteFile(filepath.Join(dir, name+"_"+platform+".zip"), out.Bytes(), 0o600)); err != nil {
+		if err := errors.Join(err, z.Close(),
+			os.WriteFile(filepath.Join(dir, name+"_"+platform+".zip"), out.Bytes(), 0o600)); err != nil {
 			return err
 		}
 		sum := sha256.Sum256(out.Bytes())
@@ -188,8 +196,8 @@ func (d data) mirror(ctx context.Context, v string) error {
 	return err
 }
 
-// whole is a registry of which everything holds.
-var whole = sync.OnceValues(func() (string, error) {
+// intact creates a registry without faults.
+var intact = sync.OnceValues(func() (string, error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "larder-verify-*")
 	if err != nil {
@@ -204,16 +212,16 @@ var whole = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := whole(); err == nil {
+	if dir, err := intact(); err == nil {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
 
-// restored is the registry as the README has it restored: from a copy of its folder.
+// restored returns a copy of that registry, which is how a backup is restored.
 func restored(t *testing.T) data {
 	t.Helper()
-	from, err := whole()
+	from, err := intact()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,10 +237,13 @@ func restored(t *testing.T) data {
 	return d
 }
 
-// verified verifies two days later, so that nothing may be under way.
+// verified verifies the registry two days later, when no publish can be
+// running.
 func (d data) verified(t *testing.T, change ...func(*verify.Verifier)) verify.Report {
 	t.Helper()
-	v := verify.Verifier{Catalog: d.catalog, Objects: d.store, Now: func() time.Time { return time.Now().Add(48 * time.Hour) }}
+	v := verify.Verifier{Catalog: d.catalog, Objects: d.store, Now: func() time.Time {
+		return time.Now().Add(48 * time.Hour)
+	}}
 	for _, f := range change {
 		f(&v)
 	}
@@ -243,8 +254,8 @@ func (d data) verified(t *testing.T, change ...func(*verify.Verifier)) verify.Re
 	return report
 }
 
-// says is a finding in short.
-func says(r verify.Report) []string {
+// summary returns a short form of the findings.
+func summary(r verify.Report) []string {
 	found := []string{}
 	for _, f := range r.Findings {
 		s := strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Kind, f.Path, f.Version))
@@ -258,10 +269,18 @@ func says(r verify.Report) []string {
 
 func repairing(v *verify.Verifier) { v.Repair = true }
 
-func TestWhole(t *testing.T) {
+func TestIntact(t *testing.T) {
 	t.Parallel()
 	report := restored(t).verified(t)
-	want := verify.Report{Modules: 1, Providers: 1, Mirrored: 1, Versions: 9, Objects: 3 + 3*4 + 3, Bytes: report.Bytes, Findings: []verify.Finding{}}
+	want := verify.Report{
+		Modules:   1,
+		Providers: 1,
+		Mirrored:  1,
+		Versions:  9,
+		Objects:   3 + 3*4 + 3,
+		Bytes:     report.Bytes,
+		Findings:  []verify.Finding{},
+	}
 	if diff := cmp.Diff(want, report); diff != "" || report.Bytes == 0 {
 		t.Error(diff)
 	}
@@ -271,7 +290,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// item changes an item of the table behind the catalogue's back; nil removes it.
+// item changes an item of the table directly. If change is nil, it removes the
+// item.
 func (d data) item(t *testing.T, partition, sort string, change func([]byte) []byte) {
 	t.Helper()
 	item, err := d.table.Get(t.Context(), catalog.Key{Partition: partition, Sort: sort})
@@ -287,7 +307,7 @@ func (d data) item(t *testing.T, partition, sort string, change func([]byte) []b
 	}
 }
 
-// data returns what an item holds.
+// data returns the data of an item.
 func (d data) data(t *testing.T, partition, sort string) []byte {
 	t.Helper()
 	item, err := d.table.Get(t.Context(), catalog.Key{Partition: partition, Sort: sort})
@@ -315,7 +335,8 @@ func record[T any](t *testing.T, change func(*T)) func([]byte) []byte {
 	}
 }
 
-// object changes an object behind the store's back; nil removes it.
+// object changes an object in the folder. If change is nil, it removes the
+// object.
 func (d data) object(t *testing.T, key string, change func([]byte) []byte) {
 	t.Helper()
 	path := filepath.Join(d.dir, "objects", filepath.FromSlash(key))
@@ -358,17 +379,18 @@ func (d data) put(t *testing.T, key string) {
 	t.Helper()
 	const content = "x"
 	sum := sha256.Sum256([]byte(content))
-	if err := d.store.PutOnce(t.Context(), key, strings.NewReader(content), objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}); err != nil {
+	if err := d.store.PutOnce(t.Context(), key, strings.NewReader(content),
+		objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// All that can take long is reported, to its end.
+// Every slow part reports its progress up to its end.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var progress progresstest.Recorder
 	restored(t).verified(t, func(v *verify.Verifier) { v.Progress = &progress })
-	progress.CheckComplete(t, "reading the audit trail", "listing what is stored", "listing namespace acme",
+	progress.CheckComplete(t, "reading the audit trail", "listing namespaces", "listing namespace acme",
 		"verifying namespace acme: ", "listing the mirror", "verifying the mirror: ", "comparing with the audit trail")
 	for _, part := range progress.Transfers("verifying ") {
 		if part.Size == 0 {
@@ -377,13 +399,13 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Each corruption is found by its name, and nothing else is. What can be made of the versions is made again; what is left is
-// found again.
+// Each corruption causes exactly the expected findings. A repair rebuilds what
+// can be derived from the versions, and leaves the other findings.
 func TestCorruptions(t *testing.T) {
 	t.Parallel()
 	const (
-		m, p, o      = "modules/acme/vpc/aws", "providers/acme/inventory", "mirror/registry.example.com/acme/inventory"
-		catalogue, v = "catalog/acme", "version/1.0.0"
+		m, p, o        = "modules/acme/vpc/aws", "providers/acme/inventory", "mirror/registry.example.com/acme/inventory"
+		catalogItem, v = "catalog/acme", "version/1.0.0"
 	)
 	listing := func(data []byte, err error) func([]byte) []byte {
 		if err != nil {
@@ -446,7 +468,8 @@ func TestCorruptions(t *testing.T) {
 				if err == nil {
 					err = d.addKey(t.Context(), other)
 				}
-				if err := errors.Join(err, d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey, "ada")); err != nil {
+				if err := errors.Join(err,
+					d.catalog.RemoveSigningKey(t.Context(), "acme", d.provider(t).SigningKey, "ada")); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -475,9 +498,10 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{"listing " + m}, nil,
 		},
-		"module listed with a version too many": { // of which the listing may be all that is left
+		"module listed with a version too many": { // the listing may be the only trace of it
 			func(t *testing.T, d data) {
-				d.item(t, m, "listing", listing(protocol.Compress(protocol.ModuleListing([]registry.Version{version("9.0.0"), one}))))
+				d.item(t, m, "listing",
+					listing(protocol.Compress(protocol.ModuleListing([]registry.Version{version("9.0.0"), one}))))
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
@@ -498,25 +522,31 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{"listing " + p}, nil,
 		},
-		"mirrored provider not listed": {func(t *testing.T, d data) { d.item(t, o, "listing", nil) }, []string{"listing " + o}, nil},
+		"mirrored provider not listed": {func(t *testing.T, d data) {
+			d.item(t, o, "listing", nil)
+		}, []string{"listing " + o}, nil},
 		"module with another latest version": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, m, record(t, func(s *registry.Summary) { s.Latest = version("2.0.0-rc.1") }))
+				d.item(t, catalogItem, m, record(t, func(s *registry.Summary) { s.Latest = version("2.0.0-rc.1") }))
 			},
 			[]string{"catalog-entry " + m}, nil,
 		},
 		"module with a latest version that is nowhere else": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, m, record(t, func(s *registry.Summary) { s.Latest = version("9.0.0") }))
+				d.item(t, catalogItem, m, record(t, func(s *registry.Summary) { s.Latest = version("9.0.0") }))
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
-		"module without entry": {func(t *testing.T, d data) { d.item(t, catalogue, m, nil) }, []string{"catalog-entry " + m}, nil},
+		"module without entry": {func(t *testing.T, d data) {
+			d.item(t, catalogItem, m, nil)
+		}, []string{"catalog-entry " + m}, nil},
 		"provider without entry": {
-			func(t *testing.T, d data) { d.item(t, catalogue, p, nil) }, []string{"catalog-entry " + p}, nil,
+			func(t *testing.T, d data) { d.item(t, catalogItem, p, nil) }, []string{"catalog-entry " + p}, nil,
 		},
 		"mirrored provider whose entry cannot be read": {
-			func(t *testing.T, d data) { d.item(t, "catalog/mirror", o, with([]byte("{"))) }, []string{"catalog-entry " + o}, nil,
+			func(t *testing.T, d data) {
+				d.item(t, "catalog/mirror", o, with([]byte("{")))
+			}, []string{"catalog-entry " + o}, nil,
 		},
 		"no namespace": {
 			func(t *testing.T, d data) { d.item(t, "namespaces", "acme", nil) }, []string{"namespace namespaces/acme"}, nil,
@@ -524,7 +554,7 @@ func TestCorruptions(t *testing.T) {
 		"nothing but versions": {
 			func(t *testing.T, d data) {
 				d.item(t, "namespaces", "acme", nil)
-				d.item(t, catalogue, m, nil)
+				d.item(t, catalogItem, m, nil)
 				d.item(t, m, "listing", nil)
 			},
 			[]string{"catalog-entry " + m, "listing " + m, "namespace namespaces/acme"}, nil,
@@ -539,7 +569,7 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{"record " + m + " 1.0.0"}, []string{"record " + m + " 1.0.0"},
 		},
-		"record that cannot be read, and no listing": { // of which the rest would be one without this version
+		"record that cannot be read, and no listing": { // a rebuilt listing would lack this version
 			func(t *testing.T, d data) {
 				d.item(t, m, v, with([]byte(`{"version": 1`)))
 				d.item(t, m, "listing", nil)
@@ -559,16 +589,28 @@ func TestCorruptions(t *testing.T) {
 			[]string{"object-without-version " + m + " 1.0.0", "version-without-record " + m + " 1.0.0"},
 			[]string{"object-without-version " + m + " 1.0.0", "version-without-record " + m + " 1.0.0"},
 		},
-		"records and listing lost": { // so that the trail alone, and the entry for one, knows of them
+		"records and listing lost": { // only the trail has them, and the catalog entry has one
 			func(t *testing.T, d data) {
 				for _, sort := range []string{"listing", v, "version/1.1.0", "version/2.0.0-rc.1"} {
 					d.item(t, m, sort, nil)
 				}
 			},
-			[]string{"object-without-version " + m + " 1.0.0", "object-without-version " + m + " 1.1.0", "object-without-version " + m + " 2.0.0-rc.1",
-				"version-without-record " + m + " 1.0.0", "version-without-record " + m + " 1.1.0", "version-without-record " + m + " 2.0.0-rc.1"},
-			[]string{"object-without-version " + m + " 1.0.0", "object-without-version " + m + " 1.1.0", "object-without-version " + m + " 2.0.0-rc.1",
-				"version-without-record " + m + " 1.0.0", "version-without-record " + m + " 1.1.0", "version-without-record " + m + " 2.0.0-rc.1"},
+			[]string{
+				"object-without-version " + m + " 1.0.0",
+				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 2.0.0-rc.1",
+				"version-without-record " + m + " 1.0.0",
+				"version-without-record " + m + " 1.1.0",
+				"version-without-record " + m + " 2.0.0-rc.1",
+			},
+			[]string{
+				"object-without-version " + m + " 1.0.0",
+				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 2.0.0-rc.1",
+				"version-without-record " + m + " 1.0.0",
+				"version-without-record " + m + " 1.1.0",
+				"version-without-record " + m + " 2.0.0-rc.1",
+			},
 		},
 		"all lost but the trail": {
 			func(t *testing.T, d data) {
@@ -583,14 +625,16 @@ func TestCorruptions(t *testing.T) {
 				d.item(t, "catalog/mirror", o, nil)
 			},
 			[]string{"object-without-version " + o + " 1.1.0", "object-without-version " + o + " 2.0.0-rc.1",
-				"version-without-record " + o + " 1.0.0", "version-without-record " + o + " 1.1.0", "version-without-record " + o + " 2.0.0-rc.1"},
+				"version-without-record " + o + " 1.0.0", "version-without-record " + o + " 1.1.0",
+				"version-without-record " + o + " 2.0.0-rc.1"},
 			[]string{"object-without-version " + o + " 1.1.0", "object-without-version " + o + " 2.0.0-rc.1",
-				"version-without-record " + o + " 1.0.0", "version-without-record " + o + " 1.1.0", "version-without-record " + o + " 2.0.0-rc.1"},
+				"version-without-record " + o + " 1.0.0", "version-without-record " + o + " 1.1.0",
+				"version-without-record " + o + " 2.0.0-rc.1"},
 		},
-		"record under another address": { // by whose listing clients would be served this module as another
+		"record under another address": { // its listing would make clients install the wrong module
 			func(t *testing.T, d data) {
 				d.item(t, "modules/acme/db/aws", v, with(d.data(t, m, v)))
-				d.item(t, catalogue, "modules/acme/db/aws", with([]byte("{}")))
+				d.item(t, catalogItem, "modules/acme/db/aws", with([]byte("{}")))
 			},
 			[]string{"listing modules/acme/db/aws", "record modules/acme/db/aws 1.0.0"},
 			[]string{"listing modules/acme/db/aws", "record modules/acme/db/aws 1.0.0"},
@@ -634,7 +678,7 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{"signature " + p + " 1.0.0"}, []string{"signature " + p + " 1.0.0"},
 		},
-		"key that clients cannot read": { // and do not come to, as they are given the signer's first
+		"key that clients cannot read": { // clients receive the signer's key first and do not reach it
 			func(t *testing.T, d data) {
 				d.item(t, "keys/acme", "0000000000000000", with([]byte(`{"id":"0000000000000000","ascii_armor":"garbage"}`)))
 			},
@@ -642,20 +686,23 @@ func TestCorruptions(t *testing.T) {
 		},
 		"deprecations that contradict one another": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, p, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
+				d.item(t, catalogItem, p, record(t, func(s *registry.Summary) { s.Deprecated = "" }))
 			},
 			[]string{"catalog-entry " + p}, []string{"catalog-entry " + p},
 		},
 		"entry of a provider that says nothing": {
-			func(t *testing.T, d data) { d.item(t, catalogue, p, with([]byte("{}"))) }, []string{"catalog-entry " + p}, nil,
+			func(t *testing.T, d data) { d.item(t, catalogItem, p, with([]byte("{}"))) }, []string{"catalog-entry " + p}, nil,
 		},
-		"entries in another namespace's catalogue": {
+		"entries in another namespace's catalog": {
 			func(t *testing.T, d data) {
-				d.item(t, catalogue, "modules/other/vpc/aws", with([]byte(`{"address":"other/vpc/aws","latest":"1.0.0"}`)))
+				d.item(t, catalogItem, "modules/other/vpc/aws", with([]byte(`{"address":"other/vpc/aws","latest":"1.0.0"}`)))
 				d.item(t, "namespaces", "zeta", with([]byte("{}")))
 				d.item(t, "catalog/zeta", m, with([]byte(`{"address":"acme/vpc/aws","latest":"1.0.0"}`)))
 			},
-			[]string{"catalog-entry " + m, "catalog-entry modules/other/vpc/aws"}, []string{"catalog-entry " + m, "catalog-entry modules/other/vpc/aws"},
+			[]string{
+				"catalog-entry " + m,
+				"catalog-entry modules/other/vpc/aws",
+			}, []string{"catalog-entry " + m, "catalog-entry modules/other/vpc/aws"},
 		},
 		"entry of the trail that cannot be read": {
 			func(t *testing.T, d data) {
@@ -667,13 +714,16 @@ func TestCorruptions(t *testing.T) {
 		"entry of the trail about no address": {
 			func(t *testing.T, d data) {
 				month := time.Now().UTC().Format("2006-01")
-				d.item(t, "audit/"+month, month+"-01T00:00:00.000000000Z#x", with([]byte(`{"at":"`+month+`-01T00:00:00Z","action":"publish","subject":"modules/x","version":"1.0.0"}`)))
+				d.item(t, "audit/"+month, month+"-01T00:00:00.000000000Z#x",
+					with([]byte(`{"at":"`+month+`-01T00:00:00Z","action":"publish","subject":"modules/x","version":"1.0.0"}`)))
 			},
 			[]string{"audit audit"}, []string{"audit audit"},
 		},
 		"archive of nothing": {
 			func(t *testing.T, d data) { d.put(t, "modules/other/one/aws/1.0.0/abc.tar.gz") },
-			[]string{"object-without-version modules/other/one/aws 1.0.0"}, []string{"object-without-version modules/other/one/aws 1.0.0"},
+			[]string{
+				"object-without-version modules/other/one/aws 1.0.0",
+			}, []string{"object-without-version modules/other/one/aws 1.0.0"},
 		},
 		"object under no address": {
 			func(t *testing.T, d data) { d.put(t, "providers/stray"); d.put(t, "modules/acme/x") },
@@ -681,7 +731,7 @@ func TestCorruptions(t *testing.T) {
 			[]string{"object-without-version modules/acme", "object-without-version providers"},
 		},
 		"entry of nothing": {
-			func(t *testing.T, d data) { d.item(t, catalogue, "modules/acme/gone/aws", with([]byte("{}"))) },
+			func(t *testing.T, d data) { d.item(t, catalogItem, "modules/acme/gone/aws", with([]byte("{}"))) },
 			[]string{"catalog-entry modules/acme/gone/aws"}, []string{"catalog-entry modules/acme/gone/aws"},
 		},
 		"what the publish API left": {
@@ -696,7 +746,7 @@ func TestCorruptions(t *testing.T) {
 			test.corrupt(t, d)
 			slices.Sort(test.want)
 			sorted := func(r verify.Report) []string {
-				found := says(r)
+				found := summary(r)
 				slices.Sort(found)
 				return found
 			}
@@ -726,7 +776,7 @@ func TestCorruptions(t *testing.T) {
 	}
 }
 
-// versions are the items of all versions, as they are.
+// versions returns the items of all versions.
 func (d data) versions(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -742,10 +792,14 @@ func (d data) versions(t *testing.T) map[string]string {
 	return found
 }
 
-// What only the entry says of a provider, its listing has too, whether the entry is lost or says nothing of the provider.
+// Data of a provider's catalog entry is also in its listing. It survives if the
+// entry is lost or lacks it.
 func TestDeprecationComesBack(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func([]byte) []byte{"gone": nil, "empty": with([]byte("{}")), "garbled": with([]byte("{")), "another's": with([]byte(`{"address":"acme/other"}`))} {
+	for name, change := range map[string]func([]byte) []byte{
+		"gone": nil, "empty": with([]byte("{}")),
+		"garbled": with([]byte("{")), "another's": with([]byte(`{"address":"acme/other"}`)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := restored(t)
@@ -766,9 +820,9 @@ func TestDeprecationComesBack(t *testing.T) {
 	}
 }
 
-// A number that was published once stays taken when its record is lost, and everything else but the listing with it: no repair and
-// no publish makes it mean something else, until it is withdrawn as the advice has it. The copy of a registry is as young as a
-// publish that is under way, and that hides nothing.
+// A published number stays reserved if its record is lost. Neither a repair nor
+// a publish reuses it until it is withdrawn. The copy of the registry is as
+// young as a running publish, and that hides no fault.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
@@ -785,15 +839,16 @@ func TestLostRecord(t *testing.T) {
 			lost++
 		}
 	}
-	// Objects: of each version an archive, four files of a provider, and a package.
+	// Each version has an archive, four files of a provider, and a package.
 	if lost != 6 || report.Faults() != lost+2*(1+4+1) || report.Versions != 3 {
 		t.Errorf("%+v", report)
 	}
 	if !bytes.Equal(listed, d.data(t, vpc.Path(), "listing")) {
-		t.Error("a repair has taken what is lost out of the listing")
+		t.Error("a repair has removed the lost version from the listing")
 	}
 	for _, publish := range []func(context.Context, string) error{d.publishModule, d.publishProvider, d.mirror} {
-		if err := publish(t.Context(), "1.0.0"); !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "the record of version 1.0.0 is lost") {
+		if err := publish(t.Context(), "1.0.0"); !errors.Is(err, registry.ErrCorrupt) ||
+			!strings.Contains(err.Error(), "1.0.0") {
 			t.Errorf("published again: %v", err)
 		}
 	}
@@ -801,13 +856,16 @@ func TestLostRecord(t *testing.T) {
 	if !ok {
 		t.Fatal("the store is another one")
 	}
-	hidden := version("1.1.0") // which no listing has
-	if _, err := (&publish.Withdrawer{Catalog: d.catalog, Objects: remover}).Withdraw(t.Context(), vpc, hidden, "a typo"); !errors.Is(err, registry.ErrNotFound) {
+	hidden := version("1.1.0") // not in any listing
+	w := &publish.Withdrawer{Catalog: d.catalog, Objects: remover}
+	if _, err := w.Withdraw(t.Context(), vpc, hidden, "a typo"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("withdrawn without --missing: %v", err)
 	}
 	for _, a := range []registry.Address{vpc, inventory, mirrored} {
 		for _, v := range []registry.Version{one, hidden} {
-			if _, err := (&publish.Withdrawer{Catalog: d.catalog, Objects: remover, Missing: true}).Withdraw(t.Context(), a, v, "its record is lost"); err != nil {
+			if _, err := (&publish.Withdrawer{
+				Catalog: d.catalog, Objects: remover, Missing: true,
+			}).Withdraw(t.Context(), a, v, "its record is lost"); err != nil {
 				t.Fatal(a, v, err)
 			}
 		}
@@ -822,7 +880,7 @@ func TestLostRecord(t *testing.T) {
 	}
 }
 
-// What an expired key has signed is served, and clients take it.
+// A signature by an expired key is served, and clients accept it.
 func TestExpiredKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -840,24 +898,29 @@ func TestExpiredKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := t.TempDir()
-	_, adding := d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{ID: public.ID, ASCIIArmor: public.ASCIIArmor, ExpiresAt: time.Now().Add(time.Hour)})
+	_, adding := d.catalog.AddSigningKey(t.Context(), "acme",
+		registry.SigningKey{ID: public.ID, ASCIIArmor: public.ASCIIArmor, ExpiresAt: time.Now().Add(time.Hour)})
 	if err := errors.Join(adding, release(released, "1.0.0"), key.SignRelease(released)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.publisher().Provider(t.Context(), releases.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
+	if _, err := d.publisher().Provider(t.Context(),
+		releases.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if report := d.verified(t, func(v *verify.Verifier) { v.Now = nil }); len(report.Findings) > 0 {
 		t.Errorf("%+v", report)
 	}
-	if report := d.verified(t); report.Faults() > 0 || len(report.Findings) != 1 || report.Findings[0].Kind != verify.Signature || !report.Findings[0].Note {
+	if report := d.verified(t); report.Faults() > 0 || len(report.Findings) != 1 ||
+		report.Findings[0].Kind != verify.Signature ||
+		!report.Findings[0].Note {
 		t.Errorf("%+v", report)
 	}
 }
 
-// What there is to do differs by what was changed, and is said of faults alone.
+// Faults have a fix that depends on the kind of change. Notes have none.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := restored(t)
 	d.object(t, d.provider(t).Packages[0].Object, flip)
 	d.object(t, d.provider(t).Signature.Object, nil)
@@ -869,15 +932,20 @@ func TestAdvice(t *testing.T) {
 	for _, f := range d.verified(t).Findings {
 		advice[f.Kind] = f.Fix
 	}
-	for kind, want := range map[verify.Kind]string{
-		verify.SHA256: "remove the damaged object", verify.Size: "restore the version's record", verify.Content: "restore the version's record",
-		verify.VersionWithoutObject: "is withdrawn again", verify.Listing: "--repair", verify.ObjectWithoutVersion: "",
-	} {
-		if got, found := advice[kind]; !found || !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("%s: %q", kind, got)
-		}
+	want := []verify.Kind{
+		verify.Content, verify.Listing, verify.ObjectWithoutVersion, verify.SHA256, verify.Size, verify.VersionWithoutObject,
 	}
-	// As it says.
+	found := slices.Sorted(maps.Keys(advice))
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("kinds of findings (-want +got):\n%s", diff)
+	}
+	for _, kind := range found {
+		if note := kind == verify.ObjectWithoutVersion; note != (advice[kind] == "") {
+			t.Errorf("%s: the fix is %q", kind, advice[kind])
+		}
+		texts.Text(t, string(kind)+": "+advice[kind]+"\n")
+	}
+	// The fix works.
 	key := d.provider(t).Packages[0].Object
 	d.object(t, key, nil)
 	if err := d.publishProvider(t.Context(), "1.0.0"); err != nil {
@@ -890,7 +958,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// A young object may be of a publish that is under way, unless nothing is, or the whole catalogue is lost.
+// A young object may belong to a running publish, unless there is none or the
+// whole catalog is lost.
 func TestAtRest(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
@@ -911,12 +980,14 @@ func TestAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer empty.close()
-	if report := empty.verified(t, func(v *verify.Verifier) { v.Now = nil }); report.Faults() != 3+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
+	if report := empty.verified(t, func(v *verify.Verifier) {
+		v.Now = nil
+	}); report.Faults() != 3+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
 		t.Errorf("%+v", report)
 	}
 }
 
-// The manifest of a published provider is expected for as long as it is staged.
+// The manifest of a published provider is not reported as long as it is staged.
 func TestStagedManifest(t *testing.T) {
 	t.Parallel()
 	const manifest = "/api/abc/terraform-provider-inventory_1.0.0_manifest.json"
@@ -928,37 +999,40 @@ func TestStagedManifest(t *testing.T) {
 		rest bool
 		want []string
 	}{
-		"new":                  {provider + "/1.0.0" + manifest, 0, false, []string{}},
-		"new, at rest":         {provider + "/1.0.0" + manifest, 0, true, []string{}},
-		"about to expire":      {provider + "/1.0.0" + manifest, 71 * time.Hour, true, []string{}},
-		"not expired":          {provider + "/1.0.0" + manifest, 73 * time.Hour, false, found(provider, " 1.0.0 (note)")},
-		"of another version":   {provider + "/9.0.0" + manifest, 0, true, found(provider, " 9.0.0")},
-		"that an operator put": {provider + "/1.0.0" + strings.TrimPrefix(manifest, "/api"), 0, true, found(provider, " 1.0.0")},
-		"of a module":          {vpc.Path() + "/1.0.0" + manifest, 0, false, found(vpc.Path(), " 1.0.0 (note)")},
+		"new":                {provider + "/1.0.0" + manifest, 0, false, []string{}},
+		"new, at rest":       {provider + "/1.0.0" + manifest, 0, true, []string{}},
+		"about to expire":    {provider + "/1.0.0" + manifest, 71 * time.Hour, true, []string{}},
+		"not expired":        {provider + "/1.0.0" + manifest, 73 * time.Hour, false, found(provider, " 1.0.0 (note)")},
+		"of another version": {provider + "/9.0.0" + manifest, 0, true, found(provider, " 9.0.0")},
+		"that an operator put": {
+			provider + "/1.0.0" + strings.TrimPrefix(manifest, "/api"), 0, true, found(provider, " 1.0.0"),
+		},
+		"of a module": {vpc.Path() + "/1.0.0" + manifest, 0, false, found(vpc.Path(), " 1.0.0 (note)")},
 	} {
 		d := restored(t)
 		d.put(t, test.key)
 		report := d.verified(t, func(v *verify.Verifier) {
 			v.AtRest, v.Now = test.rest, func() time.Time { return time.Now().Add(test.age) }
 		})
-		if diff := cmp.Diff(test.want, says(report)); diff != "" {
+		if diff := cmp.Diff(test.want, summary(report)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
 
-// A young object may be of a publish that is under way.
+// A young object may belong to a running publish.
 func TestYoungObject(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
 	d.put(t, vpc.ArchiveKey(version("3.0.0"), "abc"))
 	report := d.verified(t, func(v *verify.Verifier) { v.Now = nil })
-	if diff := cmp.Diff([]string{"object-without-version " + vpc.Path() + " 3.0.0 (note)"}, says(report)); diff != "" || report.Faults() != 0 {
+	if diff := cmp.Diff([]string{"object-without-version " + vpc.Path() + " 3.0.0 (note)"}, summary(report)); diff != "" ||
+		report.Faults() != 0 {
 		t.Error(diff)
 	}
 }
 
-// What is published meanwhile is never taken for a fault, and a repair takes nothing of it away.
+// A concurrent publish is never a fault, and a repair removes none of it.
 func TestWhilePublishing(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
@@ -994,7 +1068,7 @@ func TestWhilePublishing(t *testing.T) {
 	}
 }
 
-// On DynamoDB and S3 it is the same.
+// The results are the same with DynamoDB and S3.
 func TestOnAWS(t *testing.T) {
 	t.Parallel()
 	server := s3test.ForTest(t, "larder")
@@ -1004,7 +1078,11 @@ func TestOnAWS(t *testing.T) {
 	}
 	t.Cleanup(dynamo.Close)
 	table := dynamodb.New(awstest.Config(dynamo.URL), "larder")
-	d := data{table: table, catalog: catalog.New(table), store: s3.New(awstest.Config(server.URL), "larder", s3.Options{PathStyle: true})}
+	d := data{
+		table:   table,
+		catalog: catalog.New(table),
+		store:   s3.New(awstest.Config(server.URL), "larder", s3.Options{PathStyle: true}),
+	}
 	if err := d.fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -1012,21 +1090,27 @@ func TestOnAWS(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
-	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: new("larder"), Key: new(d.module(t).Object)}); err != nil {
+	if _, err := client.DeleteObject(t.Context(),
+		&awss3.DeleteObjectInput{Bucket: new("larder"), Key: new(d.module(t).Object)}); err != nil {
 		t.Fatal(err)
 	}
 	d.item(t, inventory.Path(), "listing", nil)
 	d.item(t, vpc.Path(), "version/2.0.0-rc.1", nil)
-	lost := []string{"version-without-object " + vpc.Path() + " 1.0.0", "object-without-version " + vpc.Path() + " 2.0.0-rc.1", "version-without-record " + vpc.Path() + " 2.0.0-rc.1"}
-	if diff := cmp.Diff(append(lost, "listing "+inventory.Path()), says(d.verified(t, repairing))); diff != "" {
+	lost := []string{
+		"version-without-object " + vpc.Path() + " 1.0.0",
+		"object-without-version " + vpc.Path() + " 2.0.0-rc.1",
+		"version-without-record " + vpc.Path() + " 2.0.0-rc.1",
+	}
+	if diff := cmp.Diff(append(lost, "listing "+inventory.Path()), summary(d.verified(t, repairing))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(lost, says(d.verified(t))); diff != "" {
+	if diff := cmp.Diff(lost, summary(d.verified(t))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// hooked is a table to which something happens just before the versions of the module are read for the nth time.
+// hooked is a table that calls a function before the versions of the module are
+// read for the nth time.
 type hooked struct {
 	catalog.Table
 	queries int
@@ -1041,13 +1125,14 @@ func (h *hooked) Query(ctx context.Context, q catalog.Query) (catalog.Page, erro
 	return h.Table.Query(ctx, q)
 }
 
-// A publish that comes in at the worst of times makes neither its listing nor its archive a fault.
+// A concurrent publish makes neither its listing nor its archive a fault,
+// whenever it happens.
 func TestPublishInBetween(t *testing.T) {
 	t.Parallel()
 	for when := 1; when <= 2; when++ {
 		d := restored(t)
 		object := vpc.ArchiveKey(version("3.0.0"), "abc")
-		if when == 2 { // there is an object without a version then, and not once it is looked at again
+		if when == 2 { // an object has no version then, but has one when it is read again
 			d.put(t, object)
 		}
 		table := &hooked{Table: d.table, before: func(n int) {
@@ -1073,7 +1158,7 @@ func TestPublishInBetween(t *testing.T) {
 	}
 }
 
-// taken is a store from which a version is taken out as it is looked at.
+// taken is a store that removes a version while it is read.
 type taken struct {
 	objects.Store
 	key  string
@@ -1087,7 +1172,7 @@ func (s taken) Stat(ctx context.Context, key string) (objects.Info, error) {
 	return s.Store.Stat(ctx, key)
 }
 
-// A version that goes while it is looked at is no fault.
+// A version that is removed while it is read is not a fault.
 func TestVersionThatGoes(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
@@ -1096,7 +1181,8 @@ func TestVersionThatGoes(t *testing.T) {
 	store := taken{d.store, key, func() {
 		once.Do(func() {
 			d.object(t, key, nil)
-			if _, _, err := d.catalog.Of(vpc).Withdraw(t.Context(), version("1.0.0"), registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}, false); err != nil {
+			if _, _, err := d.catalog.Of(vpc).Withdraw(t.Context(), version("1.0.0"),
+				registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}, false); err != nil {
 				t.Error(err)
 			}
 		})
@@ -1106,7 +1192,7 @@ func TestVersionThatGoes(t *testing.T) {
 	}
 }
 
-// An error of reading is no finding.
+// A read error is not a finding.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	d := restored(t)
@@ -1120,7 +1206,7 @@ func TestStoreFails(t *testing.T) {
 
 var errDead = errors.New("the line went dead")
 
-// broken is a store of which what has a prefix breaks off.
+// broken is a store that fails to read objects with a prefix.
 type broken struct {
 	objects.Store
 	prefix string
@@ -1137,7 +1223,7 @@ func (b broken) Open(ctx context.Context, key string, offset, length int64) (io.
 	}{io.MultiReader(io.LimitReader(in, 10), &failing{}), in}, err
 }
 
-// failing fails once: whoever goes on finds an end there.
+// failing fails once, and then returns io.EOF.
 type failing struct{ failed bool }
 
 func (f *failing) Read([]byte) (int, error) {

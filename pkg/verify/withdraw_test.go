@@ -3,9 +3,11 @@ package verify_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -17,9 +19,11 @@ type holding struct{}
 
 func (holding) Remove(context.Context, string) (int, error) { return 0, registry.ErrForbidden }
 
-// A registry of which versions are withdrawn holds. What is stored of them still is found, and withdrawing again mends it.
+// A registry with withdrawn versions has no faults. Remaining objects of
+// withdrawn versions are reported, and withdrawing again removes them.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	d := restored(t)
 	remover, ok := d.store.(*disk.Store)
 	if !ok {
@@ -41,32 +45,51 @@ func TestWithdrawn(t *testing.T) {
 	report := d.verified(t)
 	stored := 0
 	for _, a := range addresses {
-		if err := d.store.Walk(t.Context(), registry.ObjectsOf(a, one), func(objects.Info) error { stored++; return nil }); err != nil {
+		if err := d.store.Walk(t.Context(), registry.ObjectsOf(a, one), func(objects.Info) error {
+			stored++
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := says(report); stored != 6 || len(got) != stored || len(slices.Compact(got)) != 3 || got[0] != "object-of-withdrawn-version mirror/registry.example.com/acme/inventory 1.0.0" || report.Faults() != stored || report.Versions != 6 {
-		t.Errorf("%d are stored: %q, %d versions", stored, got, report.Versions)
+	got := summary(report)
+	if stored != 6 {
+		t.Errorf("%d objects are stored, want 6", stored)
 	}
-	if remedy := report.Findings[0].Fix; !strings.Contains(remedy, "larder withdraw") {
-		t.Error(remedy)
+	if len(got) != stored {
+		t.Errorf("%d findings, want one for each of %d objects: %q", len(got), stored, got)
 	}
-	// Nothing of that is for a repair.
-	if got := says(d.verified(t, repairing)); len(got) != stored {
+	want := []string{
+		"object-of-withdrawn-version mirror/registry.example.com/acme/inventory 1.0.0",
+		"object-of-withdrawn-version modules/acme/vpc/aws 1.0.0",
+		"object-of-withdrawn-version providers/acme/inventory 1.0.0",
+	}
+	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if report.Faults() != stored {
+		t.Errorf("%d faults, want %d", report.Faults(), stored)
+	}
+	if report.Versions != 6 {
+		t.Errorf("%d versions, want 6", report.Versions)
+	}
+	texts.Text(t, report.Findings[0].Detail+"\n  fix: "+report.Findings[0].Fix+"\n")
+	// A repair does not remove them.
+	if got := summary(d.verified(t, repairing)); len(got) != stored {
 		t.Errorf("after a repair: %q", got)
 	}
 	for _, a := range addresses {
 		withdraw(remover, a, "1.0.0")
 	}
-	if got := says(d.verified(t)); len(got) > 0 {
+	if got := summary(d.verified(t)); len(got) > 0 {
 		t.Errorf("after withdrawing again: %q", got)
 	}
-	// All of them, with a hidden one among those that are left last.
+	// This withdraws all versions. A hidden one is among the last.
 	for _, v := range versions {
 		for _, a := range addresses {
 			withdraw(remover, a, v)
 		}
-		if got := says(d.verified(t)); len(got) > 0 {
+		if got := summary(d.verified(t)); len(got) > 0 {
 			t.Errorf("without %s: %q", v, got)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/larder-registry/larder/pkg/suggest"
 )
 
-// argument is one of a command, as its usage line names it.
+// argument is an argument of a command, as in its usage line.
 type argument struct {
 	name     string
 	optional bool
 	repeated bool
 }
 
-// argumentsOf reads the arguments from a usage line, such as
+// argumentsOf parses the arguments of a usage line, such as
 //
 //	add HOSTNAME/NAMESPACE/TYPE
 //	usage [ADDRESS [VERSION]]
@@ -36,7 +36,7 @@ func argumentsOf(use string) []argument {
 		optional := depth > 0
 		depth -= strings.Count(word, "]")
 		word = strings.Trim(word, "[]")
-		if strings.HasPrefix(word, "--") || flag { // a flag, and then its value
+		if strings.HasPrefix(word, "--") || flag { // a flag, followed by its value
 			flag = !flag
 			continue
 		}
@@ -46,9 +46,9 @@ func argumentsOf(use string) []argument {
 	return found
 }
 
-// checkArguments gives every command without a check of its own one by its usage
-// line: it names the argument that is missing, or is one too many. Commands that
-// only hold others suggest one of these.
+// checkArguments sets the argument check of every command that has none. The
+// check uses the usage line. For a command with subcommands, it suggests a
+// subcommand.
 func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
@@ -63,11 +63,11 @@ func checkArguments(cmd *cobra.Command) {
 	}
 }
 
-// kinds are words that may stand before an address.
+// kinds are the words that can precede an address.
 var kinds = []string{"module", "provider"}
 
-// withoutKind leaves out the kind before the address of a command, which earlier
-// releases needed. An address of another kind is refused.
+// withoutKind removes the kind before the address, which earlier releases
+// needed. It returns an error if the address is of another kind.
 func withoutKind(cmd *cobra.Command, args []string) ([]string, error) {
 	wanted := argumentsOf(cmd.Use)
 	if len(args) < 2 || len(wanted) == 0 || !strings.HasSuffix(wanted[0].name, "ADDRESS") ||
@@ -85,7 +85,7 @@ func withoutKind(cmd *cobra.Command, args []string) ([]string, error) {
 	return args[1:], err
 }
 
-// canBe reports whether a word can be the argument with a name.
+// canBe reports whether a word is valid for the argument with a name.
 func canBe(name, word string) bool {
 	var err error
 	switch name {
@@ -101,8 +101,8 @@ func canBe(name, word string) bool {
 	return err == nil
 }
 
-// inOrder returns arguments in the order in which they fit a command, and false if
-// there is none.
+// inOrder returns the arguments in the order that the command expects. It
+// returns false if no order fits.
 func inOrder(wanted []argument, args []string) ([]string, bool) {
 	if len(args) == 0 {
 		return nil, true
@@ -118,7 +118,8 @@ func inOrder(wanted []argument, args []string) ([]string, bool) {
 	return nil, false
 }
 
-// checkOrder suggests the command with its arguments in the right order.
+// checkOrder returns an error with a suggestion if the arguments fit the
+// command in another order.
 func checkOrder(cmd *cobra.Command, wanted []argument, args []string) error {
 	ordered, ok := inOrder(wanted, args)
 	secret := slices.ContainsFunc(args, func(word string) bool { return inError(word) == "" })
@@ -133,8 +134,8 @@ func checkOrder(cmd *cobra.Command, wanted []argument, args []string) error {
 		"Did you mean `%s`?", completed(cmd, "", ordered))
 }
 
-// flagForArgument are commands without arguments, and the flag that somebody means
-// who gives one.
+// flagForArgument has the flag to suggest if a command that takes no arguments
+// gets one.
 var flagForArgument = map[string]string{
 	"larder token create": "name",
 	"larder serve":        "store",
@@ -142,7 +143,7 @@ var flagForArgument = map[string]string{
 	"larder verify":       "store",
 }
 
-// namedArguments names the argument that is missing, or is one too many.
+// namedArguments returns an error that names a missing or an extra argument.
 func namedArguments(cmd *cobra.Command, args []string) error {
 	args, err := withoutKind(cmd, args)
 	if err != nil {
@@ -172,8 +173,8 @@ func namedArguments(cmd *cobra.Command, args []string) error {
 	return checkOrder(cmd, wanted, args)
 }
 
-// inError returns a word for an error, with a space before it, or nothing if there
-// may be a password in it.
+// inError quotes a word for an error text, with a space before it. It returns
+// an empty string if the word may contain a password.
 func inError(word string) string {
 	if strings.ContainsAny(word, "@?#") {
 		return ""
@@ -181,7 +182,8 @@ func inError(word string) string {
 	return fmt.Sprintf(" %.200q", word)
 }
 
-// unknownCommand refuses a word behind a command that only holds others.
+// unknownCommand returns the error for an unknown subcommand, with suggestions.
+// It returns nil if there are no arguments.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -189,7 +191,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	err := usagef("unknown command %q", cmd.CommandPath()+" "+args[0])
 	near := nearCommands(cmd, args[0])
 	if len(near) == 0 {
-		return registry.WithHint(err, "`%s --help` lists the commands.", cmd.CommandPath())
+		return registry.WithHint(err, "Run `%s --help` to list the commands.", cmd.CommandPath())
 	}
 	for i, path := range near {
 		near[i] = "`" + path + "`"
@@ -197,7 +199,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return registry.WithHint(err, "Did you mean %s?", oneOf(near))
 }
 
-// oneOf joins words by commas and "or".
+// oneOf joins words with commas and "or".
 func oneOf(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -206,7 +208,7 @@ func oneOf(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// otherWords are names that other programs have for commands.
+// otherWords has the names that other programs use for the same commands.
 var otherWords = map[string][]string{
 	"larder publish":        {"push", "upload", "release"},
 	"larder list":           {"ls", "show", "search", "info", "versions", "modules", "providers"},
@@ -232,11 +234,12 @@ var otherWords = map[string][]string{
 	"larder mirror add":     {"create", "provider"},
 }
 
-// nearCommands returns the paths of commands that a mistyped word can mean: one
-// with a similar name, one that other programs call so, those elsewhere that have
-// the very name, or those that begin with the word.
+// nearCommands returns the paths of the commands that a mistyped word may mean.
+// It prefers a subcommand with a similar name. Next are the entries of
+// otherWords, commands elsewhere with exactly this name, and subcommands with
+// this prefix.
 func nearCommands(cmd *cobra.Command, word string) []string {
-	var names, begun []string
+	var names, prefixed []string
 	var other string
 	for _, sub := range cmd.Commands() {
 		if sub.Hidden {
@@ -244,7 +247,7 @@ func nearCommands(cmd *cobra.Command, word string) []string {
 		}
 		names = append(names, sub.Name())
 		if word != "" && strings.HasPrefix(sub.Name(), strings.ToLower(word)) {
-			begun = append(begun, sub.CommandPath())
+			prefixed = append(prefixed, sub.CommandPath())
 		}
 		if slices.Contains(otherWords[sub.CommandPath()], strings.ToLower(word)) {
 			other = sub.CommandPath()
@@ -268,10 +271,10 @@ func nearCommands(cmd *cobra.Command, word string) []string {
 	case other != "":
 		return []string{other}
 	}
-	return begun
+	return prefixed
 }
 
-// walk visits a command and all below it.
+// walk calls visit for a command and all its subcommands.
 func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
 	visit(cmd)
 	for _, sub := range cmd.Commands() {
@@ -279,10 +282,10 @@ func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// flagError explains what is wrong with a flag, and suggests another for one that
-// does not exist.
+// flagError returns the error for a wrong flag or value. For an unknown flag,
+// the hint suggests another.
 func (c *cli) flagError(cmd *cobra.Command, err error) error {
-	// `larder lsit --store x` has a wrong command, whose flags are not known.
+	// In `larder lsit --store x`, report the unknown command and not the flag.
 	if _, rest, _ := cmd.Root().Find(c.args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return unknownCommand(cmd, rest)
 	}
@@ -293,7 +296,7 @@ func (c *cli) flagError(cmd *cobra.Command, err error) error {
 		flag := e.GetFlag()
 		if flag.Value.Type() == "bool" {
 			return registry.WithHint(usagef("--%s: invalid value%s", flag.Name, inError(e.GetValue())),
-				"Give --%s alone, or with =true or =false.", flag.Name)
+				"Use --%s without a value, or with =true or =false.", flag.Name)
 		}
 		return registry.WithHint(usagef("--%s: invalid value%s: %w", flag.Name, inError(e.GetValue()), e.Unwrap()),
 			"%s.", aboutFlag(flag))
@@ -304,13 +307,13 @@ func (c *cli) flagError(cmd *cobra.Command, err error) error {
 	}
 	if e.GetSpecifiedShortnames() != "" {
 		return registry.WithHint(usagef("unknown flag -%s", e.GetSpecifiedName()),
-			"`%s --help` lists the flags.", cmd.CommandPath())
+			"Run `%s --help` to list the flags.", cmd.CommandPath())
 	}
 	name := e.GetSpecifiedName()
 	return registry.WithHint(usagef("unknown flag --%.100s", name), "%s", nearFlag(cmd, name))
 }
 
-// otherFlags are names that other programs have for flags.
+// otherFlags has the names that other programs use for the same flags.
 var otherFlags = map[string][]string{
 	"access":      {"permissions"},
 	"description": {"desc", "summary"},
@@ -325,22 +328,22 @@ var otherFlags = map[string][]string{
 	"yes":         {"force", "confirm", "assume-yes"},
 }
 
-// aboutFlag returns the help of a flag as a sentence.
+// aboutFlag returns a flag with its usage text.
 func aboutFlag(flag *pflag.Flag) string {
 	name, usage := pflag.UnquoteUsage(flag)
-	if name != strings.ToUpper(name) { // the type, since the usage names no value
+	if name != strings.ToUpper(name) { // it is the type, because the usage names no value
 		name = "VALUE"
 	}
 	return "--" + flag.Name + " " + name + ": " + usage
 }
 
-// nearFlag returns what to do about a flag that a command does not have: use the
-// nearest that it has, or the command that has it.
+// nearFlag returns the hint for an unknown flag: a similar flag of the command,
+// or other commands with the flag.
 func nearFlag(cmd *cobra.Command, name string) string {
 	own := flagNames(cmd)
 	for i, a := range argumentsOf(cmd.Use) {
 		if strings.EqualFold(a.name, name) {
-			return fmt.Sprintf("%s is the %s argument, and has no flag before it.", a.name, ordinals[i])
+			return fmt.Sprintf("%s is the %s argument and not a flag.", a.name, ordinals[i])
 		}
 	}
 	for _, flag := range own {
@@ -362,22 +365,22 @@ func nearFlag(cmd *cobra.Command, name string) string {
 			have = append(have, "`"+other.CommandPath()+"`")
 		}
 	})
-	list := fmt.Sprintf("`%s --help` lists the flags.", cmd.CommandPath())
+	list := fmt.Sprintf("Run `%s --help` to list the flags.", cmd.CommandPath())
 	switch near, ok := suggest.Nearest(name, others); {
 	case len(have) == 1:
 		return fmt.Sprintf("Only %s has --%s. %s", have[0], name, list)
 	case len(have) > 0:
 		return fmt.Sprintf("Other commands have --%s, such as %s. %s", name, oneOf(have[:min(2, len(have))]), list)
 	case ok:
-		return fmt.Sprintf("Other commands have --%s, and this one does not. %s", near, list)
+		return fmt.Sprintf("Other commands have --%s, but this one does not. %s", near, list)
 	}
 	return list
 }
 
-// ordinals are as many as a command has arguments.
+// ordinals number the arguments of a command. No command has more.
 var ordinals = []string{"first", "second", "third", "fourth"}
 
-// flagNames returns the names of the flags that a command's help shows.
+// flagNames returns the names of the flags in a command's help.
 func flagNames(cmd *cobra.Command) (names []string) {
 	cmd.InitDefaultHelpFlag()
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {

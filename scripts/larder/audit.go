@@ -21,23 +21,23 @@ func (c *cli) auditCommand() *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit [ADDRESS]",
-		Short: "List who has changed what",
-		Long: `List who has changed what, the newest change first: each publish, mirrored
-package, deprecation and withdrawal, and each signing key and token that was
-added or removed. With ADDRESS it lists the changes of one module, provider or
-mirrored provider, and of all its versions. ADDRESS is one of
+		Short: "List changes to the registry",
+		Long: `List changes to the registry and who made them, the newest change first. Changes
+are each publish, mirrored package, deprecation and withdrawal, and each signing
+key and token that someone added or removed. With ADDRESS, list only the changes
+to one module, provider or mirrored provider. ADDRESS is one of
 
   NAMESPACE/NAME/SYSTEM    a module
   NAMESPACE/TYPE           a provider
   HOSTNAME/NAMESPACE/TYPE  a mirrored provider
 
-An entry is written together with its change. An entry that cannot be read, or
-was changed later, has the state damaged. Missing entries are not found here:
-` + "`larder verify`" + ` finds them.
+The registry writes each entry together with its change. An entry that is
+unreadable, or that someone changed later, has the state damaged. To find
+missing entries, run ` + "`larder verify`" + `.
 
-A change is recorded under the ARN of the AWS credentials, under the user of
-this machine if the registry is a folder here, or under the name of the token or
-identity if it came through the registry's own endpoint.`,
+Each entry names who made the change. For a deployed registry, that is the ARN
+of the AWS credentials. For a folder, it is the user of this machine. For a
+request to the registry's own endpoint, it is the name of the token or identity.`,
 		Example: `  larder audit
   larder audit acme/vpc/aws --since 365d
   larder audit --since 12h --json --store stack:larder`,
@@ -54,21 +54,23 @@ identity if it came through the registry's own endpoint.`,
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
 				defer c.waiting("reading the audit trail")()
-				return shown(listChanges(ctx, s, of, age))
+				return asView(listChanges(ctx, s, of, age))
 			})
 		}),
 	}
 	c.storeFlags(cmd)
-	cmd.Flags().StringVar(&since, "since", "30d", "how far back: a `DURATION` of days such as 30d, or hours such as 12h")
+	cmd.Flags().StringVar(&since, "since", "30d",
+		"list changes this far back: a `DURATION` in days such as 30d, or hours such as 12h")
 	return cmd
 }
 
-// parseAge reads how far back to look. It is written like the lifetime of a token,
-// but cannot be never.
+// parseAge parses an age: days such as 30d or hours such as 12h. Unlike the
+// lifetime of a token, an age cannot be never.
 func parseAge(s string) (time.Duration, error) {
 	age, err := parseLifetime(s)
 	if err != nil || age == 0 {
-		return 0, fmt.Errorf("%w age %q: it is days such as 30d or hours such as 12h, up to 3650d", registry.ErrInvalid, s)
+		return 0, fmt.Errorf("%w age %q: it must be days such as 30d or hours such as 12h, up to 3650d",
+			registry.ErrInvalid, s)
 	}
 	return age, nil
 }
@@ -81,7 +83,7 @@ type auditView struct {
 	of    string
 }
 
-// listChanges lists the changes of an address, or all if it is nil.
+// listChanges lists the changes to an address, or all changes if it is nil.
 func listChanges(ctx context.Context, s *store, of registry.Address, age time.Duration) (v auditView, err error) {
 	v.since = time.Now().Add(-age)
 	v.Entries, err = collect(s.catalog.Audit(ctx, v.since))
@@ -94,24 +96,24 @@ func listChanges(ctx context.Context, s *store, of registry.Address, age time.Du
 	v.of = of.String()
 	v.Entries = slices.DeleteFunc(v.Entries, func(e registry.AuditEntry) bool { return e.Subject != of.Path() })
 	if len(v.Entries) == 0 {
-		err = s.notFound(ctx, "list changes of", of, nil, s.catalog.Of(of).Check(ctx))
+		err = s.notFound(ctx, "list changes to", of, nil, s.catalog.Of(of).Check(ctx))
 	}
 	return v, err
 }
 
 func (v auditView) text(p page) {
 	if len(v.Entries) == 0 {
-		what := "No change"
+		what := "There are no changes"
 		if v.of != "" {
-			what += " of " + v.of
+			what += " to " + v.of
 		}
-		p.println("%s is recorded since %s. `larder verify` compares the audit trail with what is published.",
-			what, minute(v.since))
+		p.println("%s since %s. Run `larder verify` to compare the audit trail with the published versions.",
+			what, formatTime(v.since))
 		return
 	}
 	rows := make([][]string, len(v.Entries))
 	for i, e := range v.Entries {
-		what, at, state := e.Subject, minute(e.At), ""
+		what, at, state := e.Subject, formatTime(e.At), ""
 		if e.Version != nil {
 			what += " " + e.Version.String()
 		}
@@ -120,7 +122,7 @@ func (v auditView) text(p page) {
 		}
 		detail := e.Detail
 		if e.Problem != "" {
-			state, detail = "damaged", strings.TrimSpace(detail+" not as it was written: "+e.Problem)
+			state, detail = "damaged", strings.TrimSpace(detail+" changed after it was written: "+e.Problem)
 		}
 		rows[i] = []string{at, state, cmp.Or(e.By, "-"), string(e.Action), what, detail}
 		for j := range rows[i] {
@@ -134,8 +136,8 @@ func (v auditView) text(p page) {
 	}, rows)
 }
 
-// shortSubject leaves out the kind of an address, which its number of parts shows
-// too, and then its beginning.
+// shortSubject shortens an address to a width. It first removes the kind, which
+// the number of segments also shows, and then the beginning.
 func shortSubject(what string, width int) string {
 	for _, kind := range []string{"modules/", "providers/", "mirror/"} {
 		if address, found := strings.CutPrefix(what, kind); found {
@@ -145,8 +147,8 @@ func shortSubject(what string, width int) string {
 	return terminal.CutStart(what, width)
 }
 
-// checkTrail returns registry.ErrCorrupt if the audit trail has no entry although
-// something is published, and nil if it has any.
+// checkTrail returns [registry.ErrCorrupt] if the audit trail is empty although
+// the registry is not.
 func checkTrail(ctx context.Context, published *catalog.Catalog) error {
 	for _, err := range published.Audit(ctx, time.Time{}) {
 		return err

@@ -18,7 +18,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
-// A zip of a gibibyte is published in flat memory. scripts/bench runs it.
+// Publishing a zip of 1 GiB needs at most 128 MiB of memory. scripts/bench runs
+// this test.
 func TestGibibyte(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
@@ -69,9 +70,9 @@ func TestGibibyte(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
-		peak, told := peakMemory(cmd.ProcessState)
-		if !told {
-			t.Skip("LEFT OUT: this system does not tell")
+		peak, ok := peakMemory(cmd.ProcessState)
+		if !ok {
+			t.Skip("LEFT OUT: this system does not report the peak memory")
 		}
 		t.Logf("%s: peak memory %d MiB, %.1f s", store, peak>>20, time.Since(begun).Seconds())
 		if peak > bound {
@@ -80,7 +81,8 @@ func TestGibibyte(t *testing.T) {
 	}
 }
 
-// onStack returns the environment in which stack:larder is on emulators of DynamoDB and S3.
+// onStack starts emulators of AWS services. It returns the environment in which
+// stack:larder uses them.
 func onStack(t *testing.T) (env []string) {
 	t.Helper()
 	s3 := s3test.ForTest(t, "larder-objects")
@@ -89,9 +91,18 @@ func onStack(t *testing.T) (env []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(dynamo.Close)
-	cloud := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com"})
+	cloud := account(
+		t,
+		map[string]string{
+			"TableName":   "larder-table",
+			"BucketName":  "larder-objects",
+			"RegistryURL": "https://registry.example.com",
+		},
+	)
 	return []string{
-		"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey, "AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true",
-		"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + s3.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "LARDER_S3_PATH_STYLE=true",
+		"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+		"AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + s3.URL,
+		"AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "LARDER_S3_PATH_STYLE=true",
 	}
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 )
 
-// addressing is what stands before an address in a configuration.
+// addressing describes how clients write the host of a registry.
 type addressing struct {
-	// host is the registry's.
+	// host is the registry's host.
 	host string
-	// guessed says why host may be another one; empty if it is known.
+	// guessed explains that host is a guess. It is empty if the host is
+	// certain.
 	guessed string
-	// authority is the file with the registry's own certificate authority; empty if
-	// there is none, or this machine trusts it.
+	// authority is the file with the registry's own certificate authority. It
+	// is empty if the registry has none, or if this machine trusts it.
 	authority string
 }
 
-// addressingOf returns the host by which clients call the registry of a store.
+// addressingOf returns the host that clients use for the registry of a store.
 func (c *cli) addressingOf(s *store) addressing {
 	switch {
 	case s.host != "":
@@ -32,10 +33,11 @@ func (c *cli) addressingOf(s *store) addressing {
 		}
 		return a
 	case c.about.stack != "":
-		return addressing{host: "HOST", guessed: "Put the registry's host in place of HOST: the stack does not name it."}
+		return addressing{host: "HOST", guessed: "Replace HOST with the registry's host, which the stack does not name."}
 	}
 	return addressing{
-		host: defaultAddress, guessed: "The host is the one where `larder serve` listens by default. Use yours if it is another.",
+		host:    defaultAddress,
+		guessed: "The host is the default of `larder serve`. Replace it if your registry has another host.",
 	}
 }
 
@@ -57,18 +59,19 @@ func providerBlock(name, source, version string) string {
 `, identifier(name), source, version)
 }
 
-// use prints a block to paste.
+// use prints a configuration block to paste.
 func (p page) use(block string, a addressing) {
 	p.printf("\nUse it:\n\n%s", block)
 	if a.guessed != "" {
 		p.printf("\n%s\n", p.Wrap(a.guessed))
 	}
 	if a.authority != "" {
-		p.printf("\n%s\n", p.Wrap("Clients must trust its certificate authority, "+a.authority+"."))
+		p.printf("\n%s\n", p.Wrap("Clients must trust the certificate authority in "+a.authority+"."))
 	}
 }
 
-// identifier makes a name of the language of something that may begin with a digit.
+// identifier returns a name that is valid in the configuration language. An
+// identifier cannot begin with a digit.
 func identifier(name string) string {
 	if name[0] >= '0' && name[0] <= '9' {
 		return "x" + name

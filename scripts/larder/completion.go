@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// shells are those that complete commands, with what writes the script for each.
+// shells has the function that writes the completion script for each shell.
 var shells = map[string]func(root *cobra.Command, script *bytes.Buffer) error{
 	"bash": func(root *cobra.Command, script *bytes.Buffer) error { return root.GenBashCompletionV2(script, true) },
 	"zsh":  func(root *cobra.Command, script *bytes.Buffer) error { return root.GenZshCompletion(script) },
@@ -30,28 +30,29 @@ var shells = map[string]func(root *cobra.Command, script *bytes.Buffer) error{
 
 var shellNames = []string{"bash", "zsh", "fish", "powershell"}
 
-// completionView is the script with which a shell completes commands.
+// completionView is the completion script for a shell.
 type completionView struct {
 	Shell  string `json:"shell"`
 	Script string `json:"script"`
 }
 
-func (v completionView) text(p page)  { p.printf("%s", v.Script) }
+func (v completionView) text(p page) { p.printf("%s", v.Script) }
+
 func (v completionView) quiet(p page) { v.text(p) }
 
 func (c *cli) completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print the script that completes commands in a shell",
-		Long: `Print the script that completes commands in a shell: bash, zsh, fish or
-powershell. With it the Tab key completes commands, flags, contexts, and the
-addresses and versions of the registry that the command would use.
+		Short: "Print the completion script for a shell",
+		Long: `Print the completion script for a shell: bash, zsh, fish or powershell. With it,
+the Tab key completes commands, flags, contexts, and the addresses and versions
+of the registry that the command would use.
 
-bash, with the package bash-completion installed:
+bash, with the package bash-completion:
   mkdir -p ~/.local/share/bash-completion/completions
   larder completion bash > ~/.local/share/bash-completion/completions/larder
 
-zsh, after autoload -U compinit; compinit in ~/.zshrc:
+zsh, with autoload -U compinit; compinit in ~/.zshrc:
   larder completion zsh > "${fpath[1]}/_larder"
 
 fish:
@@ -68,8 +69,8 @@ Then open a new shell.`,
 	cmd.RunE = c.run(func(_ context.Context, args []string) (view, error) {
 		write, ok := shells[args[0]]
 		if !ok {
-			return nil, registry.WithHint(usagef("there is no completion for the shell%s", inError(args[0])),
-				"Shells are %s.", strings.Join(shellNames, ", "))
+			return nil, registry.WithHint(usagef("there is no completion script for the shell%s", inError(args[0])),
+				"Use one of %s.", strings.Join(shellNames, ", "))
 		}
 		var script bytes.Buffer
 		if err := write(cmd.Root(), &script); err != nil {
@@ -80,10 +81,10 @@ Then open a new shell.`,
 	return cmd
 }
 
-// words are completions.
+// words is a list of completions.
 type words = []cobra.Completion
 
-// firstOf completes the first argument with one of some words.
+// firstOf completes the first argument with the words in all.
 func firstOf(all []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -93,13 +94,13 @@ func firstOf(all []string) cobra.CompletionFunc {
 	}
 }
 
-// completeArguments gives all commands and flags completions, by the names that
-// usage lines have for arguments.
+// completeArguments adds completions to all commands and flags. The name of an
+// argument in the usage line determines its completions.
 func (c *cli) completeArguments(root *cobra.Command) {
 	completing := len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd)
 	walk(root, func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-			if completing { // backquotes mark the value in help, and nothing in a shell
+			if completing { // backquotes mark the value's name in help, but a shell shows them
 				flag.Usage = strings.ReplaceAll(flag.Usage, "`", "")
 			}
 		})
@@ -114,7 +115,7 @@ func (c *cli) completeArguments(root *cobra.Command) {
 	})
 }
 
-// flagCompletion returns what completes the value of a flag.
+// flagCompletion returns the completion function for the value of a flag.
 func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	switch name {
 	case "context":
@@ -159,7 +160,7 @@ func (c *cli) completeContexts(*cobra.Command, []string, string) (found words, _
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeURLs completes the URLs that contexts have.
+// completeURLs completes the URLs of contexts.
 func (c *cli) completeURLs(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
 	if file, err := c.readContexts(); err == nil {
 		for _, name := range file.Names() {
@@ -171,7 +172,7 @@ func (c *cli) completeURLs(*cobra.Command, []string, string) (found words, _ cob
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeStores completes folders, and stack: with the names that contexts have.
+// completeStores completes folders, and the stacks of contexts.
 func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
 	if file, err := c.readContexts(); err == nil {
 		for _, name := range file.Names() {
@@ -192,7 +193,7 @@ func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found w
 	if err != nil {
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	entries, _ := os.ReadDir(dir) // what cannot be read has nothing to complete
+	entries, _ := os.ReadDir(dir) // an unreadable folder has no completions
 	for _, entry := range entries {
 		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && info.IsDir() {
 			found = append(found, prefix+parent+entry.Name())
@@ -201,14 +202,14 @@ func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found w
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// platforms are those for which most providers have packages.
+// knownPlatforms are the platforms that most providers support.
 var knownPlatforms = []string{
 	"linux_amd64", "linux_arm64", "linux_arm", "linux_386", "darwin_arm64", "darwin_amd64",
 	"windows_amd64", "windows_arm64", "windows_386", "freebsd_amd64", "freebsd_arm", "freebsd_386",
 }
 
-// completePlatforms completes one platform, or the last one of a list if the flag
-// takes one.
+// completePlatforms completes a platform, or the last platform if the flag takes a
+// list.
 func completePlatforms(cmd *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
 	before := ""
 	if flag := cmd.Flags().Lookup("platform"); flag != nil && flag.Value.Type() == "stringSlice" {
@@ -226,8 +227,7 @@ func completePlatforms(cmd *cobra.Command, _ []string, word string) (found words
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeArgument completes an argument by the name that the usage line has for
-// it.
+// completeArgument completes an argument by its name in the usage line.
 func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
 	wanted := argumentsOf(cmd.Use)
 	at := len(args)
@@ -237,8 +237,8 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 	if at >= len(wanted) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	with := func(look func(*lookup) words) (words, cobra.ShellCompDirective) {
-		return c.completeStored(look)(cmd, args, word)
+	with := func(find func(*lookup) words) (words, cobra.ShellCompDirective) {
+		return c.completeStored(find)(cmd, args, word)
 	}
 	switch name := wanted[at].name; {
 	case name == "DIR":
@@ -263,7 +263,7 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 		return with((*lookup).providers)
 	case name == "HOSTNAME/NAMESPACE/TYPE":
 		return with((*lookup).mirrored)
-	case name == "ADDRESS" && cmd.Name() == "deprecate": // which mirrored providers cannot be
+	case name == "ADDRESS" && cmd.Name() == "deprecate": // mirrored providers cannot be deprecated
 		return with(func(l *lookup) words { return slices.Concat(l.modules(), l.providers()) })
 	case strings.HasPrefix(name, "NAMESPACE|"):
 		return with(func(l *lookup) words { return slices.Concat(l.listed(), l.addresses()) })
@@ -277,27 +277,28 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionDeadline bounds how long a person waits for completions.
-const completionDeadline = 2 * time.Second
+// completionTimeout is the maximum time for finding completions.
+const completionTimeout = 2 * time.Second
 
-// completeStored completes with what a registry's store has. It prints no error,
-// makes nothing, and has nothing for a registry that is used through its URL.
-func (c *cli) completeStored(look func(*lookup) words) cobra.CompletionFunc {
+// completeStored completes with the words that find returns for a registry's store.
+// It prints no errors, creates nothing, and returns no words for a registry that is
+// named by its URL.
+func (c *cli) completeStored(find func(*lookup) words) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
 		c.flags = cmd.Flags()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionDeadline)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		s, err := c.openToComplete(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer func() { _ = s.close() }() // nothing was written
-		return look(&lookup{ctx, s}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return find(&lookup{ctx, s}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
-// openToComplete opens the store without a word. Unlike other commands it takes
-// no folder without a marker, since it would write the marker.
+// openToComplete opens the store without output. Unlike other commands it does not
+// open a folder without a marker, because that would write the marker.
 func (c *cli) openToComplete(ctx context.Context) (*store, error) {
 	p, err := c.storePlace()
 	switch {
@@ -312,12 +313,13 @@ func (c *cli) openToComplete(ctx context.Context) (*store, error) {
 	return openFolder(ctx, p.dir)
 }
 
-// lookup finds what a store has. What cannot be read it leaves out.
+// lookup finds completions in a store. It skips unreadable entries.
 type lookup struct {
 	ctx context.Context //nolint:containedctx // of one completion
 	*store
 }
 
+// described returns the addresses of summaries with their descriptions.
 func described(all iter.Seq2[registry.Summary, error]) (found words) {
 	for s, err := range all {
 		if err != nil {
@@ -343,7 +345,7 @@ func (l *lookup) namespaces() words {
 	return names
 }
 
-// listed returns the namespaces in which something is listed.
+// listed returns the namespaces that contain modules or providers.
 func (l *lookup) listed() (names words) {
 	for _, address := range slices.Concat(l.modules(), l.providers()) {
 		namespace, _, _ := strings.Cut(address, "/")
@@ -353,7 +355,8 @@ func (l *lookup) listed() (names words) {
 	return slices.Compact(names)
 }
 
-// scopes returns scopes for tokens: of everything, and of each namespace.
+// scopes returns scopes for tokens: one for everything, and some for each
+// namespace.
 func (l *lookup) scopes() words {
 	found := words{"read:**"}
 	for _, namespace := range l.namespaces() {
@@ -383,8 +386,8 @@ func (l *lookup) keys(namespace string) (found words) {
 	return found
 }
 
-// versions returns the versions of an address that are not withdrawn, the latest
-// first.
+// versions returns the versions of an address, the latest first, without withdrawn
+// ones.
 func (l *lookup) versions(address string) (found words) {
 	a, err := registry.ParseAddress(address)
 	if err != nil {
@@ -421,7 +424,7 @@ func (l *lookup) versions(address string) (found words) {
 	return found
 }
 
-// nextVersions returns the versions that may follow the latest one of a module.
+// nextVersions returns the versions that may follow the latest version of a module.
 func (l *lookup) nextVersions(address string) words {
 	m, err := registry.ParseModule(address)
 	if err != nil {
@@ -447,7 +450,8 @@ func nextVersion(latest registry.Version) registry.Version {
 	return next
 }
 
-// following returns the versions that may come next.
+// following returns the versions that may follow the latest one, with
+// descriptions.
 func following(latest registry.Version) words {
 	release := func(major, minor, patch uint64, what string) cobra.Completion {
 		return cobra.CompletionWithDesc(registry.Version{Major: major, Minor: minor, Patch: patch}.String(), what)

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// completeInBash completes a line in a real bash. Without the package
-// bash-completion it defines the one function of it that the script calls.
+// completeInBash completes a command line in bash. If the package
+// bash-completion is missing, it defines the function that the completion
+// script calls.
 const completeInBash = `
 for file in /usr/share/bash-completion/bash_completion /opt/homebrew/etc/profile.d/bash_completion.sh; do
 	[ -r "$file" ] && . "$file"
@@ -20,7 +21,7 @@ done
 declare -F _get_comp_words_by_ref >/dev/null || _get_comp_words_by_ref() {
 	words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
 }
-compopt() { :; } # works in a function for completion only
+compopt() { :; } # the builtin works only during completion
 source <(larder completion bash) || exit 1
 COMP_WORDS=("$@")
 COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_TYPE=9
@@ -56,7 +57,7 @@ func TestBashCompletion(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 		got := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-		for i := range got { // beside several there are descriptions
+		for i := range got { // several completions have descriptions
 			got[i], _, _ = strings.Cut(got[i], "  ")
 			got[i] = strings.TrimSpace(got[i])
 		}

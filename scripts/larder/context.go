@@ -20,20 +20,21 @@ import (
 func (c *cli) contextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Name registries, and choose the one that commands use",
-		Long: `Name registries, and choose the one that commands use.
+		Short: "Name registries and select the one to use",
+		Long: `Name registries and select the one to use.
 
-A context is a name for a registry: for its store, which is a folder or
-stack:NAME, or for its URL. Commands use the current context unless a flag
-(--store, --registry, --context) or a variable (LARDER_STORE, LARDER_REGISTRY,
-LARDER_CONTEXT) names another registry. Flags win over variables. Without any of
-these, the registry is the folder ` + defaultData + `.
+A context is a name for a registry's URL or for its store, which is a folder or
+stack:NAME. Commands use the current context unless a flag (--store, --registry,
+--context) or a variable (LARDER_STORE, LARDER_REGISTRY, LARDER_CONTEXT) names
+another registry. Flags take precedence over variables. The default registry is
+the folder ` + defaultData + `.
 
-Through a URL you can publish and deprecate. All other commands need the store.
+With a URL you can publish, deprecate and run doctor. All other commands need
+the store.
 
-Contexts are in the file larder/config.json, in the folder where your system
-keeps configuration: ~/.config on Linux, ~/Library/Application Support on macOS,
-%AppData% on Windows. The file has no credentials.`,
+Contexts are in the file larder/config.json in your configuration folder:
+~/.config on Linux, ~/Library/Application Support on macOS, %AppData% on
+Windows. The file contains no credentials.`,
 		Example: `  larder context add local ./larder-data
   larder context add production stack:larder
   larder context add public https://registry.example.com
@@ -44,7 +45,8 @@ keeps configuration: ~/.config on Linux, ~/Library/Application Support on macOS,
 	return cmd
 }
 
-// readContexts reads the file of contexts.
+// readContexts reads the file of contexts. If there is none, the result is
+// empty.
 func (c *cli) readContexts() (contexts.File, error) {
 	path, err := contexts.Path()
 	if errors.Is(err, contexts.ErrNoFolder) {
@@ -54,18 +56,20 @@ func (c *cli) readContexts() (contexts.File, error) {
 		return contexts.File{}, err
 	}
 	file, err := contexts.Read(path)
-	return file, repairContexts(path, err)
+	return file, hintContexts(path, err)
 }
 
-// repairContexts adds to the error of reading the file of contexts what to do.
-func repairContexts(path string, err error) error {
+// hintContexts adds a hint to an error about the content of the file of
+// contexts.
+func hintContexts(path string, err error) error {
 	if !errors.Is(err, registry.ErrInvalid) {
 		return err
 	}
-	return registry.WithHint(err, "Correct %s, or delete it and add your contexts again with `larder context add`.", path)
+	return registry.WithHint(err,
+		"Correct %s, or delete it and use `larder context add` to add your contexts again.", path)
 }
 
-// changeContexts reads the file of contexts, changes it and writes it.
+// changeContexts reads the file of contexts, calls change, and writes the file.
 func (c *cli) changeContexts(change func(*contexts.File) error) error {
 	path, err := contexts.Path()
 	if err != nil {
@@ -73,7 +77,7 @@ func (c *cli) changeContexts(change func(*contexts.File) error) error {
 	}
 	file, err := contexts.Read(path)
 	if err != nil {
-		return repairContexts(path, err)
+		return hintContexts(path, err)
 	}
 	if file.Contexts == nil {
 		file.Contexts = make(map[string]contexts.Context)
@@ -84,55 +88,55 @@ func (c *cli) changeContexts(change func(*contexts.File) error) error {
 	return file.Write(path)
 }
 
-// contextView is what became of a context.
+// contextView is the result of a change to a context.
 type contextView struct {
 	// Status is added, replaced, unchanged, used or removed.
 	Status string `json:"status"`
 	Name   string `json:"name"`
 	contexts.Context
-	// Current says that commands use it unless a flag or a variable says otherwise.
+	// Current is true if commands use the context by default.
 	Current bool `json:"current"`
-	// OverriddenBy is the variable that names the registry now in place of any
-	// context; empty if there is none.
+	// OverriddenBy is the environment variable that takes precedence over the
+	// current context. It is missing if none is set.
 	OverriddenBy string `json:"overridden_by,omitempty"`
 
-	// Before is what the context named before it was replaced.
+	// Before is the registry that the context named before the command replaced
+	// it.
 	Before *contexts.Context `json:"before,omitempty"`
-	// Warnings say why commands may fail with the context.
+	// Warnings describe why commands may fail with the context.
 	Warnings []string `json:"warnings,omitempty"`
 
 	wasCurrent bool
 }
 
 func (v contextView) text(p page) {
-	say := func(format string, args ...any) { p.printf("%s\n", p.Wrap(fmt.Sprintf(format, args...))) }
 	switch v.Status {
 	case "added":
-		say("Added context %s (%s)", v.Name, v.Target())
+		p.println("Added context %s (%s)", v.Name, v.Target())
 	case "replaced":
-		say("Replaced context %s: %s → %s", v.Name, v.Before.Target(), v.Target())
+		p.println("Replaced context %s: %s → %s", v.Name, v.Before.Target(), v.Target())
 	case "unchanged":
-		say("Unchanged: context %s (%s)", v.Name, v.Target())
+		p.println("Unchanged: context %s (%s)", v.Name, v.Target())
 	case "removed":
-		say("Removed context %s (%s)", v.Name, v.Target())
+		p.println("Removed context %s (%s)", v.Name, v.Target())
 		if v.wasCurrent {
-			say("No context is current now. Choose one with `larder context use NAME`, or commands use %s.", defaultData)
+			p.println("There is no current context. Until you select one, commands use %s. %s", defaultData, chooseContext)
 		}
 		return
 	}
 	p.warnings(v.Warnings)
 	if !v.Current {
-		say("Use it with `larder context use %s`, or --context %s for one command.", v.Name, v.Name)
+		p.println("To use it, run `larder context use %s`. For a single command, use --context %s.", v.Name, v.Name)
 		return
 	}
-	say("Commands now use %s, %s", v.Name, v.Target())
+	p.println("The current context is %s (%s)", v.Name, v.Target())
 	if v.OverriddenBy != "" {
-		say("but not here, since %s is set and names a registry: unset it", v.OverriddenBy)
+		p.println("To use it in this shell, unset %s, which takes precedence.", v.OverriddenBy)
 	}
 }
 
-// overridden returns the variable that names a registry in place of the current
-// context.
+// overridden returns the environment variable that takes precedence over the
+// current context, or an empty string.
 func overridden() string {
 	for _, name := range []string{storeFromEnv, registryFromEnv, contextFromEnv} {
 		if os.Getenv(name) != "" {
@@ -145,11 +149,11 @@ func overridden() string {
 func (c *cli) contextAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME [STORE|URL]",
-		Short: "Add a context, or change what it names",
-		Long: `Add a context, or change what it names. The first context becomes the current
-one.
+		Short: "Add or change a context",
+		Long: `Add or change a context. The first context becomes the current one.
 
-STORE is a folder or stack:NAME. URL is that of a registry, https://HOST[:PORT].`,
+STORE is a folder or stack:NAME. URL is the URL of a registry,
+https://HOST[:PORT].`,
 		Example: `  larder context add local ./larder-data
   larder context add production stack:larder
   larder context add public https://registry.example.com`,
@@ -194,16 +198,16 @@ STORE is a folder or stack:NAME. URL is that of a registry, https://HOST[:PORT].
 			return result, nil
 		}),
 	}
-	cmd.Flags().StringVar(&c.where.store, "store", "", "the `STORE`, as an argument would name it")
-	cmd.Flags().StringVar(&c.where.registry, "registry", "", "the registry's `URL`, as an argument would name it")
+	cmd.Flags().StringVar(&c.placeFlags.store, "store", "", "the registry's `STORE`, like the argument STORE")
+	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "the registry's `URL`, like the argument URL")
 	return cmd
 }
 
-// namedPlace returns the registry that a new context names, by an argument or a
-// flag. A folder is made absolute, so that the context is the same everywhere.
+// namedPlace returns the registry for a new context, from an argument or a
+// flag. It makes a folder absolute, so that the context works in every folder.
 func (c *cli) namedPlace(args []string) (p place, err error) {
 	named := append([]string{}, args...)
-	for _, flag := range []string{c.where.store, c.where.registry} {
+	for _, flag := range []string{c.placeFlags.store, c.placeFlags.registry} {
 		if flag != "" {
 			named = append(named, flag)
 		}
@@ -211,17 +215,17 @@ func (c *cli) namedPlace(args []string) (p place, err error) {
 	switch {
 	case len(named) == 0:
 		return place{}, registry.WithHint(usagef("STORE or URL is missing"),
-			"%s For a registry's endpoint, give its URL.", storeForms)
+			"%s To use a registry through its endpoint, give its URL.", storeForms)
 	case len(named) > 1:
-		return place{}, registry.WithHint(usagef("the registry is named twice"),
-			"Give one of STORE, URL, --store and --registry.")
+		return place{}, registry.WithHint(usagef("STORE or URL is given twice"),
+			"Use only one of STORE, URL, --store and --registry.")
 	}
 	parse := parseStore
-	if isURL(named[0]) || c.where.registry != "" {
+	if isURL(named[0]) || c.placeFlags.registry != "" {
 		parse = parseRegistry
 	}
 	if len(args) > 0 && looksLikeHost(args[0]) {
-		return place{}, registry.WithHint(usagef("%q is a folder that does not exist, or the host of a registry", args[0]),
+		return place{}, registry.WithHint(usagef("%q is neither a URL nor an existing folder", args[0]),
 			"Did you mean https://%s or ./%s?", args[0], args[0])
 	}
 	if p, err = parse(named[0]); err != nil || p.dir == "" {
@@ -234,7 +238,8 @@ func (c *cli) namedPlace(args []string) (p place, err error) {
 	return folder(dir), nil
 }
 
-// looksLikeHost reports whether a word is more likely a host than a folder.
+// looksLikeHost reports whether a word is more likely a host than a folder: it
+// has a dot, and no such file exists.
 func looksLikeHost(word string) bool {
 	first, _, _ := strings.Cut(word, ":")
 	if !strings.Contains(first, ".") || strings.HasPrefix(word, ".") || strings.ContainsAny(word, `/\@`) {
@@ -247,7 +252,7 @@ func looksLikeHost(word string) bool {
 func (c *cli) contextUseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "use NAME",
-		Short:   "Make a context the current one",
+		Short:   "Select the current context",
 		Example: `  larder context use production`,
 		RunE: c.run(func(_ context.Context, args []string) (view, error) {
 			result := contextView{Status: "used", Name: args[0], Current: true, OverriddenBy: overridden()}
@@ -271,7 +276,7 @@ func (c *cli) contextRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Remove a context",
-		Long:    `Remove a context. The registry that it names stays as it is.`,
+		Long:    `Remove a context. The command does not change the registry.`,
 		Example: `  larder context remove production`,
 		RunE: c.run(func(_ context.Context, args []string) (view, error) {
 			result := contextView{Status: "removed", Name: args[0]}
@@ -295,13 +300,14 @@ func (c *cli) contextRemoveCommand() *cobra.Command {
 	}
 }
 
-const chooseContext = "Choose one with `larder context use NAME`."
+// chooseContext is the hint if there is no current context.
+const chooseContext = "To select a context, run `larder context use NAME`."
 
-// contextsView lists contexts.
+// contextsView is a list of contexts.
 type contextsView struct {
 	Contexts []listedContext `json:"contexts"`
-	// Missing is the current context if the file does not have it. Commands use none
-	// then.
+	// Missing is the name of the current context if the file has no such
+	// context. Commands then use the default registry.
 	Missing string `json:"missing,omitempty"`
 }
 
@@ -313,10 +319,10 @@ type listedContext struct {
 
 func (v contextsView) text(p page) {
 	if v.Missing != "" {
-		defer p.println("\nThe current context, %s, is gone. %s", v.Missing, chooseContext)
+		defer p.println("\nThe current context, %s, does not exist. %s", v.Missing, chooseContext)
 	}
 	if len(v.Contexts) == 0 {
-		p.printf("%s\n", p.Wrap("There are no contexts. Add one with `larder context add NAME STORE|URL`."))
+		p.printf("%s\n", p.Wrap("There are no contexts. To add one, run `larder context add NAME STORE|URL`."))
 		return
 	}
 	rows := make([][]string, len(v.Contexts))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
@@ -13,11 +14,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
 // newData returns the folder of a new registry.
@@ -28,7 +32,7 @@ func newData(t *testing.T) string {
 	return data
 }
 
-// contents returns the files of a folder with the sums of what they hold, and its
+// contents returns the files of a folder with their sizes and sums, and its
 // folders.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -51,8 +55,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// commandsOnData are commands that read or write a registry, with files as
-// {these}.
+// commandsOnData are commands that read or write a registry. commandFiles
+// replaces the words in braces.
 var commandsOnData = []string{
 	"publish module {module} acme/vpc/aws 9.0.0",
 	"publish module {module} acme/vpc/aws 9.0.0 --dry-run",
@@ -78,8 +82,8 @@ var commandsOnData = []string{
 	"list",
 }
 
-// A registry whose database is lost, or is another's, is refused by every command,
-// which changes nothing of it, and says how to go on.
+// If the database is missing, damaged or of another registry, every command
+// fails and changes nothing. Its hint describes how to restore the database.
 func TestLostDatabase(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
@@ -96,26 +100,24 @@ func TestLostDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, lose := range map[string]struct {
-		database []byte
-		why      string
-	}{
-		"removed":      {nil, "its database larder.db is missing"},
-		"emptied":      {[]byte{}, "its database larder.db is empty"},
-		"cut short":    {stored[:5000], "its database larder.db is damaged"},
-		"no database":  {[]byte(strings.Repeat("x", 8192)), "its database larder.db is damaged"},
-		"of another's": {foreign, "its database larder.db is of another registry"},
+	texts := golden.New(t)
+	for name, content := range map[string][]byte{
+		"removed":             nil,
+		"emptied":             {},
+		"truncated":           stored[:5000],
+		"not a database":      []byte(strings.Repeat("x", 8192)),
+		"of another registry": foreign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.RemoveAll(database); err != nil {
 				t.Fatal(err)
 			}
-			if lose.database != nil {
-				if err := os.WriteFile(database, lose.database, 0o600); err != nil {
+			if content != nil {
+				if err := os.WriteFile(database, content, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			refuseAll(t, data, lose.why, "\nRestore ", files)
+			texts.Text(t, rejectAll(t, data, files), data, "DATA")
 		})
 	}
 	if err := os.WriteFile(database, stored, 0o600); err != nil {
@@ -124,37 +126,36 @@ func TestLostDatabase(t *testing.T) {
 	verifies(t, data, 0, "--at-rest")
 }
 
-// refuseAll runs all commands on a folder. Each of them must refuse it with a reason
-// and a hint, and change nothing.
-func refuseAll(t *testing.T, data, why, hint string, files *strings.Replacer) {
+// rejectAll runs all commands on a folder. Each of them must fail with the same
+// error and hint, and change nothing. It returns the error and the hint.
+func rejectAll(t *testing.T, data string, files *strings.Replacer) (rejection string) {
 	t.Helper()
 	before := contents(t, data)
 	for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
 		args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
 		out := failsHere(t, exitFailed, args...)
-		// All but those that make a registry say first which one they use.
+		// Commands that cannot create a registry first print its name.
 		registry, message, _ := strings.Cut(out, "larder: ")
 		named := "Registry " + data + " (--store)\n"
-		if makes := strings.HasPrefix(command, "serve ") || command == "init"; makes {
+		if creates := strings.HasPrefix(command, "serve ") || command == "init"; creates {
 			named = ""
 		}
 		if registry != named {
 			t.Errorf("larder %s prints %q before the error, and must print %q", command, registry, named)
 		}
-		if want := "cannot open the registry in " + data + ": " + why; !strings.HasPrefix(message, want) {
-			t.Errorf("larder %s prints %q, and must begin with %q", command, message, want)
-		}
-		if !strings.Contains(out, hint) || !strings.Contains(out, "docs/verify-and-restore.md") {
-			t.Errorf("larder %s does not say how to restore it: %s", command, out)
+		rejection = cmp.Or(rejection, message)
+		if diff := gocmp.Diff(rejection, message); diff != "" {
+			t.Errorf("larder %s (-want +got):\n%s", command, diff)
 		}
 	}
-	if diff := cmp.Diff(before, contents(t, data)); diff != "" {
+	if diff := gocmp.Diff(before, contents(t, data)); diff != "" {
 		t.Errorf("the folder has changed: %s", diff)
 	}
+	return rejection
 }
 
-// A backup of the database that is put beside the log of a killed server is refused
-// until the log is removed.
+// A backup of the database is rejected as long as it is beside the log of a
+// killed server.
 func TestRestoreBesideLog(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
@@ -181,9 +182,8 @@ func TestRestoreBesideLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuseAll(t, data, "its database larder.db is older than its log larder.db-wal",
-		"remove larder.db-wal and larder.db-shm", commandFiles(t))
-	// With the file that the log belongs to everything is there.
+	golden.New(t).Text(t, rejectAll(t, data, commandFiles(t)), data, "DATA")
+	// With the database that the log belongs to, the registry is complete.
 	crashed := filepath.Join(t.TempDir(), "data")
 	if err := os.CopyFS(crashed, os.DirFS(data)); err != nil {
 		t.Fatal(err)
@@ -201,8 +201,8 @@ func TestRestoreBesideLog(t *testing.T) {
 	verifies(t, data, 0)
 }
 
-// failsHere runs a command in this process, which must fail with an exit code, and
-// returns what it prints on standard error. It ends `larder serve` once that serves.
+// failsHere runs a command in this process. It returns the standard error, and
+// fails the test if the exit code is another.
 func failsHere(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	_, stderr, got := runHere(t, args...)
@@ -212,7 +212,7 @@ func failsHere(t *testing.T, code int, args ...string) string {
 	return stderr
 }
 
-// commandFiles makes the files that commands name.
+// commandFiles creates the files that commands name.
 func commandFiles(t *testing.T) *strings.Replacer {
 	t.Helper()
 	dir := t.TempDir()
@@ -229,12 +229,26 @@ provider "registry.example.com/acme/note" {
 }
 `,
 	})
-	return strings.NewReplacer("{module}", dir, "{release}", dir, "{folder}", dir, "{empty}", t.TempDir(),
-		"{key}", keyFile(t, signingKey(t, "Ed25519")), "{list}", filepath.Join(dir, "list.hcl"), "{lock}", filepath.Join(dir, "lock.hcl"))
+	return strings.NewReplacer(
+		"{module}",
+		dir,
+		"{release}",
+		dir,
+		"{folder}",
+		dir,
+		"{empty}",
+		t.TempDir(),
+		"{key}",
+		keyFile(t, signingKey(t, "Ed25519")),
+		"{list}",
+		filepath.Join(dir, "list.hcl"),
+		"{lock}",
+		filepath.Join(dir, "lock.hcl"),
+	)
 }
 
-// A command other than serve and init in the wrong folder makes no registry there,
-// and says where it looked.
+// Commands other than serve and init create no registry. They print the folder
+// that they have searched.
 func TestWrongFolder(t *testing.T) {
 	t.Parallel()
 	files := commandFiles(t)
@@ -253,22 +267,22 @@ func TestWrongFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, want := range []string{
-				"there is no registry in " + filepath.Join(where, "larder-data") + "\n",
+				"larder: ", filepath.Join(where, "larder-data") + "\n",
 				"Registry ./larder-data (default)\n",
 				"larder init --store " + quoted(filepath.Join(where, "larder-data")), "larder serve", "--store", "LARDER_STORE",
 			} {
 				if !strings.Contains(string(out), want) {
-					t.Errorf("it does not print %q:\n%s", want, out)
+					t.Errorf("the output does not contain %q:\n%s", want, out)
 				}
 			}
 			if left := slices.Sorted(maps.Keys(contents(t, dir))); len(left) != 1 {
-				t.Errorf("it leaves %q", left)
+				t.Errorf("the folder contains %q", left)
 			}
 		})
 	}
 }
 
-// forgetID makes a folder one of an earlier release.
+// forgetID removes the registry's ID, as in a folder of an earlier release.
 func forgetID(t *testing.T, data string) {
 	t.Helper()
 	statements(t, data, "DROP TABLE registry", "PRAGMA application_id = 0")
@@ -301,31 +315,32 @@ func TestServeLeavesNothing(t *testing.T) {
 	}
 	defer listener.Close()
 	missing := filepath.Join(t.TempDir(), "tls.crt")
-	for args, test := range map[string]struct {
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		args string
 		code int
-		why  string
 	}{
-		"--listen 0.0.0.0:0":                   {exitUsage, "cannot listen on 0.0.0.0:0: other machines need"},
-		"--listen 127.0.0.1":                   {exitUsage, "cannot listen on 127.0.0.1: the port is missing"},
-		"--listen " + listener.Addr().String(): {exitFailed, "picks a free one"},
-		"--host registry.example.com":          {exitUsage, "go together"},
-		"--host registry.example.com --cert " + missing + " --key " + missing: {exitRefused, "certificate"},
+		"other machines":      {"--listen 0.0.0.0:0", exitUsage},
+		"no port":             {"--listen 127.0.0.1", exitUsage},
+		"port in use":         {"--listen " + listener.Addr().String(), exitFailed},
+		"no certificate":      {"--host registry.example.com", exitUsage},
+		"missing certificate": {"--host registry.example.com --cert " + missing + " --key " + missing, exitInvalid},
 	} {
-		data := filepath.Join(t.TempDir(), "data")
-		out := failsHere(t, test.code, append([]string{"serve", "--data", data}, strings.Fields(args)...)...)
-		if !strings.Contains(out, test.why) {
-			t.Errorf("larder serve %s prints %q, and must print %q", args, out, test.why)
-		}
-		if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("larder serve %s has made the folder: %v", args, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			out := failsHere(t, test.code, append([]string{"serve", "--data", data}, strings.Fields(test.args)...)...)
+			texts.Text(t, out, missing, "TLS.CRT", listener.Addr().String(), "127.0.0.1:8443")
+			if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("larder serve %s has created the folder: %v", test.args, err)
+			}
+		})
 	}
 }
 
-// A server whose objects are gone, as where their folder is not mounted, logs that.
+// A server logs that all objects are missing, for example if their folder is
+// not mounted.
 func TestServeWithoutObjects(t *testing.T) {
 	t.Parallel()
-	const lost = "no object is there, although versions are published"
 	data := newData(t)
 	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
 	for _, gone := range []bool{false, true} {
@@ -336,13 +351,16 @@ func TestServeWithoutObjects(t *testing.T) {
 		}
 		s := serve(t, data)
 		s.stop(t)
-		if logged := strings.Contains(s.log.String(), lost); logged != gone {
-			t.Errorf("objects gone: %t; logged:\n%s", gone, s.log)
+		// The hint of the log entry names the folder of the objects.
+		logged := regexp.MustCompile(`level=ERROR .* missing=1 hint=".*objects/`).MatchString(s.log.String())
+		if logged != gone {
+			t.Errorf("objects are missing: %t; log:\n%s", gone, s.log)
 		}
 	}
 }
 
-// A server that makes a registry reports that, and makes none among other things.
+// A server reports that it has created a registry. It creates none in a folder
+// with other files.
 func TestServeNewRegistry(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -360,7 +378,8 @@ func TestServeNewRegistry(t *testing.T) {
 			t.Errorf("created: %t, want %t", s.Created, created)
 		}
 		s.stop(t)
-		if logged := strings.Contains(s.log.String(), "made a new registry"); logged != created {
+		// The log entry about a new registry names the folder.
+		if logged := strings.Contains(s.log.String(), " data="+data+"\n"); logged != created {
 			t.Errorf("logged: %t, want %t:\n%s", logged, created, s.log)
 		}
 	}
@@ -371,17 +390,17 @@ func TestServeNewRegistry(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0", "--data", foreign},
 		{"init", "--store", "dir:" + foreign},
 	} {
-		if out := failsHere(t, exitRefused, command...); !strings.Contains(out, "it has other content, such as photo.jpg") {
+		if out := failsHere(t, exitInvalid, command...); !strings.Contains(out, "photo.jpg") {
 			t.Errorf("larder %s prints %q", command[0], out)
 		}
 	}
-	if diff := cmp.Diff(before, contents(t, foreign)); diff != "" {
+	if diff := gocmp.Diff(before, contents(t, foreign)); diff != "" {
 		t.Errorf("the folder has changed: %s", diff)
 	}
 }
 
-// A server whose database is removed or replaced publishes nothing from then on, and
-// says so.
+// If someone removes or replaces the database of a server, it publishes nothing
+// from then on, and logs the reason.
 func TestDatabaseRemovedWhileServing(t *testing.T) {
 	t.Parallel()
 	module := t.TempDir()
@@ -390,6 +409,7 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	texts := golden.New(t)
 	for name, remove := range map[string]func(data, database string) error{
 		"moved":       func(_, database string) error { return os.Rename(database, database+".old") },
 		"removed":     func(_, database string) error { return os.Remove(database) },
@@ -447,20 +467,23 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			}
 			out := p.run(t, exitFailed, []string{"503"}, "publish", "module", module, "acme/vpc/aws", "1.1.0")
 			if strings.Contains(out, data) {
-				t.Errorf("the publisher learns where the data is: %s", out)
+				t.Errorf("the publisher gets the path of the data: %s", out)
 			}
 			s.stop(t)
-			const why = "the registry's database was re"
-			if !strings.Contains(s.log.String(), why) {
-				t.Errorf("the log does not say why:\n%s", s.log)
+			why := regexp.MustCompile(`status=503 .* (error=".*")`).FindStringSubmatch(s.log.String())
+			if why == nil {
+				t.Fatalf("the log has no reason for the status 503:\n%s", s.log)
 			}
+			texts.Text(t, why[1], data, "DATA")
 			if name == "moved" {
-				// What was published before is all that the old one has.
+				// The old database has only the versions that were published
+				// before.
 				if err := os.Rename(filepath.Join(data, "larder.db.old"), filepath.Join(data, "larder.db")); err != nil {
 					t.Fatal(err)
 				}
 				verifies(t, data, 0)
-				if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+data); strings.Contains(out, "1.1.0") || !strings.Contains(out, "1.0.0") {
+				if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+data); strings.Contains(out, "1.1.0") ||
+					!strings.Contains(out, "1.0.0") {
 					t.Error(out)
 				}
 			}
@@ -468,17 +491,17 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 	}
 }
 
-// On a full disk every command says that the disk is full, the server as well, and
-// once there is room nothing is lost.
+// On a full disk, every command and the server report that the disk is full.
+// When there is space again, the registry is complete.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if err := exec.CommandContext(t.Context(), "unshare", "-Urm", "true").Run(); err != nil {
-		t.Skipf("NOT TESTED: a full disk, since unshare -Urm does not work here: %v", err)
+		t.Skipf("NOT TESTED: a full disk, because unshare -Urm does not work here: %v", err)
 	}
 	dir, module, mount := t.TempDir(), t.TempDir(), t.TempDir()
 	writeFiles(t, module, output("1"))
 	writeFiles(t, dir, map[string]string{"run.sh": fullDiskScript})
-	large := make([]byte, 600<<10) // which gzip does not make smaller
+	large := make([]byte, 600<<10) // gzip cannot compress it
 	state := sha256.Sum256(nil)
 	for i := range large {
 		if i%32 == 0 {
@@ -505,8 +528,9 @@ func TestFullDisk(t *testing.T) {
 		if !strings.HasSuffix(strings.TrimSpace(text), "exit "+wanted) {
 			t.Errorf("%s must exit with %s:\n%s", command, wanted, text)
 		}
-		if wanted == "1" && !strings.Contains(text, "the disk is full") && !strings.Contains(text, "the registry's disk is full") {
-			t.Errorf("%s does not say that the disk is full:\n%s", command, text)
+		if wanted == "1" && !strings.Contains(text, "the disk is full") &&
+			!strings.Contains(text, "the registry's disk is full") {
+			t.Errorf("%s does not report that the disk is full:\n%s", command, text)
 		}
 		for _, raw := range []string{"4874", "SQLITE", "no space left", "(13)", "(14)", "rollback"} {
 			if wanted == "1" && strings.Contains(text, raw) {
@@ -537,7 +561,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDiskScript runs on a file system of its own.
+// fullDiskScript mounts a small file system and runs commands on it.
 const fullDiskScript = `
 mount -t tmpfs -o size=3m tmpfs "$MOUNT" || exit 1
 check() { want=$1; shift; echo; echo "== $* => $want"; "$@" 2>&1; echo "exit $?"; }

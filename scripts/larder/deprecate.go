@@ -17,10 +17,10 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// deprecation is the deprecation of a module, a provider or a version, or its end.
+// deprecation has the arguments and flags of the command.
 type deprecation struct {
 	address registry.Address
-	version *registry.Version // nil: all versions
+	version *registry.Version // nil for all versions
 
 	message string
 	undo    bool
@@ -38,19 +38,21 @@ func (c *cli) deprecateCommand() *cobra.Command {
   NAMESPACE/TYPE         a provider
 
 Both clients print the message of a provider as a warning at each init that uses
-the provider. The protocol has nothing of the kind for modules: ` + "`larder list`" + `
-shows it, and clients do not.
+the provider. The module protocol has no deprecation messages. For modules, only
+` + "`larder list`" + ` shows the message.
 
-With --hide a version of a module is taken out of the listing too: no client
-finds it, neither by a range nor by its exact version, and configurations that
-need it fail to init. It stays stored, and --undo puts it back.` + throughRegistry,
+With --hide, the registry also removes a version of a module from its listing.
+No client can select it, neither by a range nor by its exact version, and ` + "`init`" + `
+fails in configurations that need it. The version stays stored. --undo lists it
+again.` + throughRegistry,
 		Example: `  larder deprecate acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
   larder deprecate acme/vpc/aws --message 'use acme/network/aws'
   larder deprecate acme/vpc/aws 1.0.0 --message 'opens port 22' --hide
   larder deprecate acme/vpc/aws 1.0.0 --message x --registry https://HOST
   larder deprecate acme/vpc/aws 1.0.0 --undo`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			// Another word may be a version, without which this would be of all.
+			// A mistyped kind must not shift the arguments: this would
+			// deprecate all versions.
 			_, isKind := suggest.Nearest(strings.Join(args[:min(1, len(args))], ""), kinds)
 			if isKind && !slices.Contains(kinds, args[0]) && len(args) > 1 && strings.Contains(args[1], "/") {
 				return registry.WithHint(usagef("unknown kind %q", args[0]),
@@ -73,13 +75,13 @@ need it fail to init. It stays stored, and --undo puts it back.` + throughRegist
 		return c.onStore(ctx, func(s *store) (view, error) { return c.deprecate(ctx, s, d) })
 	})
 	c.registryFlags(cmd)
-	cmd.Flags().StringVar(&d.message, "message", "", "`TEXT` that says why, and what to use instead: one line")
-	cmd.Flags().BoolVar(&d.undo, "undo", false, "end a deprecation")
-	cmd.Flags().BoolVar(&d.hide, "hide", false, "take the version of a module out of the listing too")
+	cmd.Flags().StringVar(&d.message, "message", "", "`TEXT` with the reason and what to use instead: one line")
+	cmd.Flags().BoolVar(&d.undo, "undo", false, "remove the deprecation")
+	cmd.Flags().BoolVar(&d.hide, "hide", false, "also remove the version of a module from the listing")
 	return cmd
 }
 
-// parse reads the arguments, and checks them and the flags.
+// parse parses the arguments, and checks the arguments and the flags.
 func (d *deprecation) parse(args []string) (err error) {
 	if d.address, err = registry.ParseAddress(args[0]); err != nil {
 		return err
@@ -93,8 +95,8 @@ func (d *deprecation) parse(args []string) (err error) {
 	}
 	if _, mirrored := d.address.(registry.MirrorProvider); mirrored {
 		return registry.WithHint(
-			fmt.Errorf("cannot deprecate %s: %w address: it is that of a mirrored provider", d.address, registry.ErrInvalid),
-			"To take a version of it out of the registry for good, use `larder withdraw %s VERSION --reason WHY`.", d.address)
+			fmt.Errorf("cannot deprecate %s: %w address: it is a mirrored provider", d.address, registry.ErrInvalid),
+			"To permanently remove a version of it, use `larder withdraw %s VERSION --reason WHY`.", d.address)
 	}
 	return d.check()
 }
@@ -104,16 +106,16 @@ func (d *deprecation) check() error {
 	_, isModule := d.address.(registry.Module)
 	switch {
 	case d.undo && (d.message != "" || d.hide):
-		return usagef("--undo ends a deprecation, and goes with neither --message nor --hide")
+		return usagef("--undo cannot be combined with --message or --hide")
 	case !d.undo && d.message == "":
 		return registry.WithHint(usagef("--message is missing"),
-			"Say why, such as with --message 'use 2.0.0'. To end a deprecation, use --undo.")
+			"Give a message, for example --message 'use 2.0.0'. To remove a deprecation, use --undo.")
 	case d.hide && !isModule:
-		return registry.WithHint(usagef("--hide is for modules, and %s is a provider", d.address),
-			"Leave out --hide: clients print the message of a provider at each init.")
+		return registry.WithHint(usagef("--hide is only for modules, but %s is a provider", d.address),
+			"Remove --hide: clients print the message of a provider at each init.")
 	case d.hide && d.version == nil:
-		return registry.WithHint(usagef("--hide is for one version, and VERSION is missing"),
-			"Name the version to hide behind the address.")
+		return registry.WithHint(usagef("--hide is for one version, but VERSION is missing"),
+			"Give the version to hide after the address.")
 	}
 	if err := releases.CheckDeprecation(d.message); err != nil {
 		return usageError{err}
@@ -121,24 +123,24 @@ func (d *deprecation) check() error {
 	return nil
 }
 
-// what returns the address, with the version if there is one.
-func (d *deprecation) what() string {
+// subject returns the address, and the version if there is one.
+func (d *deprecation) subject() string {
 	if d.version == nil {
 		return d.address.String()
 	}
 	return d.address.String() + " " + d.version.String()
 }
 
-// warnOfHiding says what hiding a version does.
+// warnOfHiding prints a warning if the command hides a version.
 func (c *cli) warnOfHiding(d deprecation) {
 	if d.hide {
 		out := terminal.New(c.stderr)
-		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that asks for exactly this version, "+
-			"or for a range with no other version in it. Others get another version.", d.what())))
+		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that requires exactly this version, "+
+			"or a range that contains no other version. Other configurations get another version.", d.subject())))
 	}
 }
 
-// deprecate changes a store.
+// deprecate changes the registry in a store.
 func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, error) {
 	c.warnOfHiding(d)
 	by, err := s.by(ctx)
@@ -166,9 +168,9 @@ func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, err
 	return v, nil
 }
 
-// deprecateThrough goes through a registry's own endpoint.
+// deprecateThrough sends the change to a registry's own endpoint.
 func (c *cli) deprecateThrough(ctx context.Context, to place, d deprecation) (view, error) {
-	c.sayAbout()
+	c.printRegistry()
 	err := c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) error {
 		c.warnOfHiding(d)
 		return p.Deprecate(ctx, d.address.Path(), d.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
@@ -179,30 +181,31 @@ func (c *cli) deprecateThrough(ctx context.Context, to place, d deprecation) (vi
 	return d.view(), nil
 }
 
-// deprecationView is what became of a deprecation.
+// deprecationView is the result of a deprecation.
 type deprecationView struct {
-	// Status is deprecated, undeprecated or, if it was so before, unchanged. Through
-	// a registry's own endpoint nobody knows how it was before.
+	// Status is deprecated, undeprecated or unchanged. A registry's own
+	// endpoint does not report whether something changed, so the status is
+	// never unchanged there.
 	Status  string            `json:"status"`
 	Address string            `json:"address"`
 	Version *registry.Version `json:"version,omitempty"`
-	// Deprecated is the message; empty if the deprecation has ended.
+	// Deprecated is the message. It is empty if the deprecation was removed.
 	Deprecated string `json:"deprecated"`
-	// Hidden says that the version is not listed any more.
+	// Hidden is true if the version is no longer listed.
 	Hidden bool `json:"hidden"`
-	// Relisted says that the version was hidden, and is listed again.
+	// Relisted is true if the version was hidden and is listed again.
 	Relisted bool `json:"relisted,omitempty"`
-	// Latest is the latest version that is still listed. It is there if a version was
-	// hidden in a store.
+	// Latest is the latest version that is still listed. It is present if the
+	// command hid a version in a store.
 	Latest *registry.Version `json:"latest,omitempty"`
 
-	what string
+	subject string
 }
 
 func (d *deprecation) view() deprecationView {
 	v := deprecationView{
 		Status: "deprecated", Address: d.address.String(), Version: d.version,
-		Deprecated: d.message, Hidden: d.hide, what: d.what(),
+		Deprecated: d.message, Hidden: d.hide, subject: d.subject(),
 	}
 	if d.undo {
 		v.Status = "undeprecated"
@@ -213,20 +216,20 @@ func (d *deprecation) view() deprecationView {
 func (v deprecationView) text(p page) {
 	switch {
 	case v.Status == "unchanged" && v.Deprecated == "":
-		p.println("Unchanged: %s is not deprecated", v.what)
+		p.println("Unchanged: %s is not deprecated", v.subject)
 		return
 	case v.Relisted:
-		p.println("%s is no longer deprecated, and is listed again", v.what)
+		p.println("%s is no longer deprecated, and is listed again", v.subject)
 		return
 	case v.Deprecated == "":
-		p.println("%s is no longer deprecated", v.what)
+		p.println("%s is no longer deprecated", v.subject)
 		return
 	case v.Status == "unchanged":
-		p.println("Unchanged: %s is deprecated already: %s", v.what, v.Deprecated)
+		p.println("Unchanged: %s is already deprecated: %s", v.subject, v.Deprecated)
 	default:
-		p.println("%s is deprecated: %s", v.what, v.Deprecated)
+		p.println("%s is deprecated: %s", v.subject, v.Deprecated)
 	}
 	if v.Latest != nil {
-		p.println("It is hidden. The latest version that is listed is %s", v.Latest)
+		p.println("It is hidden. The latest listed version is %s", v.Latest)
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
 
-// examination are the flags of doctor.
+// examination has the flags of doctor.
 type examination struct {
 	module, provider, mirror, mirrorURL, platform string
 	stack                                         string
@@ -32,32 +32,35 @@ func (c *cli) doctorCommand() *cobra.Command {
 	var e examination
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
-		Short: "Find out why clients cannot use a registry",
-		Long: `Examine a registry as a client uses it, step by step: the configuration of the
-clients, the connection and its certificate, clocks, discovery, login, the
-credential, a module to the last byte of its archive, a provider to its verified
-signature and hashes, and a mirrored provider. For each step that is not ok it
-prints what was tried, what was found, and what to do. It changes nothing.
+		Short: "Diagnose why clients cannot use a registry",
+		Long: `Examine a registry step by step, in the same way as a client uses it. The steps
+are the clients' configuration, the connection and its certificate, the clocks,
+discovery, login, and the credential. With flags it also downloads a module, and
+verifies the signature and the hashes of a provider and a mirrored provider. For
+a step that is not ok, it prints the request, the result and how to fix it. It
+changes nothing.
 
-Without URL it examines the registry that --registry, LARDER_REGISTRY or the
-current context names, or else the one in ` + defaultData + `. If that is a
-folder, it examines the host by which the folder was served last. It works with
-any registry. Modules and providers are examined if a flag names them.
+Without URL it examines the registry in --registry, LARDER_REGISTRY, the current
+context or ` + defaultData + `. For a folder, it examines the host of the last
+` + "`larder serve`" + `. It works with any registry that has the same protocols.
 
-The credential is the one that clients have for the registry: TF_TOKEN_… in the
-environment, what ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, or a credentials
-block. To use another one, set ` + tokenFromEnv + ` or use --token-stdin. Everyone on
-the machine can read the arguments of a command.
+It uses the credential that clients have for the registry: a TF_TOKEN_…
+variable, a token that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, or a
+credentials block. To use another one, set ` + tokenFromEnv + ` or use --token-stdin.
+There is no flag for the token, because everyone on the machine can read a
+command's arguments.
 
-It exits with 1 if something is wrong, and with 0 if there are at most warnings.
-With --quiet it prints only what is not ok.
+The exit code is 1 if something is wrong, and 0 otherwise. Warnings do not
+change the exit code. With --quiet the command prints only steps that are not
+ok.
 
-With --stack it examines a deployed registry from inside its AWS account: the
-table and the bucket, the functions with their code and settings, the alarms and
-their subscribers, and the certificate of the domain. It uses the AWS
-credentials and the region that the AWS command line would use. The policy
-OperatorPolicyArn of the stack's outputs is enough. What the credentials may not
-read is "unknown". It exits with 6 if nothing is wrong and something is unknown.`,
+With --stack it examines a deployed registry from inside its AWS account. It
+checks the table, the bucket, the functions with their code and settings, the
+alarms with their subscribers, and the certificate of the domain. It uses the
+AWS credentials and the region of the AWS command line. They need only the
+policy in the stack's output OperatorPolicyArn. If they cannot read something,
+its outcome is "unknown". The exit code is 6 if nothing is wrong and something
+is unknown.`,
 		Example: `  larder doctor https://registry.example.com
   larder doctor https://registry.example.com --module acme/vpc/aws \
     --provider acme/inventory
@@ -87,34 +90,34 @@ read is "unknown". It exits with 6 if nothing is wrong and something is unknown.
 		if err != nil {
 			return nil, err
 		}
-		return examinedRegistry(report)
+		return newExaminedView(report)
 	})
 	cmd.Flags().StringVar(&e.module, "module", "",
-		"follow the module at `ADDRESS` to its last byte: NAMESPACE/NAME/SYSTEM")
+		"download the module at `ADDRESS`: NAMESPACE/NAME/SYSTEM")
 	cmd.Flags().StringVar(&e.provider, "provider", "",
-		"follow the provider at `ADDRESS` to its verified signature: NAMESPACE/TYPE")
+		"verify the provider at `ADDRESS`: NAMESPACE/TYPE")
 	cmd.Flags().StringVar(&e.mirror, "mirror", "",
-		"follow the mirrored provider at `ADDRESS` to its hashes: HOSTNAME/NAMESPACE/TYPE")
+		"verify the mirrored provider at `ADDRESS`: HOSTNAME/NAMESPACE/TYPE")
 	cmd.Flags().StringVar(&e.mirrorURL, "mirror-url", "",
-		"`URL` of the mirror, which gets the credential of its own host "+
-			"(default the network_mirror of the clients' configuration, or https://HOST/v1/mirror/)")
+		"`URL` of the mirror, which gets only the credential for its own host "+
+			"(default the network_mirror in the clients' configuration, or https://HOST/v1/mirror/)")
 	cmd.Flags().StringVar(&e.platform, "platform", "",
-		"examine packages for `PLATFORM`: OS_ARCH (default this machine's)")
-	cmd.Flags().StringVar(&e.stack, "stack", "", "examine the deployed registry of the stack `NAME`, with AWS credentials")
+		"verify the packages for `PLATFORM`: OS_ARCH (default this machine's)")
+	cmd.Flags().StringVar(&e.stack, "stack", "", "examine the deployed registry of the stack `NAME` with AWS credentials")
 	cmd.Flags().BoolVar(&e.fromStdin, "token-stdin", false, "read the credential from standard input")
-	cmd.Flags().StringVar(&c.where.registry, "registry", "", "the `URL` of the registry, as the argument would name it")
-	cmd.Flags().StringVar(&c.where.context, "context", "", "use the context `NAME` in place of the current one")
+	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "the `URL` of the registry, like the argument URL")
+	cmd.Flags().StringVar(&c.placeFlags.context, "context", "", "use the context `NAME` instead of the current one")
 	return cmd
 }
 
-// examinedPlace returns the registry to examine: by its URL, or by what names one
-// to all commands.
+// examinedPlace returns the registry to examine: the one in the URL argument,
+// or the one that all commands use.
 func (c *cli) examinedPlace(args []string) (place, error) {
 	if len(args) > 0 {
-		for flag, value := range map[string]string{"registry": c.where.registry, "context": c.where.context} {
+		for flag, value := range map[string]string{"registry": c.placeFlags.registry, "context": c.placeFlags.context} {
 			if value != "" {
 				return place{}, registry.WithHint(
-					usagef("the URL%s and --%s both name a registry", inError(args[0]), flag), "Give one of them.")
+					usagef("the URL%s and --%s both name a registry", inError(args[0]), flag), "Use only one of them.")
 			}
 		}
 		return parseRegistry(args[0])
@@ -124,13 +127,13 @@ func (c *cli) examinedPlace(args []string) (place, error) {
 		return p, err
 	}
 	if p.stack != "" {
-		return place{}, registry.WithHint(usagef("URL is missing, and %s has none", p),
-			"`larder doctor --stack %s` examines the stack from inside its AWS account. "+
-				"To examine it as clients use it, give its URL.", quoted(p.stack))
+		return place{}, registry.WithHint(usagef("URL is missing, and %s has no URL", p),
+			"To examine the stack from inside its AWS account, run `larder doctor --stack %s`. "+
+				"To examine it as a client, give its URL.", quoted(p.stack))
 	}
 	if host := local.Host(p.dir); host != "" {
 		served, err := parseRegistry("https://" + host)
-		served.from = "where " + p.String() + " was served last"
+		served.from = "the last address of " + p.String()
 		return served, err
 	}
 	missing := usagef("URL is missing")
@@ -148,7 +151,7 @@ func (c *cli) examinedPlace(args []string) (place, error) {
 		"Give the URL of the registry, such as https://registry.example.com, or the name of a stack with --stack.")
 }
 
-// doctor returns one for the registry of a host.
+// doctor returns the doctor for the registry of a host.
 func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err error) {
 	d = doctor.Doctor{Agent: "larder/" + version(), Host: host, MirrorURL: e.mirrorURL}
 	if d.Module, err = optional("--module", e.module, registry.ParseModule); err != nil {
@@ -179,7 +182,8 @@ func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err 
 	return d, nil
 }
 
-// optional parses the value of a flag that may be left out.
+// optional parses the value of an optional flag. It returns nil if the value is
+// empty.
 func optional[T any](flag, text string, parse func(string) (T, error)) (*T, error) {
 	if text == "" {
 		return nil, nil
@@ -191,46 +195,48 @@ func optional[T any](flag, text string, parse func(string) (T, error)) (*T, erro
 	return &parsed, nil
 }
 
-// readToken reads a credential, which is one line.
+// readToken reads a credential of one line.
 func readToken(from io.Reader) (string, error) {
-	const most = 16 << 10
-	line, err := bufio.NewReader(io.LimitReader(from, most+1)).ReadString('\n')
+	const maxLen = 16 << 10 // bytes
+	line, err := bufio.NewReader(io.LimitReader(from, maxLen+1)).ReadString('\n')
 	token := strings.TrimSpace(line)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return "", err
-	case token == "" || len(line) > most:
-		return "", usagef("there is no token on standard input: it is one line")
+	case token == "" || len(line) > maxLen:
+		return "", usagef("there is no token on standard input: it must be one line")
 	}
 	return token, nil
 }
 
-// onlyStack refuses what does not apply to a stack.
+// onlyStack returns an error for arguments and flags that do not apply to
+// --stack.
 func onlyStack(cmd *cobra.Command, args []string) error {
 	if stack, _ := cmd.Flags().GetString("stack"); stack == "" {
 		return usagef("--stack needs the name of a stack")
 	}
 	if len(args) > 0 {
-		return registry.WithHint(usagef("--stack and %s both name what to examine", args[0]), "Give one of them.")
+		return registry.WithHint(usagef("--stack and %s both name a registry", args[0]), "Use only one of them.")
 	}
 	var other error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "stack" && cmd.InheritedFlags().Lookup(f.Name) == nil {
-			other = usagef("--%s is for the URL of a registry, and not for --stack", f.Name)
+			other = usagef("--%s cannot be combined with --stack", f.Name)
 		}
 	})
 	return other
 }
 
-// examinedSteps prints the steps of an examination as they are found, because a whole
-// examination can take a minute.
+// examinedSteps prints each step of an examination when it ends, because a
+// whole examination can take a minute.
 type examinedSteps struct {
 	page
-	problems bool // only steps that are a problem
+	problems bool // print only steps that are not ok
 	silent   bool
 }
 
-// examining returns what prints the steps, and prints what is examined.
+// examining prints the name of the registry, and returns the printer of the
+// steps.
 func (c *cli) examining(what string) examinedSteps {
 	s := examinedSteps{page: c.page(), problems: c.quiet, silent: c.json}
 	if !c.json && !c.quiet {
@@ -245,29 +251,28 @@ func (s examinedSteps) found(step doctor.Step) {
 		return
 	}
 	s.item(string(step.Outcome), step.Name+": "+step.Result)
-	// Of what went well the request says nothing new.
 	if step.Request != "" && !fine {
-		s.detail("tried", step.Request)
+		s.detail("request", step.Request)
 	}
 	if step.Fix != "" {
-		s.detail("to do", step.Fix)
+		s.detail("fix", step.Fix)
 	}
 }
 
 func (s examinedSteps) detail(label, text string) {
 	indent := strings.Repeat(" ", stateWidth+1)
-	s.printf("%s%s: %s\n", indent, label, s.beside(len(indent)+len(label)+2, text))
+	s.printf("%s%s: %s\n", indent, label, s.wrapAt(len(indent)+len(label)+2, text))
 }
 
-// examinedView is what was found about a registry.
+// examinedView is the report about a registry.
 type examinedView struct {
 	doctor.Report
-	// OK says that nothing is wrong.
+	// OK is true if no step is wrong.
 	OK bool `json:"ok"`
 }
 
-// examinedRegistry returns what was found, with an error if something is wrong.
-func examinedRegistry(report doctor.Report) (view, error) {
+// newExaminedView returns the report, and an error if a step is wrong.
+func newExaminedView(report doctor.Report) (view, error) {
 	wrong := report.Count(doctor.Wrong)
 	if wrong > 0 {
 		return examinedView{report, false},
@@ -276,7 +281,7 @@ func examinedRegistry(report doctor.Report) (view, error) {
 	return examinedView{report, true}, nil
 }
 
-// text prints what follows the steps, which are printed already.
+// text prints the configuration and the summary after the steps.
 func (v examinedView) text(p page) {
 	if v.Configuration != "" {
 		p.printf("\nAdd this to the configuration of the clients:\n\n")
@@ -285,7 +290,7 @@ func (v examinedView) text(p page) {
 		}
 	}
 	if v.OK {
-		p.printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with %s, as far as it was examined; %s.",
+		p.printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with %s in these steps; %s.",
 			v.Host, english.Plural(v.Count(doctor.Warning), "warning", ""))))
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/larder-registry/larder/pkg/stackdoctor"
 )
 
-// uncheckedError means that nothing is wrong as far as it was possible to look.
+// uncheckedError reports that every check which could run succeeded.
 type uncheckedError struct{ error }
 
-// examineStack examines a deployed stack, and prints each step as it is found.
+// examineStack examines a deployed stack and prints each step when it ends.
 func (c *cli) examineStack(ctx context.Context, name string) (view, error) {
 	configuration, pathStyle, err := awsConfiguration(ctx)
 	if err != nil {
@@ -31,19 +31,19 @@ func (c *cli) examineStack(ctx context.Context, name string) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return examinedStack(report)
+	return newExaminedStackView(report)
 }
 
-// examinedStackView is what was found about a deployed stack.
+// examinedStackView is the report about a deployed stack.
 type examinedStackView struct {
 	stackdoctor.Report
-	// OK says that nothing is wrong and nothing is unknown.
+	// OK is true if no step is wrong or unknown.
 	OK bool `json:"ok"`
 }
 
-// examinedStack returns what was found, with an error if something is wrong or
-// unknown.
-func examinedStack(report stackdoctor.Report) (view, error) {
+// newExaminedStackView returns the report, and an error if a step is wrong or unknown.
+// The error is an [uncheckedError] if no step is wrong.
+func newExaminedStackView(report stackdoctor.Report) (view, error) {
 	wrong, unknown := report.Count(doctor.Wrong), report.Count(doctor.Unknown)
 	switch {
 	case wrong > 0:
@@ -58,7 +58,7 @@ func examinedStack(report stackdoctor.Report) (view, error) {
 	return examinedStackView{report, true}, nil
 }
 
-// text prints what follows the steps, which are printed already.
+// text prints the summary after the steps.
 func (v examinedStackView) text(p page) {
 	if v.OK {
 		p.printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with stack %s; %s.",

@@ -7,16 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/doctor"
 )
 
+// doctor runs `larder doctor` for the server, and returns its output.
 func (s *server) doctor(t *testing.T, code int, home, stdin string, environ []string, args ...string) (printed string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "larder", append([]string{"doctor", "https://" + s.Host, "--module", "acme/hello/null"}, args...)...)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"larder",
+		append([]string{"doctor", "https://" + s.Host, "--module", "acme/hello/null"}, args...)...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + s.CAFile}, environ...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	err := cmd.Run()
@@ -27,7 +32,8 @@ func (s *server) doctor(t *testing.T, code int, home, stdin string, environ []st
 	return stdout.String() + stderr.String()
 }
 
-// A registry that this serves is healthy, by whichever way the credential comes; and without one that is said.
+// doctor finds nothing wrong with a server of this release, whichever way it
+// gets the credential. It reports a missing credential.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	data, home := newData(t), t.TempDir()
@@ -35,7 +41,8 @@ func TestDoctor(t *testing.T) {
 	var made struct {
 		Token string `json:"token"`
 	}
-	if err := json.Unmarshal([]byte(larder(t, "token", "create", "--name", "doctor", "--scope", "read:**", "--store", "dir:"+data, "--json")), &made); err != nil {
+	out := larder(t, "token", "create", "--name", "doctor", "--scope", "read:**", "--store", "dir:"+data, "--json")
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, data, "--require-token")
@@ -46,53 +53,67 @@ func TestDoctor(t *testing.T) {
 		args        []string
 		place       string
 	}{
-		{"variable", "", []string{"LARDER_TOKEN=" + made.Token}, nil, "the token in LARDER_TOKEN is taken"},
-		{"variable of a file's text", "", []string{"LARDER_TOKEN=" + made.Token + "\n"}, nil, "the token in LARDER_TOKEN is taken"},
-		{"standard input", made.Token + "\n", []string{"LARDER_TOKEN=another"}, []string{"--token-stdin"}, "the token from standard input is taken"},
+		{"variable", "", []string{"LARDER_TOKEN=" + made.Token}, nil, "LARDER_TOKEN\n"},
+		{"variable with a line end", "", []string{"LARDER_TOKEN=" + made.Token + "\n"}, nil, "LARDER_TOKEN\n"},
+		{
+			"standard input", made.Token + "\n", []string{"LARDER_TOKEN=another"}, []string{"--token-stdin"},
+			"standard input\n",
+		},
 	} {
 		printed := s.doctor(t, 0, home, way.stdin, way.environ, way.args...)
-		for _, want := range []string{way.place, "ok       module archive: ", "Nothing is wrong with " + s.Host} {
-			if !strings.Contains(printed, want) {
-				t.Errorf("%s: want %q in\n%s", way.name, want, printed)
-			}
+		credential := regexp.MustCompile(`(?m)^ok {7}credential: .*\n`).FindString(printed)
+		if !strings.HasSuffix(credential, way.place) {
+			t.Errorf("%s: the credential is %q, want that of %q", way.name, credential, way.place)
 		}
-		if strings.Contains(printed, made.Token) || strings.Contains(printed, "YOUR TOKEN") {
-			t.Errorf("%s: it prints the token, or asks for one:\n%s", way.name, printed)
+		if want := "ok       module archive: "; !strings.Contains(printed, want) {
+			t.Errorf("%s: the output does not contain %q:\n%s", way.name, want, printed)
+		}
+		for _, text := range []string{made.Token, "YOUR TOKEN"} {
+			if strings.Contains(printed, text) {
+				t.Errorf("%s: the output contains %q:\n%s", way.name, text, printed)
+			}
 		}
 	}
 
-	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte("credentials \""+s.Host+"\" {\n  token = \""+made.Token+"\"\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFiles(t, home, map[string]string{".tofurc": credentials(s.Host, made.Token)})
 	var found examinedView
-	if err := json.Unmarshal([]byte(s.doctor(t, 0, home, "", nil, "--json")), &found); err != nil || !found.OK || found.Host != s.Host {
+	if err := json.Unmarshal([]byte(s.doctor(t, 0, home, "", nil, "--json")), &found); err != nil || !found.OK ||
+		found.Host != s.Host {
 		t.Errorf("%v: %+v", err, found)
 	}
 
-	// One JSON value, and the exit code says it too.
+	// Without a credential there is one JSON object, and exit code 1.
 	found = examinedView{}
-	if err := json.Unmarshal([]byte(s.doctor(t, 1, t.TempDir(), "", nil, "--json")), &found); err != nil || found.OK || found.Count(doctor.Wrong) != 1 {
+	if err := json.Unmarshal([]byte(s.doctor(t, 1, t.TempDir(), "", nil, "--json")), &found); err != nil || found.OK ||
+		found.Count(doctor.Wrong) != 1 {
 		t.Errorf("%v: %+v", err, found)
 	}
 	printed := s.doctor(t, 1, t.TempDir(), "", nil)
-	for _, want := range []string{"wrong    credential: 401", "to do: ask the registry's operator", "larder: " + s.Host + ": 1 thing is wrong", "skipped  module: the registry takes no request", `  credentials "` + s.Host + `" {`} {
+	for _, want := range []string{
+		"wrong    credential: 401", "fix: ", "larder: " + s.Host + ": ", "skipped  module: ",
+		`  credentials "` + s.Host + `" {`,
+	} {
 		if !strings.Contains(printed, want) {
-			t.Errorf("want %q in\n%s", want, printed)
+			t.Errorf("the output does not contain %q:\n%s", want, printed)
 		}
 	}
 
 	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte("credentials {{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if printed := s.doctor(t, 1, home, "", nil); !strings.Contains(printed, "wrong    configuration: ") || !strings.Contains(printed, "ok       discovery: ") {
-		t.Error(printed)
+	printed = s.doctor(t, 1, home, "", nil)
+	for _, want := range []string{"wrong    configuration: ", "ok       discovery: "} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("the output does not contain %q:\n%s", want, printed)
+		}
 	}
-	if printed := s.doctor(t, 2, home, "", []string{"LARDER_TOKEN=a\nb"}); !strings.Contains(printed, "the token in LARDER_TOKEN has a line break") {
-		t.Error(printed)
+	if printed := s.doctor(t, 2, home, "", []string{"LARDER_TOKEN=a\nb"}); !strings.Contains(printed, "LARDER_TOKEN") {
+		t.Errorf("the output does not name the variable:\n%s", printed)
 	}
 }
 
-// Where the document says it all, nothing else is printed; and clients do not speak http.
+// With --json there is no output besides the JSON object. URLs with http are
+// rejected.
 func TestDoctorOutput(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -101,11 +122,13 @@ func TestDoctorOutput(t *testing.T) {
 		stdout, stderr string
 	}{
 		{[]string{"https://larder-doctor.invalid", "--json"}, 1, `"ok": false`, ""},
-		{[]string{"http://registry.example.com"}, 2, "", "clients use https only"},
+		{[]string{"http://registry.example.com"}, 2, "", "larder: "},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"doctor"}, test.args...), &stdout, &stderr)
-		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || test.stderr == "" != (stderr.Len() == 0) || !strings.Contains(stderr.String(), test.stderr) {
+		if code != test.code || !strings.Contains(stdout.String(), test.stdout) ||
+			test.stderr == "" != (stderr.Len() == 0) ||
+			!strings.Contains(stderr.String(), test.stderr) {
 			t.Errorf("%q: %d\n%s\n%s", test.args, code, &stdout, &stderr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,11 +23,11 @@ import (
 	"github.com/larder-registry/larder/pkg/inspection"
 )
 
-// The test binary is the command line too: larder on PATH runs main in a process of its own.
+// TestMain makes the test binary available as the commands larder and uploader.
 func TestMain(m *testing.M) {
 	inspection.RunIfChild()
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector holds up each process's end by a second otherwise
-	// No context of the person who runs the tests is used. Scripts have their own.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
+	// Tests do not use the user's contexts. Scripts have their own.
 	if strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")
 		_ = os.Unsetenv("LARDER_CONTEXT")
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 type server struct {
 	Host   string `json:"host"`
 	CAFile string `json:"ca_file"`
-	// Address is where it listens.
+	// Address is the address and port on which the server listens.
 	Address string `json:"address"`
 	Created bool   `json:"created"`
 	data    string
@@ -46,7 +47,7 @@ type server struct {
 	log     *serverLog
 }
 
-// serverLog is what a server has logged, which tests read while it runs.
+// serverLog collects the log of a server. Tests read it while the server runs.
 type serverLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -64,10 +65,12 @@ func (l *serverLog) String() string {
 	return l.text.String()
 }
 
-// waitFor waits until the server has logged a text.
+// waitFor waits until the log contains a text. It fails the test after 30
+// seconds.
 func (l *serverLog) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(l.String(), text); time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for ; !strings.Contains(l.String(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log lacks %q:\n%s", text, l)
 		}
@@ -78,7 +81,10 @@ func (l *serverLog) waitFor(t *testing.T, text string) {
 func serve(t *testing.T, data string, args ...string) *server {
 	t.Helper()
 	s := &server{data: data, log: new(serverLog)}
-	s.cmd = exec.CommandContext(t.Context(), "larder", append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--store", data}, args...)...)
+	s.cmd = exec.CommandContext(
+		t.Context(),
+		"larder",
+		append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--store", data}, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.WaitDelay = 20 * time.Second
 	s.cmd.Stderr = s.log
@@ -103,7 +109,7 @@ func serve(t *testing.T, data string, args ...string) *server {
 	return s
 }
 
-// stop ends the server as Ctrl-C does.
+// stop interrupts the server like Ctrl-C, and waits for its end.
 func (s *server) stop(t *testing.T) {
 	t.Helper()
 	if s.cmd.ProcessState != nil {
@@ -117,7 +123,7 @@ func (s *server) stop(t *testing.T) {
 	}
 }
 
-// publish publishes files as a module.
+// publishModule publishes files as a module.
 func publishModule(t *testing.T, data, address, version string, files map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +131,7 @@ func publishModule(t *testing.T, data, address, version string, files map[string
 	larder(t, "publish", "module", dir, address, version, "--store", "dir:"+data)
 }
 
-// larder runs a command and returns what it printed on standard output.
+// larder runs a command, which must succeed, and returns its standard output.
 func larder(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -137,6 +143,28 @@ func larder(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
+// tempText matches folders of t.TempDir.
+var tempText = regexp.MustCompile(regexp.QuoteMeta(filepath.Clean(os.TempDir())) + `[/\\][\w.-]+[/\\]\d{3}\b`)
+
+// steady replaces texts that differ between runs: temporary folders, ports,
+// dates, and IDs.
+func steady(text string) string {
+	text = tempText.ReplaceAllString(text, "DIR")
+	text = portText.ReplaceAllString(text, "HOST")
+	text = dateText.ReplaceAllString(text, "DATE")
+	return randomID.ReplaceAllString(text, "ID")
+}
+
+// errorText returns the error and its hints from the output of a command.
+func errorText(printed string) string {
+	if _, text, found := strings.Cut(printed, "larder: "); found {
+		printed = text
+	}
+	return steady(printed)
+}
+
+// writeFiles writes files to a folder. The content "-> TARGET" creates a
+// symbolic link.
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -156,21 +184,24 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// output is a module that tells which one it is.
+// output returns a module with value as its output.
 func output(value string) map[string]string {
 	return map[string]string{"main.tf": `output "it" { value = "` + value + `" }` + "\n"}
 }
 
+// session returns a session of a client that trusts the server.
 func session(t *testing.T, c clients.Client, s *server) clients.Session {
 	t.Helper()
 	return clients.Session{Client: c, Home: t.TempDir(), CAFile: s.CAFile}
 }
 
-// What a configuration asks for is what it gets, and it works.
+// Clients install the versions that match their constraints.
 func TestInit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	for _, v := range []string{"1.0.0", "1.0.1", "1.4.0", "1.10.0", "1.11.0-beta.1", "v2.0.0", "3.0.0-rc.1", "4.0.0+build.5"} {
+	for _, v := range []string{
+		"1.0.0", "1.0.1", "1.4.0", "1.10.0", "1.11.0-beta.1", "v2.0.0", "3.0.0-rc.1", "4.0.0+build.5",
+	} {
 		publishModule(t, s.data, "acme/vpc/aws", v, output("acme/vpc/aws "+strings.TrimPrefix(v, "v")))
 	}
 	publishModule(t, s.data, "Beta_Team/VPC-Main/aws", "1.0.0", output("Beta_Team/VPC-Main/aws 1.0.0"))
@@ -185,7 +216,7 @@ func TestInit(t *testing.T) {
 		"LICENSE":              "none\n",
 		"docs/LICENSE":         "-> ../LICENSE",
 		"a/folder/with/a/file": strings.Repeat("content ", 10_000),
-		strings.Repeat("l", 120) + "/" + strings.Repeat("m", 120): "a path of more than a plain tar header holds",
+		strings.Repeat("l", 120) + "/" + strings.Repeat("m", 120): "a path too long for a plain tar header",
 	})
 
 	want := map[string]struct{ source, version, output string }{
@@ -231,16 +262,24 @@ output "` + name + `" { value = module.` + name + `.it }
 		}
 		for name, w := range want {
 			if got[name].Value != w.output {
-				t.Errorf("%s: module %s at %q says %q, want %q", name, w.source, w.version, got[name].Value, w.output)
+				t.Errorf(
+					"%s: module %s at %q outputs %q, want %q",
+					name,
+					w.source,
+					w.version,
+					got[name].Value,
+					w.output,
+				)
 			}
 		}
-		if info, err := os.Stat(filepath.Join(dir, ".terraform/modules/nested/LICENSE")); err != nil || info.Size() == 0 {
+		if info, err := os.Stat(filepath.Join(dir, ".terraform/modules/nested/LICENSE")); err != nil ||
+			info.Size() == 0 {
 			t.Errorf("a file of the module is missing: %v", err)
 		}
 	})
 }
 
-// Clients refuse an archive of which one byte is another one than was published.
+// Clients reject an archive if one byte has changed.
 func TestTamperedArchive(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -249,7 +288,8 @@ func TestTamperedArchive(t *testing.T) {
 	if err != nil || len(archives) != 1 {
 		t.Fatal(archives, err)
 	}
-	// The ninth byte names the system that compressed the archive; nothing else depends on it.
+	// The byte at offset 9 names the operating system. The content does not
+	// depend on it.
 	f, err := os.OpenFile(archives[0], os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +313,7 @@ func TestTamperedArchive(t *testing.T) {
 	})
 }
 
-// What the clients say of something that is not there is their own message for it.
+// Clients print their own error for a module or version that does not exist.
 func TestInitOfUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -285,7 +325,11 @@ func TestInitOfUnknown(t *testing.T) {
 			 version = "2.0.0"`: "There is no available version of module",
 		} {
 			dir := t.TempDir()
-			writeFiles(t, dir, map[string]string{"main.tf": "module \"m\" {\n" + strings.ReplaceAll(source, "HOST", s.Host) + "\n}"})
+			writeFiles(
+				t,
+				dir,
+				map[string]string{"main.tf": "module \"m\" {\n" + strings.ReplaceAll(source, "HOST", s.Host) + "\n}"},
+			)
 			out, err := session(t, c, s).Run(t.Context(), dir, "init")
 			if err == nil || !strings.Contains(out, want) {
 				t.Errorf("%s: %v\n%s", source, err, out)
@@ -294,7 +338,8 @@ func TestInitOfUnknown(t *testing.T) {
 	})
 }
 
-// Ctrl-C ends the server with exit code 0, and what was published is there when it runs again, under the same authority.
+// Ctrl-C stops the server with exit code 0. After a restart it has the same
+// versions and the same authority.
 func TestServeAgain(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -327,13 +372,24 @@ func TestServeAgain(t *testing.T) {
 	})
 }
 
-// A publish that is killed at any moment leaves nothing visible, or everything; running it again completes it.
+// A publish that is killed leaves the whole version visible, or nothing. A
+// second publish completes it.
 func TestKilledPublish(t *testing.T) {
 	t.Parallel()
 	data, dir := newData(t), t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
 	publish := func(version string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+		return exec.CommandContext(
+			t.Context(),
+			"larder",
+			"publish",
+			"module",
+			dir,
+			"acme/vpc/aws",
+			version,
+			"--store",
+			"dir:"+data,
+		)
 	}
 	begin := time.Now()
 	if out, err := publish("0.1.0").CombinedOutput(); err != nil {
@@ -348,14 +404,15 @@ func TestKilledPublish(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The moments go through the whole of a publish, its beginning and its end included.
+		// The delays cover the whole duration of a publish.
 		time.Sleep(took * time.Duration(i+1) / kills)
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		_ = cmd.Wait()
 		var got struct {
 			Versions []struct{ Version, Object string }
 		}
-		if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
+		listed := larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)
+		if err := json.Unmarshal([]byte(listed), &got); err != nil {
 			t.Fatal(err)
 		}
 		visible = len(got.Versions) - 1
@@ -365,7 +422,7 @@ func TestKilledPublish(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("a publish takes %s; after %d that were killed, %d more version is visible", took, kills, visible)
+	t.Logf("a publish takes %s; after %d killed publishes, %d more version is visible", took, kills, visible)
 	if out, err := publish("1.0.0").CombinedOutput(); err != nil {
 		t.Errorf("publishing once more: %v\n%s", err, out)
 	}
@@ -374,8 +431,9 @@ func TestKilledPublish(t *testing.T) {
 	}
 }
 
-// Processes that publish at once, one of each version, all succeed, and all versions are listed. Of those that publish
-// one version with different bytes, one succeeds, and each other is told.
+// Concurrent publishes of different versions all succeed. If concurrent
+// publishes of one version have different content, one succeeds and the others
+// fail.
 func TestPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	const publishers = 20
@@ -386,7 +444,17 @@ func TestPublishersAtOnce(t *testing.T) {
 			dir := t.TempDir()
 			version, files := module(i)
 			writeFiles(t, dir, files)
-			running[i] = exec.CommandContext(t.Context(), "larder", "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
+			running[i] = exec.CommandContext(
+				t.Context(),
+				"larder",
+				"publish",
+				"module",
+				dir,
+				"acme/vpc/aws",
+				version,
+				"--store",
+				"dir:"+data,
+			)
 			running[i].Stderr = new(bytes.Buffer)
 		}
 		for _, cmd := range running {
@@ -411,7 +479,8 @@ func TestPublishersAtOnce(t *testing.T) {
 		t.Errorf("exit codes of %d versions: %v; of one: %v", publishers, all, one)
 	}
 	var got struct{ Versions []struct{ Version string } }
-	if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
+	listed := larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)
+	if err := json.Unmarshal([]byte(listed), &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Versions) != publishers+1 || got.Versions[0].Version != "2.0.0" || got.Versions[1].Version != "1.19.0" {

@@ -14,29 +14,31 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// throughRegistry is part of the help of commands that can go through a registry's
-// own endpoint.
+// throughRegistry is part of the help of commands that can go through a
+// registry's own endpoint.
 const throughRegistry = `
 
-With --registry this goes through the registry's own endpoint, with the
-credentials that the clients have for it: TF_TOKEN_… in the environment, what
-` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials blocks of
-the configuration. Without these a CI job uses its own identity: in GitHub
-Actions with ` + "`permissions: id-token: write`" + `, in GitLab with an ID token in
-LARDER_ID_TOKEN.`
+With --registry, the command sends requests to the registry instead of using its
+store. It uses the credentials that clients have for the registry: TF_TOKEN_…
+variables, tokens that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the
+credentials blocks of the configuration. Without a credential, a CI job uses its
+own identity: in GitHub Actions with ` + "`permissions: id-token: write`" + `, in GitLab
+with an ID token in LARDER_ID_TOKEN.`
 
-// dryThroughRegistry is part of the help of those of them that have a dry run.
-const dryThroughRegistry = ` With --dry-run the registry is not asked, so that the
-result does not say whether the registry would accept this.`
+// dryThroughRegistry is part of the help of commands that also have --dry-run.
+const dryThroughRegistry = `
 
-// remote says how a registry is reached through its own endpoint.
+With --registry and --dry-run, the command sends no request. It then cannot
+check whether the registry would accept the publish.`
+
+// remote has the flags for requests to a registry's own endpoint.
 type remote struct {
 	audience   string
 	ciIdentity bool
 }
 
-// publishPlace returns the registry that the command is about, for commands that
-// can go through its own endpoint.
+// publishPlace returns the registry that the command writes. It is for commands
+// that can use the registry's own endpoint.
 func (c *cli) publishPlace() (place, error) {
 	p, err := c.place()
 	if err != nil || p.host != "" || c.remote == (remote{}) {
@@ -46,17 +48,18 @@ func (c *cli) publishPlace() (place, error) {
 	if c.remote.ciIdentity {
 		flag = "--ci-identity"
 	}
-	return place{}, registry.WithHint(usagef("%s goes with the URL of a registry, and %s is a store", flag, p),
-		"Name the registry with --registry https://HOST, or leave out %s.", flag)
+	return place{}, registry.WithHint(usagef("%s needs the URL of a registry, but %s is a store", flag, p),
+		"Name the registry with --registry https://HOST, or remove %s.", flag)
 }
 
-// clientConfiguration reads what OpenTofu and Terraform are configured with.
+// clientConfiguration reads the configuration of OpenTofu and Terraform.
 func clientConfiguration() (*client.Config, error) {
-	home, _ := os.UserHomeDir() // without one there is less to read
+	home, _ := os.UserHomeDir() // if there is none, LoadConfig skips its files
 	return client.LoadConfig(os.Environ(), home)
 }
 
-// throughEndpoint does something through a registry's own endpoint.
+// throughEndpoint calls do with a publisher for a registry's own endpoint. It
+// adds hints about credentials and certificates to errors.
 func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publishclient.Publisher) error) error {
 	configuration, err := clientConfiguration()
 	if err != nil {
@@ -76,15 +79,16 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 		}
 		return err
 	}
-	// What the registry explains has nothing to do with who asks.
-	explained := errors.Is(err, registry.ErrForbidden) && !slices.Contains([]string{"", "forbidden"}, client.Said(err))
-	refused := errors.Is(err, registry.ErrUnauthenticated) || errors.Is(err, registry.ErrBadCredential) ||
+	// If the registry explains the denial, the credential is not the reason.
+	explained := errors.Is(err, registry.ErrForbidden) &&
+		!slices.Contains([]string{"", "forbidden"}, client.ErrorText(err))
+	denied := errors.Is(err, registry.ErrUnauthenticated) || errors.Is(err, registry.ErrBadCredential) ||
 		errors.Is(err, registry.ErrForbidden)
-	if refused && os.Getenv(tokenFromEnv) != "" {
+	if denied && os.Getenv(tokenFromEnv) != "" {
 		err = registry.WithHint(err, "%s",
-			strings.TrimSpace(registry.Hint(err)+" "+tokenFromEnv+" is for `larder doctor` alone."))
+			strings.TrimSpace(registry.Hint(err)+" "+tokenFromEnv+" is only for `larder doctor`."))
 	}
-	if refused && !explained {
+	if denied && !explained {
 		if sent := configuration.IdentitySent(); sent != "" {
 			return registry.WithHint(err, "%s", strings.TrimSpace(sent+" "+registry.Hint(err)))
 		}
@@ -95,16 +99,16 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 	return err
 }
 
-// authoritiesFromEnv names the file with the authorities that programs on Linux
-// trust.
+// authoritiesFromEnv is the variable that names the file with the certificate
+// authorities that programs on Linux trust.
 const authoritiesFromEnv = "SSL_CERT_FILE"
 
-// authorityOf returns the file with the authority of a host's certificate, if a
-// registry on this machine was served there. It looks at the folders of contexts
-// and the default one.
+// authorityOf returns the file with the authority of a host's certificate if a
+// registry on this machine was served there. It searches the default folder and
+// the folders of contexts. It returns an empty string if it finds none.
 func (c *cli) authorityOf(host string) string {
 	folders := []string{defaultData}
-	file, _ := c.readContexts() // an error has ended the command before
+	file, _ := c.readContexts() // the command has already read it without error
 	for _, name := range file.Names() {
 		if p, err := parseStore(file.Contexts[name].Store); err == nil && p.dir != "" {
 			folders = append(folders, p.dir)
@@ -118,17 +122,19 @@ func (c *cli) authorityOf(host string) string {
 	return ""
 }
 
-// trustHint says how clients on a system trust the authority in a file. set is the
-// file that SSL_CERT_FILE names already; it may be empty.
+// trustHint returns how to make clients on a system trust the authority in a
+// file. set is the current value of SSL_CERT_FILE and may be empty.
 func trustHint(file, set, system string) string {
 	switch {
 	case system == "windows" || system == "darwin":
-		return "Add its authority, " + file + ", to those that this system trusts."
+		return "Add its certificate authority, " + file + ", to those that this system trusts."
 	case set != "" && absolute(set) != file:
-		return "Add its authority, " + file + ", to the file that SSL_CERT_FILE names, " + set + ", or run `" + trustCommand(file) + "`."
+		return "Add its certificate authority, " + file + ", to the file in SSL_CERT_FILE, " + set +
+			", or run `" + trustCommand(file) + "`."
 	}
-	return "Trust its authority with `" + trustCommand(file) + "`."
+	return "To trust its certificate authority, run `" + trustCommand(file) + "`."
 }
 
-// trustCommand makes clients on Linux trust the authority in a file.
+// trustCommand returns the command that makes clients on Linux trust the
+// authority in a file.
 func trustCommand(file string) string { return "export SSL_CERT_FILE=" + quoted(file) }

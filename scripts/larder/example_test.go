@@ -18,6 +18,7 @@ type example struct {
 	settings access.Settings
 }
 
+// readExample reads the workflow for a CI service.
 func readExample(t *testing.T, service string) example {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/" + service + "-publish.yml")
@@ -26,7 +27,8 @@ func readExample(t *testing.T, service string) example {
 	}
 	e := example{text: string(text)}
 	for line := range strings.Lines(e.text) {
-		if rule, ok := strings.CutPrefix(line, "#   "); ok && !strings.HasPrefix(rule, "-") && (e.rules != "" || rule == "{\n") {
+		if rule, ok := strings.CutPrefix(line, "#   "); ok && !strings.HasPrefix(rule, "-") &&
+			(e.rules != "" || rule == "{\n") {
 			e.rules += rule
 		}
 	}
@@ -36,7 +38,8 @@ func readExample(t *testing.T, service string) example {
 	return e
 }
 
-// The example workflows call the command line as it is, and what they publish is what their rules allow.
+// The example workflows use valid commands, and their rules allow exactly what
+// they publish.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for _, service := range []string{"github", "gitlab"} {
@@ -44,10 +47,17 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			e := readExample(t, service)
 			var published []string
-			for _, found := range regexp.MustCompile(`(?m)^(?:#|[ -]*(?:run:)?) *larder (.*)$`).FindAllStringSubmatch(e.text, -1) {
+			command := regexp.MustCompile(`(?m)^(?:#|[ -]*(?:run:)?) *larder (.*)$`)
+			for _, found := range command.FindAllStringSubmatch(e.text, -1) {
 				var args []string
 				for _, word := range strings.Fields(found[1]) {
-					args = append(args, os.Expand(strings.Trim(word, `"`), func(variable string) string { return "v1.0.0-of-" + strings.ReplaceAll(variable, "_", "-") }))
+					args = append(
+						args,
+						os.Expand(
+							strings.Trim(word, `"`),
+							func(variable string) string { return "v1.0.0-of-" + strings.ReplaceAll(variable, "_", "-") },
+						),
+					)
 				}
 				c := &cli{}
 				cmd, rest, err := c.command().Find(args)
@@ -67,7 +77,8 @@ func TestExamples(t *testing.T) {
 				c.flags = cmd.Flags()
 				p, err := c.place()
 				host := p.host
-				if err != nil || !c.remote.ciIdentity || !slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
+				if err != nil || !c.remote.ciIdentity ||
+					!slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
 					t.Errorf("larder %s goes to %s: %v", found[1], host, err)
 				}
 				published = append(published, "publish:"+cmd.Name()+"s/"+cmd.Flags().Arg(1))
@@ -88,13 +99,17 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// What builds a provider runs all that it depends on, and so has neither the job's identity nor what signs; and what publishes
-// does not build.
+// A job that builds a provider runs code of its dependencies. It must have
+// neither the job's identity nor the signing key. Jobs that publish do not
+// build.
 func TestExamplesKeepApart(t *testing.T) {
 	t.Parallel()
 	for service, test := range map[string]struct{ job, powers, publishes string }{
 		"github": {`(?m)^  (\w+):\n(?:(?:    .*)?\n)+`, `id-token|environment:|secrets\.|larder publish`, "id-token: write"},
-		"gitlab": {`(?m)^([.\w]+):\n(?:(?:  .*)?\n)+`, `id_tokens|environment:|SIGNING|larder publish|\.publish`, "extends: .publish"},
+		"gitlab": {
+			`(?m)^([.\w]+):\n(?:(?:  .*)?\n)+`, `id_tokens|environment:|SIGNING|larder publish|\.publish`,
+			"extends: .publish",
+		},
 	} {
 		e := readExample(t, service)
 		_, text, _ := strings.Cut(e.text, map[string]string{"github": "\njobs:\n", "gitlab": "\n.tagged:"}[service])
@@ -110,11 +125,12 @@ func TestExamplesKeepApart(t *testing.T) {
 			}
 			if strings.Contains(body, "larder publish") {
 				publishes++
-				if !strings.Contains(body, test.publishes) || strings.Contains(body, "publish provider") && !strings.Contains(body, "needs: ") {
+				if !strings.Contains(body, test.publishes) ||
+					strings.Contains(body, "publish provider") && !strings.Contains(body, "needs: ") {
 					t.Errorf("%s: %s publishes:\n%s", service, job[1], body)
 				}
 				if service == "github" && !strings.Contains(body, "GOTOOLCHAIN: auto") {
-					t.Errorf("%s: %s may have no Go that is new enough:\n%s", service, job[1], body)
+					t.Errorf("%s: the Go of %s may be too old:\n%s", service, job[1], body)
 				}
 			}
 		}

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// printed returns what a view prints on a terminal with a number of columns.
+// printed returns the output of a view on a terminal with a width in columns.
 func printed(print func(page), width int) string {
 	var out bytes.Buffer
 	print(page{terminal.Output{Writer: &out, Width: width}})
@@ -48,8 +49,8 @@ func TestExpiryState(t *testing.T) {
 	}
 }
 
-// Lists of tokens and keys fit 80 columns, and are in full if the output is no
-// terminal.
+// Lists of tokens and keys fit 80 columns. Without a terminal they are
+// complete.
 func TestListsOfCredentials(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -60,7 +61,16 @@ func TestListsOfCredentials(t *testing.T) {
 				ID: "0a1b2c3d4e5f", Name: "continuous-integration", CreatedAt: made, CreatedBy: arn, ExpiresAt: made.Add(day),
 				Scopes: []string{"read:modules/acme/**", "publish:modules/acme/**", "publish:providers/acme/**"},
 			}, "expires soon"},
-			{registry.Token{ID: "1a1b2c3d4e5f", Name: "ada", CreatedAt: made, CreatedBy: arn, Scopes: []string{"read:**"}}, "valid"},
+			{
+				registry.Token{
+					ID:        "1a1b2c3d4e5f",
+					Name:      "ada",
+					CreatedAt: made,
+					CreatedBy: arn,
+					Scopes:    []string{"read:**"},
+				},
+				"valid",
+			},
 		},
 		Damaged: []string{"2a1b2c3d4e5f"},
 	}
@@ -68,44 +78,13 @@ func TestListsOfCredentials(t *testing.T) {
 		ID: "51852D87348FFC4C", Owner: "Release Engineering of Example <releases@example.com>", Algorithm: "ECDSA P-256",
 		ExpiresAt: made, AddedAt: made,
 	}, "expires soon", []string{"acme/note 1.0.0"}}}}
-	for _, test := range []struct {
-		name     string
-		view     view
-		terminal []string
-		piped    []string
-	}{
-		{
-			"tokens", tokens,
-			[]string{
-				"0a1b2c3d4e5f  continuous-int…  expires soon  2026-11-02  read:modules/acme/** +2",
-				"1a1b2c3d4e5f  ada              valid         never",
-				"2a1b2c3d4e5f  -                damaged       -",
-				"Revoke it by its id.",
-			},
-			[]string{
-				"continuous-integration  expires soon  2026-11-02 12:00 UTC  read:modules/acme/** publish:modules/acme/** " +
-					"publish:providers/acme/**  2026-11-01  " + arn,
-			},
-		},
-		{
-			"keys", keys,
-			[]string{"51852D87348FFC4C  expires soon  2026-11-01  1 version  Release Engineering of E…"},
-			[]string{"ECDSA P-256  2026-11-01  1 version  2026-11-01  Release Engineering of Example <releases@example.com>"},
-		},
-	} {
-		narrow := printed(test.view.text, 80)
-		checkWidth(t, narrow, 80)
-		for _, want := range test.terminal {
-			if !strings.Contains(narrow, want) {
-				t.Errorf("%s at 80 columns: want %q in\n%s", test.name, want, narrow)
-			}
-		}
-		full := printed(test.view.text, 0)
-		for _, want := range test.piped {
-			if !strings.Contains(full, want) {
-				t.Errorf("%s in full: want %q in\n%s", test.name, want, full)
-			}
-		}
+	texts := golden.New(t)
+	for name, v := range map[string]view{"tokens": tokens, "keys": keys} {
+		t.Run(name, func(t *testing.T) {
+			narrow := printed(v.text, 80)
+			checkWidth(t, narrow, 80)
+			texts.Text(t, narrow+"\nin full:\n"+printed(v.text, 0))
+		})
 	}
 	if got, want := printed(tokens.quiet, 80), "0a1b2c3d4e5f\n1a1b2c3d4e5f\n2a1b2c3d4e5f\n"; got != want {
 		t.Errorf("tokens with --quiet: %q, want %q", got, want)
@@ -115,7 +94,8 @@ func TestListsOfCredentials(t *testing.T) {
 	}
 }
 
-// A new token is shown so that it fits 80 columns, with its host if that is known.
+// The output for a new token fits 80 columns. It names the host only if it is
+// certain.
 func TestCreatedToken(t *testing.T) {
 	t.Parallel()
 	v := createdTokenView{
@@ -125,30 +105,26 @@ func TestCreatedToken(t *testing.T) {
 		}},
 		to: addressing{host: "registry.my-company.example.com"},
 	}
-	const variable = "TF_TOKEN_registry_my__company_example_com"
+	texts := golden.New(t)
 	narrow := printed(v.text, 80)
 	checkWidth(t, narrow, 80)
-	for _, want := range []string{
-		"Created token ci (0a1b2c3d4e5f), which never expires:\n\n  " + v.Token + "\n",
-		"Or set this environment variable to it:\n\n  " + variable + "\n",
-	} {
-		if !strings.Contains(narrow, want) {
-			t.Errorf("at 80 columns: want %q in\n%s", want, narrow)
-		}
-	}
-	if full := printed(v.text, 0); !strings.Contains(full, "\n  export "+variable+"="+v.Token+"\n") {
-		t.Errorf("in full: no export in\n%s", full)
+	texts.Text(t, "at 80 columns:\n"+narrow)
+	full := printed(v.text, 0)
+	texts.Text(t, "\nin full:\n"+full)
+	if export := "\n  export TF_TOKEN_registry_my__company_example_com=" + v.Token + "\n"; !strings.Contains(
+		full,
+		export,
+	) {
+		t.Errorf("in full: no %q in\n%s", export, full)
 	}
 	if got := printed(v.quiet, 80); got != v.Token+"\n" {
 		t.Errorf("with --quiet: %q", got)
 	}
-	v.to = addressing{host: "HOST", guessed: "Put the registry's host in place of HOST: nothing names it."}
+	v.to = addressing{host: "HOST", guessed: "Replace HOST with the registry's host."}
 	unknown := printed(v.text, 80)
 	checkWidth(t, unknown, 80)
-	if !strings.Contains(unknown, "nothing names it.") {
-		t.Errorf("without a host:\n%s", unknown)
-	}
+	texts.Text(t, "\nwithout a host:\n"+unknown)
 	if strings.Contains(unknown, "TF_TOKEN_") {
-		t.Errorf("without a host it names a variable:\n%s", unknown)
+		t.Errorf("without a host the output names a variable:\n%s", unknown)
 	}
 }

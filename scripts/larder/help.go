@@ -8,52 +8,54 @@ import (
 	"golang.org/x/term"
 )
 
-// exitCodesTopic and environmentTopic are pages of `larder help`.
+// exitCodesTopic returns the topic `larder help exit-codes`.
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
-		Short: "What exit codes mean",
+		Short: "Meaning of the exit codes",
 		Long: `Exit codes:
 
-  0  It is done, also if the same content was published before.
-  1  Something failed or is not permitted. Nothing is half done, and running the
-     command again is safe. For doctor: something is wrong. For verify: a fault
-     remains. For withdraw: the version is withdrawn, but objects of it remain,
-     or the answer was no.
-  2  The command line is wrong, which includes the values of flags.
-  3  The input is refused: an address, a version, a module, a provider, or a
+  0  The command succeeded. Publishing the same content again succeeds too.
+  1  The command failed, or you have no permission. Nothing is half done, and
+     you can safely run the command again. For doctor: something is wrong. For
+     verify: a fault remains. For withdraw: you answered no, or the version is
+     withdrawn but some of its objects could not be deleted.
+  2  The command line is wrong, for example the value of a flag.
+  3  The input is invalid: an address, a version, a module, a provider, or a
      file that a flag names.
-  4  The version exists already with other content, or is withdrawn.
-  5  It does not exist.
+  4  The version already exists with other content, or is withdrawn.
+  5  Something that the command line names does not exist.
   6  doctor --stack found nothing wrong, but could not check everything.
 
-With --json the code is in the field exit_code, beside error, hint and code. The
-last is a stable name of the error, such as not_found.`,
+With --json, the field exit_code has the exit code. The field code has a stable
+name of the error, such as not_found.`,
 	}
 }
 
+// environmentTopic returns the topic `larder help environment`.
 func environmentTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "environment",
-		Short: "Variables that larder reads",
-		Long: `Variables that larder reads:
+		Short: "Environment variables that larder reads",
+		Long: `Environment variables that larder reads:
 
-  LARDER_STORE            the store, if no flag names a registry
-  LARDER_REGISTRY         the URL of the registry, if no flag names one
+  LARDER_STORE            the registry's store, if no flag names a registry
+  LARDER_REGISTRY         the registry's URL, if no flag names a registry
   LARDER_CONTEXT          the context, if no flag names a registry
-  LARDER_TOKEN            the credential with which doctor examines a registry
+  LARDER_TOKEN            the credential that doctor uses
   LARDER_ID_TOKEN         the identity token of a CI job
-  LARDER_SIGN_PASSPHRASE  the passphrase of the key of --sign-key
-  LARDER_S3_PATH_STYLE    true puts the bucket's name into the path of S3's
-                          URLs, for an emulator
-  NO_COLOR                no colors on a terminal
-  SSL_CERT_FILE           on Linux, a file with the authorities to trust
+  LARDER_SIGN_PASSPHRASE  the passphrase of the key in --sign-key
+  LARDER_S3_PATH_STYLE    true to use path-style S3 URLs, as emulators need
+  NO_COLOR                turns off colors on a terminal
+  SSL_CERT_FILE           on Linux, a file with the certificate authorities to
+                          trust
 
-Only one of LARDER_STORE, LARDER_REGISTRY and LARDER_CONTEXT can be set.
+You can set only one of LARDER_STORE, LARDER_REGISTRY and LARDER_CONTEXT.
 
-The credentials for registries are those of OpenTofu and Terraform: TF_TOKEN_…,
-what ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and credentials blocks. AWS
-credentials and the region are those of the AWS command line.`,
+Larder uses the registry credentials of OpenTofu and Terraform: TF_TOKEN_…
+variables, tokens that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and
+credentials blocks. It uses the AWS credentials and the region of the AWS
+command line.`,
 	}
 }
 
@@ -61,44 +63,45 @@ credentials and the region are those of the AWS command line.`,
 func accessTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "access",
-		Short: "Who may read and publish",
-		Long: `Who may read and publish:
+		Short: "Access settings: who can read and publish",
+		Long: `Access settings:
 
-Holders of tokens may do what the scopes of their tokens allow: see
-` + "`larder token create --help`" + `. The file of ` + "`larder serve --access FILE`" + ` adds
-others. It is JSON, and also the setting "access" of a stack. This is all of it,
-with comments that the file must not have:
+The scopes of a token define what its holder can read and publish. See
+` + "`larder token create --help`" + `. The file in ` + "`larder serve --access FILE`" + ` gives
+access to others. The setting "access" of a stack has the same format. This
+example has the fields that most registries need. The file is JSON, so leave
+out the comments:
 
 ` + accessExample + `
-public and issuers can be missing, and login too. In patterns * is any one
-segment between slashes, and ** any number of them.`,
+You can leave out public, issuers and login. In a pattern, * matches one segment
+between slashes, and ** matches any number of segments.`,
 	}
 }
 
-// accessExample is a file of access settings, with comments.
+// accessExample is an access settings file with comments.
 const accessExample = `  {
-    // What anyone may read without a credential, by patterns over
+    // Patterns for what anyone can read without a credential. They match
     // modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE and
-    // mirror/HOST/NAMESPACE/TYPE. A pattern covers what is below it too.
+    // mirror/HOST/NAMESPACE/TYPE. A pattern also covers everything below it.
     "public": ["modules/acme/hello"],
 
-    // OpenID Connect issuers whose tokens are credentials.
+    // OpenID Connect issuers whose tokens the registry accepts.
     "issuers": [
       {
-        // The issuer's URL, exactly as it is in its tokens.
+        // The issuer's URL, exactly as in the iss claim of its tokens.
         "issuer": "https://login.example.com",
-        // A token must be for one of these.
+        // The aud claim of a token must have one of these values.
         "audiences": ["https://registry.example.com"],
-        // The claim that names the caller in the log. Without it, sub does.
+        // The claim that names the caller in the log. The default is sub.
         "name": "email",
-        // A token has the scopes of all rules whose claims all match.
+        // A token gets the scopes of each rule whose claims all match.
         "rules": [
           { "claims": { "groups": "platform" }, "scopes": ["read:**"] }
         ]
       },
       {
-        // Jobs of GitHub Actions. Name the claims that are yours: the issuer
-        // vouches for everyone's jobs.
+        // GitHub Actions jobs. This issuer signs tokens for everyone's jobs:
+        // restrict the claims to yours.
         "issuer": "https://token.actions.githubusercontent.com",
         "audiences": ["https://registry.example.com"],
         "rules": [
@@ -114,12 +117,12 @@ const accessExample = `  {
       }
     ],
 
-    // How people get a token by "tofu login" and "terraform login": one of the
-    // issuers above, and a public client there.
+    // How people sign in with "tofu login" and "terraform login": one of the
+    // issuers above, and a public client of that issuer.
     "login": {
       "issuer": "https://login.example.com",
       "client": "larder-cli",
-      // Parameters that the issuer needs to give a token for an audience.
+      // Parameters that the issuer needs to issue a token for an audience.
       "authorize": { "audience": "https://registry.example.com" }
     }
   }
@@ -128,7 +131,7 @@ const accessExample = `  {
 func (c *cli) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND…]",
-		Short: "Print the help of a command, or about a topic",
+		Short: "Print help about a command or a topic",
 		Example: `  larder help publish module
   larder help exit-codes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +168,7 @@ func (c *cli) helpCommand() *cobra.Command {
 	}
 }
 
-// subcommand returns the command below another that a word names, or nil.
+// subcommand returns the subcommand with a name, or nil.
 func subcommand(cmd *cobra.Command, word string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() == word {
@@ -175,8 +178,9 @@ func subcommand(cmd *cobra.Command, word string) *cobra.Command {
 	return nil
 }
 
-// checkHelp lets --help behind an unknown command say so, where cobra prints the
-// help of the commands that there are. It also words the flags that cobra adds.
+// checkHelp reports an unknown command before --help. By default cobra prints
+// the help of the parent command. It also sets the usage texts of cobra's
+// flags.
 func (c *cli) checkHelp(root *cobra.Command) {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version"
@@ -194,7 +198,8 @@ func (c *cli) checkHelp(root *cobra.Command) {
 	})
 }
 
-// usageTemplate is cobra's with flags wrapped to the terminal.
+// usageTemplate is cobra's template, with flags wrapped to the terminal's
+// width.
 const usageTemplate = `Usage:
   {{usageLine .}}{{if .HasExample}}
 
@@ -216,16 +221,16 @@ Flags of every command:
 Topics of ` + "`larder help`" + `:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
   {{rpad .Name 12}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
 
-` + "`{{.CommandPath}} COMMAND --help`" + ` says more about a command.{{end}}
+Run ` + "`{{.CommandPath}} COMMAND --help`" + ` for help about a command.{{end}}
 `
 
 func init() {
-	cobra.EnableCommandSorting = false // commands are in a useful order
+	cobra.EnableCommandSorting = false // keep the order in which commands are added
 	cobra.AddTemplateFunc("wrappedFlags", wrappedFlags)
 	cobra.AddTemplateFunc("usageLine", usageLine)
 }
 
-// usageLine returns how a command is written.
+// usageLine returns the usage line of a command.
 func usageLine(cmd *cobra.Command) string {
 	if cmd.HasSubCommands() {
 		return cmd.CommandPath() + " COMMAND"
@@ -233,7 +238,7 @@ func usageLine(cmd *cobra.Command) string {
 	return cmd.UseLine()
 }
 
-// helpWidth is the number of columns that help has where there is no terminal.
+// helpWidth is the width of help without a terminal, in columns.
 const helpWidth = 80
 
 func wrappedFlags(flags *pflag.FlagSet) string {

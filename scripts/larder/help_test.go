@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"os"
 	"regexp"
 	"strings"
@@ -14,12 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// helpOf returns what --help prints.
+// helpOf returns the output of --help.
 func helpOf(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -42,8 +40,7 @@ func TestHelpFits(t *testing.T) {
 	})
 }
 
-// Every command has an imperative sentence and examples, and each flag says what it
-// does.
+// Every command has a short help and examples, and every flag has a usage text.
 func TestHelpIsComplete(t *testing.T) {
 	t.Parallel()
 	walk((&cli{}).command(), func(cmd *cobra.Command) {
@@ -67,8 +64,8 @@ func TestHelpIsComplete(t *testing.T) {
 	})
 }
 
-// The example of `larder help access` can be used without its comments, and is the
-// one of docs/access.md.
+// Without its comments, the example of `larder help access` is valid and the
+// same as in docs/access.md.
 func TestAccessTopic(t *testing.T) {
 	t.Parallel()
 	read := func(text string) access.Settings {
@@ -87,15 +84,14 @@ func TestAccessTopic(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	example := regexp.MustCompile(`(?m)^ *//.*\n`).ReplaceAllString(accessExample, "")
 	if diff := gocmp.Diff(read(block), read(example)); diff != "" {
-		t.Errorf("the example of the topic is not that of docs/access.md (-page +topic):\n%s", diff)
+		t.Errorf("the example of the topic differs from docs/access.md (-page +topic):\n%s", diff)
 	}
 	if !strings.Contains(subcommand((&cli{}).command(), "access").Long, accessExample) {
 		t.Error("the topic has no example")
 	}
 }
 
-// The end of docs/cli.md is what the commands' own help says. Run this with -update
-// to write it anew.
+// The end of docs/cli.md is generated from the help of the commands.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
 	const (
@@ -111,18 +107,12 @@ func TestCommandsPage(t *testing.T) {
 		t.Fatalf("%s has no line %s", path, marker)
 	}
 	want := head + marker + commandsPage((&cli{}).command())
-	if *update {
-		got = []byte(want)
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if string(got) != want {
-		t.Errorf("%s is not as the commands' help: run this test with -update", path)
-	}
+	golden.Equal(t, path, []byte(want))
 }
 
-// commandsPage returns what the commands say of themselves as Markdown.
+// commandsPage returns the help of all commands as Markdown. Its commands have
+// placeholders, or name files that only the reader has. The tests of the
+// documentation run every block that is marked sh, so these are marked shell.
 func commandsPage(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("\n## Commands\n")
@@ -150,12 +140,12 @@ func commandsPage(root *cobra.Command) string {
 			}
 			return
 		}
-		b.WriteString("\n" + fenced("sh", usageLine(cmd)))
+		b.WriteString("\n" + fenced("shell", usageLine(cmd)))
 		cmd.Flags().Lookup("help").Hidden = true
 		if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"); flags != "" {
 			b.WriteString("\n" + fenced("text", flags))
 		}
-		b.WriteString("\nFor example:\n\n" + fenced("sh", regexp.MustCompile(`(?m)^  `).ReplaceAllString(cmd.Example, "")))
+		b.WriteString("\nFor example:\n\n" + fenced("shell", regexp.MustCompile(`(?m)^  `).ReplaceAllString(cmd.Example, "")))
 	})
 	for _, topic := range []struct{ title, name string }{
 		{"Exit codes", "exit-codes"}, {"Environment variables", "environment"}, {"Access settings", "access"},
@@ -172,7 +162,7 @@ func anchor(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPa
 
 func fenced(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
 
-// markdown returns help as Markdown: indented lines are code.
+// markdown converts help to Markdown. Indented lines become code blocks.
 func markdown(help string) string {
 	var b strings.Builder
 	lines := strings.Split(help, "\n")
@@ -203,7 +193,7 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// escapeMarkdown keeps the signs of help outside `backquotes` from being Markdown.
+// escapeMarkdown escapes Markdown characters outside of `backquotes`.
 func escapeMarkdown(line string) string {
 	parts := strings.Split(line, "`")
 	for i := 0; i < len(parts); i += 2 {

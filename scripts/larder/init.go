@@ -14,14 +14,14 @@ func (c *cli) initCommand() *cobra.Command {
 	var adopt bool
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a registry in a folder of this machine",
-		Long: `Make a registry in a folder of this machine. The folder is made too if it is
-missing. A registry that is there already stays as it is. All other commands but
-serve need a registry that is there.
+		Short: "Create a registry in a folder",
+		Long: `Create a registry in a folder of this machine. The command creates the folder
+too. It does not change a registry that already exists. Only init and serve
+create registries: other commands need one that exists.
 
---adopt accepts a folder of an earlier release, or a backup, that has no marker,
-even if its database and its objects do not agree. ` + "`larder verify --at-rest`" + `
-then lists what is missing.`,
+A folder of an earlier release and a backup may have no marker file. --adopt
+accepts it even if its database and its objects do not match. Then run
+` + "`larder verify --at-rest`" + ` to list what is missing.`,
 		Example: `  larder init
   larder init --store /srv/larder`,
 		RunE: c.run(func(ctx context.Context, _ []string) (found view, err error) {
@@ -30,8 +30,8 @@ then lists what is missing.`,
 				return nil, err
 			}
 			if p.dir == "" {
-				return nil, registry.WithHint(usagef("cannot make a registry in %s: it is not a folder", p),
-					"`cdk deploy` makes a deployed registry. For one on this machine, name a folder with --store.")
+				return nil, registry.WithHint(usagef("cannot create a registry in %s: it is not a folder", p),
+					"To create a registry on AWS, use `cdk deploy`. To create one on this machine, name a folder with --store.")
 			}
 			open := local.Open
 			if adopt {
@@ -58,28 +58,28 @@ then lists what is missing.`,
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().BoolVar(&adopt, "adopt", false,
-		"accept a folder without a marker even if its database and its objects do not agree")
+		"accept a folder without a marker file even if its database and its objects do not match")
 	return cmd
 }
 
-// initView is what became of the folder of a registry.
+// initView is the result of creating a registry.
 type initView struct {
 	// Status is created, adopted or unchanged.
 	Status string `json:"status"`
-	// Data is the folder.
+	// Data is the registry's folder.
 	Data string `json:"data"`
-	// Reason is why the folder had to be adopted.
+	// Reason explains why the folder needed --adopt.
 	Reason string `json:"reason,omitempty"`
 }
 
 func (v initView) text(p page) {
 	switch v.Status {
 	case "created":
-		p.printf("%s\n", p.Wrap("Made a registry in "+v.Data))
+		p.printf("%s\n", p.Wrap("Created a registry in "+v.Data))
 	case "adopted":
 		p.printf("%s\n", p.Wrap("Adopted the registry in "+v.Data+", although "+v.Reason+"."))
-		p.printf("Run `larder verify --at-rest` to see what is missing.\n")
+		p.printf("Run `larder verify --at-rest` to list what is missing.\n")
 	default:
-		p.printf("%s\n", p.Wrap("Unchanged: there is a registry in "+v.Data+" already"))
+		p.printf("%s\n", p.Wrap("Unchanged: "+v.Data+" already has a registry"))
 	}
 }

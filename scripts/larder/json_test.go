@@ -33,6 +33,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -75,8 +76,8 @@ var viewsOf = map[string][]view{
 // noViews are the commands without views, with the reason.
 var noViews = map[string]string{"help": "it prints pages for people"}
 
-// jsonRuns are runs of each command with --json, in this order, in the folder of
-// a [fixture].
+// jsonRuns are runs of each command with --json, in this order, in the folder
+// of a [fixture].
 var jsonRuns = []struct {
 	command string
 	args    string
@@ -86,7 +87,7 @@ var jsonRuns = []struct {
 	{"version", "now", exitUsage},
 	{"init", "--store new", 0},
 	{"init", "--store new", 0},
-	{"init", "--store vpc", exitRefused},
+	{"init", "--store vpc", exitInvalid},
 	{"context add", "new ./new", 0},
 	{"context add", "new ./new", 0},
 	{"context add", "new stack:larder", 0},
@@ -104,7 +105,7 @@ var jsonRuns = []struct {
 	{"list", "registry.opentofu.org", 0},
 	{"list", "registry.opentofu.org/hashicorp/random", 0},
 	{"list", "nobody", exitNotFound},
-	{"list", "acme/Other", exitRefused},
+	{"list", "acme/Other", exitInvalid},
 	{"list", "--registry https://registry.example.com", exitUsage},
 	{"list", "--store nowhere", exitNotFound},
 	{"list", "--what", exitUsage},
@@ -118,14 +119,14 @@ var jsonRuns = []struct {
 	{"publish module", "./vpc acme/vpc/aws 2.0.0", 0},
 	{"publish module", "./vpc acme/vpc/aws 1.4.0", exitExists},
 	{"publish module", "./vpc acme/vpc/aws 1.2.0", exitExists},
-	{"publish module", "./nowhere acme/vpc/aws 2.0.1", exitRefused},
+	{"publish module", "./nowhere acme/vpc/aws 2.0.1", exitInvalid},
 	{"publish module", "./vpc acme/vpc/aws 2.0.1 --registry https://{served}", exitFailed},
 	{"publish module", "./vpc acme/vpc/aws", exitUsage},
 	{"publish provider", "./dist acme/inventory --dry-run", 0},
 	{"publish provider", "./dist acme/inventory", 0},
 	{"publish provider", "./dist acme/inventory", 0},
-	{"publish provider", "./dist newcomer/inventory", exitRefused},
-	{"publish provider", "./mirror acme/inventory", exitRefused},
+	{"publish provider", "./dist newcomer/inventory", exitInvalid},
+	{"publish provider", "./mirror acme/inventory", exitInvalid},
 	{"deprecate", "module acme/vpc/aws --message old", 0},
 	{"deprecate", "module acme/vpc/aws 1.3.0 --message old --hide", 0},
 	{"deprecate", "module acme/vpc/aws --undo", 0},
@@ -144,11 +145,11 @@ var jsonRuns = []struct {
 	{"list", "acme/inventory", 0},
 	{"key list", "acme", 0},
 	{"key list", "nobody", 0},
-	{"key list", "No", exitRefused},
+	{"key list", "No", exitInvalid},
 	{"key add", "acme key.asc", 0},
 	{"key add", "other key.asc", 0},
-	{"key add", "acme vpc/main.tf", exitRefused},
-	{"key remove", "acme {key}", exitRefused},
+	{"key add", "acme vpc/main.tf", exitInvalid},
+	{"key remove", "acme {key}", exitInvalid},
 	{"key remove", "acme {key} --force", 0},
 	{"key remove", "acme {key} --force", exitNotFound},
 	{"token list", "", 0},
@@ -160,14 +161,14 @@ var jsonRuns = []struct {
 	{"mirror import", "./mirror --dry-run", 0},
 	{"mirror import", "./mirror", 0},
 	{"mirror import", "./mirror", 0},
-	{"mirror import", "./vpc", exitRefused},
+	{"mirror import", "./vpc", exitInvalid},
 	{"mirror export", "./exported", 0},
 	{"mirror export", "./exported registry.opentofu.org/hashicorp/nothing", exitNotFound},
 	{"mirror add", originProvider + " --platform all --upstream https://{served}", 0},
 	{"mirror add", originProvider + " --platform all --version 9 --upstream https://{served}", exitNotFound},
 	{"mirror add", originProvider, exitUsage},
 	{"mirror sync", "mirror.hcl", 0},
-	{"mirror sync", "vpc/main.tf", exitRefused},
+	{"mirror sync", "vpc/main.tf", exitInvalid},
 	{"mirror lock", "lock.hcl --platform linux_amd64", 0},
 	{"mirror lock", "lock.hcl", exitUsage},
 	{"completion", "bash", 0},
@@ -182,18 +183,18 @@ var jsonRuns = []struct {
 	{"usage", "--store stack:other", exitNotFound},
 	{"usage", "", exitUsage},
 	{"serve", "--data new --listen 127.0.0.1:0", 0},
-	{"serve", "--data vpc --listen 127.0.0.1:0", exitRefused},
+	{"serve", "--data vpc --listen 127.0.0.1:0", exitInvalid},
 }
 
-// originProvider is a provider that is mirrored from a registry which is served.
+// originProvider is a provider that is mirrored from the server of the test.
 const originProvider = "registry.example.com/acme/inventory"
 
-// schemaPath returns where the schema of a command's JSON is.
+// schemaPath returns the path of the schema of a command.
 func schemaPath(command string) string {
 	return filepath.Join("..", "..", "docs", "schemas", strings.ReplaceAll(command, " ", "-")+".json")
 }
 
-// commandNames returns the names of all commands, but for those that hold others.
+// commandNames returns the names of all commands without subcommands.
 func commandNames() []string {
 	var names []string
 	var walk func(*cobra.Command)
@@ -210,7 +211,8 @@ func commandNames() []string {
 	return names
 }
 
-// Each command has views, or a reason to have none, and is run with success.
+// Each command has views, or a reason to have none. jsonRuns contains a
+// successful run of each.
 func TestViewsOfEachCommand(t *testing.T) {
 	t.Parallel()
 	names := commandNames()
@@ -238,12 +240,12 @@ func TestViewsOfEachCommand(t *testing.T) {
 	}
 }
 
-// The schemas in docs/schemas are those of the views.
+// The schemas in docs/schemas are generated from the views.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	comments := make(goComments)
 	for name, views := range viewsOf {
-		golden(t, schemaPath(name), commandSchema(t, comments, name, views))
+		golden.Equal(t, schemaPath(name), commandSchema(t, comments, name, views))
 	}
 	stored, err := filepath.Glob(schemaPath("*"))
 	if err != nil {
@@ -251,14 +253,17 @@ func TestSchemas(t *testing.T) {
 	}
 	for _, path := range stored {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		if !slices.ContainsFunc(commandNames(), func(n string) bool { return strings.ReplaceAll(n, " ", "-") == name }) {
+		if !slices.ContainsFunc(
+			commandNames(),
+			func(n string) bool { return strings.ReplaceAll(n, " ", "-") == name },
+		) {
 			t.Errorf("%s is of no command", path)
 		}
 	}
 }
 
-// What commands print with --json has their schemas, if they succeed and if they
-// fail.
+// The output with --json matches the schema of the command, both if it succeeds
+// and if it fails.
 func TestJSON(t *testing.T) {
 	f := newFixture(t)
 	served := serve(t, filepath.Join(f.copied(t), "larder-data"))
@@ -313,8 +318,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// onAccount returns the environment in which stack:larder is a stack whose table
-// and bucket cannot be reached.
+// onAccount starts emulators of AWS services. It returns the environment in
+// which stack:larder uses them. The stack has no bucket.
 func onAccount(t *testing.T) map[string]string {
 	t.Helper()
 	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
@@ -324,9 +329,11 @@ func onAccount(t *testing.T) map[string]string {
 	t.Cleanup(dynamo.Close)
 	insights := httptest.NewServer(&cloudwatch.Insights{
 		Lines: func(string) ([]string, bool) {
-			return []string{fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
-				`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":"1.0.0",`+
-				`"download":"module","caller":"ci"}`, time.Now().UTC().Add(-time.Hour).Format(time.RFC3339))}, true
+			return []string{
+				fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
+					`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":"1.0.0",`+
+					`"download":"module","caller":"ci"}`, time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)),
+			}, true
 		},
 	})
 	t.Cleanup(insights.Close)
@@ -341,7 +348,7 @@ func onAccount(t *testing.T) map[string]string {
 	}
 }
 
-// The examples of docs/json.md are what the commands print.
+// The examples in docs/json.md are the output of the commands.
 func TestJSONExamples(t *testing.T) {
 	path := filepath.Join(sourceDir, "..", "..", "docs", "json.md")
 	page, err := os.ReadFile(path)
@@ -355,7 +362,7 @@ func TestJSONExamples(t *testing.T) {
 	if !example.Match(page) {
 		t.Error("there is no example")
 	}
-	golden(t, path, example.ReplaceAllFunc(page, func(block []byte) []byte {
+	golden.Equal(t, path, example.ReplaceAllFunc(page, func(block []byte) []byte {
 		words := string(example.FindSubmatch(block)[1])
 		stdout, _, _ := runUntilPrinted(t, strings.Fields(words)...)
 		stdout = strings.ReplaceAll(stdout, f.dir, "/home/ada")
@@ -363,7 +370,7 @@ func TestJSONExamples(t *testing.T) {
 	}))
 }
 
-// runTrusting runs a command in a process of its own, because a process reads
+// runTrusting runs a command in its own process, because a process reads
 // SSL_CERT_FILE only once.
 func runTrusting(t *testing.T, caFile string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
@@ -375,7 +382,7 @@ func runTrusting(t *testing.T, caFile string, args ...string) (stdout, stderr st
 	return out.String(), other.String(), cmd.ProcessState.ExitCode()
 }
 
-// printing ends a command once it has printed something, as Ctrl-C does.
+// printing cancels a command when it prints something.
 type printing struct {
 	bytes.Buffer
 	end context.CancelFunc
@@ -386,8 +393,8 @@ func (p *printing) Write(b []byte) (int, error) {
 	return p.Buffer.Write(b)
 }
 
-// runUntilPrinted runs a command in this process. `larder serve` ends when it has
-// printed its result.
+// runUntilPrinted runs a command in this process. It stops `larder serve` when
+// that has printed its result.
 func runUntilPrinted(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -397,8 +404,8 @@ func runUntilPrinted(t *testing.T, args ...string) (stdout, stderr string, code 
 	return out.String(), other.String(), code
 }
 
-// The codes of errors are in the documentation, with their exit codes and with
-// their statuses.
+// The documentation lists all error codes, with their exit codes and HTTP
+// statuses.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	ofJSON, ofHTTP := codeRows(t, "json.md", "## Codes"), codeRows(t, "cli.md", "## Error codes")
@@ -415,7 +422,7 @@ func TestCodes(t *testing.T) {
 	if changed := diff.Diff(want, ofJSON); changed != "" {
 		t.Errorf("the table of docs/json.md (-want +got):\n%s", changed)
 	}
-	want = map[string]string{"method_not_allowed": "405", "internal": "500"} // which package httpapi alone has
+	want = map[string]string{"method_not_allowed": "405", "internal": "500"} // defined only in package httpapi
 	for code, err := range core.Codes() {
 		switch code {
 		case "withdrawn":
@@ -439,8 +446,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// codeRows returns what a table of codes has in its second column. The table is the
-// first below a heading of a page.
+// codeRows returns the second column of a table of codes by code. The table is
+// the first below a heading of a page.
 func codeRows(t *testing.T, page, heading string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
@@ -459,17 +466,23 @@ func codeRows(t *testing.T, page, heading string) map[string]string {
 	return rows
 }
 
-// sourceDir is the folder of this package, wherever the test is.
+// sourceDir is the folder of this package. Tests may change the working
+// directory.
 var sourceDir = must(os.Getwd())
 
-// commandSchema returns the schema of what a command prints with --json.
+// commandSchema returns the schema of the output of a command with --json.
 func commandSchema(t *testing.T, comments goComments, name string, views []view) []byte {
 	t.Helper()
 	command, _, err := (&cli{}).command().Find(strings.Fields(name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: textSchema, LookupComment: comments.lookup}
+	r := &jsonschema.Reflector{
+		Anonymous:      true,
+		ExpandedStruct: true,
+		Mapper:         textSchema,
+		LookupComment:  comments.lookup,
+	}
 	common := r.Reflect(failure{})
 	whole := &jsonschema.Schema{
 		Version:     jsonschema.Version,
@@ -525,7 +538,7 @@ var registrySchema = &jsonschema.Schema{
 	Description: "The registry that the command read or wrote, as --store or --registry takes it.",
 }
 
-// textSchema returns the schema of types that are strings in JSON.
+// textSchema returns the schema of a type that is a string in JSON, or nil.
 func textSchema(t reflect.Type) *jsonschema.Schema {
 	marshaler := reflect.TypeFor[encoding.TextMarshaler]()
 	switch {
@@ -537,8 +550,8 @@ func textSchema(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// goComments are the doc comments of types and of their fields, by package, and
-// then by TYPE or TYPE.FIELD. A package is read when it is needed.
+// goComments are doc comments of types and fields, first by package and then by
+// TYPE or TYPE.FIELD. lookup reads a package when it needs it.
 type goComments map[string]map[string]string
 
 const modulePath = "github.com/larder-registry/larder/"
@@ -557,7 +570,7 @@ func (c goComments) lookup(t reflect.Type, field string) string {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		comment = name + strings.TrimPrefix(comment, field)
 	}
-	// A doc comment is wrapped, and its links are in brackets.
+	// Join the lines of the doc comment, and remove the brackets of links.
 	return bracketed.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
 }
 

@@ -23,12 +23,12 @@ import (
 func (c *cli) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Add, list and remove keys that sign providers",
+		Short: "Manage the keys that sign providers",
 		Long: `Add, list and remove the OpenPGP public keys that sign a namespace's providers.
 
-Clients install a provider if one of its namespace's keys has signed it. A
-namespace may have several keys: add a new one before you sign with it, and keep
-the old one for the versions that it has signed.`,
+Clients install a provider only if one of its namespace's keys has signed it. A
+namespace can have several keys. Add a new key before you sign with it, and keep
+the old key for the versions that it has signed.`,
 		Example: `  larder key add acme key.asc
   larder key list acme
   larder key remove acme 51852D87348FFC4C`,
@@ -37,18 +37,20 @@ the old one for the versions that it has signed.`,
 	return cmd
 }
 
-// maxKeyFile bounds a file with a key, in bytes.
+// maxKeyFile is the maximum size of a key file, in bytes.
 const maxKeyFile = 256 << 10
 
-// checkNamespace returns registry.ErrInvalid if no provider can be in a namespace.
+// checkNamespace returns [registry.ErrInvalid] if a namespace is not valid.
 func checkNamespace(s string) error {
 	if _, err := registry.ParseProvider(s + "/x"); err != nil {
-		return fmt.Errorf("%w namespace %q: it is small letters, digits and hyphens", registry.ErrInvalid, s)
+		return fmt.Errorf("%w namespace %q: it must consist of lower-case letters, digits and hyphens",
+			registry.ErrInvalid, s)
 	}
 	return nil
 }
 
-// readFile reads a file of at most limit bytes.
+// readFile reads a file of at most limit bytes. It returns
+// [registry.ErrInvalid] if the file is larger.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -60,18 +62,18 @@ func readFile(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w file %s: it has more than %d bytes", registry.ErrInvalid, path, limit)
+		err = fmt.Errorf("%w file %s: it is larger than %d bytes", registry.ErrInvalid, path, limit)
 	}
 	return data, err
 }
 
-// addedKeyView is what became of a key.
+// addedKeyView is the result of adding a key.
 type addedKeyView struct {
 	// Status is added or replaced.
 	Status    string `json:"status"`
 	Namespace string `json:"namespace"`
 	registry.SigningKey
-	// Warnings say which clients cannot use the key.
+	// Warnings describe which clients cannot use the key.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -80,7 +82,7 @@ func (v addedKeyView) text(p page) {
 	p.printf("%s\n", p.Wrap(fmt.Sprintf("%s key %s of %s, %s, expires %s, in namespace %s",
 		what, v.ID, v.Owner, v.Algorithm, expiry(v.ExpiresAt), v.Namespace)))
 	for _, warning := range v.Warnings {
-		p.printf("  %s: %s\n", p.Paint("warning", terminal.Yellow), p.beside(len("  warning: "), warning))
+		p.printf("  %s: %s\n", p.Paint("warning", terminal.Yellow), p.wrapAt(len("  warning: "), warning))
 	}
 }
 
@@ -93,10 +95,10 @@ func (c *cli) keyAddCommand() *cobra.Command {
 		Long: `Add a public key to a namespace, from a file that ` + "`gpg --armor --export KEY`" + `
 writes.
 
-A key that the namespace has already is replaced, such as one whose owner has
-extended its validity. Private keys are refused, and so are keys that are
-revoked, expired or cannot sign. A warning is printed if Terraform 1.5 and older
-cannot verify the key's signatures, such as those of Ed25519.`,
+If the namespace already has the key, the command replaces it, for example to
+extend its validity. It rejects private keys, and keys that are revoked, expired
+or cannot sign. It prints a warning if Terraform 1.5 and older cannot verify the
+key's signatures, for example for an Ed25519 key.`,
 		Example: `  gpg --armor --export releases@example.com > key.asc
   larder key add acme key.asc`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -113,7 +115,7 @@ cannot verify the key's signatures, such as those of Ed25519.`,
 				return nil, fmt.Errorf("cannot add the key in %s: %w", args[1], err)
 			}
 			key.AddedAt = now
-			return c.onStore(ctx, func(s *store) (view, error) { return shown(addSigningKey(ctx, s, args[0], key)) })
+			return c.onStore(ctx, func(s *store) (view, error) { return asView(addSigningKey(ctx, s, args[0], key)) })
 		}),
 	}
 	c.storeFlags(cmd)
@@ -138,12 +140,12 @@ func addSigningKey(
 	}
 	if !signing.FitsOldClients(key) {
 		v.Warnings = []string{"Terraform 1.5 and older cannot verify signatures by this key; " +
-			"a key of RSA 4096 works with all clients"}
+			"an RSA 4096 key works with all clients"}
 	}
 	return v, nil
 }
 
-// expiry is the day of a time, or never.
+// expiry returns the date of a time, or never if it is zero.
 func expiry(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -162,7 +164,8 @@ type listedKey struct {
 	registry.SigningKey
 	// State is valid, expires soon (within 14 days) or expired.
 	State string `json:"state"`
-	// Signed are the versions that it has signed, as NAMESPACE/TYPE VERSION.
+	// Signed lists the versions that the key has signed, as NAMESPACE/TYPE
+	// VERSION.
 	Signed []string `json:"signed"`
 }
 
@@ -203,13 +206,15 @@ The state of a key is valid, expires soon (within 14 days), or expired. With
 			if err := checkNamespace(args[0]); err != nil {
 				return nil, err
 			}
-			return c.onStore(ctx, func(s *store) (view, error) { return shown(listKeys(ctx, s, args[0])) })
+			return c.onStore(ctx, func(s *store) (view, error) { return asView(listKeys(ctx, s, args[0])) })
 		}),
 	}
 	c.storeFlags(cmd)
 	return cmd
 }
 
+// listKeys lists the keys of a namespace with the versions that they have
+// signed.
 func listKeys(ctx context.Context, s *store, namespace string) (v keysView, err error) {
 	keys, err := s.catalog.SigningKeys(ctx, namespace)
 	if err != nil {
@@ -231,15 +236,15 @@ func listKeys(ctx context.Context, s *store, namespace string) (v keysView, err 
 type removedKeyView struct {
 	ID        string `json:"id"`
 	Namespace string `json:"namespace"`
-	// Broken are the versions that cannot be installed any more, as NAMESPACE/TYPE
-	// VERSION.
+	// Broken lists the versions that clients can no longer install, as
+	// NAMESPACE/TYPE VERSION.
 	Broken []string `json:"broken"`
 }
 
 func (v removedKeyView) text(p page) {
 	p.printf("Removed key %s from namespace %s\n", v.ID, v.Namespace)
 	for _, b := range v.Broken {
-		p.printf("  %s cannot be installed any more\n", b)
+		p.printf("  clients can no longer install %s\n", b)
 	}
 }
 
@@ -249,36 +254,38 @@ func (c *cli) keyRemoveCommand() *cobra.Command {
 		Use:   "remove NAMESPACE ID",
 		Short: "Remove a key from a namespace",
 		Long: `Remove a key from a namespace. Clients can no longer install the versions that
-the key has signed. If there are any, the command needs --force.`,
+the key has signed. If the key has signed any version, use --force.`,
 		Example: `  larder key remove acme 51852D87348FFC4C`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
 			if err := checkNamespace(args[0]); err != nil {
 				return nil, err
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
-				return shown(removeKey(ctx, s, args[0], strings.ToUpper(args[1]), force))
+				return asView(removeKey(ctx, s, args[0], strings.ToUpper(args[1]), force))
 			})
 		}),
 	}
 	c.storeFlags(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "remove it even if versions that it has signed cannot be installed then")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"remove the key even if clients can then no longer install versions that it has signed")
 	return cmd
 }
 
-// keyInUseError is the refusal to remove a key that has signed versions.
+// keyInUseError is the error for removing a key that has signed versions,
+// without --force.
 type keyInUseError struct {
 	id     string
 	signed []string
 }
 
 func (e *keyInUseError) Error() string {
-	return fmt.Sprintf("cannot remove key %s: these versions could not be installed any more: %s",
+	return fmt.Sprintf("cannot remove key %s: clients could no longer install these versions: %s",
 		e.id, strings.Join(e.signed, ", "))
 }
 
 func (*keyInUseError) Unwrap() error { return registry.ErrInvalid }
 
-const removeByForce = "`--force` removes the key nevertheless."
+const removeByForce = "Use `--force` to remove the key nevertheless."
 
 func removeKey(ctx context.Context, s *store, namespace, id string, force bool) (v removedKeyView, err error) {
 	keys, err := s.catalog.SigningKeys(ctx, namespace)
@@ -291,14 +298,14 @@ func removeKey(ctx context.Context, s *store, namespace, id string, force bool) 
 		if near, ok := suggest.Nearest(id, ids); ok {
 			return v, registry.WithHint(err, "Did you mean %s?", near)
 		}
-		return v, registry.WithHint(err, "`larder key list %s` lists its keys.", namespace)
+		return v, registry.WithHint(err, "Run `larder key list %s` to list its keys.", namespace)
 	}
 	signed, err := s.catalog.Signed(ctx, namespace)
 	if errors.Is(err, registry.ErrCorrupt) {
 		if !force {
-			err = fmt.Errorf("cannot remove key %s: what it has signed is not known: %w", id, err)
+			err = fmt.Errorf("cannot remove key %s: cannot read which versions it has signed: %w", id, err)
 			return v, registry.WithHint(err,
-				"Run `larder verify` to see what is damaged and how to repair it. %s", removeByForce)
+				"Run `larder verify` to list the damage and how to repair it. %s", removeByForce)
 		}
 		err = nil
 	}

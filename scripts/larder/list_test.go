@@ -6,7 +6,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// A table shows of a CI job what it published from, and of anybody else the name.
+// A CI job is shown as its repository, ref and commit, and any other publisher
+// by name.
 func TestShortPublisher(t *testing.T) {
 	t.Parallel()
 	const issuer, ref, commit = "https://ci.example.com", "refs/tags/v1.0.0", "0123456789abcdef0123456789abcdef01234567"

@@ -1,6 +1,6 @@
-// Larder is the command line of the registry: it serves one on this machine,
-// publishes to one, mirrors other registries' providers, lists what one holds,
-// makes tokens, and finds out why clients cannot use one.
+// Command larder serves a registry on this machine, and publishes modules and
+// providers to a registry. It also mirrors providers of other registries,
+// manages tokens and keys, and diagnoses a registry.
 //
 // `larder help exit-codes` lists its exit codes.
 package main
@@ -27,32 +27,34 @@ import (
 func main() {
 	inspection.RunIfChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C stops the process immediately
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// cli is what all commands share.
+// cli has the state that all commands share.
 type cli struct {
 	stdout io.Writer
 	stderr io.Writer
-	flags  *pflag.FlagSet // of the command that runs
+	flags  *pflag.FlagSet // flags of the running command
 
 	json  bool
 	quiet bool
 	wide  bool
 
-	where  where
-	remote remote
-	// about is the registry that the command is about, once that is known.
+	placeFlags placeFlags
+	remote     remote
+	// about is the registry that the command reads or writes. It is empty until
+	// the command has found out which one that is.
 	about place
 
-	// args are the words of the command line.
+	// args are the command line arguments.
 	args []string
-	// found is what the command returned.
-	found view
-	// printed says that a JSON object was printed, of which there is one.
+	// result is the view that the command returned.
+	result view
+	// printed reports whether the JSON object was printed. A command prints
+	// one.
 	printed bool
-	// helpError is a mistake that kept its help from being printed.
+	// helpError is the usage error that replaced the requested help.
 	helpError error
 }
 
@@ -66,22 +68,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err = cmp.Or(err, c.helpError); err != nil {
-		// A mistake before --json keeps that from being read.
+		// Parsing stops at the first error, which may come before --json.
 		flags := args
 		if dashes := slices.Index(args, "--"); dashes >= 0 {
 			flags = args[:dashes]
 		}
 		c.json = c.json || slices.Contains(flags, "--json")
-		return c.fail(ctx, c.found, cmd, err)
+		return c.fail(ctx, c.result, cmd, err)
 	}
-	if err := cmp.Or(c.show(c.found, nil), out.err); err != nil {
+	if err := cmp.Or(c.show(c.result, nil), out.err); err != nil {
 		return c.fail(ctx, nil, nil, fmt.Errorf("cannot print the result: %w", registry.DiskFull(err)))
 	}
 	return 0
 }
 
-// checkedWriter is the standard output. It keeps its first error, such as that of a full
-// disk, so that a result which nobody got is no success.
+// checkedWriter is the standard output. It stores the first write error, for
+// example of a full disk. The command fails if its result was not written.
 type checkedWriter struct {
 	io.Writer
 	err error
@@ -93,7 +95,8 @@ func (o *checkedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Fd tells a terminal from other files.
+// Fd returns the file descriptor, so that callers can detect a terminal. It
+// returns an invalid descriptor if the writer is not a file.
 func (o *checkedWriter) Fd() uintptr {
 	if f, ok := o.Writer.(*os.File); ok {
 		return f.Fd()
@@ -101,20 +104,20 @@ func (o *checkedWriter) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// run makes the RunE of a command that returns a view. A view that comes with an
-// error is what was found before it.
+// run returns the RunE function of a command that returns a view. A view that
+// do returns with an error is a partial result.
 func (c *cli) run(do func(ctx context.Context, args []string) (view, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		if args, err = withoutKind(cmd, args); err != nil {
 			return err
 		}
-		c.found, err = do(cmd.Context(), args)
+		c.result, err = do(cmd.Context(), args)
 		return err
 	}
 }
 
-// onStore returns what a function returns for the registry's store, which it opens
-// and closes.
+// onStore opens the registry's store, calls do with it, and closes it. It
+// returns the result of do.
 func (c *cli) onStore(ctx context.Context, do func(*store) (view, error)) (found view, err error) {
 	s, err := c.openStore(ctx)
 	if err != nil {
@@ -124,8 +127,8 @@ func (c *cli) onStore(ctx context.Context, do func(*store) (view, error)) (found
 	return do(s)
 }
 
-// sayAbout prints which registry the command reads or writes.
-func (c *cli) sayAbout() {
+// printRegistry prints which registry the command reads or writes.
+func (c *cli) printRegistry() {
 	if !c.quiet && !c.json {
 		fmt.Fprintf(terminal.New(c.stderr), "Registry %s\n", c.about)
 	}
@@ -144,14 +147,14 @@ modules and providers, and mirrors public providers.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { c.flags = cmd.Flags() },
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // c.completionCommand is ours
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // c.completionCommand replaces it
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(c.flagError)
-	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON, for programs")
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false,
-		"print only errors, and what a script needs of the result")
-	root.PersistentFlags().BoolVar(&c.wide, "wide", false, "shorten nothing in tables on a terminal")
+		"print only errors, and the values that a script needs")
+	root.PersistentFlags().BoolVar(&c.wide, "wide", false, "do not shorten values in tables")
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command

@@ -12,40 +12,43 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
-// message is one that was wrong or unhelpful. One of args, docs and open is set.
+// message is output that was once wrong or unhelpful. One of args, docs and
+// open is set.
 type message struct {
-	// situation is what somebody does or sees.
+	// situation describes when the message is printed.
 	situation string
-	// before is the command with what it printed.
+	// before is the command with its former output.
 	before string
 
-	setup [][]string // commands before it
+	setup [][]string // commands to run first
 	files map[string]string
 	env   []string
 	args  []string
-	// columns are those of its terminal. If 0, it prints to a pipe.
+	// columns is the width of the terminal. If 0, the command prints to a pipe.
 	columns int
-	// lines are those that matter, from the first on. If 0, all do.
+	// lines is the number of lines to compare. If 0, all lines are compared.
 	lines int
 	// code is the exit code.
 	code int
 
-	// progress shows progress too.
+	// progress includes lines of progress.
 	progress bool
-	// serves ends it when it has printed a warning and a hint.
+	// serves stops the command when it has printed a warning.
 	serves bool
-	// onServed runs it in a folder whose registry is being served.
+	// onServed runs the command in a folder while its registry is served.
 	onServed bool
 
-	// docs is the section that helps now.
+	// docs is the section of the documentation that helps now.
 	docs string
-	// open is what will help.
+	// open names the planned improvement.
 	open string
 }
 
-// expiredIdentity is the identity token of a CI job that ended long ago.
+// expiredIdentity is an expired identity token of a CI job.
 var expiredIdentity = strings.Join([]string{
 	base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"k","typ":"JWT"}`)),
 	base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://token.actions.githubusercontent.com",` +
@@ -53,7 +56,7 @@ var expiredIdentity = strings.Join([]string{
 	"c2lnbmF0dXJl",
 }, ".")
 
-// messages are in the order in which they were found.
+// messages lists all messages.
 var messages = []message{
 	{
 		situation: "The first command in a new clone prints nothing for minutes",
@@ -104,7 +107,7 @@ var messages = []message{
 		before:    "$ larder serve --access access.json\nlarder: access.json: invalid access settings: unexpected EOF",
 		files:     map[string]string{"access.json": "{\n  \"issuers\": [\n"},
 		args:      []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
-		code:      exitRefused,
+		code:      exitInvalid,
 	},
 	{
 		situation: "A field of the access settings is misspelt",
@@ -112,7 +115,7 @@ var messages = []message{
 			"unknown field \"isuers\"",
 		files: map[string]string{"access.json": "{\n  \"isuers\": []\n}\n"},
 		args:  []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
-		code:  exitRefused,
+		code:  exitInvalid,
 	},
 	{
 		situation: "The identity of a CI job has expired",
@@ -145,7 +148,16 @@ var messages = []message{
   }]
 }
 `},
-		args:   []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json", "--quiet"},
+		args: []string{
+			"serve",
+			"--data",
+			"larder-data",
+			"--listen",
+			"127.0.0.1:0",
+			"--access",
+			"access.json",
+			"--quiet",
+		},
 		serves: true,
 	},
 	{
@@ -163,7 +175,7 @@ var messages = []message{
 			"terraform-provider-note_1.0.0_manifest.json, or say it, such as --protocol 6.0\n" +
 			"(and in the runs after that: no key, a broken zip, no SHA256SUMS, no signature)",
 		files: map[string]string{"release/terraform-provider-note_1.0.0_linux_amd64.zip": "this is no zip"},
-		args:  []string{"publish", "provider", "./release", "newcomer/note"}, code: exitRefused,
+		args:  []string{"publish", "provider", "./release", "newcomer/note"}, code: exitInvalid,
 	},
 	{
 		situation: "A token expires soon",
@@ -181,13 +193,13 @@ var messages = []message{
 		args: []string{"token", "create", "--name", "web", "--scope", "read:**"}, code: exitExists,
 	},
 	{
-		situation: "A token is made for a registry that is served at another port",
+		situation: "A token is created for a registry that is served at another port",
 		before:    "$ larder token create --name ci --scope 'read:**'\n…\n  credentials \"127.0.0.1:8443\" {\n…",
 		onServed:  true,
 		args:      []string{"token", "create", "--name", "new", "--scope", "read:**"},
 	},
 	{
-		situation: "A dry run says when it was published",
+		situation: "A dry run prints the time of a publish",
 		before: "$ larder publish module ./vpc acme/vpc/aws 2.0.0 --dry-run --json\n{\n  \"status\": \"dry " +
 			"run\",\n…\n" +
 			"  \"published_at\": \"2025-12-01T12:12:12Z\",\n  \"published_by\": {\n    \"kind\": \"user\",\n    " +
@@ -221,7 +233,7 @@ var messages = []message{
 		args: []string{"list", "acme/vpc/aws"}, columns: 80, lines: 3,
 	},
 	{
-		situation: "The state of a version stands in the column of the checksum",
+		situation: "The state of a version is in the column of the checksum",
 		before: "$ larder list acme/vpc/aws\n" +
 			"VERSION  PUBLISHED             BY    SIZE   ARCHIVE\n…\n" +
 			"1.1.0    2023-03-12 09:30 UTC  ada   115 B  hidden: opens port 22 to the world\n…",
@@ -255,25 +267,25 @@ var messages = []message{
 		args: []string{"list", "nobody", "--json"}, code: exitNotFound,
 	},
 	{
-		situation: "A script wants names alone",
+		situation: "A script needs only names",
 		before: "$ larder list --quiet\nlarder: unknown flag: --quiet\n" +
 			"Usage: larder list [NAMESPACE | NAMESPACE/NAME/SYSTEM | NAMESPACE/TYPE | HOSTNAME/NAMESPACE/TYPE] " +
 			"[flags]\nMore with --help.",
 		args: []string{"list", "--quiet"},
 	},
 	{
-		situation: "Nothing says that words can be completed",
-		before:    "$ larder --help\n(a command that is not listed makes the scripts)",
+		situation: "Help does not mention completion",
+		before:    "$ larder --help\n(a hidden command writes the scripts)",
 		args:      []string{"completion", "--help"}, lines: 12,
 	},
 	{
-		situation: "Somebody who publishes with a token sees nothing of the registry",
+		situation: "A publisher with a token cannot list the registry",
 		before: "$ larder list --registry https://registry.example.com\nlarder: unknown flag: " +
 			"--registry\n(so do verify, audit, token and key)",
 		open: "the metadata API",
 	},
 	{
-		situation: "Each command names the store again",
+		situation: "Each command needs the store again",
 		before:    "$ larder list --store stack:larder-production-eu-central-1\n(each time)",
 		setup:     [][]string{{"context", "use", "local"}},
 		args:      []string{"context", "list"},
@@ -284,7 +296,7 @@ var messages = []message{
 		open:      "the pages",
 	},
 	{
-		situation: "Nothing says how clients on Windows trust a registry on the same machine",
+		situation: "The documentation does not describe trust on Windows",
 		before:    "(no line for Windows in README.md)",
 		docs:      "README.md, \"Trust it\"",
 	},
@@ -296,8 +308,7 @@ var messages = []message{
 	},
 }
 
-// Each message that was wrong or unhelpful is in the golden file, with what is
-// printed now.
+// The golden file compares each former message with the current output.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -318,10 +329,10 @@ func TestMessages(t *testing.T) {
 			all.WriteString("now: not tested yet\n")
 		}
 	}
-	golden(t, filepath.Join("testdata", "messages.golden"), []byte(all.String()))
+	golden.Equal(t, filepath.Join("testdata", "messages.golden"), []byte(all.String()))
 }
 
-// message runs a command and returns it with what it prints.
+// message runs a command, and returns the command with its output.
 func (f fixture) message(t *testing.T, m message, folder, served string) string {
 	t.Helper()
 	dir := folder
@@ -374,13 +385,14 @@ func (f fixture) message(t *testing.T, m message, folder, served string) string 
 	return "$ " + environment + "larder " + f.normalize(quotedAll(args)) + "\n" + shown
 }
 
-// warning is a line of a server's log that warns, without its time.
+// warning matches a warning in a server's log, without its time.
 var warning = regexp.MustCompile(`level=WARN .*\n`)
 
-// logLine is a line of a server's log.
+// logLine matches a line of a server's log.
 var logLine = regexp.MustCompile(`(?m)^time=.*\n`)
 
-// warned interrupts a server once it has logged a warning.
+// warned collects the output of a server, and interrupts it after the first
+// warning.
 type warned struct {
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
@@ -395,14 +407,14 @@ func (w *warned) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// incompressible returns the same bytes each time.
+// incompressible returns random bytes, which are the same in each run.
 func incompressible(size int) string {
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content) // it never fails
 	return string(content)
 }
 
-// indented returns text with each line indented.
+// indented returns a text with each line indented.
 func indented(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimSuffix(s, "\n") + "\n") {

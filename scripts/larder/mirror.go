@@ -18,14 +18,14 @@ import (
 func (c *cli) mirrorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mirror",
-		Short: "Mirror providers of other registries",
-		Long: `Mirror providers of other registries. Clients then get them from this registry,
-by the provider network mirror protocol.
+		Short: "Mirror providers from other registries",
+		Long: `Mirror providers from other registries. Clients then get them from this registry
+through the provider network mirror protocol.
 
-Nothing is stored before it is verified: by the signature of its origin, as
-clients do, or by the hashes of the folder that it comes from. A mirrored
-package does not change any more. You can add platforms to a version later. Run
-any of these commands again, and it does what is left to do.`,
+The mirror verifies each package before it stores it. It verifies the signature
+from the origin registry, as clients do, or the hashes in an imported folder. A
+mirrored package never changes. You can add platforms to a version later. If a
+command is interrupted, run it again to finish.`,
 		Example: `  larder mirror add registry.opentofu.org/hashicorp/random --platform all
   larder mirror lock .terraform.lock.hcl --platform linux_amd64
   larder mirror sync mirror.hcl
@@ -39,13 +39,14 @@ any of these commands again, and it does what is left to do.`,
 // fromOrigins is part of the help of commands that read from origin registries.
 const fromOrigins = `
 
-An origin is found by its hostname, as clients find it, and with the credentials
-that they have for it: TF_TOKEN_… in the environment, what ` + "`tofu login`" + ` or
-` + "`terraform login`" + ` has stored, and the credentials and host blocks of their
-configuration.
+The command finds the origin registry by its hostname, in the same way as
+clients do. It uses the clients' credentials: TF_TOKEN_… variables, tokens that
+` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials and host
+blocks of their configuration.
 
-An origin must lead to public addresses only. If it is on your own network, name
-its URL with --upstream, with upstream in a list, or in a host block.`
+An origin can lead only to public addresses. If your origin is on a private
+network, give its URL with --upstream, with upstream in a list, or in a host
+block.`
 
 func (c *cli) mirrorAddCommand() *cobra.Command {
 	var w mirroring.Wanted
@@ -54,12 +55,12 @@ func (c *cli) mirrorAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add HOSTNAME/NAMESPACE/TYPE",
 		Short: "Mirror a provider from its origin registry",
-		Long: `Mirror a provider from its origin registry: the newest version that meets
---version, as clients choose it, or all of them with --all. You can add
-platforms to a mirrored version later.
+		Long: `Mirror a provider from its origin registry: the newest version that matches
+--version, or with --all every version that matches. You can add platforms to a
+mirrored version later.
 
-A provider whose hostname has a port cannot be mirrored, since no client asks a
-mirror for it.` + fromOrigins,
+You cannot mirror a provider whose hostname has a port, because clients do not
+use mirrors for it.` + fromOrigins,
 		Example: `  larder mirror add registry.opentofu.org/hashicorp/random --version '~> 3.5' \
     --platform linux_amd64,darwin_arm64
   larder mirror add registry.terraform.io/hashicorp/aws --version 5.100.0 \
@@ -82,10 +83,10 @@ mirror for it.` + fromOrigins,
 	c.platformFlag(cmd, &platforms)
 	cmd.Flags().StringVar(&w.Constraint, "version", "",
 		"version `CONSTRAINT`, as in required_providers, such as '~> 3.5' (default the newest version)")
-	cmd.Flags().BoolVar(&w.All, "all", false, "mirror every version that meets the constraint, not only the newest")
+	cmd.Flags().BoolVar(&w.All, "all", false, "mirror every version that matches the constraint, not only the newest")
 	cmd.Flags().StringVar(&w.Upstream, "upstream", "",
-		"`URL` of the origin if it cannot be reached by its hostname: without a path, "+
-			"or with that of its provider registry protocol")
+		"`URL` of the origin, if not its hostname: without a path, "+
+			"or with the path of its provider registry protocol")
 	unsignedFlag(cmd, &w.AllowUnsigned)
 	return cmd
 }
@@ -95,14 +96,14 @@ func (c *cli) mirrorLockCommand() *cobra.Command {
 	var unsigned, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "lock FILE…",
-		Short: "Mirror exactly what lock files name",
-		Long: `Mirror exactly the versions that lock files (.terraform.lock.hcl) name, from
-their origin registries. Each package must have a hash that the lock file names,
-so that clients can install it with the lock file as it is.
+		Short: "Mirror the exact versions in lock files",
+		Long: `Mirror the exact versions in lock files (.terraform.lock.hcl) from their origin
+registries. Each package must match a hash in the lock file, so that clients can
+install it without changing the lock file.
 
-Use --exclude for providers that clients get directly, such as those of your own
-registry. Providers whose hostname has a port are skipped, since no client asks
-a mirror for them.` + fromOrigins,
+Use --exclude for providers that clients install directly, such as those of your
+own registry. The command skips providers whose hostname has a port, because
+clients do not use mirrors for them.` + fromOrigins,
 		Example: `  larder mirror lock .terraform.lock.hcl --platform linux_amd64,darwin_arm64
   larder mirror lock */.terraform.lock.hcl --platform linux_amd64 \
     --exclude registry.example.com --store stack:larder`,
@@ -123,7 +124,7 @@ a mirror for them.` + fromOrigins,
 					return nil, err
 				}
 				for _, address := range excluded {
-					v.Skipped = append(v.Skipped, skippedProvider{address, "no client can use a mirror for a hostname with a port"})
+					v.Skipped = append(v.Skipped, skippedProvider{address, "clients do not use mirrors for a hostname with a port"})
 				}
 				locked = append(locked, found...)
 			}
@@ -136,7 +137,8 @@ a mirror for them.` + fromOrigins,
 	c.mirrorFlags(cmd, &dryRun)
 	c.platformFlag(cmd, &platforms)
 	cmd.Flags().StringSliceVar(&exclude, "exclude", nil,
-		"leave out `PROVIDERS`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or HOSTNAME/NAMESPACE/TYPE; can be repeated")
+		"exclude `PROVIDERS`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or "+
+			"HOSTNAME/NAMESPACE/TYPE; can be repeated")
 	unsignedFlag(cmd, &unsigned)
 	return cmd
 }
@@ -145,25 +147,26 @@ func (c *cli) mirrorSyncCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "sync FILE",
-		Short: "Mirror what a list names",
-		Long: `Mirror what a list names and the mirror lacks, from the origin registries. The
-list is a file such as
+		Short: "Mirror the providers in a list",
+		Long: `Mirror the providers in a list from their origin registries, except for packages
+that the mirror already has. The list is a file such as
 
   platforms = ["linux_amd64", "darwin_arm64"]
 
   provider "registry.opentofu.org/hashicorp/random" {
-    versions = ["~> 3.5", "3.1.0"]    # the newest version that meets each
+    versions = ["~> 3.5", "3.1.0"]    # the newest version that matches each
   }
 
   provider "registry.example.com/acme/inventory" {
     versions       = [">= 1.0.0"]
-    all            = true             # every version that meets it
-    platforms      = ["all"]          # in place of those above
+    all            = true             # every version that matches
+    platforms      = ["all"]          # instead of the platforms above
     upstream       = "https://10.0.0.7:8443"
     allow_unsigned = true
   }
 
-What you take off the list stays mirrored, since lock files rely on it.` + fromOrigins,
+Versions that you remove from the list stay mirrored, because lock files may
+need them.` + fromOrigins,
 		Example: `  larder mirror sync mirror.hcl --dry-run
   larder mirror sync mirror.hcl --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -188,13 +191,13 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import DIR",
-		Short: "Mirror a folder that `providers mirror` has written",
-		Long: "Mirror what is in a folder that `tofu providers mirror` or\n" +
-			"`terraform providers mirror` has written. Packages are checked against the\n" +
-			"hashes in the folder's own documents. These do not tell who has signed a\n" +
-			"package; `larder mirror add` of the same version finds that out later.\n\n" +
-			"Providers whose hostname has a port are skipped, since no client asks a mirror\n" +
-			"for them. The exit code is 0 if the folder has others, and 3 if it has none.",
+		Short: "Mirror providers from a folder",
+		Long: "Mirror providers from a folder that `tofu providers mirror` or\n" +
+			"`terraform providers mirror` has written. The command verifies the hashes in\n" +
+			"the folder's JSON files. They do not include signatures. To verify the\n" +
+			"signature later, run `larder mirror add` for the same version.\n\n" +
+			"The command skips providers whose hostname has a port, because clients do not\n" +
+			"use mirrors for them. If the folder has no other provider, the exit code is 3.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
   larder mirror import ./folder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -215,11 +218,11 @@ func (c *cli) mirrorExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR [HOSTNAME/NAMESPACE/TYPE…]",
 		Short: "Write mirrored providers to a folder",
-		Long: `Write all mirrored providers, or some, to a folder, as ` + "`tofu providers mirror`" + `
-does. Use the folder as the filesystem_mirror of a machine without a network, on
-a static web server, or import it into another registry. Run it again to write
-what is new. Hostnames with letters outside ASCII are written in punycode, as
-web servers need them.`,
+		Long: `Write all mirrored providers, or those that you name, to a folder in the format
+of ` + "`tofu providers mirror`" + `. Use the folder as the filesystem_mirror of a machine
+without a network, serve it with a static web server, or import it into another
+registry. Run the command again to add new versions. Hostnames with non-ASCII
+letters are in punycode, as web servers need them.`,
 		Example: `  larder mirror export ./folder
   larder mirror export ./folder registry.opentofu.org/hashicorp/random`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -236,7 +239,7 @@ web servers need them.`,
 				m := &mirroring.Mirror{Catalog: s.catalog, Objects: s.objects, Progress: progress}
 				results, err := m.Export(ctx, args[0], addresses)
 				progress.stop()
-				return found(exportView{args[0], mirrored(results)}, len(results), err)
+				return partialView(exportView{args[0], mirrored(results)}, len(results), err)
 			})
 		}),
 	}
@@ -246,7 +249,7 @@ web servers need them.`,
 
 func (c *cli) mirrorFlags(cmd *cobra.Command, dryRun *bool) {
 	c.storeFlags(cmd)
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "show what would be mirrored, and stop")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "show what would be mirrored without mirroring it")
 }
 
 func (c *cli) platformFlag(cmd *cobra.Command, platforms *[]string) {
@@ -256,13 +259,16 @@ func (c *cli) platformFlag(cmd *cobra.Command, platforms *[]string) {
 
 func unsignedFlag(cmd *cobra.Command, unsigned *bool) {
 	cmd.Flags().BoolVar(unsigned, "allow-unsigned", false,
-		"accept packages by SHA256SUMS alone if the origin has no keys, as for some of registry.opentofu.org")
+		"if the origin has no keys, accept packages without a signature, as for some providers of "+
+			"registry.opentofu.org")
 }
 
+// requirePlatforms parses --platform. It returns an error if the flag is
+// missing.
 func requirePlatforms(names []string) ([]registry.Platform, error) {
 	if len(names) == 0 {
 		return nil, registry.WithHint(usagef("--platform is missing"),
-			"Name platforms, such as `--platform linux_amd64,darwin_arm64`, or `--platform all`.")
+			"Give platforms, for example `--platform linux_amd64,darwin_arm64` or `--platform all`.")
 	}
 	platforms, err := mirroring.ParsePlatforms(names)
 	if err != nil {
@@ -271,10 +277,11 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 	return platforms, nil
 }
 
-// mirrorWork does something with the mirror.
+// mirrorWork adds packages to the mirror and returns the result for each
+// version.
 type mirrorWork = func(*mirroring.Mirror) ([]mirroring.Result, error)
 
-// mirrorFromOrigins fills the mirror by work that reads from origin registries.
+// mirrorFromOrigins is like mirror, for work that reads from origin registries.
 func (c *cli) mirrorFromOrigins(ctx context.Context, v mirrorView, work mirrorWork) (view, error) {
 	configuration, err := clientConfiguration()
 	if err != nil {
@@ -286,8 +293,8 @@ func (c *cli) mirrorFromOrigins(ctx context.Context, v mirrorView, work mirrorWo
 	})
 }
 
-// mirror opens the store, fills the mirror by some work, and adds to a view what
-// became of it. Versions that were mirrored before an error are in the view.
+// mirror opens the store, calls work, and adds its results to the view. If work
+// fails, the view has the versions that it mirrored before.
 func (c *cli) mirror(ctx context.Context, v *mirrorView, work mirrorWork) (view, error) {
 	return c.onStore(ctx, func(s *store) (view, error) {
 		by, err := s.by(ctx)
@@ -302,24 +309,26 @@ func (c *cli) mirror(ctx context.Context, v *mirrorView, work mirrorWork) (view,
 		results, err := work(m)
 		progress.stop()
 		v.Versions = mirrored(results)
-		return found(*v, len(v.Versions)+len(v.Skipped), err)
+		return partialView(*v, len(v.Versions)+len(v.Skipped), err)
 	})
 }
 
-// found returns a view with an error, and the error alone if the view has nothing.
-func found(v view, n int, err error) (view, error) {
+// partialView returns v and err. It returns only err if v has no entries. n is
+// the number of entries in v.
+func partialView(v view, n int, err error) (view, error) {
 	if n == 0 && err != nil {
 		return nil, err
 	}
 	return v, err
 }
 
-// mirrorView is what became of the providers to mirror.
+// mirrorView is the result of mirroring providers.
 type mirrorView struct {
-	// DryRun says that nothing was mirrored, and only what would be is listed.
+	// DryRun is true if the command mirrored nothing and only lists what it
+	// would mirror.
 	DryRun   bool              `json:"dry_run"`
 	Versions []mirroredVersion `json:"versions"`
-	// Skipped are providers that cannot be mirrored.
+	// Skipped lists the providers that cannot be mirrored.
 	Skipped []skippedProvider `json:"skipped,omitempty"`
 }
 
@@ -329,29 +338,31 @@ type skippedProvider struct {
 	Reason  string `json:"reason"`
 }
 
-// mirroredVersion is what became of one version of a provider.
+// mirroredVersion is the result for one version of a provider.
 type mirroredVersion struct {
 	Address string           `json:"address"`
 	Version registry.Version `json:"version"`
-	// SigningKey is the id of the key that has signed the version; empty if no
-	// signature was verified.
+	// SigningKey is the ID of the key that has signed the version. It is
+	// missing if no signature was verified.
 	SigningKey string            `json:"signing_key,omitempty"`
 	Packages   []mirroredPackage `json:"packages"`
-	// Notes are what those who rely on the mirror should know.
+	// Notes are remarks for users of the mirror.
 	Notes []string `json:"notes,omitempty"`
 
 	changed bool
 	owner   string
 }
 
-// mirroredPackage is what became of the package for one platform.
+// mirroredPackage is the result for the package of one platform.
 type mirroredPackage struct {
 	Platform string `json:"platform"`
-	// Status is added, unchanged, verified (it was there without a signature) or
-	// restored (its file was missing from the store).
+	// Status is added, unchanged, verified or restored. It is verified if the
+	// mirror had the package without a signature, and restored if the store had
+	// lost the file.
 	Status string `json:"status"`
 }
 
+// mirrored converts the results for a view.
 func mirrored(results []mirroring.Result) []mirroredVersion {
 	versions := []mirroredVersion{}
 	for _, r := range results {
@@ -373,7 +384,7 @@ func (v mirrorView) text(p page) {
 		verb = "Would mirror"
 	}
 	if len(v.Versions)+len(v.Skipped) == 0 {
-		p.printf("There is nothing to do.\n")
+		p.printf("There are no providers to mirror.\n")
 	}
 	for _, one := range v.Versions {
 		one.text(p, verb)
@@ -399,7 +410,7 @@ func (v mirroredVersion) text(p page, verb string) {
 	}
 }
 
-// exportView is what was written to a folder.
+// exportView is the result of writing mirrored providers to a folder.
 type exportView struct {
 	Folder   string            `json:"folder"`
 	Versions []mirroredVersion `json:"versions"`

@@ -33,19 +33,20 @@ import (
 	"github.com/larder-registry/larder/pkg/mirroring"
 )
 
-// thirdPlatform is none of platforms.
+// thirdPlatform is not in platforms.
 const thirdPlatform = "freebsd_amd64"
 
-// originHost is where clients and larder believe the origin to be, by a host block.
+// originHost is the hostname of the origin in host blocks.
 const originHost = "origin.example.com"
 
-// origin is a registry that is mirrored. Its namespace acme has a key.
+// origin is an origin registry. Its namespace acme has a key.
 type origin struct {
 	*server
 	key     keys.SigningKey
 	private string // file of the private key
 }
 
+// serveOrigin runs an origin registry until the test ends.
 func serveOrigin(t *testing.T, args ...string) *origin {
 	t.Helper()
 	key := signingKey(t, "Ed25519")
@@ -57,8 +58,8 @@ func serveOrigin(t *testing.T, args ...string) *origin {
 	return o
 }
 
-// publish publishes a provider that clients install and nobody runs, and returns the folder of its zips. They are small,
-// and each has a content of its own.
+// publish publishes a provider that clients can install but not run. It returns
+// the folder of its zips. They are small, and each has different content.
 func (o *origin) publish(t *testing.T, address, version string, platforms ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,26 +82,44 @@ func (o *origin) publish(t *testing.T, address, version string, platforms ...str
 			t.Fatal(err)
 		}
 	}
-	larder(t, "publish", "provider", dir, address, "--sign-key", o.private, "--protocol", "6.0", "--store", "dir:"+o.data)
+	larder(
+		t,
+		"publish",
+		"provider",
+		dir,
+		address,
+		"--sign-key",
+		o.private,
+		"--protocol",
+		"6.0",
+		"--store",
+		"dir:"+o.data,
+	)
 	return dir
 }
 
-// upstream is what --upstream is given.
+// upstream returns the value for --upstream.
 func (o *origin) upstream() string { return "https://" + o.Host }
 
-// block lets clients find the origin, which they do not look for at its own name then.
+// block returns a host block with the origin's URL.
 func (o *origin) block() string {
-	return fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = \"https://%s/v1/providers/\"\n  }\n}\n", originHost, o.Host)
+	return fmt.Sprintf(
+		"host %q {\n  services = {\n    \"providers.v1\" = \"https://%s/v1/providers/\"\n  }\n}\n",
+		originHost,
+		o.Host,
+	)
 }
 
-// installation lets clients install by the network mirror at a URL, and further methods.
+// installation returns a provider_installation block with a network mirror,
+// followed by other methods.
 func installation(url, others string) string {
 	return fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n  }\n%s}\n", url, others)
 }
 
 func (s *server) mirrorURL() string { return "https://" + s.Host + "/v1/mirror/" }
 
-// trust writes the authorities of servers to one file.
+// trust joins the certificate authorities in files in one file, and returns its
+// path.
 func trust(t *testing.T, files ...string) string {
 	t.Helper()
 	var all []byte
@@ -118,22 +137,32 @@ func trust(t *testing.T, files ...string) string {
 	return path
 }
 
-// filler is who fills a mirror: a store, and a user's environment.
+// filler runs commands that fill a mirror: in a store, with a user's
+// environment.
 type filler struct {
 	data string
 	env  []string
 }
 
-// fill returns somebody who has a configuration of the clients and trusts the origin.
+// fill returns a filler with a configuration of the clients, which trusts the
+// origin.
 func (o *origin) fill(t *testing.T, data, config string) filler {
 	t.Helper()
 	home := t.TempDir()
 	writeFiles(t, home, map[string]string{".terraformrc": config})
 	larder(t, "init", "--store", "dir:"+data)
-	return filler{data, []string{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + filepath.Join(home, ".terraformrc"), "SSL_CERT_FILE=" + o.CAFile}}
+	return filler{
+		data,
+		[]string{
+			"HOME=" + home,
+			"TF_CLI_CONFIG_FILE=" + filepath.Join(home, ".terraformrc"),
+			"SSL_CERT_FILE=" + o.CAFile,
+		},
+	}
 }
 
-// try runs larder, and returns what it printed on standard output, all that it printed, and its exit code.
+// try runs larder, and returns its standard output, its whole output, and its
+// exit code.
 func (f filler) try(t *testing.T, args ...string) (stdout, all string, code int) {
 	t.Helper()
 	var out, both bytes.Buffer
@@ -148,22 +177,23 @@ func (f filler) try(t *testing.T, args ...string) (stdout, all string, code int)
 	return out.String(), out.String() + both.String(), cmd.ProcessState.ExitCode()
 }
 
-// run runs larder, which must end with an exit code and say each of some things. It returns its standard output.
-func (f filler) run(t *testing.T, code int, says []string, args ...string) string {
+// run runs larder and returns its standard output. It fails the test if the
+// exit code is another, or if the output lacks one of the texts.
+func (f filler) run(t *testing.T, code int, texts []string, args ...string) string {
 	t.Helper()
 	out, all, got := f.try(t, args...)
 	if got != code {
 		t.Fatalf("larder %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, all)
 	}
-	for _, want := range says {
+	for _, want := range texts {
 		if !strings.Contains(all, want) {
-			t.Errorf("larder %s does not say %q:\n%s", strings.Join(args, " "), want, all)
+			t.Errorf("the output of larder %s does not contain %q:\n%s", strings.Join(args, " "), want, all)
 		}
 	}
 	return out
 }
 
-// listed returns the packages that are mirrored of a provider, as VERSION OS_ARCH.
+// listed returns the mirrored packages of a provider, as VERSION OS_ARCH.
 func (f filler) listed(t *testing.T, address string) []string {
 	t.Helper()
 	out, all, code := f.try(t, "list", address, "--json")
@@ -188,15 +218,16 @@ func (f filler) listed(t *testing.T, address string) []string {
 	return packages
 }
 
-// check compares what is mirrored of a provider.
+// check compares the mirrored packages of a provider.
 func (f filler) check(t *testing.T, address string, want ...string) {
 	t.Helper()
 	if got := f.listed(t, address); !slices.Equal(got, want) {
-		t.Errorf("of %s is mirrored %q, want %q", address, got, want)
+		t.Errorf("mirrored packages of %s: %q, want %q", address, got, want)
 	}
 }
 
-// sorted returns the packages of a version for platforms, as listed does.
+// sorted returns the packages of a version for platforms, in the format of
+// listed.
 func sorted(version string, platforms ...string) (packages []string) {
 	for _, p := range slices.Sorted(slices.Values(platforms)) {
 		packages = append(packages, version+" "+p)
@@ -204,7 +235,8 @@ func sorted(version string, platforms ...string) (packages []string) {
 	return packages
 }
 
-// need writes a configuration that needs providers, each an address with a version constraint after a space.
+// need writes a configuration that requires providers. Each is an address and a
+// version constraint, separated by a space.
 func need(t *testing.T, providers ...string) string {
 	t.Helper()
 	var text strings.Builder
@@ -213,16 +245,20 @@ func need(t *testing.T, providers ...string) string {
 		fmt.Fprintf(&text, "    p%d = {\n      source  = %q\n      version = %q\n    }\n", i, source, version)
 	}
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"main.tf": "terraform {\n  required_providers {\n" + text.String() + "  }\n}\n"})
+	writeFiles(
+		t,
+		dir,
+		map[string]string{"main.tf": "terraform {\n  required_providers {\n" + text.String() + "  }\n}\n"},
+	)
 	return dir
 }
 
-// plain is what a client printed, without its frames and line breaks.
+// plain removes frames and line breaks from the output of a client.
 func plain(out string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(out)), " ")
 }
 
-// inits runs init, which must succeed.
+// inits runs init, which must succeed, and returns its output.
 func inits(t *testing.T, s clients.Session, dir string, args ...string) string {
 	t.Helper()
 	out, err := s.Run(t.Context(), dir, append([]string{"init", "-no-color"}, args...)...)
@@ -232,16 +268,16 @@ func inits(t *testing.T, s clients.Session, dir string, args ...string) string {
 	return plain(out)
 }
 
-// refuses runs init, which must fail and say something.
-func refuses(t *testing.T, s clients.Session, dir, want string) {
+// initFails runs init, which must fail and print a text.
+func initFails(t *testing.T, s clients.Session, dir, want string) {
 	t.Helper()
 	out, err := s.Run(t.Context(), dir, "init", "-no-color")
 	if err == nil || !strings.Contains(plain(out), want) {
-		t.Errorf("init does not fail and say %q: %v\n%s", want, err, out)
+		t.Errorf("init must fail and print %q: %v\n%s", want, err, out)
 	}
 }
 
-// hashes returns what lock files have of a zip.
+// hashes returns the hashes of a zip as in lock files.
 func hashes(t *testing.T, path string) (h1, zh string) {
 	t.Helper()
 	h1, err := dirhash.HashZip(path, dirhash.Hash1)
@@ -256,7 +292,7 @@ func hashes(t *testing.T, path string) (h1, zh string) {
 	return h1, "zh:" + hex.EncodeToString(sum[:])
 }
 
-// locked returns the hashes that a configuration's lock file has of a provider.
+// locked returns the hashes of a provider in a configuration's lock file.
 func locked(t *testing.T, dir, address string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
@@ -276,7 +312,7 @@ func locked(t *testing.T, dir, address string) []string {
 	return nil
 }
 
-// mirrorLock is what a client locks of a zip that a mirror gave it.
+// mirrorLock returns the hashes that a client locks for a zip from a mirror.
 func mirrorLock(t *testing.T, c clients.Client, path string) []string {
 	t.Helper()
 	h1, zh := hashes(t, path)
@@ -286,26 +322,28 @@ func mirrorLock(t *testing.T, c clients.Client, path string) []string {
 	return []string{h1, zh}
 }
 
-// requests ends a server and returns the lines of its log that have each of some words.
+// requests stops a server, and returns the lines of its log that contain all
+// words.
 func (s *server) requests(t *testing.T, words ...string) (found []string) {
 	t.Helper()
 	s.stop(t)
 	for line := range strings.Lines(s.log.String()) {
-		if strings.Contains(line, "method=") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+		if strings.Contains(line, "method=") &&
+			!slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			found = append(found, line)
 		}
 	}
 	return found
 }
 
-// The parts of a small zip of which change makes another byte: a file's time, which no hash but the zip's own covers, or its
-// content.
+// Parts of a small zip for change. The time of a file changes only the hash of
+// the zip, and not the hash of its files.
 const (
 	timeOfFile    = "PK\x03\x04"
 	contentOfFile = "#!/bin/sh"
 )
 
-// change flips a bit of a zip; doing so again undoes it.
+// change flips a bit of a zip. A second call undoes it.
 func change(t *testing.T, path, part string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -322,9 +360,9 @@ func change(t *testing.T, path, part string) {
 	}
 }
 
-// Providers of two hosts come from the mirror alone, with a token, and the lock file has what clients take from a mirror.
-// Who may not read the mirror is told by the client, and gets nothing from the origin instead.
-func TestMirrorAlone(t *testing.T) {
+// With a token, clients install providers of two hosts only from the mirror.
+// Without permission to read the mirror, they fail and do not use the origin.
+func TestMirrorOnly(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir(), "--require-token")
 	key := signingKey(t, "P-256")
@@ -333,7 +371,18 @@ func TestMirrorAlone(t *testing.T) {
 	larder(t, "publish", "provider", release, "acme/note", "--store", "dir:"+o.data)
 	f := o.fill(t, s.data, "")
 	f.run(t, 0, nil, "mirror", "add", "one.example.com/acme/note", "--platform", "all", "--upstream", o.upstream())
-	f.run(t, 0, nil, "mirror", "add", "two.example.com/acme/note", "--platform", clients.Platform(), "--upstream", o.upstream())
+	f.run(
+		t,
+		0,
+		nil,
+		"mirror",
+		"add",
+		"two.example.com/acme/note",
+		"--platform",
+		clients.Platform(),
+		"--upstream",
+		o.upstream(),
+	)
 	good := token(t, s.data, "--name", "good", "--scope", "read:mirror/**")
 	narrow := token(t, s.data, "--name", "narrow", "--scope", "read:mirror/two.example.com/**")
 	modules := token(t, s.data, "--name", "modules", "--scope", "read:modules/**")
@@ -342,16 +391,30 @@ func TestMirrorAlone(t *testing.T) {
 			t.Run("with its token", func(t *testing.T) {
 				written := filepath.Join(t.TempDir(), "note.txt")
 				dir := note(t, "one.example.com/acme/note", "~> 1.0", written)
-				writeFiles(t, dir, map[string]string{"two_override.tf": "terraform {\n  required_providers {\n    two = {\n      source = \"two.example.com/acme/note\"\n    }\n  }\n}\n"})
-				session := session(t, c, s) // which does not even trust the origin
+				writeFiles(
+					t,
+					dir,
+					map[string]string{
+						"two_override.tf": "terraform {\n  required_providers {\n" +
+							"    two = {\n      source = \"two.example.com/acme/note\"\n    }\n  }\n}\n",
+					},
+				)
+				session := session(t, c, s) // does not trust the origin
 				session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, good)
 				out := inits(t, session, dir)
-				for _, want := range []string{"Installed one.example.com/acme/note v1.0.0 (verified checksum)", "Installed two.example.com/acme/note v1.0.0 (verified checksum)"} {
+				for _, want := range []string{
+					"Installed one.example.com/acme/note v1.0.0 (verified checksum)",
+					"Installed two.example.com/acme/note v1.0.0 (verified checksum)",
+				} {
 					if !strings.Contains(out, want) {
-						t.Errorf("init does not say %q:\n%s", want, out)
+						t.Errorf("the output of init does not contain %q:\n%s", want, out)
 					}
 				}
-				want := mirrorLock(t, c, filepath.Join(release, "terraform-provider-note_1.0.0_"+clients.Platform()+".zip"))
+				want := mirrorLock(
+					t,
+					c,
+					filepath.Join(release, "terraform-provider-note_1.0.0_"+clients.Platform()+".zip"),
+				)
 				for _, address := range []string{"one.example.com/acme/note", "two.example.com/acme/note"} {
 					if got := locked(t, dir, address); !slices.Equal(got, want) {
 						t.Errorf("%s: locked is %q, want %q", address, got, want)
@@ -367,25 +430,41 @@ func TestMirrorAlone(t *testing.T) {
 			for name, config := range map[string]string{
 				"no token": "", "an empty one": credentials(s.Host, ""), "a wrong one": credentials(s.Host, good+"0"),
 				"one for modules": credentials(s.Host, modules), "one for the other host": credentials(s.Host, narrow),
-				// Credentials are those of the mirror, and with its port.
-				"the provider's host": credentials("one.example.com", good), "the mirror's without its port": credentials("127.0.0.1", good),
+				// Clients use the credentials for the mirror's host with its
+				// port.
+				"the provider's host":           credentials("one.example.com", good),
+				"the mirror's without its port": credentials("127.0.0.1", good),
 			} {
 				t.Run(name, func(t *testing.T) {
 					session := session(t, c, s)
 					session.CAFile = trust(t, s.CAFile, o.CAFile)
-					session.Config = strings.ReplaceAll(o.block(), originHost, "one.example.com") + installation(s.mirrorURL(), "  direct {}\n") + config
-					refuses(t, session, need(t, "one.example.com/acme/note 1.0.0"), s.Host+" rejected the given authentication credentials")
+					session.Config = strings.ReplaceAll(
+						o.block(),
+						originHost,
+						"one.example.com",
+					) + installation(
+						s.mirrorURL(),
+						"  direct {}\n",
+					) + config
+					initFails(
+						t,
+						session,
+						need(t, "one.example.com/acme/note 1.0.0"),
+						s.Host+" rejected the given authentication credentials",
+					)
 				})
 			}
 		})
 	})
-	// Larder has asked twice for versions, and for two packages and one. No client fell through to the origin.
-	if asked := o.requests(t, "path=/v1/providers/"); len(asked) != 5 {
-		t.Errorf("the origin was asked:\n%s", asked)
+	// Larder sends two requests for versions, and three for packages. Clients
+	// send none.
+	if received := o.requests(t, "path=/v1/providers/"); len(received) != 5 {
+		t.Errorf("the origin has received:\n%s", received)
 	}
 }
 
-// What the mirror lacks comes from its origin, with `direct` that excludes nothing: a provider, a version, a platform.
+// With an unrestricted `direct` method, clients install missing providers,
+// versions and platforms from the origin.
 func TestMirrorAndDirect(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir())
@@ -404,19 +483,30 @@ func TestMirrorAndDirect(t *testing.T) {
 		session := session(t, c, s)
 		session.CAFile = trust(t, s.CAFile, o.CAFile)
 		session.Config = o.block() + installation(s.mirrorURL(), "  direct {}\n")
-		dir := need(t, originHost+"/acme/near ~> 1.0", originHost+"/acme/note ~> 1.0", originHost+"/acme/far ~> 1.0", originHost+"/acme/pad ~> 1.0")
+		dir := need(
+			t,
+			originHost+"/acme/near ~> 1.0",
+			originHost+"/acme/note ~> 1.0",
+			originHost+"/acme/far ~> 1.0",
+			originHost+"/acme/pad ~> 1.0",
+		)
 		out := inits(t, session, dir)
 		for provider, want := range map[string]string{
 			"near v1.0.0": "verified checksum", // from the mirror
 			"note v1.1.0": "signed, key ID", "far v1.0.0": "signed, key ID", "pad v1.0.0": "signed, key ID",
 		} {
-			// What Terraform calls self-signed is what no key of HashiCorp's has signed.
+			// Terraform prints "self-signed" unless HashiCorp's key has signed
+			// the provider.
 			installed := "Installed " + originHost + "/acme/" + provider + " ("
 			if !strings.Contains(out, installed+want) && !strings.Contains(out, installed+"self-"+want) {
-				t.Errorf("init does not say %q:\n%s", installed+want, out)
+				t.Errorf("the output of init does not contain %q:\n%s", installed+want, out)
 			}
 		}
-		if got, want := locked(t, dir, originHost+"/acme/near"), mirrorLock(t, c, filepath.Join(mirrored, "terraform-provider-near_1.0.0_"+here+".zip")); !slices.Equal(got, want) {
+		near := filepath.Join(mirrored, "terraform-provider-near_1.0.0_"+here+".zip")
+		if got, want := locked(t, dir, originHost+"/acme/near"), mirrorLock(t, c, near); !slices.Equal(
+			got,
+			want,
+		) {
 			t.Errorf("locked from the mirror is %q, want %q", got, want)
 		}
 		for _, name := range []string{"note", "far", "pad"} { // SHA256SUMS has both zips
@@ -424,16 +514,30 @@ func TestMirrorAndDirect(t *testing.T) {
 				t.Errorf("%s: locked from the origin is %q", name, got)
 			}
 		}
-		// Who excludes the host gets what the mirror has of it, and nothing else.
-		session.Config = o.block() + installation(s.mirrorURL(), fmt.Sprintf("  direct {\n    exclude = [%q]\n  }\n", originHost+"/*/*"))
+		// If `direct` excludes the host, clients get only mirrored packages.
+		session.Config = o.block() + installation(
+			s.mirrorURL(),
+			fmt.Sprintf("  direct {\n    exclude = [%q]\n  }\n", originHost+"/*/*"),
+		)
 		inits(t, session, need(t, originHost+"/acme/note ~> 1.0, < 1.1"))
-		refuses(t, session, need(t, originHost+"/acme/note 1.1.0"), "no available releases match the given constraints 1.1.0")
-		refuses(t, session, need(t, originHost+"/acme/pad ~> 1.0"), "was not found in any of the search locations")
-		refuses(t, session, need(t, originHost+"/acme/far ~> 1.0"), "does not have a package available for your current platform")
+		initFails(
+			t,
+			session,
+			need(t, originHost+"/acme/note 1.1.0"),
+			"no available releases match the given constraints 1.1.0",
+		)
+		initFails(t, session, need(t, originHost+"/acme/pad ~> 1.0"), "was not found in any of the search locations")
+		initFails(
+			t,
+			session,
+			need(t, originHost+"/acme/far ~> 1.0"),
+			"does not have a package available for your current platform",
+		)
 	})
 }
 
-// A constraint selects as clients do. Doing it again changes nothing and downloads nothing; platforms are added later.
+// add selects versions in the same way as clients. Running it again downloads
+// nothing. Platforms can be added later.
 func TestMirrorAdd(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t, "--require-token"), serve(t, t.TempDir())
@@ -447,9 +551,13 @@ func TestMirrorAdd(t *testing.T) {
 	f := o.fill(t, s.data, o.block())
 	add := func(args ...string) []string { return append([]string{"mirror", "add", address}, args...) }
 
-	// What to do about it is said with the name of the host, by which clients know its credentials.
-	f.run(t, exitFailed, []string{"Ask the registry's operator for a token, and set TF_TOKEN_origin_example_com"}, add("--platform", here)...)
-	f.run(t, exitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--platform", here, "--upstream", o.upstream())...)
+	// The hint names the host of the credentials.
+	f.run(t, exitFailed, []string{"TF_TOKEN_origin_example_com"}, add("--platform", here)...)
+	f.run(
+		t,
+		exitFailed,
+		[]string{"127.0.0.1", "credentials block for " + o.Host},
+		add("--platform", here, "--upstream", o.upstream())...)
 	with := func(token string) filler {
 		return filler{f.data, append([]string{"TF_TOKEN_origin_example_com=" + token}, f.env...)}
 	}
@@ -460,11 +568,19 @@ func TestMirrorAdd(t *testing.T) {
 	f.check(t, address)
 	f = with(key)
 
-	out := f.run(t, 0, []string{"Mirrored " + address + " 1.0.1\n", "signed by ", "Acme Releases"}, add("--version", "~> 1.0.0", "--platform", here+","+elsewhere)...)
+	out := f.run(
+		t,
+		0,
+		[]string{"Mirrored " + address + " 1.0.1\n", "signed by ", "Acme Releases"},
+		add("--version", "~> 1.0.0", "--platform", here+","+elsewhere)...)
 	if strings.Count(out, " added\n") != 2 {
 		t.Errorf("added:\n%s", out)
 	}
-	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.1\n"}, add("--version", "~> 1.0.0", "--platform", elsewhere, "--platform", here)...)
+	f.run(
+		t,
+		0,
+		[]string{"Unchanged: " + address + " 1.0.1\n"},
+		add("--version", "~> 1.0.0", "--platform", elsewhere, "--platform", here)...)
 	f.check(t, address, sorted("1.0.1", here, elsewhere)...)
 	out = f.run(t, 0, []string{"Mirrored " + address + " 1.0.1\n"}, add("--version", "1.0.1", "--platform", "all")...)
 	if strings.Count(out, " added\n") != 1 || strings.Count(out, " unchanged\n") != 2 {
@@ -472,16 +588,44 @@ func TestMirrorAdd(t *testing.T) {
 	}
 	f.check(t, address, sorted("1.0.1", here, elsewhere, thirdPlatform)...)
 
-	// All of them, of which pre-releases are none unless their own number is asked for.
-	before := o.fill(t, s.data, credentials(o.Host, key)) // by the credentials of where it really is
+	// --all does not include pre-releases, unless --version is their exact
+	// number.
+	before := o.fill(t, s.data, credentials(o.Host, key)) // credentials for the origin's real host
 	before.run(t, 0, nil, add("--version", ">= 1.0.0", "--all", "--platform", here, "--upstream", o.upstream())...)
-	f.check(t, address, slices.Concat([]string{"1.1.0 " + here}, sorted("1.0.1", here, elsewhere, thirdPlatform), []string{"1.0.0 " + here})...)
+	f.check(
+		t,
+		address,
+		slices.Concat(
+			[]string{"1.1.0 " + here},
+			sorted("1.0.1", here, elsewhere, thirdPlatform),
+			[]string{"1.0.0 " + here},
+		)...)
 	f.run(t, exitNotFound, []string{"2.0.0-rc.1"}, add("--version", ">= 2.0.0-rc.0", "--platform", here)...)
-	f.run(t, 0, []string{"Mirrored " + address + " 2.0.0-rc.1\n"}, add("--version", "2.0.0-rc.1", "--platform", here)...)
+	f.run(
+		t,
+		0,
+		[]string{"Mirrored " + address + " 2.0.0-rc.1\n"},
+		add("--version", "2.0.0-rc.1", "--platform", here)...)
 
-	f.run(t, exitNotFound, []string{"plan9_amd64", "the origin has " + strings.Join(slices.Sorted(slices.Values([]string{here, elsewhere, thirdPlatform})), ", ")}, add("--platform", "plan9_amd64")...)
+	f.run(
+		t,
+		exitNotFound,
+		[]string{
+			"plan9_amd64",
+			strings.Join(slices.Sorted(slices.Values([]string{here, elsewhere, thirdPlatform})), ", "),
+		},
+		add("--platform", "plan9_amd64")...)
 	f.run(t, exitNotFound, []string{"404"}, "mirror", "add", originHost+"/acme/none", "--platform", here)
-	f.run(t, exitRefused, []string{"no client can use a mirror for a hostname with a port"}, "mirror", "add", originHost+":8443/acme/note", "--platform", here)
+	f.run(
+		t,
+		exitInvalid,
+		[]string{originHost + ":8443"},
+		"mirror",
+		"add",
+		originHost+":8443/acme/note",
+		"--platform",
+		here,
+	)
 	f.run(t, exitUsage, []string{"--platform"}, add()...)
 
 	t.Run("clients", func(t *testing.T) {
@@ -511,9 +655,9 @@ func TestMirrorAdd(t *testing.T) {
 	}
 }
 
-// A package that is not the one its origin has signed is refused, and nothing is stored; once the origin is in order again it
-// is mirrored.
-func TestMirrorRefuses(t *testing.T) {
+// A package that its origin has not signed is rejected, and nothing is stored.
+// When the origin is repaired, the package can be mirrored.
+func TestMirrorRejects(t *testing.T) {
 	t.Parallel()
 	o, data := serveOrigin(t), t.TempDir()
 	here, elsewhere := platforms()[0], platforms()[1]
@@ -527,48 +671,61 @@ func TestMirrorRefuses(t *testing.T) {
 			t.Errorf("stored is %q", stored)
 		}
 	}
-	refused := func(says ...string) {
+	addFails := func(texts ...string) {
 		t.Helper()
-		f.run(t, exitRefused, append(says, address), "mirror", "add", address, "--platform", here+","+elsewhere)
+		f.run(t, exitInvalid, append(texts, address), "mirror", "add", address, "--platform", here+","+elsewhere)
 		nothing()
 	}
-	stored := filepath.Join(o.data, "objects/providers/acme/note/1.0.0/*/terraform-provider-note_1.0.0_"+elsewhere+".zip")
+	stored := filepath.Join(
+		o.data,
+		"objects/providers/acme/note/1.0.0/*/terraform-provider-note_1.0.0_"+elsewhere+".zip",
+	)
 	found, err := filepath.Glob(stored)
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
 	stored = found[0]
 	change(t, stored, contentOfFile)
-	refused("terraform-provider-note_1.0.0_" + elsewhere + ".zip")
-	change(t, stored, contentOfFile) // back
-	change(t, stored, timeOfFile)    // the zip is in order but for its sum
-	refused("SHA256SUMS", elsewhere)
+	addFails("terraform-provider-note_1.0.0_" + elsewhere + ".zip")
+	change(t, stored, contentOfFile) // restores it
+	change(t, stored, timeOfFile)    // the zip is valid, but has another sum
+	addFails("SHA256SUMS", elsewhere)
 	change(t, stored, timeOfFile)
 
 	var keys struct{ Keys []struct{ ID string } }
-	if err := json.Unmarshal([]byte(larder(t, "key", "list", "acme", "--json", "--store", "dir:"+o.data)), &keys); err != nil || len(keys.Keys) != 1 {
+	listedKeys := larder(t, "key", "list", "acme", "--json", "--store", "dir:"+o.data)
+	if err := json.Unmarshal([]byte(listedKeys), &keys); err != nil ||
+		len(keys.Keys) != 1 {
 		t.Fatal(keys, err)
 	}
 	id := keys.Keys[0].ID
 	larder(t, "key", "remove", "acme", id, "--force", "--store", "dir:"+o.data)
-	refused("keys", "--allow-unsigned")
+	addFails("keys", "--allow-unsigned")
 	addKey(t, o.data, "acme", signingKey(t, "P-256"))
-	refused("signature", "none of the 1 keys")
+	addFails("signature")
 	addKey(t, o.data, "acme", o.key)
 
-	// A transfer that always breaks off is given up; one that does once is begun again.
+	// An interrupted download is retried twice. After that, the command fails.
 	between, breaks := o.flaky(t)
 	f.env = append(f.env, "SSL_CERT_FILE="+trust(t, o.CAFile, authority(t, between)))
+	retried := []string{"mirror", "add", address, "--platform", here, "--upstream", between.URL}
 	breaks.Store(1000)
-	f.run(t, exitFailed, []string{"the download broke off", address}, "mirror", "add", address, "--platform", here, "--upstream", between.URL)
+	f.run(t, exitFailed, []string{address}, retried...)
+	if n := 1000 - breaks.Load(); n != 3 {
+		t.Errorf("the package is downloaded %d times, want 3", n)
+	}
 	nothing()
 	breaks.Store(1)
-	f.run(t, 0, []string{"the download broke off", "signed by " + id}, "mirror", "add", address, "--platform", here, "--upstream", between.URL)
+	f.run(t, 0, []string{"signed by " + id}, retried...)
+	if n := 1 - breaks.Load(); n != 2 {
+		t.Errorf("the package is downloaded %d times, want 2", n)
+	}
 	f.run(t, 0, []string{"signed by " + id}, "mirror", "add", address, "--platform", here+","+elsewhere)
 	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
 }
 
-// flaky is what stands between the origin and who downloads from it. As often as it is told to it breaks off in a package.
+// flaky starts a proxy for the origin. While the counter is positive, it
+// interrupts downloads of packages.
 func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 	t.Helper()
 	pem, err := os.ReadFile(o.CAFile)
@@ -577,7 +734,9 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+	}
 	breaks := new(atomic.Int32)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := http.NewRequestWithContext(r.Context(), r.Method, o.upstream()+r.URL.RequestURI(), nil)
@@ -593,7 +752,7 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 		if err != nil {
 			panic(err)
 		}
-		// The origin's URLs lead through here too.
+		// URLs in responses must name the proxy.
 		body = bytes.ReplaceAll(body, []byte(o.Host), []byte(r.Host))
 		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -612,17 +771,19 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 	return s, breaks
 }
 
-// authority writes what to trust for a server to a file.
+// authority writes the certificate of a server to a file, and returns its path.
 func authority(t *testing.T, s *httptest.Server) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(path, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// What a client's `providers mirror` writes is imported, and exported as it was: for a static web server, for another registry.
+// import reads a folder that `providers mirror` has written. export writes the
+// same folder, for a static web server or another registry.
 func TestMirrorFolder(t *testing.T) {
 	t.Parallel()
 	o := serveOrigin(t)
@@ -635,12 +796,35 @@ func TestMirrorFolder(t *testing.T) {
 		client := session(t, c, o.server)
 		client.Config = o.block()
 		folder, exported := filepath.Join(t.TempDir(), "folder"), filepath.Join(t.TempDir(), "exported")
-		if _, err := client.Run(t.Context(), dir, "providers", "mirror", "-platform="+here, "-platform="+elsewhere, folder); err != nil {
+		args := []string{"providers", "mirror", "-platform=" + here, "-platform=" + elsewhere, folder}
+		if _, err := client.Run(t.Context(), dir, args...); err != nil {
 			t.Fatal(err)
 		}
-		f, third := o.fill(t, filepath.Join(t.TempDir(), "data"), ""), o.fill(t, filepath.Join(t.TempDir(), "third"), "")
-		f.run(t, 0, []string{"Mirrored " + addresses[0] + " 1.0.0\n", "Mirrored " + addresses[1] + " 2.0.0-rc.1\n"}, "mirror", "import", folder)
-		f.run(t, 0, []string{"Unchanged: " + addresses[0] + " 1.0.0\n", "Unchanged: " + addresses[1] + " 2.0.0-rc.1\n"}, "mirror", "import", folder)
+		f, third := o.fill(
+			t,
+			filepath.Join(t.TempDir(), "data"),
+			"",
+		), o.fill(
+			t,
+			filepath.Join(t.TempDir(), "third"),
+			"",
+		)
+		f.run(
+			t,
+			0,
+			[]string{"Mirrored " + addresses[0] + " 1.0.0\n", "Mirrored " + addresses[1] + " 2.0.0-rc.1\n"},
+			"mirror",
+			"import",
+			folder,
+		)
+		f.run(
+			t,
+			0,
+			[]string{"Unchanged: " + addresses[0] + " 1.0.0\n", "Unchanged: " + addresses[1] + " 2.0.0-rc.1\n"},
+			"mirror",
+			"import",
+			folder,
+		)
 		f.run(t, 0, []string{"Exported " + addresses[0] + " 1.0.0\n"}, "mirror", "export", exported)
 		f.run(t, 0, []string{"Unchanged: " + addresses[0] + " 1.0.0\n"}, "mirror", "export", exported, addresses[0])
 		compareFolders(t, folder, exported)
@@ -652,7 +836,8 @@ func TestMirrorFolder(t *testing.T) {
 
 		files := http.StripPrefix("/providers/", http.FileServer(http.Dir(exported)))
 		static := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			// Clients send what they have for the mirror's host with documents, and not for packages.
+			// Clients send the credentials of the mirror's host for documents,
+			// but not for packages.
 			if sent := r.Header.Get("Authorization") != ""; sent != strings.HasSuffix(r.URL.Path, ".json") {
 				t.Errorf("a credential with %s: %t", r.URL.Path, sent)
 			}
@@ -660,23 +845,31 @@ func TestMirrorFolder(t *testing.T) {
 		}))
 		t.Cleanup(static.Close)
 		client.CAFile = authority(t, static)
-		client.Config = installation(static.URL+"/providers/", "") + credentials(strings.TrimPrefix(static.URL, "https://"), "secret")
+		client.Config = installation(
+			static.URL+"/providers/",
+			"",
+		) + credentials(
+			strings.TrimPrefix(static.URL, "https://"),
+			"secret",
+		)
 		if out := inits(t, client, dir); strings.Count(out, "(verified checksum)") != 2 {
 			t.Error(out)
 		}
 
-		// One byte of one zip, wherever it is, and nothing of its provider is taken.
+		// If one byte of a zip has changed, nothing of its provider is
+		// imported.
 		empty := o.fill(t, filepath.Join(t.TempDir(), "data"), "")
 		bad := filepath.Join(folder, addresses[0], "terraform-provider-note_1.0.0_"+elsewhere+".zip")
 		change(t, bad, contentOfFile)
-		empty.run(t, exitRefused, []string{filepath.Base(bad)}, "mirror", "import", folder)
+		empty.run(t, exitInvalid, []string{filepath.Base(bad)}, "mirror", "import", folder)
 		empty.check(t, addresses[0])
 		change(t, bad, contentOfFile)
 		empty.run(t, 0, nil, "mirror", "import", folder)
 	})
 }
 
-// compareFolders fails unless a folder has the same zips as another, and documents that say no less.
+// compareFolders fails the test unless other has the same zips as folder, and
+// documents with at least the same hashes.
 func compareFolders(t *testing.T, folder, other string) {
 	t.Helper()
 	type version struct {
@@ -703,7 +896,7 @@ func compareFolders(t *testing.T, folder, other string) {
 		}
 		if filepath.Ext(name) != ".json" {
 			if !bytes.Equal(first, second) {
-				t.Errorf("%s is not as it was", name)
+				t.Errorf("%s differs", name)
 			}
 			return nil
 		}
@@ -718,7 +911,8 @@ func compareFolders(t *testing.T, folder, other string) {
 		}
 		for platform, a := range was.Archives {
 			b := is.Archives[platform]
-			same = same && a.URL == b.URL && !slices.ContainsFunc(a.Hashes, func(h string) bool { return !slices.Contains(b.Hashes, h) })
+			same = same && a.URL == b.URL &&
+				!slices.ContainsFunc(a.Hashes, func(h string) bool { return !slices.Contains(b.Hashes, h) })
 		}
 		if !same {
 			t.Errorf("%s was\n%s\nand is\n%s", name, first, second)
@@ -730,8 +924,9 @@ func compareFolders(t *testing.T, folder, other string) {
 	}
 }
 
-// Clients refuse a stored package of which a byte is another one, or which is another package. They take one that unpacks to
-// the same files, as one hash of those that the mirror names is enough for them.
+// Clients reject a package if a byte of its content has changed, or if it is
+// another package. They accept another zip with the same files, because one
+// matching hash is enough.
 func TestMirrorTampered(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir())
@@ -750,7 +945,7 @@ func TestMirrorTampered(t *testing.T) {
 	}
 	change(t, stored("byte"), contentOfFile)
 	change(t, stored("time"), timeOfFile)
-	// Of the same provider, and in order.
+	// A valid package of the same provider.
 	another := o.publish(t, "acme/other", "2.0.0", here)
 	content, err := os.ReadFile(filepath.Join(another, "terraform-provider-other_2.0.0_"+here+".zip"))
 	if err != nil {
@@ -762,8 +957,13 @@ func TestMirrorTampered(t *testing.T) {
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		session := session(t, c, s)
 		session.Config = installation(s.mirrorURL(), "")
-		refuses(t, session, need(t, originHost+"/acme/byte 1.0.0"), "failed to verify provider package checksums")
-		refuses(t, session, need(t, originHost+"/acme/other 1.0.0"), "provider package doesn't match the any of the expected checksums")
+		initFails(t, session, need(t, originHost+"/acme/byte 1.0.0"), "failed to verify provider package checksums")
+		initFails(
+			t,
+			session,
+			need(t, originHost+"/acme/other 1.0.0"),
+			"provider package doesn't match the any of the expected checksums",
+		)
 		dir := need(t, originHost+"/acme/time 1.0.0")
 		inits(t, session, dir)
 		h1, _ := hashes(t, filepath.Join(zips["time"], "terraform-provider-time_1.0.0_"+here+".zip"))
@@ -773,7 +973,8 @@ func TestMirrorTampered(t *testing.T) {
 	})
 }
 
-// Lock files that were made at the origin, by either client, hold at the mirror as they are.
+// Lock files that clients wrote with packages from the origin are valid for
+// packages from the mirror.
 func TestMirrorLock(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir())
@@ -798,7 +999,8 @@ func TestMirrorLock(t *testing.T) {
 	f := o.fill(t, s.data, o.block())
 	lock := func(args ...string) []string { return append([]string{"mirror", "lock"}, args...) }
 
-	// No hash that is locked is a package's, or none for a platform.
+	// The hashes in these lock files match no package, or only that of one
+	// platform.
 	text, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -810,15 +1012,27 @@ func TestMirrorLock(t *testing.T) {
 		"one.hcl":     regexp.MustCompile(`(?s)hashes = \[.*\]`).ReplaceAllString(string(text), `hashes = ["`+h1+`"]`),
 	})
 	foreign, one := filepath.Join(dir, "foreign.hcl"), filepath.Join(dir, "one.hcl")
-	f.run(t, exitRefused, []string{"foreign.hcl", address}, lock(foreign, "--platform", here)...)
-	f.run(t, exitRefused, []string{"foreign.hcl", address}, lock(files[0], foreign, "--platform", here)...)
-	f.run(t, exitRefused, []string{"one.hcl", "providers lock -platform=" + elsewhere}, lock(one, "--platform", here+","+elsewhere)...)
+	f.run(t, exitInvalid, []string{"foreign.hcl", address}, lock(foreign, "--platform", here)...)
+	f.run(t, exitInvalid, []string{"foreign.hcl", address}, lock(files[0], foreign, "--platform", here)...)
+	f.run(
+		t,
+		exitInvalid,
+		[]string{"one.hcl", "providers lock -platform=" + elsewhere},
+		lock(one, "--platform", here+","+elsewhere)...)
 	f.check(t, address)
 
-	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"}, lock(files[0], files[1], "--platform", here+","+elsewhere)...)
-	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.0\n"}, lock(files[0], files[1], "--platform", here+","+elsewhere)...)
+	f.run(
+		t,
+		0,
+		[]string{"Mirrored " + address + " 1.0.0\n"},
+		lock(files[0], files[1], "--platform", here+","+elsewhere)...)
+	f.run(
+		t,
+		0,
+		[]string{"Unchanged: " + address + " 1.0.0\n"},
+		lock(files[0], files[1], "--platform", here+","+elsewhere)...)
 	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.0\n"}, lock(one, "--platform", here)...)
-	f.run(t, exitRefused, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // also of what is mirrored
+	f.run(t, exitInvalid, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // although it is mirrored
 	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
 	f.check(t, originHost+"/acme/pad", sorted("1.0.0", here, elsewhere)...)
 	clients.Each(t, func(t *testing.T, c clients.Client) {
@@ -836,16 +1050,20 @@ func TestMirrorLock(t *testing.T) {
 				}
 				writeFiles(t, dir, map[string]string{".terraform.lock.hcl": string(before)})
 				inits(t, session, dir, args...)
-				if after, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl")); err != nil || !bytes.Equal(after, before) {
+				if after, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl")); err != nil ||
+					!bytes.Equal(after, before) {
 					t.Errorf("init %s has changed the lock file: %v\n%s\nbefore:\n%s", args, err, after, before)
 				}
 				if i == 0 && args == nil {
-					// The mirror's package for the other platform holds by the lock file too, to which its h1 comes.
-					if _, err := session.Run(t.Context(), dir, "providers", "lock", "-platform="+elsewhere, "-net-mirror="+s.mirrorURL()); err != nil {
+					// The lock file also accepts the mirror's package for the
+					// other platform, and the client adds its h1 hash.
+					args := []string{"providers", "lock", "-platform=" + elsewhere, "-net-mirror=" + s.mirrorURL()}
+					if _, err := session.Run(t.Context(), dir, args...); err != nil {
 						t.Error(err)
 					}
 					h1, zh := hashes(t, filepath.Join(zips, "terraform-provider-note_1.0.0_"+elsewhere+".zip"))
-					if got := locked(t, dir, address); !slices.Contains(got, h1) || !slices.Contains(got, zh) || len(got) != 5 {
+					if got := locked(t, dir, address); !slices.Contains(got, h1) || !slices.Contains(got, zh) ||
+						len(got) != 5 {
 						t.Errorf("locked is %q, with %s and %s", got, h1, zh)
 					}
 				}
@@ -854,7 +1072,7 @@ func TestMirrorLock(t *testing.T) {
 	})
 }
 
-// What clients do at a mirror that its users or its server should know of.
+// Clients have special cases that users and operators of a mirror should know.
 func TestMirrorTraps(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t), serve(t, t.TempDir(), "--require-token")
@@ -864,27 +1082,68 @@ func TestMirrorTraps(t *testing.T) {
 	}
 	f := o.fill(t, s.data, "")
 	for _, version := range []string{"1.0.0", "2.0.0-rc.1", "3.0.0+build.5"} {
-		f.run(t, 0, nil, "mirror", "add", "bücher.example.com/acme/note", "--version", version, "--platform", "all", "--upstream", o.upstream())
+		f.run(
+			t,
+			0,
+			nil,
+			"mirror",
+			"add",
+			"bücher.example.com/acme/note",
+			"--version",
+			version,
+			"--platform",
+			"all",
+			"--upstream",
+			o.upstream(),
+		)
 	}
-	f.run(t, 0, nil, "mirror", "add", "registry.opentofu.org/acme/note", "--version", "1.0.0", "--platform", "all", "--upstream", o.upstream())
+	f.run(
+		t,
+		0,
+		nil,
+		"mirror",
+		"add",
+		"registry.opentofu.org/acme/note",
+		"--version",
+		"1.0.0",
+		"--platform",
+		"all",
+		"--upstream",
+		o.upstream(),
+	)
 	key := token(t, s.data, "--name", "key", "--scope", "read:mirror/**")
 	t.Run("clients", func(t *testing.T) {
 		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
 			session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, key)
-			// A host in Unicode is asked for in punycode, and a version by its number with all that belongs to it.
+			// Clients request a Unicode hostname in punycode, and a version
+			// with pre-release and build metadata.
 			for _, version := range []string{"1.0.0", "2.0.0-rc.1", "3.0.0+build.5"} {
-				if out := inits(t, session, need(t, "bücher.example.com/acme/note "+version)); !strings.Contains(out, "bücher.example.com/acme/note v"+version+" (verified checksum)") {
+				if out := inits(t, session, need(t, "bücher.example.com/acme/note "+version)); !strings.Contains(
+					out,
+					"bücher.example.com/acme/note v"+version+" (verified checksum)",
+				) {
 					t.Error(out)
 				}
 			}
-			// No client can mirror a host with a port.
-			refuses(t, session, need(t, "one.example.com:8443/acme/note 1.0.0"), "unsupported protocol scheme")
-			refuses(t, session, need(t, "bücher.example.com/acme/none 1.0.0"), "was not found in any of the search locations")
-			// OpenTofu, asked to, takes the hashes of all platforms on trust, but of its own registry's providers alone.
+			// Clients cannot use a mirror for a hostname with a port.
+			initFails(t, session, need(t, "one.example.com:8443/acme/note 1.0.0"), "unsupported protocol scheme")
+			initFails(
+				t,
+				session,
+				need(t, "bücher.example.com/acme/none 1.0.0"),
+				"was not found in any of the search locations",
+			)
+			// With trust_all_hashes, OpenTofu trusts the hashes of all
+			// platforms, but only for providers of its own registry.
 			if c.Name == "tofu" {
 				trusting := session
-				trusting.Config = strings.Replace(session.Config, "network_mirror {", "network_mirror {\n    trust_all_hashes = true", 1)
+				trusting.Config = strings.Replace(
+					session.Config,
+					"network_mirror {",
+					"network_mirror {\n    trust_all_hashes = true",
+					1,
+				)
 				for address, want := range map[string]int{"registry.opentofu.org/acme/note": 4, "bücher.example.com/acme/note": 2} {
 					dir := need(t, address+" 1.0.0")
 					inits(t, trusting, dir)
@@ -893,21 +1152,30 @@ func TestMirrorTraps(t *testing.T) {
 					}
 				}
 			}
-			// Without the slash the last segment of the URL is lost.
+			// Without the final slash, clients drop the last segment of the
+			// URL.
 			session.Config = installation(strings.TrimSuffix(s.mirrorURL(), "/"), "") + credentials(s.Host, key)
-			refuses(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "was not found in any of the search locations")
+			initFails(
+				t,
+				session,
+				need(t, "bücher.example.com/acme/note 1.0.0"),
+				"was not found in any of the search locations",
+			)
 			session.Config = installation(strings.Replace(s.mirrorURL(), "https:", "http:", 1), "")
-			refuses(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "the mirror must be at an https: URL")
+			initFails(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "the mirror must be at an https: URL")
 		})
 	})
 	t.Run("HTTP", func(t *testing.T) { mirrorOverHTTP(t, s, key) })
 	found, _ := clients.Find()
-	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(found) {
-		t.Errorf("%d clients asked %d times without the last segment", len(found), n)
+	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(
+		found,
+	) {
+		t.Errorf("%d clients have sent %d requests without the last segment", len(found), n)
 	}
 }
 
-// mirrorOverHTTP asks a mirror that has bücher.example.com/acme/note, as any HTTP client does.
+// mirrorOverHTTP sends HTTP requests to a mirror that has
+// bücher.example.com/acme/note.
 func mirrorOverHTTP(t *testing.T, s *server, token string) {
 	t.Helper()
 	authority, err := os.ReadFile(s.CAFile)
@@ -918,7 +1186,7 @@ func mirrorOverHTTP(t *testing.T, s *server, token string) {
 	pool.AppendCertsFromPEM(authority)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	ask := func(method, url, token string) (*http.Response, []byte) {
+	get := func(method, url, token string) (*http.Response, []byte) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, nil)
 		if err != nil {
@@ -940,16 +1208,18 @@ func mirrorOverHTTP(t *testing.T, s *server, token string) {
 	}
 	base := s.mirrorURL() + "xn--bcher-kva.example.com/acme/note/"
 	for document, length := range map[string]bool{"index.json": true, "1.0.0.json": true, "9.9.9.json": true} {
-		got, body := ask(http.MethodGet, base+document, token)
-		head, none := ask(http.MethodHead, base+document, token)
-		if got.StatusCode != 200 || head.StatusCode != 200 || len(none) > 0 || head.Header.Get("Content-Type") != got.Header.Get("Content-Type") || length && len(body) == 0 {
+		got, body := get(http.MethodGet, base+document, token)
+		head, none := get(http.MethodHead, base+document, token)
+		if got.StatusCode != 200 || head.StatusCode != 200 || len(none) > 0 ||
+			head.Header.Get("Content-Type") != got.Header.Get("Content-Type") ||
+			length && len(body) == 0 {
 			t.Errorf("%s: GET %s, HEAD %s with %q", document, got.Status, head.Status, none)
 		}
-		if anonymous, _ := ask(http.MethodHead, base+document, ""); anonymous.StatusCode != 401 {
+		if anonymous, _ := get(http.MethodHead, base+document, ""); anonymous.StatusCode != 401 {
 			t.Errorf("%s: HEAD without a token: %s", document, anonymous.Status)
 		}
 	}
-	_, body := ask(http.MethodGet, base+"1.0.0.json", token)
+	_, body := get(http.MethodGet, base+"1.0.0.json", token)
 	var document struct {
 		Archives map[string]struct {
 			URL    string
@@ -959,19 +1229,21 @@ func mirrorOverHTTP(t *testing.T, s *server, token string) {
 	if err := json.Unmarshal(body, &document); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever has the URL of a package has it, as clients send no credentials there.
+	// The URL of a package needs no credentials, because clients send none.
 	a := document.Archives[clients.Platform()]
-	response, content := ask(http.MethodGet, a.URL, "")
-	if sum := sha256.Sum256(content); response.StatusCode != 200 || !slices.Contains(a.Hashes, "zh:"+hex.EncodeToString(sum[:])) {
+	response, content := get(http.MethodGet, a.URL, "")
+	if sum := sha256.Sum256(content); response.StatusCode != 200 ||
+		!slices.Contains(a.Hashes, "zh:"+hex.EncodeToString(sum[:])) {
 		t.Errorf("GET of the package: %s", response.Status)
 	}
 	unsigned, _, _ := strings.Cut(a.URL, "?")
-	if response, _ := ask(http.MethodGet, unsigned, token); response.StatusCode != 403 {
+	if response, _ := get(http.MethodGet, unsigned, token); response.StatusCode != 403 {
 		t.Errorf("GET of the package with a token and no signature: %s", response.Status)
 	}
 }
 
-// A list is made true, and then is. To see what would be done, nothing need be there.
+// sync mirrors the providers in a list. A second sync changes nothing.
+// --dry-run works with an empty registry.
 func TestMirrorSync(t *testing.T) {
 	t.Parallel()
 	o := serveOrigin(t)
@@ -997,15 +1269,38 @@ provider "two.example.com/acme/pad" {
 }
 `, here, originHost+"/acme/note", o.upstream())})
 	one, two := originHost+"/acme/note", "two.example.com/acme/pad"
-	out := f.run(t, 0, []string{"Would mirror " + one + " 1.0.1\n", "Would mirror " + one + " 1.1.0\n", "Would mirror " + two + " 2.0.0\n"}, "mirror", "sync", list, "--dry-run")
+	out := f.run(
+		t,
+		0,
+		[]string{
+			"Would mirror " + one + " 1.0.1\n",
+			"Would mirror " + one + " 1.1.0\n",
+			"Would mirror " + two + " 2.0.0\n",
+		},
+		"mirror",
+		"sync",
+		list,
+		"--dry-run",
+	)
 	if strings.Count(out, " added\n") != 4 {
-		t.Errorf("what would be done:\n%s", out)
+		t.Errorf("dry run:\n%s", out)
 	}
 	f.check(t, one)
 	f.check(t, two)
-	f.run(t, 0, []string{"Mirrored " + one + " 1.0.1\n", "Mirrored " + one + " 1.1.0\n", "Mirrored " + two + " 2.0.0\n"}, "mirror", "sync", list)
+	f.run(
+		t,
+		0,
+		[]string{"Mirrored " + one + " 1.0.1\n", "Mirrored " + one + " 1.1.0\n", "Mirrored " + two + " 2.0.0\n"},
+		"mirror",
+		"sync",
+		list,
+	)
 	for _, args := range [][]string{nil, {"--dry-run"}} {
-		out := f.run(t, 0, []string{"Unchanged: " + one + " 1.0.1\n", "Unchanged: " + two + " 2.0.0\n"}, append([]string{"mirror", "sync", list}, args...)...)
+		out := f.run(
+			t,
+			0,
+			[]string{"Unchanged: " + one + " 1.0.1\n", "Unchanged: " + two + " 2.0.0\n"},
+			append([]string{"mirror", "sync", list}, args...)...)
 		if strings.Contains(out, "Mirrored") || strings.Contains(out, "added") {
 			t.Errorf("again, %s:\n%s", args, out)
 		}
@@ -1024,18 +1319,23 @@ provider "two.example.com/acme/pad" {
 	}
 	for _, dryRun := range []bool{true, false} {
 		out := f.run(t, 0, nil, "mirror", "sync", list, "--json", fmt.Sprintf("--dry-run=%t", dryRun))
-		if err := json.Unmarshal([]byte(out), &report); err != nil || report.DryRun != dryRun || len(report.Versions) != 3 {
+		if err := json.Unmarshal([]byte(out), &report); err != nil || report.DryRun != dryRun ||
+			len(report.Versions) != 3 {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if v := report.Versions[0]; v.Address != one || v.Version != "1.0.2" || len(v.SigningKey) != 16 || len(v.Packages) != 1 || v.Packages[0].Platform != here || v.Packages[0].Status != "added" {
+		if v := report.Versions[0]; v.Address != one || v.Version != "1.0.2" || len(v.SigningKey) != 16 ||
+			len(v.Packages) != 1 ||
+			v.Packages[0].Platform != here ||
+			v.Packages[0].Status != "added" {
 			t.Errorf("the first version of %s", out)
 		}
 	}
-	// What the list does not name any more stays.
+	// Versions that the list no longer selects stay mirrored.
 	f.check(t, one, "1.1.0 "+here, "1.0.2 "+here, "1.0.1 "+here)
 
 	out = f.run(t, 0, []string{"MIRRORED PROVIDER"}, "list")
-	if !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(one)+` +1\.1\.0 *$`).MatchString(out) || !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(two)+` +2\.0\.0 *$`).MatchString(out) {
+	if !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(one)+` +1\.1\.0 *$`).MatchString(out) ||
+		!regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(two)+` +2\.0\.0 *$`).MatchString(out) {
 		t.Errorf("listed:\n%s", out)
 	}
 	out = f.run(t, 0, nil, "list", one)
@@ -1045,7 +1345,9 @@ provider "two.example.com/acme/pad" {
 	var all struct {
 		Mirrored []struct{ Address, Latest string }
 	}
-	if err := json.Unmarshal([]byte(f.run(t, 0, nil, "list", "--json")), &all); err != nil || len(all.Mirrored) != 2 || all.Mirrored[0].Address != one || all.Mirrored[0].Latest != "1.1.0" {
+	if err := json.Unmarshal([]byte(f.run(t, 0, nil, "list", "--json")), &all); err != nil || len(all.Mirrored) != 2 ||
+		all.Mirrored[0].Address != one ||
+		all.Mirrored[0].Latest != "1.1.0" {
 		t.Errorf("%v: %+v", err, all)
 	}
 	f.run(t, exitNotFound, nil, "list", "three.example.com/acme/pad")

@@ -22,11 +22,11 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	diff "github.com/google/go-cmp/cmp"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
@@ -37,30 +37,8 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// golden compares text with a file below testdata or docs. With -update it writes
-// the file.
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if changed := diff.Diff(string(want), string(got)); changed != "" {
-		t.Errorf("%s differs; -update writes it anew (-want +got):\n%s", path, changed)
-	}
-}
-
-// The commands that people use most print what fits their terminal, and all of it
-// to a pipe.
+// The output of the most used commands fits the terminal. A pipe gets it in
+// full.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -70,7 +48,7 @@ func TestOutput(t *testing.T) {
 		name   string
 		args   []string
 		writes bool
-		dir    string // in which it reads; if empty, that which all others read
+		dir    string // working folder; if empty, the folder of all reading commands
 	}{
 		{name: "list", args: []string{"list"}},
 		{name: "list-module", args: []string{"list", "acme/vpc/aws"}},
@@ -108,7 +86,7 @@ func TestOutput(t *testing.T) {
 				shown := f.onTerminal(t, dir(), columns, test.args)
 				for line := range strings.Lines(shown) {
 					if tokenText.MatchString(line) {
-						continue // it is copied in one piece
+						continue // a token is never wrapped
 					}
 					if wide := text.StringWidth(strings.TrimSuffix(readable.ReplaceAllString(line, ""), "\n")); wide > columns {
 						t.Errorf("this line has %d columns on a terminal of %d:\n%s", wide, columns, line)
@@ -123,10 +101,10 @@ func TestOutput(t *testing.T) {
 			}
 			for _, mark := range []string{"\x1b", "…"} {
 				if strings.Contains(stdout+stderr, mark) {
-					t.Errorf("%q is in what it prints to a pipe:\n%s%s", mark, stdout, stderr)
+					t.Errorf("a pipe gets %q:\n%s%s", mark, stdout, stderr)
 				}
 			}
-			golden(t, filepath.Join("testdata", "output", test.name+".txtar"), txtar.Format(archive))
+			golden.Equal(t, filepath.Join("testdata", "output", test.name+".txtar"), txtar.Format(archive))
 		})
 	}
 }
@@ -139,25 +117,26 @@ func quotedAll(args []string) string {
 	return strings.Join(all, " ")
 }
 
-// fixture is a working folder with a registry that holds some of everything:
+// fixture is a working folder with a registry that contains examples of
+// everything:
 //
 //	larder-data  the registry
 //	vpc          a module to publish as 2.0.0
 //	dist         a release to publish, of acme/inventory 2.0.0
-//	mirror       what `tofu providers mirror` has written
+//	mirror       a folder in the format of `tofu providers mirror`
 //	config       the contexts
 type fixture struct {
 	dir   string
 	begun time.Time
 	key   registry.SigningKey
-	// linux is the sum of the zip of acme/inventory 1.1.0 for Linux.
+	// linux is the SHA-256 sum of the zip of acme/inventory 1.1.0 for Linux.
 	linux string
-	// tokens are the ids of the tokens that are the same each time.
+	// tokens are the IDs of the fixture's tokens, which are the same in each
+	// run.
 	tokens []string
 }
 
-// The publishers, as the registry records those with AWS credentials, of CI jobs
-// and of this machine.
+// Publishers with AWS credentials, from a CI job, and of this machine.
 var (
 	publisherAWS = registry.Publisher{
 		Kind: registry.PublisherAWS,
@@ -173,8 +152,8 @@ var (
 	publisherUser = registry.Publisher{Kind: registry.PublisherUser, Name: "ada"}
 )
 
-// outputDay is when most is published. It is long ago, so that the times of now,
-// which are replaced, differ from it.
+// outputDay is the time of most publishes. It is far in the past, so that
+// normalize can distinguish it from the current time.
 var outputDay = time.Date(2023, 3, 10, 9, 30, 0, 0, time.UTC)
 
 func newFixture(t *testing.T) fixture {
@@ -300,7 +279,7 @@ func (f *fixture) providers(
 	for i, version := range []string{"1.0.0", "1.1.0"} {
 		by := []registry.Publisher{publisherUser, publisherCI}[i]
 		p := publisher(by, 0)
-		p.Now = nil // the key would be from the future
+		p.Now = nil // the key must not be newer than the publish
 		result, err := p.Provider(t.Context(), releases.Provider{Dir: signer.dirs[version], Address: inventory})
 		check(err)
 		f.linux = result.Record.Packages[len(result.Record.Packages)-1].SHA256
@@ -324,15 +303,15 @@ func (f *fixture) providers(
 	check(err)
 }
 
-// signedReleases are releases in folders by version.
+// signedReleases are the folders of signed releases by version.
 type signedReleases struct {
 	key  keys.SigningKey
 	dirs map[string]string
 }
 
 // writeReleases writes releases of terraform-provider-inventory for three
-// platforms, of which two have the same content. They are the same each time but
-// for the key. Of the signatures at least the sizes are the same.
+// platforms. Two platforms have the same content. Only the key and the
+// signatures differ between runs, and the signatures have the same size.
 func writeReleases(t *testing.T, dirs map[string]string) signedReleases {
 	t.Helper()
 	for version, dir := range dirs {
@@ -349,7 +328,7 @@ func writeReleases(t *testing.T, dirs map[string]string) signedReleases {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const usual = 173 // bytes: numbers that begin with a zero byte are shorter
+			const usual = 173 // bytes; shorter if a number begins with a zero byte
 			same = same && signature.Size() == usual
 		}
 		if same {
@@ -393,7 +372,7 @@ func writeZips(t *testing.T, dir, name, version string) {
 	writeFiles(t, dir, files)
 }
 
-// writeMirrored writes versions as `tofu providers mirror` does.
+// writeMirrored writes versions in the format of `tofu providers mirror`.
 func writeMirrored(t *testing.T, folder, name string, versions ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -405,6 +384,7 @@ func writeMirrored(t *testing.T, folder, name string, versions ...string) {
 	}
 }
 
+// must returns v, or panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -412,7 +392,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// copied returns a copy of the folder, to write to.
+// copied returns a copy of the folder that the test can change.
 func (f fixture) copied(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -433,7 +413,7 @@ func (f fixture) command(ctx context.Context, dir string, args []string) *exec.C
 	return cmd
 }
 
-// piped returns what a command prints to pipes.
+// piped runs a command with pipes and returns its output.
 func (f fixture) piped(t *testing.T, dir string, args []string) (stdout, stderr string) {
 	t.Helper()
 	var out, other bytes.Buffer
@@ -445,7 +425,8 @@ func (f fixture) piped(t *testing.T, dir string, args []string) (stdout, stderr 
 	return f.normalize(out.String()), f.normalize(progressLine.ReplaceAllString(other.String(), ""))
 }
 
-// onTerminal returns what a command leaves on a terminal with so many columns.
+// onTerminal runs a command on a terminal with a width in columns. It returns
+// the final content of the terminal.
 func (f fixture) onTerminal(t *testing.T, dir string, columns int, args []string) string {
 	t.Helper()
 	terminal, slave, err := pty.Open()
@@ -465,19 +446,19 @@ func (f fixture) onTerminal(t *testing.T, dir string, columns int, args []string
 	hung := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer hung.Stop()
 	var out bytes.Buffer
-	_, _ = io.Copy(&out, terminal) // it ends with an error when nobody has the terminal open any more
+	_, _ = io.Copy(&out, terminal) // reading fails when no process has the terminal open
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	shown := &display{}
 	shown.print(t, out.String())
 	if shown.widest > columns && !tokenText.MatchString(out.String()) {
-		t.Errorf("for a while a line had %d columns on a terminal of %d:\n%q", shown.widest, columns, out.String())
+		t.Errorf("a line had %d columns at some time, on a terminal of %d:\n%q", shown.widest, columns, out.String())
 	}
 	return f.normalize(progressLine.ReplaceAllString(shown.String(), ""))
 }
 
-// What differs each time.
+// Texts that differ between runs.
 var (
 	tokenText = regexp.MustCompile(`larder_[0-9A-Za-z]{49}`)
 	tokenID   = regexp.MustCompile(`\b[0-9a-f]{12}\b`)
@@ -485,13 +466,14 @@ var (
 	clockText = regexp.MustCompile(`\bshows \d\d:\d\d UTC`)
 	portText  = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 	tookText  = regexp.MustCompile(`\bin \d+(\.\d+)?(ms|µs|s)\b`)
-	// progressLine is a line of progress. The moment decides which of them come
-	// first, and which remain on a terminal. Their widths are checked all the same.
+	// progressLine matches a line of progress. The order of these lines, and
+	// which of them remain on a terminal, depends on timing. Tests still check
+	// their widths.
 	progressLine = regexp.MustCompile(`(?m)^(checking|comparing|listing|mirroring|packing|publishing|` +
 		`reading|removing|uploading|verifying|waiting) .*\n`)
 )
 
-// normalize replaces what differs each time by text of the same width.
+// normalize replaces texts that differ between runs by texts of the same width.
 func (f fixture) normalize(s string) string {
 	const key = "51852D87348FFC4C"
 	s = strings.ReplaceAll(s, f.key.ID, key)
@@ -511,7 +493,7 @@ func (f fixture) normalize(s string) string {
 		if err != nil || math.Abs(days) > 1000 || day.Sub(outputDay).Abs() < 300*24*time.Hour {
 			return at
 		}
-		// The day may have ended since the test began.
+		// A test may run past midnight.
 		const today, multiple = "2025-12-01", 5
 		days = math.Floor(days/multiple) * multiple
 		shown := must(time.Parse(time.DateOnly, today)).AddDate(0, 0, int(days)).Format(time.DateOnly)
@@ -522,16 +504,17 @@ func (f fixture) normalize(s string) string {
 	return tookText.ReplaceAllString(s, "in 1ms")
 }
 
-// noon replaces a time of day.
+// noon replaces the numbers of a time of day by 12.
 func noon(at string) string {
 	return regexp.MustCompile(`\d\d`).ReplaceAllStringFunc(at, func(string) string { return "12" })
 }
 
-// readable are the sequences of a display for colors.
+// readable matches the color sequences in the text of a display.
 var readable = regexp.MustCompile(`␛\[[0-9;]*m`)
 
-// display is what a terminal shows. It knows the sequences that the command line
-// prints, and has no end at the right, so that lines that are too wide are found.
+// display emulates a terminal. It supports the control sequences that the
+// command line prints. Its width is unlimited, so that tests can find lines
+// that are too long.
 type display struct {
 	lines  [][]cell
 	row    int
@@ -604,7 +587,7 @@ func (d *display) control(t *testing.T, parameters, command string) {
 		}
 	case "h", "l": // show and hide the cursor
 	default:
-		t.Errorf("what does ESC[%s%s do?", parameters, command)
+		t.Errorf("unknown control sequence ESC[%s%s", parameters, command)
 	}
 }
 

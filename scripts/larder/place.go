@@ -23,27 +23,30 @@ const (
 	contextFromEnv  = "LARDER_CONTEXT"
 )
 
-// place is the registry that a command is about. One of dir, stack and host is
+// place identifies the registry of a command. One of dir, stack and host is
 // set.
 type place struct {
-	// name is what --store or --registry takes: FOLDER, stack:NAME, https://HOST.
+	// name is the value for --store or --registry: FOLDER, stack:NAME,
+	// https://HOST.
 	name string
-	// from is what named it: a flag, a variable, a context, or nothing.
+	// from is the flag, the variable or the context that names the registry. It
+	// may be empty.
 	from string
 	// dir is the folder of a registry on this machine.
 	dir string
-	// stack is the name of a deployed registry's stack.
+	// stack is the name of the stack of a deployed registry.
 	stack string
-	// host is that of a registry which is used through its own endpoint, as a person
-	// writes it.
+	// host is the host of a registry that the command sends requests to, in the
+	// form that people write.
 	host string
-	// context is the name of the context that named it, if one did.
+	// context is the name of the context, if a context names the registry.
 	context string
-	// gone is the name of the current context, if the file does not have it.
+	// gone is the name of the current context if the file has no such context.
 	gone string
 }
 
-// String is what people see of it.
+// String returns the name, and the flag, variable or context that it comes
+// from.
 func (p place) String() string {
 	if p.from == "" {
 		return p.name
@@ -51,38 +54,37 @@ func (p place) String() string {
 	return fmt.Sprintf("%s (%s)", p.name, p.from)
 }
 
-// where are the flags that name a registry.
-type where struct {
+// placeFlags has the flags that name a registry.
+type placeFlags struct {
 	store    string
 	registry string
 	context  string
 }
 
-// storeFlags give a command the flags that name a registry by its store.
+// storeFlags adds the flags that name a registry by its store.
 func (c *cli) storeFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.where.store, "store", "",
-		"where the registry keeps its data: a `FOLDER` or stack:NAME (default "+defaultData+")")
-	cmd.Flags().StringVar(&c.where.context, "context", "", "use the context `NAME` in place of the current one")
-	cmd.Flags().StringVar(&c.where.registry, "registry", "", "")
-	_ = cmd.Flags().MarkHidden("registry") // that a store is needed is said for it too
+	cmd.Flags().StringVar(&c.placeFlags.store, "store", "",
+		"the registry's store: a `FOLDER` or stack:NAME (default "+defaultData+")")
+	cmd.Flags().StringVar(&c.placeFlags.context, "context", "", "use the context `NAME` instead of the current one")
+	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "")
+	_ = cmd.Flags().MarkHidden("registry") // for an error that explains that the command needs a store
 }
 
-// registryFlags give a command the flags that name a registry by its store or by
-// its URL.
+// registryFlags adds the flags that name a registry by its store or by its URL.
 func (c *cli) registryFlags(cmd *cobra.Command) {
 	c.storeFlags(cmd)
 	flag := cmd.Flags().Lookup("registry")
 	flag.Hidden = false
-	flag.Usage = "go through the registry at this `URL`, https://HOST[:PORT], with the clients' credentials"
+	flag.Usage = "use the registry at this `URL`, https://HOST[:PORT], with the clients' credentials"
 	cmd.Flags().StringVar(&c.remote.audience, "audience", "",
 		"`AUDIENCE` of the CI job's identity token (default https://HOST of the registry)")
 	cmd.Flags().BoolVar(&c.remote.ciIdentity, "ci-identity", false,
 		"use the CI job's identity even if there is another credential for the registry")
 }
 
-// place returns the registry that the command is about. Flags win over the
-// environment, the environment over the current context, and that over the folder
-// ./larder-data. From here on, what the command prints names it.
+// place returns the registry of the command and stores it in c.about. Flags
+// take precedence over environment variables, and these over the current
+// context. The default is the folder ./larder-data.
 func (c *cli) place() (place, error) {
 	p, err := c.findPlace()
 	if err == nil {
@@ -91,17 +93,18 @@ func (c *cli) place() (place, error) {
 	return p, err
 }
 
-// candidate is one way in which a registry can be named.
+// candidate is a flag or variable that can name a registry.
 type candidate struct {
 	from, value string
 	parse       func(string) (place, error)
 }
 
+// findPlace returns the registry of the command.
 func (c *cli) findPlace() (place, error) {
 	flags := c.given([]candidate{
-		{"--store", c.where.store, parseStore},
-		{"--registry", c.where.registry, parseRegistry},
-		{"--context", c.where.context, c.contextNamed},
+		{"--store", c.placeFlags.store, parseStore},
+		{"--registry", c.placeFlags.registry, parseRegistry},
+		{"--context", c.placeFlags.context, c.contextNamed},
 	}, func(i candidate) bool { return c.flags != nil && c.flags.Changed(strings.TrimPrefix(i.from, "--")) })
 	environment := c.given([]candidate{
 		{storeFromEnv, os.Getenv(storeFromEnv), parseStore},
@@ -115,7 +118,7 @@ func (c *cli) findPlace() (place, error) {
 		case 1:
 			p, err := level[0].parse(level[0].value)
 			if err != nil && level[0].from == "--store" && isURL(level[0].value) && c.needsStore() {
-				err = registry.WithHint(usagef("this command needs the registry's store, and a URL is none"), "%s", c.storeHint())
+				err = registry.WithHint(usagef("this command needs the registry's store and not its URL"), "%s", c.storeHint())
 			}
 			if err != nil {
 				return place{}, fmt.Errorf("%s: %w", level[0].from, err)
@@ -128,7 +131,7 @@ func (c *cli) findPlace() (place, error) {
 			return p, nil
 		}
 		return place{}, registry.WithHint(
-			usagef("%s and %s both name a registry", level[0].from, level[1].from), "Give one of them.")
+			usagef("%s and %s both name a registry", level[0].from, level[1].from), "Use only one of them.")
 	}
 	file, err := c.readContexts()
 	if err != nil {
@@ -140,27 +143,29 @@ func (c *cli) findPlace() (place, error) {
 	p, err := parseStore(defaultData)
 	p.from, p.gone = "default", file.Current
 	if p.gone != "" {
-		p.from += ", since the current context " + p.gone + " is gone"
+		p.from += ", because the current context " + p.gone + " does not exist"
 	}
 	return p, err
 }
 
-// needsStore reports whether the command cannot go through a registry's URL.
+// needsStore reports whether the command cannot use a registry's URL.
 func (c *cli) needsStore() bool {
 	flag := c.flags.Lookup("registry")
 	return flag == nil || flag.Hidden
 }
 
+// given returns the candidates that have a value.
 func (c *cli) given(all []candidate, is func(candidate) bool) []candidate {
 	return slices.DeleteFunc(all, func(i candidate) bool { return !is(i) })
 }
 
-// contextNamed returns the registry of a context. Other contexts may have mistakes.
+// contextNamed returns the registry of a context. Mistakes in other contexts do
+// not matter.
 func (c *cli) contextNamed(name string) (place, error) {
 	if path, err := contexts.Path(); err == nil {
 		found, ok, err := contexts.Find(path, name)
 		if err != nil {
-			return place{}, repairContexts(path, err)
+			return place{}, hintContexts(path, err)
 		}
 		if ok {
 			return contextNamed(contexts.File{Contexts: map[string]contexts.Context{name: found}}, name)
@@ -173,7 +178,7 @@ func (c *cli) contextNamed(name string) (place, error) {
 	return contextNamed(file, name)
 }
 
-// contextNamed returns the registry of a context in a file.
+// contextNamed returns the registry of a context in file.
 func contextNamed(file contexts.File, name string) (place, error) {
 	found, ok := file.Contexts[name]
 	if !ok {
@@ -191,7 +196,7 @@ func contextNamed(file contexts.File, name string) (place, error) {
 	return p, nil
 }
 
-// noContext is the error for a context that is not in a file.
+// noContext returns the error for a context that file does not have.
 func noContext(file contexts.File, name string) error {
 	err := usagef("there is no context%s", inError(name))
 	names := file.Names()
@@ -208,34 +213,32 @@ func noContext(file contexts.File, name string) error {
 	return registry.WithHint(err, "Add it with `larder context add %s STORE|URL`.", name)
 }
 
-// storePlace returns the registry that the command is about, for commands that
-// need its store.
+// storePlace returns the registry of a command that needs its store.
 func (c *cli) storePlace() (place, error) {
 	p, err := c.place()
 	if err != nil || p.host == "" {
 		return p, err
 	}
 	c.about = place{}
-	err = usagef("this command needs the registry's store, and %s names one by its URL, %s", p.from, p.name)
+	err = usagef("this command needs the registry's store, but %s gives its URL, %s", p.from, p.name)
 	return place{}, registry.WithHint(err, "%s", c.storeHint())
 }
 
-// storeHint names a store to use in place of a registry's URL.
+// storeHint suggests a store to use instead of a registry's URL.
 func (c *cli) storeHint() string {
 	file, err := c.readContexts()
 	if err == nil {
 		for _, name := range file.Names() {
 			if file.Contexts[name].Store != "" {
-				return fmt.Sprintf("Name a store, such as --context %s (%s), or --store stack:NAME.",
+				return fmt.Sprintf("Name a store, for example --context %s (%s) or --store stack:NAME.",
 					name, file.Contexts[name].Store)
 			}
 		}
 	}
-	return "Name its store with --store, such as --store stack:larder or --store " + defaultData + "."
+	return "Name its store with --store, for example --store stack:larder or --store " + defaultData + "."
 }
 
-// parseStore reads a store: a folder, with or without dir: before it, or
-// stack:NAME.
+// parseStore parses a store: FOLDER, dir:FOLDER or stack:NAME.
 func parseStore(s string) (place, error) {
 	kind, rest, found := strings.Cut(s, ":")
 	switch {
@@ -248,7 +251,7 @@ func parseStore(s string) (place, error) {
 		return place{name: s, stack: rest}, nil
 	case kind == "dir":
 		s = rest
-	case found && len(kind) > 1 && !strings.ContainsAny(kind, `./\~`): // C: is a drive
+	case found && len(kind) > 1 && !strings.ContainsAny(kind, `./\~`): // C: is a drive on Windows
 		err := usagef("the store%s has an unknown kind", inError(s))
 		if near, ok := suggest.Nearest(kind, []string{"stack", "dir"}); ok {
 			return place{}, registry.WithHint(err, "Did you mean %s:? %s", near, storeForms)
@@ -268,7 +271,7 @@ func folder(dir string) place {
 	return p
 }
 
-// absolute returns a path as it is from any folder.
+// absolute returns the absolute path, or path itself if there is an error.
 func absolute(path string) string {
 	if full, err := filepath.Abs(path); err == nil {
 		return full
@@ -276,12 +279,12 @@ func absolute(path string) string {
 	return path
 }
 
-// isURL reports whether a word can only be a URL.
+// isURL reports whether a word has a URL scheme.
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
 const storeForms = "A store is a folder, such as " + defaultData + ", or stack:NAME for a deployed registry."
 
-// expandHome replaces ~ at the beginning of a path, which shells leave as it is
+// expandHome replaces ~ at the beginning of a path. Shells do not expand it
 // after dir:.
 func expandHome(path string) (string, error) {
 	rest, ok := strings.CutPrefix(path, "~")
@@ -295,14 +298,14 @@ func expandHome(path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// parseRegistry reads the URL of a registry, https://HOST.
+// parseRegistry parses the URL of a registry, https://HOST.
 func parseRegistry(s string) (place, error) {
 	host, err := registryHost(s)
 	return place{name: "https://" + host, host: host}, err
 }
 
-// registryHost reads the URL of a registry, https://HOST, and returns its host as
-// a person writes it.
+// registryHost returns the host in the URL of a registry, https://HOST, in the
+// form that people write.
 func registryHost(url string) (string, error) {
 	bare := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
 	host, err := client.ParseHost(bare)
@@ -310,9 +313,9 @@ func registryHost(url string) (string, error) {
 		return host, nil
 	}
 	if strings.HasPrefix(strings.ToLower(url), "http://") {
-		err = errors.New("clients use https only")
+		err = errors.New("clients use only https")
 	} else {
-		err = errors.New("a registry's URL is https://HOST[:PORT]")
+		err = errors.New("it must be https://HOST[:PORT]")
 	}
 	return "", registry.WithHint(usagef("cannot use the registry%s: %w", inError(url), err),
 		"Examples are https://registry.example.com and https://127.0.0.1:8443.")

@@ -8,14 +8,15 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// problem is one of several that an error reports at once.
+// problem is one of several mistakes that an error reports.
 type problem struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 	Code  string `json:"code,omitempty"`
 }
 
-// problemsOf returns what err reports at once, or nil if it is not of that kind.
+// problemsOf returns the problems of a [registry.ProblemsError], or nil for
+// other errors.
 func problemsOf(err error) (problems []problem) {
 	all, ok := errors.AsType[*registry.ProblemsError](err)
 	if !ok {
@@ -27,8 +28,8 @@ func problemsOf(err error) (problems []problem) {
 	return problems
 }
 
-// printProblems prints what err reports at once, each problem with its hint, and
-// reports whether there are several.
+// printProblems prints the problems of an error with their hints. It prints
+// nothing and returns false if the error does not have several problems.
 func printProblems(out terminal.Output, err error) bool {
 	all, ok := errors.AsType[*registry.ProblemsError](err)
 	if !ok || len(all.Problems) == 1 {

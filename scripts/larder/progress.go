@@ -13,27 +13,27 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// steps shows on standard error what goes on. A terminal gets one line, which is
-// removed at the end; anything else gets a line for each step, and --quiet and
-// --json get nothing. It is a progress.Reporter.
+// steps shows progress on standard error. A terminal gets one line, which stop
+// removes. Other outputs get a line for each step. With --quiet or --json it
+// writes nothing. It implements progress.Reporter.
 //
-// The line is our own work: go-pretty's bars leave lines behind when steps begin
-// and end faster than it draws.
+// It does not use go-pretty's progress bars. They leave lines behind if steps
+// begin and end faster than go-pretty draws.
 type steps struct {
 	out   io.Writer
-	width int // of the terminal; 0: there is none
+	width int // of the terminal, in columns; 0 if there is none
 
 	mu        sync.Mutex
 	step      string
-	begun     time.Time   // when the step did
-	transfers []*transfer // those that go on, the oldest first
+	started   time.Time   // when the step started
+	transfers []*transfer // running transfers, the oldest first
 
-	ended, done chan struct{}
+	stopped, done chan struct{}
 }
 
-// transfer is work whose size may be known, in bytes; 0: it is not.
+// transfer is a running transfer. Its size is in bytes, or 0 if it is unknown.
 type transfer struct {
-	what        string
+	name        string
 	size, moved int64
 }
 
@@ -47,10 +47,10 @@ func newProgress(c *cli) *steps {
 	return startSteps(out.Writer, out.Width)
 }
 
-// startSteps shows steps on a terminal of a width, or on something else if that is
-// 0.
+// startSteps starts showing steps on a terminal with a width in columns. If
+// width is 0, out is not a terminal.
 func startSteps(out io.Writer, width int) *steps {
-	s := &steps{out: out, width: width, ended: make(chan struct{}), done: make(chan struct{})}
+	s := &steps{out: out, width: width, stopped: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		if s.width == 0 {
@@ -61,8 +61,8 @@ func startSteps(out io.Writer, width int) *steps {
 		for {
 			select {
 			case <-ticks.C:
-				s.change(func() {})
-			case <-s.ended:
+				s.update(func() {})
+			case <-s.stopped:
 				fmt.Fprint(s.out, clearLine)
 				return
 			}
@@ -71,37 +71,37 @@ func startSteps(out io.Writer, width int) *steps {
 	return s
 }
 
-// progress is where to show what goes on. Its width is that of a terminal whose
-// cursor can be moved.
+// progress returns the output for progress. Its width is 0 unless it is a
+// terminal with a movable cursor.
 func (c *cli) progress() terminal.Output {
 	if c.quiet || c.json {
 		return terminal.Output{Writer: io.Discard}
 	}
 	out := terminal.New(c.stderr)
-	out.Writer = c.stderr // what is shown is escaped, and the cursor is moved
+	out.Writer = c.stderr // terminal.Output would escape the codes that move the cursor
 	if !out.Cursor {
 		out.Width = 0
 	}
 	return out
 }
 
-// change changes what goes on, and shows it. It is for a terminal.
-func (s *steps) change(how func()) {
+// update calls change and draws the line on a terminal.
+func (s *steps) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	how()
+	change()
 	fmt.Fprint(s.out, clearLine, terminal.CutEnd(s.line(), s.width-1))
 }
 
-// line returns what goes on in one line.
+// line returns the text of the line.
 func (s *steps) line() string {
 	if len(s.transfers) == 0 {
-		if seconds := int(time.Since(s.begun).Seconds()); s.step != "" && seconds > 0 {
+		if seconds := int(time.Since(s.started).Seconds()); s.step != "" && seconds > 0 {
 			return fmt.Sprintf("%s… %d s", s.step, seconds)
 		}
 		return s.step
 	}
-	line := s.transfers[0].what
+	line := s.transfers[0].name
 	if more := len(s.transfers) - 1; more > 0 {
 		line += fmt.Sprintf(" and %d more", more)
 	}
@@ -125,7 +125,7 @@ func (s *steps) Step(what string) {
 		fmt.Fprintln(s.out, what)
 		return
 	}
-	s.change(func() { s.step, s.begun = what, time.Now() })
+	s.update(func() { s.step, s.started = what, time.Now() })
 }
 
 // Transfer implements progress.Reporter.
@@ -137,38 +137,37 @@ func (s *steps) Transfer(what string, size int64) (moved func(int64), end func()
 		s.Step(what)
 		return func(int64) {}, func() {}
 	}
-	t := &transfer{what: printable.Escape(what), size: max(size, 0)}
-	s.change(func() { s.step, s.transfers = "", append(s.transfers, t) })
+	t := &transfer{name: printable.Escape(what), size: max(size, 0)}
+	s.update(func() { s.step, s.transfers = "", append(s.transfers, t) })
 	moved = func(n int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.moved += n
 	}
 	end = func() {
-		s.change(func() {
+		s.update(func() {
 			s.transfers = slices.DeleteFunc(s.transfers, func(one *transfer) bool { return one == t })
 		})
 	}
 	return moved, end
 }
 
-// stop removes the line, so that what is printed next stands in its place.
+// stop removes the line. The next output takes its place.
 func (s *steps) stop() {
-	close(s.ended)
+	close(s.stopped)
 	<-s.done
 }
 
-// waiting shows what the command waits for, if that takes more than a second, until
-// the function that it returns is called. It is for work that shows no progress of
-// its own. A terminal gets a line with the seconds, which is removed at the end;
-// anything else gets one plain line.
+// waiting shows what the command waits for if that takes more than a second.
+// The caller calls end when the work is done. It is for work that reports no
+// progress. A terminal gets a line with the seconds, which end removes. Other
+// outputs get one plain line.
 func (c *cli) waiting(what string) (end func()) {
 	out := c.progress()
 	return showWaiting(out, out.Width, what)
 }
 
-// showWaiting is waiting on a terminal of a width, or on something else if that is
-// 0.
+// showWaiting implements waiting. If width is 0, out is not a terminal.
 func showWaiting(out io.Writer, width int, what string) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What takes more than a second without progress of its own says what it waits for,
-// in one line where there is no terminal.
+// waiting prints one line after a second if there is no terminal.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -41,7 +40,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// A terminal shows the seconds in one line, which is removed at the end.
+// On a terminal, waiting shows the seconds in one line, and removes it at the
+// end.
 func TestWaitingOnTerminal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWaitingOnTerminal(t *testing.T) {
 	})
 }
 
-// With --quiet and --json there is no progress.
+// With --quiet and --json no progress is printed.
 func TestNoProgress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []cli{{quiet: true}, {json: true}} {
@@ -87,11 +87,11 @@ func TestNoProgress(t *testing.T) {
 	s.Transfer("uploading", 2048)
 	s.stop()
 	if got := out.String(); !strings.HasPrefix(got, "packing\nuploading, 2.0 KiB") {
-		t.Errorf("it prints %q", got)
+		t.Errorf("printed %q", got)
 	}
 }
 
-// A terminal shows in one line what goes on, and nothing stays of it.
+// On a terminal, steps are shown in one line, which is removed at the end.
 func TestStepsOnTerminal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestStepsOnTerminal(t *testing.T) {
 		check := func(want string) {
 			t.Helper()
 			if got := shown(); got != want {
-				t.Errorf("it shows %q, want %q", got, want)
+				t.Errorf("the line is %q, want %q", got, want)
 			}
 		}
 		s.Step("reading \x1b[2Jvpc")
@@ -131,7 +131,7 @@ func TestStepsOnTerminal(t *testing.T) {
 		end()
 		s.stop()
 		if got := out.String(); !strings.HasSuffix(got, clearLine) {
-			t.Errorf("it leaves %q", got)
+			t.Errorf("the output ends in %q", got)
 		}
 	})
 }

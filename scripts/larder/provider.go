@@ -29,26 +29,25 @@ func (c *cli) publishProviderCommand() *cobra.Command {
 	var signKey string
 	cmd := &cobra.Command{
 		Use:   "provider DIR NAMESPACE/TYPE",
-		Short: "Publish the release of a provider in a folder",
-		Long: `Publish the release of a provider in a folder, as goreleaser leaves it:
+		Short: "Publish a provider release",
+		Long: `Publish a provider release from a folder that goreleaser has written:
 
   terraform-provider-TYPE_VERSION_OS_ARCH.zip     one for each platform
   terraform-provider-TYPE_VERSION_SHA256SUMS      the sums of these files
   terraform-provider-TYPE_VERSION_SHA256SUMS.sig  its detached signature
-  terraform-provider-TYPE_VERSION_manifest.json   the protocols of plugins
+  terraform-provider-TYPE_VERSION_manifest.json   the plugin protocols
 
-The version is that of the file names. Names, sums, the files of each zip and
-the signature by a key of the namespace (see larder key) are checked before
-anything is sent. Zips are unpacked on their way to a store: if one is damaged,
-the publish ends before the store has all of it.
+The file names contain the version. Before it sends anything, the command checks
+the names, the sums, the file lists of the zips, and the signature. A key of the
+namespace must have signed the release: see ` + "`larder key`" + `. The command unpacks
+each zip while it uploads it to a store. If a zip is damaged, the publish fails.
 
-If you only have zips, use --sign-key: it makes SHA256SUMS and signs it. The
-passphrase is that of ` + passphraseFromEnv + `, or is asked for at a terminal.
+If you only have zips, use --sign-key: it creates SHA256SUMS and signs it. The
+passphrase comes from ` + passphraseFromEnv + `, or from a prompt at a terminal.
 
-Publishing the same SHA256SUMS again changes nothing and succeeds. Other sums
-under the same version are refused with exit code 4. A publish that was
-interrupted has left nothing visible: run it again, and it sends only what is
-missing.` + throughRegistry + dryThroughRegistry,
+Publishing the same SHA256SUMS again changes nothing and succeeds. If the
+version exists with other sums, the publish fails with exit code 4. An
+interrupted publish leaves nothing visible. Run it again to upload the rest.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish provider ./dist acme/inventory
   larder publish provider ./dist acme/inventory --store stack:larder
   larder publish provider ./dist acme/inventory --registry https://HOST
@@ -57,7 +56,7 @@ missing.` + throughRegistry + dryThroughRegistry,
 			if len(args) == 3 {
 				if _, err := registry.ParseTag(args[2]); err == nil {
 					return registry.WithHint(usagef("unexpected argument %q", args[2]),
-						"The version of a provider comes from the names of its files: leave out %s.", args[2])
+						"The version of a provider comes from its file names. Remove %s.", args[2])
 				}
 			}
 			return namedArguments(cmd, args)
@@ -85,15 +84,15 @@ missing.` + throughRegistry + dryThroughRegistry,
 		}),
 	}
 	c.registryFlags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, show what would be published, and end")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything and show the result without publishing")
 	cmd.Flags().StringVar(&signKey, "sign-key", "",
-		"`FILE` with the private key to sign with, if the release is not signed")
+		"`FILE` with the private key that signs an unsigned release")
 	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil,
-		"`PROTOCOL` of plugins that the provider speaks, such as 6.0, if there is no manifest; can be repeated")
+		"plugin `PROTOCOL` of the provider, such as 6.0, if there is no manifest; can be repeated")
 	return cmd
 }
 
-// publishProvider publishes to a store.
+// publishProvider publishes a provider to a store.
 func (c *cli) publishProvider(
 	ctx context.Context, s *store, m releases.Provider, v publishedProviderView, signKey string,
 ) (view, error) {
@@ -119,12 +118,12 @@ func (c *cli) publishProvider(
 	return c.providerResult(v, result), nil
 }
 
-// publishProviderThrough publishes through a registry's own endpoint. A dry run
-// does not ask the registry.
+// publishProviderThrough publishes a provider through a registry's own
+// endpoint. A dry run sends no request.
 func (c *cli) publishProviderThrough(
 	ctx context.Context, to place, m releases.Provider, v publishedProviderView, signKey string,
 ) (view, error) {
-	c.sayAbout()
+	c.printRegistry()
 	var result releases.ProviderResult
 	err := c.withPassphrase(ctx, &m, signKey, func(progress *steps) error {
 		prepared, err := releases.Preparer{Progress: progress}.Provider(ctx, m)
@@ -151,8 +150,8 @@ func (c *cli) publishProviderThrough(
 	return c.providerResult(v, result), nil
 }
 
-// withPassphrase publishes, and does so again if that needs a passphrase and there
-// is somebody to ask for it.
+// withPassphrase calls do to publish. If that needs a passphrase and there is a
+// terminal, it prompts for one and calls do again.
 func (c *cli) withPassphrase(ctx context.Context, m *releases.Provider, signKey string, do func(*steps) error) error {
 	progress := newProgress(c)
 	err := do(progress)
@@ -170,13 +169,13 @@ func (c *cli) withPassphrase(ctx context.Context, m *releases.Provider, signKey 
 	}
 	if errors.Is(err, signing.ErrPassphrase) {
 		return registry.WithHint(fmt.Errorf("cannot sign with %s: %w", signKey, err),
-			"Put the passphrase into %s, or run this at a terminal.", passphraseFromEnv)
+			"Set %s to the passphrase, or run the command at a terminal.", passphraseFromEnv)
 	}
 	return err
 }
 
-// readPassphrase reads a line of the terminal without showing it. If it is
-// interrupted, it leaves the terminal as it was.
+// readPassphrase reads a line from the terminal without echo. If ctx is
+// canceled, it restores the terminal's state.
 func readPassphrase(ctx context.Context) ([]byte, error) {
 	terminal := int(os.Stdin.Fd())
 	state, err := term.GetState(terminal)
@@ -200,6 +199,7 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// platformNames returns the platforms, separated by commas.
 func platformNames(platforms []registry.Platform) string {
 	names := make([]string, len(platforms))
 	for i, p := range platforms {
@@ -208,22 +208,25 @@ func platformNames(platforms []registry.Platform) string {
 	return strings.Join(names, ", ")
 }
 
-// publishedProviderView is what became of the publish of a provider.
+// publishedProviderView is the result of publishing a provider.
 type publishedProviderView struct {
-	// Status is published, unchanged, restored or, if it was a dry run that found
-	// nothing published, dry_run.
+	// Status is published, unchanged or restored. It is dry_run if a dry run
+	// would publish a new version.
 	Status  string `json:"status"`
 	Address string `json:"address"`
 	registry.ProviderVersion
-	// Shared are platforms with the same content, for which OpenTofu gets no hashes.
+	// Shared lists platforms with identical content. OpenTofu gets no hashes
+	// for the version then.
 	Shared []registry.Platform `json:"shared,omitempty"`
-	// Dropped are platforms that the version before has, and this one has not.
+	// Dropped lists platforms that the previous version has and this one lacks.
 	Dropped *protocol.DroppedPlatforms `json:"dropped_platforms,omitempty"`
-	// NotChecked is the registry that a dry run did not ask.
+	// NotChecked is the host of the registry if a dry run sent it no request.
 	NotChecked string `json:"not_checked,omitempty"`
-	// NotCompared says that the registry cannot read all that it has stored.
+	// NotCompared is true if the registry could not read the stored objects to
+	// compare them.
 	NotCompared bool `json:"not_compared,omitempty"`
-	// Source is that of required_providers; empty if the registry's host is not known.
+	// Source is the source in required_providers. It is missing if the
+	// registry's host is unknown.
 	Source string `json:"source,omitempty"`
 
 	to     string
@@ -231,7 +234,7 @@ type publishedProviderView struct {
 	host   addressing
 }
 
-// providerResult adds the result of a publish to a view.
+// providerResult returns the view with the result of a publish.
 func (c *cli) providerResult(v publishedProviderView, result releases.ProviderResult) publishedProviderView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ProviderVersion, v.Shared, v.Dropped = result.Record, result.Shared, result.Dropped
@@ -254,9 +257,9 @@ func (v publishedProviderView) text(p page) {
 	case "dry_run":
 		p.println("Would publish %s for %s, %s", what, platforms, humanize.IBytes(uint64(size)))
 	case "restored":
-		p.println("Restored %s to %s: what was missing from the store is there again", what, v.to)
+		p.println("Restored %s to %s: the store has its missing objects again", what, v.to)
 	case "unchanged":
-		p.println("Unchanged: %s is published already with these sums, since %s", what, minute(v.PublishedAt))
+		p.println("Unchanged: %s was already published with these sums on %s", what, formatTime(v.PublishedAt))
 	default:
 		p.println("Published %s to %s for %s, %s", what, v.to, platforms, humanize.IBytes(uint64(size)))
 	}
@@ -265,8 +268,8 @@ func (v publishedProviderView) text(p page) {
 		p.printf("  %-16s %10s  %s\n", pkg.Platform, humanize.IBytes(uint64(pkg.Size)), p.digest(pkg.H1))
 	}
 	if len(v.Shared) > 0 {
-		p.println("  %s have the same content. OpenTofu gets no hashes of all platforms, "+
-			"because it crashes if two are equal.", platformNames(v.Shared))
+		p.println("  %s have the same content. The registry sends OpenTofu no list of hashes for this version, "+
+			"because OpenTofu crashes if two hashes are equal.", platformNames(v.Shared))
 	}
 	p.warnings(v.warnings())
 	p.notCompared(v.NotCompared)
@@ -277,12 +280,12 @@ func (v publishedProviderView) text(p page) {
 	}
 }
 
-// warnings returns what may be a mistake: platforms are missing that the version
-// before has.
+// warnings returns a warning if the version lacks platforms of the previous
+// one.
 func (v publishedProviderView) warnings() []string {
 	if v.Dropped == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is also for %s, and %s is not: clients there that choose it find no package",
+	return []string{fmt.Sprintf("%s supports %s, but %s does not: clients on these platforms cannot install it",
 		v.Dropped.Since, platformNames(v.Dropped.Platforms), v.Version)}
 }

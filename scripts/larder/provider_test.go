@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 )
 
-// built is the release of a real provider, without a signature, for this platform and another one.
+// built returns the folder with an unsigned release of a real provider, for
+// platforms.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "larder-provider-")
 	if err != nil {
@@ -27,13 +29,13 @@ var built = sync.OnceValues(func() (string, error) {
 	return dir, clients.BuildProvider(context.Background(), dir, "1.0.0", platforms())
 })
 
-// platforms are this machine's, and one that it is not.
+// platforms returns this machine's platform and another one.
 func platforms() []string {
 	other := "windows_amd64"
 	return []string{clients.Platform(), other}
 }
 
-// releaseOf copies the provider's release to a folder and signs it, as its version or another.
+// releaseOf copies the provider's release to a new folder and signs it.
 func releaseOf(t *testing.T, key keys.SigningKey) string {
 	t.Helper()
 	from, err := built()
@@ -74,7 +76,7 @@ func addKey(t *testing.T, data, namespace string, key keys.SigningKey) {
 	larder(t, "key", "add", namespace, keyFile(t, key), "--store", "dir:"+data)
 }
 
-// note writes a configuration that has the provider write a file.
+// note writes a configuration in which the provider writes a file.
 func note(t *testing.T, source, version, path string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +97,8 @@ resource "note_file" "it" {
 	return dir
 }
 
-// A real provider is published as its build leaves it, installed with its signature checked, and run.
+// Clients install and run a published provider after they have verified its
+// signature.
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -120,18 +123,25 @@ func TestProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// h1 of this platform, and zh of both zips and of the manifest, as SHA256SUMS lists them.
+		// There is an h1 hash for this platform, and a zh hash for each file in
+		// SHA256SUMS.
 		if h1, zh := strings.Count(string(lock), `"h1:`), strings.Count(string(lock), `"zh:`); h1 != 1 || zh != 3 {
 			t.Errorf("%d h1 and %d zh:\n%s", h1, zh, lock)
 		}
 	})
 }
 
-// Each kind of key that clients read signs what both install.
+// Both clients accept signatures by all supported kinds of keys.
 func TestKeyAlgorithms(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	namespaces := map[string]string{"RSA 2048": "rsa2048", "RSA 4096": "rsa4096", "Ed25519": "ed25519", "P-256": "p256", "P-384": "p384"}
+	namespaces := map[string]string{
+		"RSA 2048": "rsa2048",
+		"RSA 4096": "rsa4096",
+		"Ed25519":  "ed25519",
+		"P-256":    "p256",
+		"P-384":    "p384",
+	}
 	for algorithm, namespace := range namespaces {
 		key := signingKey(t, algorithm)
 		addKey(t, s.data, namespace, key)
@@ -140,14 +150,17 @@ func TestKeyAlgorithms(t *testing.T) {
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for algorithm, namespace := range namespaces {
 			session := session(t, c, s)
-			if out, err := session.Run(t.Context(), note(t, s.Host+"/"+namespace+"/note", "1.0.0", "x"), "init", "-no-color"); err != nil || !strings.Contains(out, "signed") {
+			dir := note(t, s.Host+"/"+namespace+"/note", "1.0.0", "x")
+			if out, err := session.Run(t.Context(), dir, "init", "-no-color"); err != nil ||
+				!strings.Contains(out, "signed") {
 				t.Errorf("%s: %v\n%s", algorithm, err, out)
 			}
 		}
 	})
 }
 
-// A namespace gets a new key, and what the old one signed still installs; without its key it does not.
+// After a new key is added, versions signed by the old key can still be
+// installed. After the old key is removed, they cannot.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -167,14 +180,16 @@ func TestKeyRotation(t *testing.T) {
 		clients.Each(t, func(t *testing.T, c clients.Client) {
 			for _, version := range []string{"1.0.0", "1.1.0"} {
 				session := session(t, c, s)
-				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", version, "x"), "init", "-no-color"); err != nil {
+				dir := note(t, s.Host+"/acme/note", version, "x")
+				if out, err := session.Run(t.Context(), dir, "init", "-no-color"); err != nil {
 					t.Errorf("%s: %v\n%s", version, err, out)
 				}
 			}
 		})
 	})
 	listed := larder(t, "key", "list", "acme", "--store", "dir:"+s.data)
-	ids := regexp.MustCompile(`(?m)^([0-9A-F]{16})  valid  (Ed25519|ECDSA P-256) .* 1 version `).FindAllStringSubmatch(listed, -1)
+	ids := regexp.MustCompile(`(?m)^([0-9A-F]{16})  valid  (Ed25519|ECDSA P-256) .* 1 version `).
+		FindAllStringSubmatch(listed, -1)
 	if len(ids) != 2 {
 		t.Fatalf("%s", listed)
 	}
@@ -182,24 +197,35 @@ func TestKeyRotation(t *testing.T) {
 		if id[2] != "Ed25519" {
 			continue
 		}
-		if out, err := exec.CommandContext(t.Context(), "larder", "key", "remove", "acme", id[1], "--store", "dir:"+s.data).CombinedOutput(); err == nil || !strings.Contains(string(out), "acme/note 1.0.0") {
-			t.Errorf("%v %s", err, out)
+		remove := exec.CommandContext(t.Context(), "larder", "key", "remove", "acme", id[1], "--store", "dir:"+s.data)
+		rejected, err := remove.CombinedOutput()
+		if err == nil {
+			t.Errorf("key remove without --force succeeds:\n%s", rejected)
 		}
-		if out := larder(t, "key", "remove", "acme", id[1], "--force", "--store", "dir:"+s.data); !strings.Contains(out, "acme/note 1.0.0 cannot be installed any more") {
-			t.Error(out)
+		forced := larder(t, "key", "remove", "acme", id[1], "--force", "--store", "dir:"+s.data)
+		for _, out := range []string{string(rejected), forced} {
+			if !strings.Contains(out, "acme/note 1.0.0") {
+				t.Errorf("the output does not name the version that needs the key:\n%s", out)
+			}
 		}
+		texts := golden.New(t)
+		texts.Text(t, errorText(string(rejected)))
+		texts.Text(t, "with --force:\n"+steady(forced))
 	}
 	t.Run("without the old key", func(t *testing.T) {
 		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
-			if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); err == nil || !strings.Contains(out, "sign") {
+			dir := note(t, s.Host+"/acme/note", "1.0.0", "x")
+			if out, err := session.Run(t.Context(), dir, "init", "-no-color"); err == nil ||
+				!strings.Contains(out, "sign") {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	})
 }
 
-// A deprecation reaches people by their clients, and can be taken back. A hidden module version is found no more.
+// Clients print the deprecation of a provider, until it is removed. They do not
+// find a hidden version of a module.
 func TestDeprecate(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -215,7 +241,10 @@ func TestDeprecate(t *testing.T) {
 		t.Run("clients", func(t *testing.T) {
 			clients.Each(t, func(t *testing.T, c clients.Client) {
 				session := session(t, c, s)
-				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); !check(strings.Join(strings.Fields(out), " "), err) {
+				if out, err := session.Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color"); !check(
+					strings.Join(strings.Fields(out), " "),
+					err,
+				) {
 					t.Error(err, out)
 				}
 			})
@@ -228,7 +257,8 @@ func TestDeprecate(t *testing.T) {
 	larder(t, "deprecate", "acme/note", "1.0.0", "--undo", "--store", store)
 	larder(t, "deprecate", "acme/note", "--message", "use acme/pad", "--store", store)
 	inits(t, func(out string, err error) bool {
-		return err == nil && strings.Contains(out, "Provider acme/note is deprecated: use acme/pad") && !strings.Contains(out, "forgets")
+		return err == nil && strings.Contains(out, "Provider acme/note is deprecated: use acme/pad") &&
+			!strings.Contains(out, "forgets")
 	})
 	larder(t, "deprecate", "acme/note", "--undo", "--store", store)
 	inits(t, func(out string, err error) bool { return err == nil && !strings.Contains(out, "deprecated") })
@@ -238,7 +268,17 @@ func TestDeprecate(t *testing.T) {
 		t.Run("module "+version, func(t *testing.T) {
 			clients.Each(t, func(t *testing.T, c clients.Client) {
 				dir := t.TempDir()
-				writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf("module \"it\" {\n  source = %q\n  version = %q\n}\n", s.Host+"/acme/vpc/aws", version)})
+				writeFiles(
+					t,
+					dir,
+					map[string]string{
+						"main.tf": fmt.Sprintf(
+							"module \"it\" {\n  source = %q\n  version = %q\n}\n",
+							s.Host+"/acme/vpc/aws",
+							version,
+						),
+					},
+				)
 				session := session(t, c, s)
 				out, err := session.Run(t.Context(), dir, "init", "-no-color")
 				if (err == nil) != (want != "") || !strings.Contains(out, want) {
@@ -248,7 +288,8 @@ func TestDeprecate(t *testing.T) {
 		})
 	}
 	larder(t, "deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide", "--store", store)
-	if out := larder(t, "list", "acme/vpc/aws", "--store", store); !strings.Contains(out, "1.1.0    hidden  ") || !strings.Contains(out, "  opens a port\n") {
+	if out := larder(t, "list", "acme/vpc/aws", "--store", store); !strings.Contains(out, "1.1.0    hidden  ") ||
+		!strings.Contains(out, "  opens a port\n") {
 		t.Error(out)
 	}
 	use(">= 1.0.0", "1.0.0 for it")
@@ -261,7 +302,8 @@ func TestDeprecate(t *testing.T) {
 	}
 }
 
-// Killed with some of its files stored, a publish has left nothing that anyone sees; run again it sends the rest.
+// A publish that is killed after it stored some files leaves nothing visible. A
+// second publish uploads the rest.
 func TestKilledProviderPublish(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
@@ -278,7 +320,16 @@ func TestKilledProviderPublish(t *testing.T) {
 		})
 		return n
 	}
-	cmd := exec.CommandContext(t.Context(), "larder", "publish", "provider", release, "acme/note", "--store", "dir:"+data)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"larder",
+		"publish",
+		"provider",
+		release,
+		"acme/note",
+		"--store",
+		"dir:"+data,
+	)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -287,23 +338,27 @@ func TestKilledProviderPublish(t *testing.T) {
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	if err := cmd.Wait(); err == nil {
-		t.Skip("LEFT OUT: this machine was quicker than the test")
+		t.Skip("LEFT OUT: the publish ended before the test could kill it")
 	}
 	before := stored()
+	list := exec.CommandContext(t.Context(), "larder", "list", "acme/note", "--store", "dir:"+data)
 	if before < 4 {
-		if out, err := exec.CommandContext(t.Context(), "larder", "list", "acme/note", "--store", "dir:"+data).CombinedOutput(); err == nil {
+		if out, err := list.CombinedOutput(); err == nil {
 			t.Errorf("something is visible: %s", out)
 		}
-	} else if _, err := exec.CommandContext(t.Context(), "larder", "list", "acme/note", "--store", "dir:"+data).CombinedOutput(); err == nil {
-		t.Skip("LEFT OUT: it was killed after it had published")
+	} else if _, err := list.CombinedOutput(); err == nil {
+		t.Skip("LEFT OUT: the publish was killed after it had published")
 	}
-	out, err := exec.CommandContext(t.Context(), "larder", "publish", "provider", release, "acme/note", "--store", "dir:"+data).CombinedOutput()
-	if err != nil || before < 4 && !strings.Contains(string(out), fmt.Sprintf("%d of 4 files are stored already", before)) || !strings.Contains(string(out), "Published acme/note 1.0.0") {
+	args := []string{"publish", "provider", release, "acme/note", "--store", "dir:" + data}
+	out, err := exec.CommandContext(t.Context(), "larder", args...).
+		CombinedOutput()
+	if err != nil || before < 4 && !strings.Contains(string(out), fmt.Sprintf("%d of 4 files", before)) ||
+		!strings.Contains(string(out), "Published acme/note 1.0.0") {
 		t.Errorf("%d stored before: %v\n%s", before, err, out)
 	}
 }
 
-// Clients refuse a stored zip, SHA256SUMS or signature of which one byte is another one than was published.
+// Clients reject a zip, SHA256SUMS or signature if one byte has changed.
 func TestTamperedProvider(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
@@ -325,13 +380,17 @@ func TestTamperedProvider(t *testing.T) {
 			if err := os.WriteFile(files[0], changed, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { // once the clients are done
+			t.Cleanup(func() { // after the clients' sub-tests
 				if err := os.WriteFile(files[0], good, 0o600); err != nil {
 					t.Error(err)
 				}
 			})
 			clients.Each(t, func(t *testing.T, c clients.Client) {
-				out, err := session(t, c, s).Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color")
+				out, err := session(
+					t,
+					c,
+					s,
+				).Run(t.Context(), note(t, s.Host+"/acme/note", "1.0.0", "x"), "init", "-no-color")
 				if err == nil || !strings.Contains(out, "checksum") && !strings.Contains(out, "signature") {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -340,8 +399,8 @@ func TestTamperedProvider(t *testing.T) {
 	}
 }
 
-// Where a provider cannot be had, clients say why in words of their own.
-func TestProviderRefusals(t *testing.T) {
+// Clients print their own error if a provider is not available.
+func TestUnavailableProvider(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir(), "--require-token")
 	key := signingKey(t, "Ed25519")
@@ -354,18 +413,36 @@ func TestProviderRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	larder(t, "publish", "provider", elsewhere, "acme/note", "--store", "dir:"+s.data)
-	good, other := token(t, s.data, "--name", "good", "--scope", "read:providers/acme/*"), token(t, s.data, "--name", "other", "--scope", "read:modules/**")
+	good, other := token(
+		t,
+		s.data,
+		"--name",
+		"good",
+		"--scope",
+		"read:providers/acme/*",
+	), token(
+		t,
+		s.data,
+		"--name",
+		"other",
+		"--scope",
+		"read:modules/**",
+	)
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for _, test := range []struct{ name, config, source, want string }{
 			{"no token", "", "acme/note", "requires authentication credentials"},
 			{"a token of others", credentials(s.Host, other), "acme/note", "rejected the given authentication credentials"},
-			{"another platform", credentials(s.Host, good), "acme/note", "does not have a package available for your current platform"},
+			{
+				"another platform", credentials(s.Host, good), "acme/note",
+				"does not have a package available for your current platform",
+			},
 			{"no such provider", credentials(s.Host, good), "acme/none", "does not have a provider named"},
 		} {
 			session := session(t, c, s)
 			session.Config = test.config
 			out, err := session.Run(t.Context(), note(t, s.Host+"/"+test.source, "1.0.0", "x"), "init", "-no-color")
-			if err == nil || !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "), test.want) {
+			if err == nil ||
+				!strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "), test.want) {
 				t.Errorf("%s: %v\n%s", test.name, err, out)
 			}
 		}

@@ -36,7 +36,8 @@ func (c *cli) publishCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(c.publishModuleCommand(), c.publishProviderCommand())
-	// If the kind is missing, these are no mistake, and the hint repeats them.
+	// If the kind is missing, parse its flags too, so that the hint can repeat
+	// them.
 	for _, sub := range cmd.Commands() {
 		sub.Flags().VisitAll(func(f *pflag.Flag) {
 			if cmd.Flags().Lookup(f.Name) == nil {
@@ -49,7 +50,8 @@ func (c *cli) publishCommand() *cobra.Command {
 	return cmd
 }
 
-// missingKind suggests the command that says what is published, module or provider.
+// missingKind returns an error that suggests the missing or mistyped
+// subcommand, module or provider.
 func missingKind(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -74,8 +76,8 @@ func missingKind(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args)
 }
 
-// completed returns the command line with a word put before its arguments, and
-// with the flags that were given. The word may be empty.
+// completed returns the command line with word before args and with its flags.
+// The word may be empty.
 func completed(cmd *cobra.Command, word string, args []string) string {
 	words := strings.Fields(cmd.CommandPath() + " " + word)
 	for _, a := range args {
@@ -101,23 +103,24 @@ func (c *cli) publishModuleCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "module DIR NAMESPACE/NAME/SYSTEM VERSION",
-		Short: "Publish the module in a folder",
-		Long: `Publish the module in a folder, as one version that never changes.
+		Short: "Publish a module",
+		Long: `Publish the module in a folder, as a version that never changes.
 
-The folder is packed as it is, except for what .terraformignore names, for
-.terraform and .git, and for files that may hold secrets: state, saved plans,
-*.tfvars, .env and .env.*, .aws, the clients' credential files, .netrc, crash
-logs, private keys and data of registries. Templates such as .env.example and
-.env.tpl are packed. --include packs files that are left out.
+The command packs all files of the folder. It excludes files that
+.terraformignore names, .terraform and .git. It also excludes files that may
+contain secrets. These are state, saved plans, *.tfvars, .env and .env.*, .aws,
+the clients' credential files, .netrc, crash logs, private keys and registry
+data. It packs templates such as .env.example and .env.tpl. Use --include to
+pack an excluded file.
 
-There must be configuration at the folder's root or below modules/, and all of
-it must parse. Nothing that depends on values is checked. A leading v of the
-version is dropped. A description belongs to its version, and does not change
-either. ` + "`larder list`" + ` shows that of the latest version.
+The folder's root or a folder below modules/ must contain configuration, and all
+of it must parse. The command does not evaluate the configuration. It removes a
+leading v from the version. A description belongs to its version and never
+changes. ` + "`larder list`" + ` shows the description of the latest version.
 
-Publishing the same content again changes nothing and succeeds. Other content
-under the same version is refused with exit code 4. A publish that was
-interrupted has left nothing visible: run it again.` + throughRegistry + dryThroughRegistry,
+Publishing the same content again changes nothing and succeeds. If the version
+exists with other content, the publish fails with exit code 4. An interrupted
+publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
   larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
@@ -146,14 +149,14 @@ interrupted has left nothing visible: run it again.` + throughRegistry + dryThro
 		}),
 	}
 	c.registryFlags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check, show what would be published, and end")
-	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line that larder list shows")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check the module and show the result without publishing")
+	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line for larder list")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil,
-		"`PATTERN`, as in .terraformignore, of files to pack that are left out by default; can be repeated")
+		"`PATTERN` of excluded files to pack, as in .terraformignore; can be repeated")
 	return cmd
 }
 
-// publishModule publishes to a store.
+// publishModule publishes a module to a store.
 func (c *cli) publishModule(
 	ctx context.Context, s *store, m releases.Module, v publishedModuleView,
 ) (view, error) {
@@ -178,12 +181,12 @@ func (c *cli) publishModule(
 	return c.moduleResult(v, result), nil
 }
 
-// publishModuleThrough publishes through a registry's own endpoint. A dry run does
-// not ask the registry.
+// publishModuleThrough publishes a module through a registry's own endpoint. A
+// dry run sends no request.
 func (c *cli) publishModuleThrough(
 	ctx context.Context, to place, m releases.Module, v publishedModuleView,
 ) (view, error) {
-	c.sayAbout()
+	c.printRegistry()
 	progress := newProgress(c)
 	defer progress.stop()
 	prepared, err := releases.Preparer{Progress: progress}.Module(ctx, m)
@@ -208,8 +211,8 @@ func (c *cli) publishModuleThrough(
 	return c.moduleResult(v, result), nil
 }
 
-// hintAtNext adds the next free version to the error for one that is taken. all
-// lists the versions of an address.
+// hintAtNext adds a hint with the next unused version if err reports that the
+// version exists. all lists the versions of an address.
 func hintAtNext[A registry.Address, R registry.Record](
 	ctx context.Context, all func(context.Context, A) ([]R, error), address A, err error,
 ) error {
@@ -226,7 +229,8 @@ func hintAtNext[A registry.Address, R registry.Record](
 	for i, r := range records {
 		numbers[i] = r.Number()
 	}
-	return registry.WithHint(err, "Publish it as %s or higher.", nextVersion(slices.MaxFunc(numbers, registry.CompareVersions)))
+	return registry.WithHint(err, "Publish it as %s or higher.",
+		nextVersion(slices.MaxFunc(numbers, registry.CompareVersions)))
 }
 
 // publishStatus returns the status of a publish.
@@ -242,30 +246,32 @@ func publishStatus(dryRun, unchanged, restored bool) string {
 	return "published"
 }
 
-// publishedModuleView is what became of the publish of a module.
+// publishedModuleView is the result of publishing a module.
 type publishedModuleView struct {
-	// Status is published, unchanged, restored or, if it was a dry run that found
-	// nothing published, dry_run.
+	// Status is published, unchanged or restored. It is dry_run if a dry run
+	// would publish a new version.
 	Status  string `json:"status"`
 	Address string `json:"address"`
 	registry.ModuleVersion
 	Files    []archive.File     `json:"files"`
 	Excluded []archive.Excluded `json:"excluded"`
-	// NotChecked is the registry that a dry run did not ask.
+	// NotChecked is the host of the registry if a dry run sent it no request.
 	NotChecked string `json:"not_checked,omitempty"`
-	// NotCompared says that the registry cannot read the stored archive.
+	// NotCompared is true if the registry could not read the stored archive to
+	// compare it.
 	NotCompared bool `json:"not_compared,omitempty"`
-	// Source is that of a module block; empty if the registry's host is not known.
+	// Source is the source of a module block. It is missing if the registry's
+	// host is unknown.
 	Source string `json:"source,omitempty"`
 
 	to     string
 	dryRun bool
 	host   addressing
-	// wanted is what was to be published.
+	// wanted is the module to publish.
 	wanted releases.Module
 }
 
-// moduleResult adds the result of a publish to a view.
+// moduleResult returns the view with the result of a publish.
 func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files = result.Record, result.Files
@@ -278,8 +284,8 @@ func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) 
 	return v
 }
 
-// source returns the source of a module block: of the root, or else of the first
-// folder with configuration.
+// source returns the source of a module block. If the root has no
+// configuration, it names the first folder that does.
 func (v publishedModuleView) source() string {
 	source := v.host.host + "/" + v.Address
 	if folders := archive.Folders(v.Files); len(folders) > 0 && !slices.Contains(folders, ".") {
@@ -299,9 +305,9 @@ func (v publishedModuleView) text(p page) {
 	case "dry_run":
 		p.println("Would publish %s: %s, %s packed", what, files, size)
 	case "restored":
-		p.println("Restored %s to %s: its archive was missing from the store, and is there again, %s", what, v.to, size)
+		p.println("Restored %s to %s: the store has its missing archive again, %s", what, v.to, size)
 	case "unchanged":
-		p.println("Unchanged: %s is published already with this content, since %s", what, minute(v.PublishedAt))
+		p.println("Unchanged: %s was already published with this content on %s", what, formatTime(v.PublishedAt))
 	default:
 		p.println("Published %s to %s: %s, %s packed", what, v.to, files, size)
 	}
@@ -314,50 +320,38 @@ func (v publishedModuleView) text(p page) {
 	}
 }
 
-// println prints one line of prose, wrapped to the terminal.
-func (p page) println(format string, args ...any) {
-	p.printf("%s\n", p.Wrap(fmt.Sprintf(format, args...)))
-}
-
-// digest returns a digest in full, or what a terminal shows of it.
-func (p page) digest(sum string) string {
-	if p.Width <= 0 {
-		return sum
-	}
-	return terminal.CutEnd(sum, len("sha256:0123456789ab…"))
-}
-
-// notCompared prints that nobody has compared what is stored of an unchanged
-// version.
+// notCompared prints that the registry did not compare the stored objects of an
+// unchanged version.
 func (p page) notCompared(notCompared bool) {
 	if notCompared {
-		p.println("  not compared with what is stored, since it was published with AWS credentials; " +
-			"`larder verify` compares it")
+		p.println("  not compared with the stored objects, because it was published with AWS credentials; " +
+			"to compare them, run `larder verify`")
 	}
 }
 
-// notChecked prints what a dry run does not know.
+// notChecked prints what a dry run without requests cannot check.
 func (p page) notChecked(host string) {
 	if host != "" {
-		p.println("%s was not asked: whether it accepts your credential and this content, and whether it has "+
-			"this version already, is not known", host)
+		p.println("The dry run sent no request to %s. It did not check your credential, nor whether the registry "+
+			"accepts this content or already has this version.", host)
 	}
 }
 
-// secrets returns what is left out because it may hold secrets.
+// secrets returns the excluded files that may contain secrets.
 func (v publishedModuleView) secrets() []archive.Excluded {
 	return slices.DeleteFunc(slices.Clone(v.Excluded), func(l archive.Excluded) bool { return l.Ignored })
 }
 
-// printFiles lists the files of a dry run: each that is packed or may hold secrets,
-// and how many each pattern of .terraformignore leaves out.
+// printFiles lists the files of a dry run: packed files, and files that may
+// contain secrets. For each pattern of .terraformignore it prints only a
+// number.
 func (v publishedModuleView) printFiles(p page) {
 	var rows [][]string
 	for _, f := range v.Files {
 		rows = append(rows, []string{humanize.IBytes(uint64(f.Size)), "", printable.Escape(f.Path), ""})
 	}
 	for _, f := range v.secrets() {
-		rows = append(rows, []string{"", "left out", printable.Escape(f.Path), printable.Escape(f.Reason)})
+		rows = append(rows, []string{"", "excluded", printable.Escape(f.Path), printable.Escape(f.Reason)})
 	}
 	numbers := make(map[string]int)
 	for _, f := range v.Excluded {
@@ -367,7 +361,7 @@ func (v publishedModuleView) printFiles(p page) {
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(numbers)) {
 		what := english.Plural(numbers[pattern], "file or folder", "files and folders")
-		rows = append(rows, []string{"", "left out", what, printable.Escape(pattern) + " in .terraformignore"})
+		rows = append(rows, []string{"", "excluded", what, printable.Escape(pattern) + " in .terraformignore"})
 	}
 	p.Table([]terminal.Column{
 		{Title: "SIZE", Right: true}, stateColumn, {Title: "FILE", Min: 20, Shorten: terminal.CutStart}, reasonColumn,
@@ -375,17 +369,17 @@ func (v publishedModuleView) printFiles(p page) {
 	p.printf("\n")
 }
 
-// printExcluded prints how many files are not in the archive and by which patterns,
-// and warns of each that the module's configuration names.
+// printExcluded prints how many files may contain secrets and are not in the
+// archive, with the patterns that they match. It also prints the warnings.
 func (v publishedModuleView) printExcluded(p page) {
 	defer func() { p.warnings(v.warnings()) }()
-	left := v.secrets()
-	if len(left) == 0 {
+	excluded := v.secrets()
+	if len(excluded) == 0 {
 		return
 	}
-	const byContent = "content" // beside patterns, none of which is this word
+	const byContent = "content" // no pattern is this word
 	numbers := make(map[string]int)
-	for _, l := range left {
+	for _, l := range excluded {
 		numbers[cmp.Or(l.Pattern, byContent)]++
 	}
 	reasons := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int {
@@ -395,45 +389,39 @@ func (v publishedModuleView) printExcluded(p page) {
 		reasons[i] = fmt.Sprintf("%d by %s", numbers[reason], reason)
 	}
 	var first []string
-	for _, l := range left[:min(3, len(left))] {
+	for _, l := range excluded[:min(3, len(excluded))] {
 		first = append(first, printable.Escape(l.Path))
 	}
-	such := ": "
-	if len(left) > len(first) {
-		such = ", such as "
+	separator := ": "
+	if len(excluded) > len(first) {
+		separator = ", such as "
 	}
-	p.println("  left out %s that may hold secrets (%s)%s%s",
-		english.Plural(len(left), "file", "files"), strings.Join(reasons, ", "), such, strings.Join(first, ", "))
-	p.println("  --dry-run lists what is left out, and --include PATTERN packs it")
+	p.println("  excluded %s that may contain secrets (%s)%s%s",
+		english.Plural(len(excluded), "file", "files"), strings.Join(reasons, ", "), separator, strings.Join(first, ", "))
+	p.println("  to list excluded files, use --dry-run; to pack one, use --include PATTERN")
 }
 
-// warnings returns what may be a mistake: the module's configuration names files
-// that are left out, a pattern matches nothing, or a description is not stored.
+// warnings returns warnings about likely mistakes: the configuration names an
+// excluded file, a pattern matches nothing, or the description was not stored.
 func (v publishedModuleView) warnings() (all []string) {
 	for _, pattern := range archive.Unmatched(v.wanted.Pack.Include, v.Files) {
 		all = append(all, fmt.Sprintf("--include %s matches no file", quoted(printable.Escape(pattern))))
 	}
 	if wanted := v.wanted.Description; v.Status == "unchanged" && wanted != "" && wanted != v.Description {
-		all = append(all, "the description is not changed: it belongs to the version, and versions do not change")
+		all = append(all, "the description is unchanged, because a published version never changes")
 	}
 	for _, l := range v.secrets() {
 		if l.NamedBy != "" {
 			path := printable.Escape(l.Path)
-			all = append(all, fmt.Sprintf("%s names %s, which is left out; `--include '/%s'` packs it", l.NamedBy, path, path))
+			all = append(all, fmt.Sprintf("%s names %s, which is excluded; to pack it, use `--include '/%s'`",
+				l.NamedBy, path, path))
 		}
 	}
 	return all
 }
 
-// warnings prints warnings below what they are about.
-func (p page) warnings(all []string) {
-	for _, w := range all {
-		p.println("  %s: %s", p.Paint("warning", terminal.Yellow), w)
-	}
-}
-
-// warnQuietly prints warnings on standard error, where --quiet leaves out the view
-// that has them.
+// warnQuietly prints warnings on standard error if --quiet suppresses the view
+// that contains them.
 func (c *cli) warnQuietly(all []string) {
 	if c.quiet && !c.json {
 		page{terminal.New(c.stderr)}.warnings(all)

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -33,23 +32,22 @@ func (c *cli) serveCommand() *cobra.Command {
 	var options local.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the whole registry on this machine",
-		Long: `Run the whole registry on this machine, over HTTPS, with a certificate from its
-own authority. If there is no registry in the folder, one is made.
+		Short: "Run a registry on this machine",
+		Long: `Run a registry on this machine, over HTTPS, with a certificate from its own
+certificate authority. If the folder has no registry, the command creates one.
 
-The authority is made at the first start and stored with the data. It can issue
-certificates for loopback addresses only. You can publish to the same data while
-the registry runs. Ctrl-C ends it.
+The first start creates the authority and stores it in the folder. It can issue
+certificates only for loopback addresses. You can publish to the folder while
+the registry runs. Ctrl-C stops it.
 
-On a loopback address anyone who reaches the registry may read everything,
-unless you give --require-token, --access or --host. On any other address a
-credential is always needed, and so are a certificate and the host that it is
-for. Publishing through the registry, with --registry, always needs a
-credential.
+On a loopback address, anyone who can reach the registry can read everything,
+unless you use --require-token, --access or --host. On other addresses, clients
+always need a credential, and you must give a host and a certificate for it.
+Publishing through the registry, with --registry, always needs a credential.
 
-The server reads --cert and --key again when the files change, and on SIGHUP. It
-renews a certificate of its own authority while it runs. Its log warns 14 days
-before a certificate expires.`,
+The server reloads --cert and --key when the files change, and on SIGHUP. It
+renews a certificate of its own authority while it runs. It logs a warning 14
+days before a certificate expires.`,
 		Example: `  larder serve
   larder serve --store ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
@@ -66,27 +64,27 @@ before a certificate expires.`,
 		}),
 	}
 	c.storeFlags(cmd)
-	cmd.Flag("store").Usage = "`FOLDER` where the registry keeps its data (default " + defaultData + ")"
+	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + defaultData + ")"
 	cmd.Flags().StringVar(&data, "data", "", "")
-	_ = cmd.Flags().MarkHidden("data") // what --store was called
+	_ = cmd.Flags().MarkHidden("data") // the former name of --store
 	cmd.Flags().StringVar(&options.Address, "listen", defaultAddress,
-		"`ADDRESS` and port to listen on; port 0 picks a free one")
-	cmd.Flags().BoolVar(&options.RequireToken, "require-token", false, "require a credential on a loopback address too")
+		"`ADDRESS` and port to listen on; port 0 selects a free port")
+	cmd.Flags().BoolVar(&options.RequireToken, "require-token", false, "require a credential also on a loopback address")
 	cmd.Flags().StringVar(&rules, "access", "",
-		"`FILE` that says who may read and publish besides the holders of tokens; larder help access describes it")
-	cmd.Flags().StringVar(&options.Host, "host", "", "`HOST` by which clients call the registry, if it is not the address")
+		"`FILE` with access settings for callers without a larder token; see larder help access")
+	cmd.Flags().StringVar(&options.Host, "host", "", "`HOST` that clients use for the registry, if it is not the address")
 	cmd.Flags().StringVar(&options.CertificateFile, "cert", "",
-		"`FILE` with the certificate for the host, and those between it and its authority, as PEM")
+		"`FILE` with the certificate for the host and its intermediate certificates, as PEM")
 	cmd.Flags().StringVar(&options.KeyFile, "key", "", "`FILE` with the certificate's private key, as PEM")
 	return cmd
 }
 
-// folderToServe returns the folder that the flags, the environment or a context
-// name. data is what --data names.
+// folderToServe returns the folder from the flags, the environment or a
+// context. data is the value of --data.
 func (c *cli) folderToServe(data string) (string, error) {
 	if data != "" {
 		if c.flags.Changed("store") {
-			return "", registry.WithHint(usagef("--store and --data both name a folder"), "Give one of them.")
+			return "", registry.WithHint(usagef("--store and --data both name a folder"), "Use only one of them.")
 		}
 		if err := c.flags.Set("store", "dir:"+strings.TrimPrefix(data, "dir:")); err != nil {
 			return "", err
@@ -98,7 +96,7 @@ func (c *cli) folderToServe(data string) (string, error) {
 	}
 	c.about = place{}
 	return "", registry.WithHint(usagef("cannot serve %s: it is not a folder of this machine", p),
-		"A deployed registry serves itself. Name a folder, such as with `larder serve --store %s`.", defaultData)
+		"A deployed registry needs no server. Name a folder, for example `larder serve --store %s`.", defaultData)
 }
 
 // serve runs the registry in a folder until it is interrupted.
@@ -114,7 +112,7 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 		options.Access = &read
 	}
 	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP) // from here on it ends nothing
+	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process
 	defer signal.Stop(hangUps)
 	log := slog.New(slog.NewTextHandler(c.stderr, nil))
 	data, created, err := openToServe(ctx, folder, options)
@@ -123,7 +121,7 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
 	if created {
-		log.LogAttrs(ctx, slog.LevelInfo, "made a new registry: there was none in the folder", slog.String("data", data.Dir))
+		log.LogAttrs(ctx, slog.LevelInfo, "created a registry in an empty folder", slog.String("data", data.Dir))
 	}
 	data.Inspector = inspection.Process{Log: log}
 	server, err := data.Listen(ctx, options, log)
@@ -158,19 +156,19 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	return nil
 }
 
-// warnOfOthers warns of servers that serve the folder already.
+// warnOfOthers prints a warning for each server that already serves the folder.
 func (c *cli) warnOfOthers(server *local.Server) {
 	out := terminal.New(c.stderr)
 	for _, other := range server.Others {
-		text := fmt.Sprintf("warning: this folder is served already at https://%s by process %d", other.Host, other.Process)
+		text := fmt.Sprintf("warning: process %[2]d already serves this folder at https://%[1]s", other.Host, other.Process)
 		if server.Open && !other.Open {
-			text += fmt.Sprintf("; reading there needs a credential, and reading at https://%s needs none", server.Host)
+			text += fmt.Sprintf("; reading needs a credential there, but not at https://%s", server.Host)
 		}
 		fmt.Fprintln(out, out.Wrap(text))
 	}
 }
 
-// readAccess reads a file of access settings.
+// readAccess reads an access settings file.
 func readAccess(path string) (access.Settings, error) {
 	text, err := os.ReadFile(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
@@ -181,13 +179,13 @@ func readAccess(path string) (access.Settings, error) {
 	}
 	read, err := access.ParseSettingsFile(path, text)
 	if err != nil && registry.Hint(err) == "" {
-		err = registry.WithHint(err, "`larder help access` describes the file.")
+		err = registry.WithHint(err, "Run `larder help access` for a description of the file.")
 	}
 	return read, err
 }
 
-// openToServe opens the registry in a folder, and makes one if there is none and the
-// options can be used.
+// openToServe opens the registry in a folder. If there is none, it checks the
+// options and creates one.
 func openToServe(ctx context.Context, dir string, options local.Options) (data *local.Data, created bool, err error) {
 	data, err = local.Open(ctx, dir)
 	if _, none := errors.AsType[*local.NoRegistryError](err); !none {
@@ -199,32 +197,33 @@ func openToServe(ctx context.Context, dir string, options local.Options) (data *
 	return local.Create(ctx, dir)
 }
 
-// servedView is a registry that is being served, and how to use it.
+// servedView describes a registry that is being served, and how to use it.
 type servedView struct {
 	URL string `json:"url"`
-	// Host is what addresses of modules and providers begin with.
+	// Host is the host in addresses of modules and providers.
 	Host string `json:"host"`
-	// Address is where the server listens.
+	// Address is the address and port on which the server listens.
 	Address string `json:"address"`
-	// CAFile has the certificate that clients must trust. It is empty if the server
-	// has a certificate that was given.
+	// CAFile is the file with the certificate authority that clients must
+	// trust. It is missing if --cert gives the certificate.
 	CAFile string `json:"ca_file,omitempty"`
-	// Store is the folder as --store takes it anywhere.
+	// Store is the folder as an absolute value for --store.
 	Store string `json:"store"`
-	// Created says that there was no registry in the folder.
+	// Created is true if the command created the registry.
 	Created bool `json:"created"`
-	// Open says that reading needs no credential.
+	// Open is true if reading needs no credential.
 	Open bool `json:"open"`
 	// Process is the id of the server's process.
 	Process int `json:"process"`
 
 	dir string
-	// context names the registry, and isNew says that there is no such context yet.
+	// context is the name of a context for the registry. isNew reports whether
+	// the context does not exist yet.
 	context string
 	isNew   bool
 }
 
-// announcement returns how to use the registry in a folder.
+// announcement returns the view of a server for the registry in a folder.
 func (c *cli) announcement(server *local.Server, data string, created bool) (servedView, error) {
 	v := servedView{
 		URL: "https://" + server.Host, Host: server.Host, Address: server.Address, CAFile: server.CAFile,
@@ -244,9 +243,10 @@ func (c *cli) announcement(server *local.Server, data string, created bool) (ser
 	return v, nil
 }
 
-// contextOf returns the name of a context for a store, or one that is free.
+// contextOf returns the name of a context for a store. If there is none, it
+// returns an unused name and true.
 func (c *cli) contextOf(store string) (name string, isNew bool) {
-	file, _ := c.readContexts() // an error has ended the command before
+	file, _ := c.readContexts() // the command has already read it without error
 	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
 		if file.Contexts[name].Store == store {
 			return name, false
@@ -262,20 +262,20 @@ func (c *cli) contextOf(store string) (name string, isNew bool) {
 func (v servedView) text(p page) {
 	larder := invocation()
 	if v.Created {
-		p.println("Made a new registry in %s", v.dir)
+		p.println("Created a registry in %s", v.dir)
 	}
-	p.println("Larder serves %s at %s (process %d). Ctrl-C ends it.", v.dir, v.URL, v.Process)
+	p.println("Larder serves %s at %s (process %d). Press Ctrl-C to stop it.", v.dir, v.URL, v.Process)
 	if v.CAFile != "" {
-		p.command("Clients on Linux trust it once this is set for them:", trustCommand(v.CAFile))
+		p.command("To make clients on Linux trust it:", trustCommand(v.CAFile))
 	}
 	if v.isNew {
-		p.command("Name it for other shells and folders:", larder+" context add "+v.context+" "+quoted(v.Store))
+		p.command("To use it from other shells and folders:", larder+" context add "+v.context+" "+quoted(v.Store))
 	}
 	if !v.Open {
-		p.command("Reading needs a token. Make one:",
+		p.command("Reading needs a token. To create one:",
 			larder+" token create --name NAME --scope 'read:**' --context "+v.context)
 	}
-	p.command("Publish a module from another shell:",
+	p.command("To publish a module from another shell:",
 		larder+" publish module DIR acme/vpc/aws 1.0.0 --context "+v.context)
 	p.use(moduleBlock("vpc", v.Host+"/acme/vpc/aws", "1.0.0"), addressing{host: v.Host})
 	p.printf("\n")
@@ -283,20 +283,10 @@ func (v servedView) text(p page) {
 
 func (v servedView) quiet(p page) { p.printf("%s\n", v.URL) }
 
-// command prints a command to paste, on a line of its own, and what it is for.
+// command prints a command to paste below its purpose.
 func (p page) command(what, command string) { p.printf("\n%s\n\n  %s\n", p.Wrap(what), command) }
 
-// quoted returns a word as a shell takes it.
-func quoted(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("/._-:", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return s
-}
-
-// invocation returns how this command line was called.
+// invocation returns the command that started this program.
 func invocation() string {
 	if strings.Contains(filepath.ToSlash(os.Args[0]), "/exe/") && strings.Contains(os.Args[0], "go-build") {
 		return "go run ./scripts/larder"

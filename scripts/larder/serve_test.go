@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -16,10 +14,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
-// A server takes its folder by --store, a context or --data, as the flag was once
-// called. With --quiet it prints its URL and nothing else beside its log.
+// serve accepts its folder in --store or --data, the former name of the flag.
+// With --quiet it prints only its URL, besides its log.
 func TestServedFolder(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -45,7 +45,8 @@ func TestServedFolder(t *testing.T) {
 	}
 	t.Run("quiet", func(t *testing.T) {
 		t.Parallel()
-		if out := announced(t, t.TempDir(), "--quiet"); !regexp.MustCompile(`^https://127\.0\.0\.1:[0-9]+\n$`).MatchString(out) {
+		if out := announced(t, t.TempDir(), "--quiet"); !regexp.MustCompile(`^https://127\.0\.0\.1:[0-9]+\n$`).
+			MatchString(out) {
 			t.Errorf("printed %q", out)
 		}
 	})
@@ -67,42 +68,42 @@ func TestServedFolder(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: want %q:\n%s", data, want, out)
 			}
-			if !strings.HasSuffix(out, "Stopped.\n") || strings.Contains(out, "context add mine") {
-				t.Errorf("%s:\n%s", data, out)
+			if !strings.HasSuffix(out, "Stopped.\n") {
+				t.Errorf("%s: the output does not end with Stopped.:\n%s", data, out)
+			}
+			if strings.Contains(out, "context add mine") {
+				t.Errorf("%s: the output suggests to add the context again:\n%s", data, out)
 			}
 		}
 	})
 }
 
-// announced runs a server until it answers, and returns what it has printed.
+// announced runs a server until it has printed its URL and accepts connections
+// there. It returns the standard output.
 func announced(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	var out bytes.Buffer
-	log := new(serverLog)
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "larder", append([]string{"serve", "--listen", address}, args...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, log
+	out, log := new(serverLog), new(serverLog)
+	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, log
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(dir, ".config"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", address)
-		if err == nil {
-			_ = conn.Close()
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the server does not answer: %v\n%s", err, log)
+	var address string
+	served := regexp.MustCompile(`https://(127\.0\.0\.1:[0-9]+)\b`)
+	for deadline := time.Now().Add(time.Minute); address == ""; time.Sleep(10 * time.Millisecond) {
+		if url := served.FindStringSubmatch(out.String()); url != nil {
+			address = url[1]
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the server prints no URL:\n%s", log)
 		}
 	}
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", address)
+	if err != nil {
+		t.Fatalf("the server accepts no connection: %v\n%s", err, log)
+	}
+	_ = conn.Close()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
@@ -112,29 +113,31 @@ func announced(t *testing.T, dir string, args ...string) string {
 	return out.String()
 }
 
-// A server refuses a store that is not a folder.
+// serve rejects a store that is not a folder.
 func TestServeNeedsFolder(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	for _, args := range [][]string{
 		{"--store", "stack:larder"}, {"--registry", "https://registry.example.com"}, {"--store", "a", "--data", "b"},
 	} {
-		out := fails(t, exitUsage, append([]string{"serve"}, args...)...)
-		if !strings.Contains(out, "larder serve --store ./larder-data") && !strings.Contains(out, "--store and --data both") {
-			t.Errorf("%q:\n%s", args, out)
-		}
+		texts.Text(t, fails(t, exitUsage, append([]string{"serve"}, args...)...)+"\n")
 	}
 }
 
-// A second server of a folder says so, and that it is more open than the first. The
-// host that commands print is that of a server that runs.
+// A second server of a folder warns about the first one, and that reading needs
+// a credential only there. Commands print the host of a running server.
 func TestServedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := serve(t, dir, "--require-token")
 	second := serve(t, dir)
-	want := fmt.Sprintf("warning: this folder is served already at https://%s by process %d; "+
-		"reading there needs a credential, and reading at https://%s needs none\n", first.Host, first.cmd.Process.Pid, second.Host)
-	second.log.waitFor(t, want)
+	texts := golden.New(t)
+	second.log.waitFor(t, "https://"+second.Host+"\n")
+	for line := range strings.Lines(second.log.String()) {
+		if strings.HasPrefix(line, "warning: ") {
+			texts.Text(t, line, first.Host, "FIRST", second.Host, "SECOND", strconv.Itoa(first.cmd.Process.Pid), "PID")
+		}
+	}
 	host := func() string {
 		t.Helper()
 		var made createdTokenView
@@ -158,18 +161,19 @@ func TestServedTwice(t *testing.T) {
 	}
 }
 
-// A file with an authority is trusted as the system demands.
+// The hint for trusting an authority depends on the system and on
+// SSL_CERT_FILE.
 func TestTrustHint(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ set, system, want string }{
-		{"", "linux", "Trust its authority with `export SSL_CERT_FILE=/d/ca.pem`."},
-		{"/d/ca.pem", "linux", "Trust its authority with `export SSL_CERT_FILE=/d/ca.pem`."},
-		{"/x.pem", "linux", "Add its authority, /d/ca.pem, to the file that SSL_CERT_FILE names, /x.pem, " +
-			"or run `export SSL_CERT_FILE=/d/ca.pem`."},
-		{"", "darwin", "Add its authority, /d/ca.pem, to those that this system trusts."},
+	texts := golden.New(t)
+	for name, test := range map[string]struct{ set, system string }{
+		"linux":                  {"", "linux"},
+		"linux, trusted already": {"/d/ca.pem", "linux"},
+		"linux, another file":    {"/x.pem", "linux"},
+		"darwin":                 {"", "darwin"},
 	} {
-		if got := trustHint("/d/ca.pem", test.set, test.system); got != test.want {
-			t.Errorf("%s, %q: %s, want %s", test.system, test.set, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			texts.Text(t, trustHint("/d/ca.pem", test.set, test.system))
+		})
 	}
 }

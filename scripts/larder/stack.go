@@ -23,9 +23,9 @@ import (
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
-// openStack opens the table and the bucket of a deployed registry, which it finds
-// by the outputs of its stack. It uses the AWS credentials and the region that the
-// AWS command line would use.
+// openStack opens the table and the bucket of a deployed registry. The stack's
+// outputs name both. It uses the AWS credentials and the region that the AWS
+// command line would use.
 func openStack(ctx context.Context, name string) (*store, error) {
 	configuration, pathStyle, err := awsConfiguration(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		by: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
-				return registry.Publisher{}, fmt.Errorf("cannot find out from AWS who publishes: %w", err)
+				return registry.Publisher{}, fmt.Errorf("cannot get the caller identity from AWS: %w", err)
 			}
 			return registry.Publisher{Kind: registry.PublisherAWS, Name: aws.ToString(caller.Arn)}, nil
 		},
@@ -61,8 +61,8 @@ func openStack(ctx context.Context, name string) (*store, error) {
 }
 
 // awsConfiguration returns the configuration that the AWS command line would
-// use, with a region and credentials. It also returns whether the bucket's name
-// is in the path of S3's URLs.
+// use, with a region and credentials. pathStyle reports whether S3 URLs have
+// the bucket's name in the path.
 func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle bool, err error) {
 	if configuration, err = config.LoadDefaultConfig(ctx); err != nil {
 		return aws.Config{}, false, fmt.Errorf("cannot read the AWS configuration: %w", err)
@@ -73,7 +73,7 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 	}
 	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
 		return aws.Config{}, false, registry.WithHint(fmt.Errorf("cannot use AWS credentials: %w", err),
-			"Sign in as for the AWS command line, for example with AWS_PROFILE.")
+			"Configure credentials as for the AWS command line, for example with AWS_PROFILE.")
 	}
 	if pathStyle, err = settings.PathStyle(os.Getenv); err != nil {
 		return aws.Config{}, false, usageError{err}
@@ -81,16 +81,20 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 	return configuration, pathStyle, nil
 }
 
-// requestLog returns where a stack logs requests, or why that is not known.
-func requestLog(configuration aws.Config, name string, outputs map[string]string) (log *downloads.Log, why string) {
+// requestLog returns the request log of a stack. If the stack does not name it,
+// it returns an error.
+func requestLog(configuration aws.Config, name string, outputs map[string]string) (*downloads.Log, error) {
 	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
 	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
 	if err != nil || groups[0] == "" {
-		return nil, fmt.Sprintf("stack %s does not name its logs of requests: deploy it again with this release", name)
+		return nil, registry.WithHint(fmt.Errorf("stack %s does not name its request logs", name),
+			"Deploy the stack again with this release of Larder.")
 	}
-	return downloads.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), ""
+	return downloads.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), nil
 }
 
+// stackOutputs returns the outputs of a stack. It returns
+// [registry.ErrNotFound] if the stack does not exist.
 func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {
 	found, err := cloudformation.NewFromConfig(configuration).DescribeStacks(ctx,
 		&cloudformation.DescribeStacksInput{StackName: &name})
@@ -100,7 +104,7 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	if missing || err == nil && len(found.Stacks) != 1 {
 		return nil, registry.WithHint(
 			fmt.Errorf("cannot open stack %s in region %s: %w", name, configuration.Region, registry.ErrNotFound),
-			"Check the name, the region and the account. AWS_REGION and AWS_PROFILE choose others.")
+			"Check the name, the region and the account. AWS_REGION and AWS_PROFILE select the region and the account.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
@@ -112,7 +116,7 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	for _, wanted := range []string{settings.OutputTable, settings.OutputBucket} {
 		if outputs[wanted] == "" {
 			return nil, registry.WithHint(fmt.Errorf("cannot open stack %s: it has no output %s", name, wanted),
-				"Check that the stack is a registry, and that its deploy has finished.")
+				"Check that the stack is a registry, and that its deployment has finished.")
 		}
 	}
 	return outputs, nil

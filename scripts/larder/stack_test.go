@@ -15,7 +15,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
-// account answers as CloudFormation and STS do for an account that has one stack.
+// account starts a server that emulates CloudFormation and STS for an account
+// with one stack, named larder. It returns its URL.
 func account(t *testing.T, outputs map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,23 +24,43 @@ func account(t *testing.T, outputs map[string]string) string {
 		w.Header().Set("Content-Type", "text/xml")
 		switch action := r.Form.Get("Action"); {
 		case action == "GetCallerIdentity":
-			fmt.Fprint(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::000000000000:user/operator</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>`)
+			fmt.Fprint(
+				w,
+				`<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>`+
+					`<Arn>arn:aws:iam::000000000000:user/operator</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>`,
+			)
 		case r.Form.Get("StackName") != "larder":
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `<ErrorResponse><Error><Code>ValidationError</Code><Message>Stack with id %s does not exist</Message></Error></ErrorResponse>`, r.Form.Get("StackName"))
+			fmt.Fprintf(
+				w,
+				`<ErrorResponse><Error><Code>ValidationError</Code>`+
+					`<Message>Stack with id %s does not exist</Message></Error></ErrorResponse>`,
+				r.Form.Get("StackName"),
+			)
 		default:
 			var members strings.Builder
 			for key, value := range outputs {
-				fmt.Fprintf(&members, "<member><OutputKey>%s</OutputKey><OutputValue>%s</OutputValue></member>", key, value)
+				fmt.Fprintf(
+					&members,
+					"<member><OutputKey>%s</OutputKey><OutputValue>%s</OutputValue></member>",
+					key,
+					value,
+				)
 			}
-			fmt.Fprintf(w, `<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><DescribeStacksResult><Stacks><member><StackName>larder</StackName><Outputs>%s</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, &members)
+			fmt.Fprintf(
+				w,
+				`<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><DescribeStacksResult>`+
+					`<Stacks><member><StackName>larder</StackName><Outputs>%s</Outputs></member></Stacks>`+
+					`</DescribeStacksResult></DescribeStacksResponse>`,
+				&members,
+			)
 		}
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
-// A deployed registry is found by its stack's name alone; publish and list do with it what they do with a folder.
+// Commands find a deployed registry by the name of its stack.
 func TestStack(t *testing.T) {
 	t.Parallel()
 	s3 := s3test.ForTest(t, "larder-objects")
@@ -52,23 +73,46 @@ func TestStack(t *testing.T) {
 	run := func(env []string, args ...string) (string, int) {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), "larder", args...)
-		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0"}, env...)
+		cmd.Env = append(
+			[]string{
+				"PATH=" + os.Getenv("PATH"),
+				"HOME=" + home,
+				"AWS_EC2_METADATA_DISABLED=true",
+				"AWS_MAX_ATTEMPTS=1",
+				"GORACE=atexit_sleep_ms=0",
+			},
+			env...)
 		cmd.Stdout, cmd.Stderr = &out, &out
 		_ = cmd.Run()
 		return out.String(), cmd.ProcessState.ExitCode()
 	}
-	good := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com"})
+	good := account(
+		t,
+		map[string]string{
+			"TableName":   "larder-table",
+			"BucketName":  "larder-objects",
+			"RegistryURL": "https://registry.example.com",
+		},
+	)
 	credentials := []string{"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey}
-	region := append(credentials, "AWS_REGION="+awstest.Region, "AWS_ENDPOINT_URL_DYNAMODB="+dynamo.URL, "AWS_ENDPOINT_URL_S3="+s3.URL, "LARDER_S3_PATH_STYLE=true")
+	region := append(
+		credentials,
+		"AWS_REGION="+awstest.Region,
+		"AWS_ENDPOINT_URL_DYNAMODB="+dynamo.URL,
+		"AWS_ENDPOINT_URL_S3="+s3.URL,
+		"LARDER_S3_PATH_STYLE=true",
+	)
 	env := append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good, "AWS_ENDPOINT_URL_STS="+good)
 
 	dir := t.TempDir()
 	writeFiles(t, dir, output("x"))
 	publish := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--store", "stack:larder"}
-	if out, code := run(env, append(publish, "--dry-run")...); code != 0 || !strings.Contains(out, "Would publish acme/vpc/aws 1.0.0") {
+	if out, code := run(env, append(publish, "--dry-run")...); code != 0 ||
+		!strings.Contains(out, "Would publish acme/vpc/aws 1.0.0") {
 		t.Errorf("dry run: %d\n%s", code, out)
 	}
-	if out, code := run(env, publish...); code != 0 || !strings.Contains(out, "Published acme/vpc/aws 1.0.0 to stack:larder") {
+	if out, code := run(env, publish...); code != 0 ||
+		!strings.Contains(out, "Published acme/vpc/aws 1.0.0 to stack:larder") {
 		t.Fatalf("publish: %d\n%s", code, out)
 	}
 	if out, code := run(env, publish...); code != 0 || !strings.Contains(out, "Unchanged") {
@@ -78,7 +122,8 @@ func TestStack(t *testing.T) {
 	if out, code := run(env, publish...); code != exitExists {
 		t.Errorf("other content: %d\n%s", code, out)
 	}
-	if out, code := run(append(env, "LARDER_STORE=stack:larder"), "list", "acme/vpc/aws"); code != 0 || !strings.Contains(out, "arn:aws:iam::000000000000:user/operator") {
+	if out, code := run(append(env, "LARDER_STORE=stack:larder"), "list", "acme/vpc/aws"); code != 0 ||
+		!strings.Contains(out, "arn:aws:iam::000000000000:user/operator") {
 		t.Errorf("list: %d\n%s", code, out)
 	}
 	for name, test := range map[string]struct {
@@ -87,12 +132,24 @@ func TestStack(t *testing.T) {
 		want string
 		code int
 	}{
-		"another stack":  {env, []string{"list", "--store", "stack:other"}, "eu-central-1: not found\nCheck the name, the region and the account.", exitNotFound},
-		"no registry":    {append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+account(t, nil)), []string{"list", "--store", "stack:larder"}, "has no output TableName", exitFailed},
-		"no region":      {append(credentials, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good), []string{"list", "--store", "stack:larder"}, "Set AWS_REGION", exitUsage},
-		"no credentials": {[]string{"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_CLOUDFORMATION=" + good}, []string{"list", "--store", "stack:larder"}, "cannot use AWS credentials", exitFailed},
-		"no name":        {env, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
-		"serving it":     {append(env, "LARDER_STORE=stack:larder"), []string{"serve"}, "serves itself", exitUsage},
+		"another stack": {
+			env, []string{"list", "--store", "stack:other"},
+			"stack other in region eu-central-1: not found\n", exitNotFound,
+		},
+		"no registry": {
+			append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+account(t, nil)),
+			[]string{"list", "--store", "stack:larder"}, "TableName", exitFailed,
+		},
+		"no region": {
+			append(credentials, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good),
+			[]string{"list", "--store", "stack:larder"}, "AWS_REGION", exitUsage,
+		},
+		"no credentials": {
+			[]string{"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_CLOUDFORMATION=" + good},
+			[]string{"list", "--store", "stack:larder"}, "AWS credentials", exitFailed,
+		},
+		"no name":    {env, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
+		"serving it": {append(env, "LARDER_STORE=stack:larder"), []string{"serve"}, "--store ./larder-data", exitUsage},
 	} {
 		if out, code := run(test.env, test.args...); code != test.code || !strings.Contains(out, test.want) {
 			t.Errorf("%s: %d\n%s", name, code, out)

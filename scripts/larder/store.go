@@ -16,38 +16,37 @@ import (
 	downloads "github.com/larder-registry/larder/pkg/usage"
 )
 
-// store is a registry's data, wherever it is.
+// store gives access to a registry's data, in a folder or on AWS.
 type store struct {
 	catalog *catalog.Catalog
 	objects objects.Store
 	remover publish.Remover
-	// host is what addresses begin with; empty if the store does not know it.
+	// host is the host in addresses. It is empty if the store does not have it.
 	host string
-	// by returns the operator, as whom a change is recorded.
+	// by returns the operator, whom the audit trail names for a change.
 	by    func(context.Context) (registry.Publisher, error)
 	close func() error
-	// requests is where requests are logged. It is nil if they are not, or if that is
-	// not known, as noRequests says.
+	// requests is the request log. If it is nil, noRequests explains why.
 	requests   *downloads.Log
-	noRequests string
-	// withdrawPolicy is the ARN of the policy that permits withdrawing; empty if there
-	// is none.
+	noRequests error
+	// withdrawPolicy is the ARN of the policy that permits withdrawing. It may
+	// be empty.
 	withdrawPolicy string
 }
 
-// localLog is why it is not known who downloads what from a registry on this
-// machine.
-const localLog = "a registry on this machine writes its log of requests to the standard error of larder serve, " +
-	"and stores none"
+// errLocalLog explains why a registry on this machine cannot count downloads.
+var errLocalLog = errors.New("a registry on this machine does not store its request log: " +
+	"larder serve writes it to standard error")
 
-// openStore opens the store. It makes nothing: a folder without a registry is
-// [local.NoRegistryError], and a stack that is not there registry.ErrNotFound.
+// openStore opens the store. It creates nothing. It returns a
+// [local.NoRegistryError] for a folder without a registry, and
+// [registry.ErrNotFound] for a stack that does not exist.
 func (c *cli) openStore(ctx context.Context) (*store, error) {
 	p, err := c.storePlace()
 	if err != nil {
 		return nil, err
 	}
-	c.sayAbout()
+	c.printRegistry()
 	if p.stack != "" {
 		defer c.waiting("opening stack " + p.stack)()
 		return openStack(ctx, p.stack)
@@ -63,7 +62,7 @@ func openFolder(ctx context.Context, dir string) (*store, error) {
 	}
 	return &store{
 		catalog: data.Catalog, objects: data.Objects, remover: data.Objects, host: data.Host,
-		noRequests: localLog,
+		noRequests: errLocalLog,
 		by:         whoami, close: data.Close,
 	}, nil
 }
@@ -71,16 +70,19 @@ func openFolder(ctx context.Context, dir string) (*store, error) {
 // whoami returns the user of this machine.
 func whoami(context.Context) (registry.Publisher, error) {
 	by := registry.Publisher{Kind: registry.PublisherUser, Name: "unknown"}
-	// A machine without a list of users is no reason not to publish.
+	// A machine without a list of users can still publish.
 	if u, err := user.Current(); err == nil {
 		by.Name = u.Username
 	}
 	return by, nil
 }
 
-// notFound returns the error of doing something with an address, or a version of
-// it, that does not exist, with a hint at the nearest that does. Other errors it
-// returns as they are.
+// listHint is the hint if nothing similar exists.
+const listHint = "Run `larder list` to see what the registry contains."
+
+// notFound returns the error for an address, or a version of it, that does not
+// exist. do is the verb in the error. The hint suggests the nearest address or
+// version. If failed is not [registry.ErrNotFound], notFound returns failed.
 func (s *store) notFound(
 	ctx context.Context, do string, a registry.Address, v *registry.Version, failed error,
 ) error {
@@ -97,13 +99,13 @@ func (s *store) notFound(
 		if near := nearAddress(ctx, s.catalog, a.String()); near != "" && near != a.String() {
 			return registry.WithHint(err, "Did you mean %s?", near)
 		}
-		return registry.WithHint(err, "`larder list` lists what there is.")
+		return registry.WithHint(err, listHint)
 	}
 	for i := range versions {
 		versions[i], _, _ = strings.Cut(versions[i], "\t")
 	}
 	if near, ok := suggest.Nearest(v.String(), versions); ok {
-		return registry.WithHint(err, "Did you mean %s? `larder list %s` lists the versions.", near, a)
+		return registry.WithHint(err, "Did you mean %s? Run `larder list %s` to list the versions.", near, a)
 	}
-	return registry.WithHint(err, "`larder list %s` lists the versions.", a)
+	return registry.WithHint(err, "Run `larder list %s` to list the versions.", a)
 }

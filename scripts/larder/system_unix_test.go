@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// pause has a process stand still until it is resumed.
+// pause stops a process until resume continues it.
 func pause(p *os.Process)  { _ = p.Signal(syscall.SIGSTOP) }
 func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }
 
-// cpuTime is what this process has taken of processors.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -21,11 +21,12 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakMemory is the most that a process had that has ended, in bytes as Linux tells it.
-func peakMemory(ended *os.ProcessState) (peak int64, told bool) {
-	usage, told := ended.SysUsage().(*syscall.Rusage)
-	if !told {
+// peakMemory returns the peak memory of a process that has ended, in bytes on
+// Linux.
+func peakMemory(ended *os.ProcessState) (peak int64, ok bool) {
+	usage, ok := ended.SysUsage().(*syscall.Rusage)
+	if !ok {
 		return 0, false
 	}
-	return int64(usage.Maxrss) << 10, true //nolint:unconvert // it has other types elsewhere
+	return int64(usage.Maxrss) << 10, true //nolint:unconvert // Maxrss has another type on other systems
 }

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Windows has no such signals, and is not measured: it is there so that tests compile.
+// Windows has no such signals, and no test measures it. These functions let the
+// tests compile.
 
 func pause(*os.Process)  {}
 func resume(*os.Process) {}
 
 func cpuTime() time.Duration { return 0 }
 
-func peakMemory(*os.ProcessState) (peak int64, told bool) { return 0, false }
+func peakMemory(*os.ProcessState) (peak int64, ok bool) { return 0, false }

@@ -23,11 +23,11 @@ func (c *cli) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens",
-		Long: `Create, list and revoke tokens. Clients read from the registry with them, and
-publishers publish through it.
+		Long: `Create, list and revoke tokens. Clients use them to read from the registry, and
+publishers use them to publish through it.
 
-A token is shown once, when it is created. The registry stores only its SHA-256.
-A revoked token is refused within a minute.`,
+The command prints a token only when it creates it. The registry stores only its
+SHA-256 sum. It rejects a revoked token within a minute.`,
 		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
   larder token list
   larder token revoke ci`,
@@ -36,7 +36,8 @@ A revoked token is refused within a minute.`,
 	return cmd
 }
 
-// tokenName is what a token may be called: one word, which stands out in a log.
+// tokenName matches the name of a token: one word, so that it is readable in a
+// log.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@/+-]{0,63}$`)
 
 func (c *cli) tokenCreateCommand() *cobra.Command {
@@ -45,17 +46,18 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --name NAME --scope SCOPE",
 		Short: "Create a token",
-		Long: `Create a token. It is printed once, with what to put into the configuration of
-OpenTofu and Terraform. With --quiet only the token is printed.
+		Long: `Create a token. The command prints it once, with the configuration for OpenTofu
+and Terraform. With --quiet it prints only the token.
 
-A scope is read:PATTERN. Patterns match modules/NAMESPACE/NAME/SYSTEM,
-providers/NAMESPACE/TYPE and mirror/HOSTNAME/NAMESPACE/TYPE. A * stands for one
-segment, and ** for any number of them. A pattern covers everything below it:
-read:modules/acme covers all modules of a namespace, and read:** everything.
+A scope is read:PATTERN or publish:PATTERN. A pattern matches
+modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE or
+mirror/HOSTNAME/NAMESPACE/TYPE. A * matches one segment, and ** matches any
+number of segments. A pattern also covers everything below it: read:modules/acme
+covers all modules of a namespace, and read:** covers everything.
 
-With publish:PATTERN a token publishes and deprecates modules and providers
-through the registry. It does not read them. The first publish in a namespace
-needs a pattern that names it, such as publish:modules/acme/**.`,
+A publish scope allows its holder to publish and deprecate modules and providers
+through the registry, but not to read them. The first publish in a namespace
+needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
   larder token create --name team --scope 'publish:modules/acme/**' \
     --scope 'read:modules/acme/**'
@@ -66,12 +68,12 @@ needs a pattern that names it, such as publish:modules/acme/**.`,
 			switch {
 			case name == "":
 				return nil, registry.WithHint(usagef("the token's name is missing"),
-					"Say whose the token is, or what it is for, such as --name ci.")
+					"Name its owner or its purpose, for example --name ci.")
 			case !tokenName.MatchString(name):
-				return nil, usagef("invalid token name %q: it is one word of letters, digits and . _ @ / + -", name)
+				return nil, usagef("invalid token name %q: it must be one word of letters, digits and . _ @ / + -", name)
 			case len(scopes) == 0:
 				return nil, registry.WithHint(usagef("the token's scope is missing"),
-					"Say what the token allows, such as --scope 'read:modules/acme/*'.")
+					"Give what the token allows, for example --scope 'read:modules/acme/*'.")
 			}
 			if _, err := access.ParseScopes(scopes); err != nil {
 				return nil, usagef("--scope: %w", err)
@@ -85,28 +87,29 @@ needs a pattern that names it, such as publish:modules/acme/**.`,
 				if host != "" {
 					to = addressing{host: host}
 				}
-				return shown(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
+				return asView(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
 			})
 		}),
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the token: its owner or its purpose")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil,
-		"`SCOPE` that the token allows, such as 'read:modules/acme/*'; may be repeated")
-	cmd.Flags().StringVar(&host, "host", "", "the registry's `HOST` in what is printed (default the one it has)")
+		"`SCOPE` of the token, such as 'read:modules/acme/*'; can be repeated")
+	cmd.Flags().StringVar(&host, "host", "", "the registry's `HOST` in the printed configuration (default its own host)")
 	cmd.Flags().StringVar(&expires, "expires", "90d",
-		"how long it is valid: a `DURATION` of days such as 90d, or hours such as 12h, or never")
+		"expire after this `DURATION`: days such as 90d, hours such as 12h, or never")
 	return cmd
 }
 
 const day = 24 * time.Hour
 
-// parseLifetime reads how long a token is valid; 0 means that it never expires.
+// parseLifetime parses the lifetime of a token. It returns 0 for a token that
+// never expires.
 func parseLifetime(s string) (time.Duration, error) {
 	if s == "never" {
 		return 0, nil
 	}
-	wrong := fmt.Errorf("%w lifetime %q: it is days such as 90d or hours such as 12h, up to 3650d, or never",
+	wrong := fmt.Errorf("%w lifetime %q: it must be days such as 90d, hours such as 12h, up to 3650d, or never",
 		registry.ErrInvalid, s)
 	unit := time.Hour
 	number, isHours := strings.CutSuffix(s, "h")
@@ -126,15 +129,17 @@ func parseLifetime(s string) (time.Duration, error) {
 
 // createdTokenView is a new token.
 type createdTokenView struct {
-	// Token is the token itself, which is shown only here.
+	// Token is the token itself. No other command prints it.
 	Token string `json:"token"`
-	// Host is the registry's, as clients write it. It is empty if nothing knows it.
+	// Host is the registry's host, as clients write it. It is missing if it is
+	// unknown.
 	Host   string         `json:"host,omitempty"`
 	Record registry.Token `json:"record"`
 
 	to addressing
 }
 
+// createToken adds a new token to the registry.
 func createToken(
 	ctx context.Context, s *store, record registry.Token, lifetime time.Duration, to addressing,
 ) (v createdTokenView, err error) {
@@ -160,35 +165,35 @@ func createToken(
 }
 
 func (v createdTokenView) text(p page) {
-	expires := "never expires"
+	expires := "which never expires"
 	if !v.Record.ExpiresAt.IsZero() {
-		expires = "expires " + minute(v.Record.ExpiresAt)
+		expires = "which expires " + formatTime(v.Record.ExpiresAt)
 	}
-	created := fmt.Sprintf("Created token %s (%s), which %s:", v.Record.Name, v.Record.ID, expires)
+	created := fmt.Sprintf("Created token %s (%s), %s:", v.Record.Name, v.Record.ID, expires)
 	p.printf("%s\n\n  %s\n\n", p.Wrap(created), v.Token)
-	p.printf("%s\n", p.Wrap("It is not shown again. It allows "+strings.Join(v.Record.Scopes, " ")+"."))
-	p.printf("Put it into ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", v.to.host, v.Token)
+	p.printf("%s\n", p.Wrap("Larder does not show it again. It allows "+strings.Join(v.Record.Scopes, " ")+"."))
+	p.printf("Add it to ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", v.to.host, v.Token)
 	variable := client.TokenVariable(v.to.host)
 	export := "export " + variable + "=" + v.Token
 	switch {
 	case v.to.guessed != "":
 		p.printf("%s\n", p.Wrap(v.to.guessed))
 	case variable == "":
-		p.printf("%s\n", p.Wrap("No environment variable TF_TOKEN_… can name a host with a port."))
+		p.printf("%s\n", p.Wrap("There is no TF_TOKEN_… environment variable for a host with a port."))
 	case p.Width > 0 && len(export)+2 > p.Width:
-		p.printf("Or set this environment variable to it:\n\n  %s\n", variable)
+		p.printf("Or set this environment variable to the token:\n\n  %s\n", variable)
 	default:
-		p.printf("Or set it in the environment:\n\n  %s\n", export)
+		p.printf("Or set an environment variable:\n\n  %s\n", export)
 	}
 }
 
 func (v createdTokenView) quiet(p page) { p.printf("%s\n", v.Token) }
 
-// tokensView lists tokens, the oldest first.
+// tokensView is a list of tokens, the oldest first.
 type tokensView struct {
 	Tokens []listedToken `json:"tokens"`
-	// Damaged are the ids of tokens whose records cannot be read. Nobody can use
-	// them.
+	// Damaged lists the IDs of tokens with unreadable records. Nobody can use
+	// these tokens.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
@@ -198,6 +203,7 @@ type listedToken struct {
 	State string `json:"state"`
 }
 
+// listTokens lists the valid tokens of the registry.
 func listTokens(ctx context.Context, s *store) (v tokensView, err error) {
 	tokens, unreadable, err := s.catalog.Tokens(ctx)
 	if err != nil {
@@ -223,7 +229,7 @@ func (v tokensView) text(p page) {
 	for _, t := range v.Tokens {
 		expires := "never"
 		if !t.ExpiresAt.IsZero() {
-			expires = minute(t.ExpiresAt)
+			expires = formatTime(t.ExpiresAt)
 		}
 		rows = append(rows, []string{
 			t.ID, t.Name, t.State, expires, strings.Join(t.Scopes, " "), t.CreatedAt.Format(time.DateOnly), t.CreatedBy,
@@ -240,7 +246,7 @@ func (v tokensView) text(p page) {
 		{Title: "CREATED", Optional: true}, by,
 	}, rows)
 	if len(v.Damaged) > 0 {
-		p.printf("\n%s\n", p.Wrap("Nobody can use a damaged token. Revoke it by its id."))
+		p.printf("\n%s\n", p.Wrap("Nobody can use a damaged token. Revoke it by its ID."))
 	}
 }
 
@@ -257,22 +263,22 @@ func (c *cli) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens",
-		Long: `List tokens, the oldest first. Expired and revoked tokens are not listed.
+		Long: `List tokens, the oldest first, without expired and revoked tokens.
 
 The state of a token is valid, expires soon (within 14 days), or damaged if its
-record cannot be read. With --quiet it prints only ids.`,
+record is unreadable. With --quiet the command prints only IDs.`,
 		Example: `  larder token list
   larder token list --store stack:larder --json`,
 		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
-			return c.onStore(ctx, func(s *store) (view, error) { return shown(listTokens(ctx, s)) })
+			return c.onStore(ctx, func(s *store) (view, error) { return asView(listTokens(ctx, s)) })
 		}),
 	}
 	c.storeFlags(cmd)
 	return cmd
 }
 
-// revokedTokenView is the record of a token that was revoked. If the record was
-// damaged, it has only the id.
+// revokedTokenView is the record of a token that was revoked. It has only the
+// ID if the record was damaged.
 type revokedTokenView struct {
 	// Status is revoked.
 	Status string `json:"status"`
@@ -280,7 +286,7 @@ type revokedTokenView struct {
 }
 
 func (v revokedTokenView) text(p page) {
-	p.printf("%s\n", p.Wrap(fmt.Sprintf("Revoked token %s (%s). It is refused within a minute.",
+	p.printf("%s\n", p.Wrap(fmt.Sprintf("Revoked token %s (%s). The registry rejects it within a minute.",
 		cmp.Or(v.Name, "with a damaged record"), v.ID)))
 }
 
@@ -288,8 +294,8 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME|ID",
 		Short: "Revoke a token",
-		Long: `Revoke a token by its name, or by its id if several tokens have the name. The
-registry refuses the token within a minute.`,
+		Long: `Revoke a token by its name, or by its ID if several tokens have the same name.
+The registry rejects the token within a minute.`,
 		Example: `  larder token revoke ci
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -302,7 +308,7 @@ registry refuses the token within a minute.`,
 				if errors.Is(err, registry.ErrNotFound) {
 					return nil, s.noToken(ctx, args[0])
 				}
-				return shown(revokedTokenView{"revoked", revoked}, err)
+				return asView(revokedTokenView{"revoked", revoked}, err)
 			})
 		}),
 	}
@@ -310,17 +316,17 @@ registry refuses the token within a minute.`,
 	return cmd
 }
 
-// noToken is the error for revoking a token that does not exist.
+// noToken returns the error for revoking a token that does not exist.
 func (s *store) noToken(ctx context.Context, name string) error {
 	err := fmt.Errorf("cannot revoke token %s: %w", name, registry.ErrNotFound)
-	var known []string
+	var names []string
 	if tokens, _, err := s.catalog.Tokens(ctx); err == nil {
 		for _, t := range tokens {
-			known = append(known, t.Name, t.ID)
+			names = append(names, t.Name, t.ID)
 		}
 	}
-	if near, ok := suggest.Nearest(name, known); ok {
+	if near, ok := suggest.Nearest(name, names); ok {
 		return registry.WithHint(err, "Did you mean %s?", near)
 	}
-	return registry.WithHint(err, "`larder token list` lists the tokens.")
+	return registry.WithHint(err, "Run `larder token list` to list the tokens.")
 }

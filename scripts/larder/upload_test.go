@@ -46,28 +46,27 @@ import (
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
-// measured has the medians of some runs, by what these do with a release: publish
-// it, upload its zips and nothing else, or verify them and nothing else; and the
-// least seconds.
+// measured has the medians of several runs, by what they do with a release:
+// publish, upload or verify. least has the minimum of the seconds.
 type measured struct{ seconds, cpu, hash, least map[string]float64 }
 
-// work returns how many seconds processors have to unpack and to upload, where runs
-// have taken these, and hashing has taken so many.
+// work returns the time for unpacking and uploading, in seconds, from the times
+// of runs and the time for hashing.
 func work(seconds map[string]float64, hashing float64) float64 {
 	return seconds["verify"] - hashing + seconds["upload"]
 }
 
-// Publishing a provider of 11 zips of 100 MB takes as long as what cannot be left
-// out of it, and does nothing twice. It is held to what an uploader and a verifier
-// take for the same files, in turns with them, and not to the speed of a line: some
-// processors unpack faster than 1 Gbit/s, and others do not.
+// Publishing a provider of 11 zips of 100 MB takes only as long as the
+// necessary work. The test compares it with an uploader and a verifier of the
+// same files, which run alternately. It does not compare it with a fixed network
+// speed, because only some processors unpack faster than 1 Gbit/s.
 //
-// Zips are hashed first, because nothing goes to the store before its signature is
-// verified. They are unpacked while they are uploaded. That takes as long as the
-// line, or as the processors, which have to do both.
+// A publish first hashes the zips, because it must verify the signature before
+// it uploads anything. Then it unpacks them while it uploads them. That takes
+// as long as the slower of the network and the processors.
 //
-// scripts/bench runs it. Besides what the test logs, it prints a line of JSON for
-// each run and each ratio.
+// scripts/bench runs the test. Besides its log, the test prints a line of JSON
+// for each run and each ratio.
 func TestPublishTime(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
@@ -86,11 +85,11 @@ func TestPublishTime(t *testing.T) {
 				t.Errorf("%s: that is more than %.2f", content, maxRatio)
 			}
 			if content == "random" {
-				return // there is next to nothing to unpack
+				return // random bytes take almost no time to unpack
 			}
-			// On a line that is busy for longer than the processors, publishing takes as
-			// long as uploading, unless it unpacks before it uploads. It is the least work
-			// that counts: on a line that waits for a busy machine nobody would see that.
+			// If the network is slower than the processors, publishing takes as
+			// long as uploading, unless it unpacks before it uploads. The rate
+			// is based on the minimum, because a busy machine would hide that.
 			const longer = 1.5
 			least := work(unbounded.least, hashing)
 			rate := int(releaseSize(t, dir) / (longer * least))
@@ -100,14 +99,13 @@ func TestPublishTime(t *testing.T) {
 	}
 }
 
-// maxRatio is how many times as much as it must publishing may take. Programs that
-// are unpacked before they are uploaded take about 1.5 times as long, and those that
-// are unpacked twice about 1.9 times as much of the processors. Runs of the same on
-// a busy machine differ by less.
+// maxRatio is the maximum ratio of the measured time to the necessary time.
+// Unpacking before uploading takes about 1.5 times as long. Unpacking twice
+// takes about 1.9 times the CPU time. Runs on a busy machine differ by less.
 const maxRatio = 1.25
 
-// judgeTime holds the time that publishing takes to what it must take, where
-// hashing takes so many seconds, and then the processors have so much work.
+// judgeTime compares the time of publishing with the necessary time. hashing
+// and work are in seconds.
 func judgeTime(t *testing.T, what string, m measured, hashing, work float64) {
 	t.Helper()
 	publish, upload := m.seconds["publish"], m.seconds["upload"]
@@ -117,18 +115,23 @@ func judgeTime(t *testing.T, what string, m measured, hashing, work float64) {
 		Ratio    float64 `json:"ratio"`
 		ToUpload float64 `json:"ratio_to_upload"`
 	}{what, ratio, publish / upload})
-	t.Logf("%s: publishing takes %.3f times as long as it must, and %.3f times as long as uploading, by medians of %d runs",
-		what, ratio, publish/upload, publishRuns)
+	t.Logf(
+		"%s: publishing takes %.3f times as long as it must, and %.3f times as long as uploading, by medians of %d runs",
+		what,
+		ratio,
+		publish/upload,
+		publishRuns,
+	)
 	if ratio > maxRatio {
 		t.Errorf("%s: %.3f is more than %.2f", what, ratio, maxRatio)
 	}
 }
 
-// publishRuns is how often each way is run.
+// publishRuns is the number of runs of each kind.
 const publishRuns = 3
 
-// measurePublishing runs ways in turns, on a line of so many bytes a second; 0 is
-// no limit.
+// measurePublishing runs the kinds in ways alternately. rate is the speed of
+// the network in bytes per second, or 0 for no limit.
 func measurePublishing(t *testing.T, content, dir, public string, rate int, ways ...string) measured {
 	t.Helper()
 	const maxPeak, maxReads = 128 << 20, 2.02
@@ -138,8 +141,16 @@ func measurePublishing(t *testing.T, content, dir, public string, rate int, ways
 			f := upload(t, how, dir, public, rate)
 			f.Content, f.How, f.Rate = content, how, rate
 			printJSON(t, f)
-			t.Logf("%-8s %-8s at %9d B/s: %6.2f s, %5.2f s of processors, peak memory %3d MiB, %.3f bytes read per byte",
-				content, how, rate, f.Seconds, f.CPU, f.Peak>>20, f.Reads)
+			t.Logf(
+				"%-8s %-8s at %9d B/s: %6.2f s, %5.2f s of processors, peak memory %3d MiB, %.3f bytes read per byte",
+				content,
+				how,
+				rate,
+				f.Seconds,
+				f.CPU,
+				f.Peak>>20,
+				f.Reads,
+			)
 			seconds[how], cpu[how] = append(seconds[how], f.Seconds), append(cpu[how], f.CPU)
 			hash[how] = append(hash[how], f.Hash)
 			if how == "publish" && f.Peak > maxPeak {
@@ -150,7 +161,12 @@ func measurePublishing(t *testing.T, content, dir, public string, rate int, ways
 			}
 		}
 	}
-	m := measured{make(map[string]float64), make(map[string]float64), make(map[string]float64), make(map[string]float64)}
+	m := measured{
+		make(map[string]float64),
+		make(map[string]float64),
+		make(map[string]float64),
+		make(map[string]float64),
+	}
 	for _, how := range ways {
 		m.least[how] = slices.Min(seconds[how])
 		m.seconds[how], m.cpu[how], m.hash[how] = median(seconds[how]), median(cpu[how]), median(hash[how])
@@ -172,19 +188,21 @@ func printJSON(t *testing.T, v any) {
 	fmt.Println(string(line))
 }
 
-// largeRelease makes a release of 11 zips of 100 MB, of random bytes or of programs, which unpack to three times as much.
+// largeRelease creates a release of 11 zips of 100 MB. They contain random
+// bytes, or programs that unpack to three times the size.
 func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string) {
 	t.Helper()
 	const size = 100_000_000
 	var in io.Reader = rand.NewChaCha8([32]byte{})
 	if content == "program" {
-		self, err := os.ReadFile(os.Args[0]) // this one
+		self, err := os.ReadFile(os.Args[0]) // this program
 		if err != nil {
 			t.Fatal(err)
 		}
-		in = &repeated{whole: self}
+		in = &repeated{content: self}
 	}
-	// It is compressed once. So that it can be a program of every platform, it begins as a script does.
+	// All zips contain the same compressed program. It begins like a script, so
+	// that it is valid on every platform.
 	in = io.MultiReader(strings.NewReader("#!/bin/sh\n"), in)
 	var packed bytes.Buffer
 	deflate, err := flate.NewWriter(&packed, flate.DefaultCompression)
@@ -205,7 +223,10 @@ func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string
 	dir = t.TempDir()
 	const name = "terraform-provider-note_1.0.0"
 	var sums strings.Builder
-	for _, platform := range []string{"darwin_amd64", "darwin_arm64", "freebsd_386", "freebsd_amd64", "freebsd_arm", "linux_386", "linux_amd64", "linux_arm", "linux_arm64", "windows_386", "windows_amd64"} {
+	for _, platform := range []string{
+		"darwin_amd64", "darwin_arm64", "freebsd_386", "freebsd_amd64", "freebsd_arm", "linux_386",
+		"linux_amd64", "linux_arm", "linux_arm64", "windows_386", "windows_amd64",
+	} {
 		f, err := os.Create(filepath.Join(dir, name+"_"+platform+".zip"))
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +238,13 @@ func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string
 			t.Fatal(err)
 		}
 		fmt.Fprintln(readme, "for", platform)
-		h := &zip.FileHeader{Name: "terraform-provider-note_v1.0.0", Method: zip.Deflate, CRC32: sum.Sum32(), CompressedSize64: uint64(packed.Len()), UncompressedSize64: uint64(unpacked)}
+		h := &zip.FileHeader{
+			Name:               "terraform-provider-note_v1.0.0",
+			Method:             zip.Deflate,
+			CRC32:              sum.Sum32(),
+			CompressedSize64:   uint64(packed.Len()),
+			UncompressedSize64: uint64(unpacked),
+		}
 		h.SetMode(0o755)
 		program, err := z.CreateRaw(h)
 		if err != nil {
@@ -239,45 +266,55 @@ func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string
 	return dir
 }
 
-// repeated is the same bytes again and again.
+// repeated is a reader that repeats the same bytes without end.
 type repeated struct {
-	whole []byte
-	at    int
+	content []byte
+	at      int
 }
 
 func (r *repeated) Read(b []byte) (int, error) {
-	n := copy(b, r.whole[r.at:])
-	r.at = (r.at + n) % len(r.whole)
+	n := copy(b, r.content[r.at:])
+	r.at = (r.at + n) % len(r.content)
 	return n, nil
 }
 
-// figures are those of one run.
+// figures are the measurements of one run.
 type figures struct {
 	Content string  `json:"content"`
 	How     string  `json:"how"`
 	Rate    int     `json:"rate"` // bytes per second; 0 for no limit
 	Seconds float64 `json:"seconds"`
-	// CPU is what the process took of processors, in seconds.
+	// CPU is the CPU time of the process, in seconds.
 	CPU float64 `json:"cpu"`
-	// Hash is how long it took to hash the zips, of a run that verifies.
+	// Hash is the time for hashing the zips, in seconds. Only verify measures
+	// it.
 	Hash float64 `json:"hash,omitempty"`
-	// Peak is that of the memory, in bytes.
+	// Peak is the peak memory of the process, in bytes.
 	Peak int64 `json:"peak"`
-	// Reads are the bytes that were read for each of the zips.
+	// Reads is the number of bytes read, divided by the size of the zips.
 	Reads float64 `json:"reads"`
 }
 
-// upload runs uploader in a process of its own, against a server of its own.
+// upload runs uploader in its own process, with its own S3 server.
 func upload(t *testing.T, how, dir, public string, rate int) (f figures) {
 	t.Helper()
 	at := t.TempDir()
-	defer os.RemoveAll(at) // after the run and not the test, since it holds a gigabyte
+	defer os.RemoveAll(at) // after the run and not after the test, because it contains a gigabyte
 	server, err := s3test.Start(t.Context(), at, "bench")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	cmd := exec.CommandContext(t.Context(), "uploader", how, dir, public, filepath.Join(at, "larder.db"), server.URL, strconv.Itoa(rate))
+	cmd := exec.CommandContext(
+		t.Context(),
+		"uploader",
+		how,
+		dir,
+		public,
+		filepath.Join(at, "larder.db"),
+		server.URL,
+		strconv.Itoa(rate),
+	)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -289,7 +326,7 @@ func upload(t *testing.T, how, dir, public string, rate int) (f figures) {
 	return f
 }
 
-// sizeOf returns the size of some files together.
+// sizeOf returns the total size of files, in bytes.
 func sizeOf(paths []string) (size int64, err error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -301,7 +338,7 @@ func sizeOf(paths []string) (size int64, err error) {
 	return size, nil
 }
 
-// releaseSize returns the size of a release's zips.
+// releaseSize returns the total size of a release's zips, in bytes.
 func releaseSize(t *testing.T, dir string) float64 {
 	t.Helper()
 	zips, err := filepath.Glob(filepath.Join(dir, "*.zip"))
@@ -315,7 +352,8 @@ func releaseSize(t *testing.T, dir string) float64 {
 	return float64(size)
 }
 
-// uploader is a program that publishes a release, or uploads or verifies its zips, and prints its figures.
+// uploader is the main function of a program that publishes a release, or
+// uploads or verifies its zips, and prints its figures.
 func uploader() {
 	f, err := runUploader(context.Background(), os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
 	if err == nil {
@@ -368,7 +406,10 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 	switch how {
 	case "publish":
 		p := publish.Publisher{Catalog: all, Objects: s3.New(config, "bench", s3.Options{PathStyle: true})}
-		_, err = p.Provider(ctx, releases.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}})
+		_, err = p.Provider(
+			ctx,
+			releases.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}},
+		)
 	case "upload":
 		err = uploadPlainly(ctx, config, dir)
 	default:
@@ -385,8 +426,8 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 	return f, errors.Join(err, peakErr)
 }
 
-// uploadPlainly uploads the zips of a release as fast as it can be done with the SDK: their sums are known, so that each is
-// read once.
+// uploadPlainly uploads the zips of a release as fast as the SDK allows. It
+// takes the sums from SHA256SUMS, so that it reads each zip once.
 func uploadPlainly(ctx context.Context, config aws.Config, dir string) error {
 	sums, err := releaseSums(dir)
 	if err != nil {
@@ -417,10 +458,14 @@ func uploadPlainly(ctx context.Context, config aws.Config, dir string) error {
 				Bucket: aws.String("bench"), Key: &sum.Filename, Body: f, ContentLength: aws.Int64(info.Size()),
 				ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(raw)), IfNoneMatch: aws.String("*"),
 			}, awss3.WithAPIOptions(func(stack *middleware.Stack) error {
-				return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("KnownPayloadHash",
-					func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+				return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc(
+					"KnownPayloadHash",
+					func(
+						ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+					) (middleware.FinalizeOutput, middleware.Metadata, error) {
 						return next.HandleFinalize(v4.SetPayloadHash(ctx, sum.SHA256), in)
-					}), "ComputePayloadHash", middleware.Before)
+					},
+				), "ComputePayloadHash", middleware.Before)
 			}))
 			return err
 		})
@@ -436,9 +481,9 @@ func releaseSums(dir string) ([]signing.Sum, error) {
 	return signing.ParseSums(text)
 }
 
-// verifyPlainly does the work that verifying a release takes: it hashes each zip
-// once, and then unpacks each once and hashes what is in it. It returns how many
-// seconds the first part took.
+// verifyPlainly does the work of verifying a release. It hashes each zip once,
+// then unpacks each zip once and hashes its files. It returns the time of the
+// first part, in seconds.
 func verifyPlainly(ctx context.Context, dir string, zips []string) (hashing float64, err error) {
 	sums, err := releaseSums(dir)
 	if err != nil {
@@ -496,7 +541,8 @@ func verifyPlainly(ctx context.Context, dir string, zips []string) (hashing floa
 	})
 }
 
-// limitedClient is the SDK's HTTP client, whose connections send so many bytes a second in all; 0 is no limit.
+// limitedClient returns the SDK's HTTP client. All its connections together
+// send at most perSecond bytes per second, or without limit if it is 0.
 func limitedClient(rate int) *awshttp.BuildableClient {
 	client := awshttp.NewBuildableClient()
 	if rate == 0 {
@@ -512,17 +558,17 @@ func limitedClient(rate int) *awshttp.BuildableClient {
 	})
 }
 
-// limiter lets so many bytes a second go.
+// limiter limits the bytes per second of several connections.
 type limiter struct {
 	rate float64
 	mu   sync.Mutex
-	free time.Time // when the line is free again
+	free time.Time // when the next bytes can be sent
 }
 
-// take returns when n bytes have gone.
+// take waits until n bytes can be sent.
 func (l *limiter) take(n int) {
 	l.mu.Lock()
-	// What a late sleeper has lost is made up for.
+	// If a goroutine wakes up late, the lost time is made up.
 	if earliest := time.Now().Add(-10 * time.Millisecond); l.free.Before(earliest) {
 		l.free = earliest
 	}
@@ -548,7 +594,7 @@ func (c limitedConn) Write(b []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// ofThisProcess returns a number that Linux tells in a file of /proc/self.
+// ofThisProcess returns the number in a field of a file in /proc/self.
 func ofThisProcess(file, name string) (int64, error) {
 	text, err := os.ReadFile("/proc/self/" + file)
 	if err != nil {

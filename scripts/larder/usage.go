@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -19,22 +19,22 @@ func (c *cli) usageCommand() *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "usage [ADDRESS [VERSION]]",
-		Short: "Count who downloads what",
+		Short: "Count downloads",
 		Long: `Count how often each version is downloaded from a deployed registry. For one
-address, also count by whom: the names of tokens and identities. ADDRESS is one
-of
+address, count also by caller: the names of tokens and identities. ADDRESS is
+one of
 
   NAMESPACE/NAME/SYSTEM    a module
   NAMESPACE/TYPE           a provider
   HOSTNAME/NAMESPACE/TYPE  a mirrored provider
 
-The counts come from the functions' request log, by a query of CloudWatch Logs
-Insights. AWS bills the query by the bytes that it scans. The counts go no
-further back than the log does, and end with the 10,000 most frequent rows.
+The command queries the functions' request log with CloudWatch Logs Insights.
+AWS bills the query by the bytes that it scans. The counts cover at most the
+retention period of the log, and the 10,000 rows with the most downloads.
 
-Each answer that leads a client to a package counts. For a mirrored provider,
-each answer that leads to the packages of a version counts. Clients cache what
-they download, so a version can be in use without new downloads.`,
+A download is a response that gives a client the location of an archive. For a
+mirrored provider, it is a response with the packages of one version. Clients
+cache their downloads, so a version can be in use without new downloads.`,
 		Example: `  larder usage --store stack:larder
   larder usage acme/vpc/aws --since 90d --store stack:larder
   larder usage acme/vpc/aws 1.2.0 --json --store stack:larder`,
@@ -65,27 +65,29 @@ they download, so a version can be in use without new downloads.`,
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
 				defer c.waiting("counting downloads in CloudWatch Logs")()
-				return shown(countDownloads(ctx, s, q, age))
+				return asView(countDownloads(ctx, s, q, age))
 			})
 		}),
 	}
 	c.storeFlags(cmd)
-	cmd.Flags().StringVar(&since, "since", "30d", "how far back: a `DURATION` of days such as 30d, or hours such as 12h")
+	cmd.Flags().StringVar(&since, "since", "30d",
+		"count this far back: a `DURATION` in days such as 30d, or hours such as 12h")
 	return cmd
 }
 
-// noLocalLog is the error for counting downloads from a folder, with what to count
-// instead.
+// noLocalLog returns the error for counting downloads from a folder. Its hint
+// describes how to count lines of the server's log.
 func noLocalLog(p place, q downloads.Query) error {
-	err := usagef("cannot count downloads from %s: a registry on this machine keeps no log of requests", p)
+	err := usagef("cannot count downloads from %s: a registry on this machine does not store its request log", p)
 	return registry.WithHint(err,
 		"`larder serve` writes one line for each request to its standard error. "+
-			"Save these lines, and count those with download=%s address=%s version=%s.",
-		kindOf(q.Address), orAny(q.Address), orAny(q.Version))
+			"Save this output, and count the lines with download=%s address=%s version=%s.",
+		kindOf(q.Address), orEllipsis(q.Address), orEllipsis(q.Version))
 }
 
-// orAny returns an address or a version, or an ellipsis for none.
-func orAny(v any) string {
+// orEllipsis returns the text of an address or a version, or an ellipsis if it
+// is nil.
+func orEllipsis(v any) string {
 	switch v := v.(type) {
 	case registry.Address:
 		return v.String()
@@ -98,7 +100,7 @@ func orAny(v any) string {
 }
 
 // kindOf returns the kind of download that the log has for an address, or an
-// ellipsis for none.
+// ellipsis if the address is nil.
 func kindOf(a registry.Address) string {
 	if a == nil {
 		return "…"
@@ -106,9 +108,9 @@ func kindOf(a registry.Address) string {
 	return string(downloads.Kind(a))
 }
 
-// checkKnown returns registry.ErrNotFound for an address, or a version of it, that
-// never was.
-func checkKnown(ctx context.Context, data *store, address registry.Address, v *registry.Version) error {
+// checkExists returns [registry.ErrNotFound] if an address, or a version of it,
+// never existed.
+func checkExists(ctx context.Context, data *store, address registry.Address, v *registry.Version) error {
 	if v == nil {
 		return data.catalog.Of(address).Check(ctx)
 	}
@@ -116,29 +118,29 @@ func checkKnown(ctx context.Context, data *store, address registry.Address, v *r
 	return err
 }
 
-// usageView counts downloads.
+// usageView is the number of downloads in a period.
 type usageView struct {
-	// From and To are the period that was counted.
+	// From and To are the start and the end of the period.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LogRetentionDays is how far back the log goes.
+	// LogRetentionDays is the retention period of the log, in days.
 	LogRetentionDays int `json:"log_retention_days"`
-	// Cut says that there are more rows than the most frequent ones here.
+	// Cut is true if rows with fewer downloads are left out.
 	Cut       bool             `json:"cut"`
 	Downloads []listedDownload `json:"downloads"`
 
-	shortened bool // the log does not go back as far as was asked for
+	shortened bool // the log does not cover the whole requested period
 	byCaller  bool
 }
 
-// listedDownload is how often a version was downloaded.
+// listedDownload is the number of downloads of a version.
 type listedDownload struct {
-	// Path is the address with its kind before it, such as modules/acme/vpc/aws.
+	// Path is the address with its kind, such as modules/acme/vpc/aws.
 	Path    string           `json:"path"`
 	Address string           `json:"address"`
 	Version registry.Version `json:"version"`
-	// Caller is the name of a token or an identity. It is empty if the caller had no
-	// credential, and if no address was given.
+	// Caller is the name of a token or an identity. It is missing if the caller
+	// had no credential, or if no address was given.
 	Caller string `json:"caller,omitempty"`
 	Count  int64  `json:"count"`
 	// Last is the time of the last download.
@@ -147,7 +149,7 @@ type listedDownload struct {
 
 func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.Duration) (v usageView, err error) {
 	if s.requests == nil {
-		return v, errors.New("cannot count downloads: " + s.noRequests)
+		return v, fmt.Errorf("cannot count downloads: %w", s.noRequests)
 	}
 	q.To = time.Now()
 	q.From = q.To.Add(-age)
@@ -155,16 +157,16 @@ func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.D
 	if err != nil {
 		return v, err
 	}
-	// A version that was removed may have downloads. An address that never was may
-	// have none, and is an error.
+	// A withdrawn version can have downloads. An address that never existed has
+	// none, and is an error.
 	if len(report.Downloads) == 0 && q.Address != nil {
-		if err := checkKnown(ctx, s, q.Address, q.Version); err != nil {
+		if err := checkExists(ctx, s, q.Address, q.Version); err != nil {
 			return v, s.notFound(ctx, "count downloads of", q.Address, q.Version, err)
 		}
 	}
 	v = usageView{
 		From: report.From.UTC().Truncate(time.Second), To: report.To.UTC().Truncate(time.Second),
-		LogRetentionDays: int(s.requests.Keeps.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
+		LogRetentionDays: int(s.requests.Retention.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
 		shortened: report.From.After(q.From), byCaller: q.Address != nil,
 	}
 	for _, d := range report.Downloads {
@@ -177,18 +179,18 @@ func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.D
 
 func (v usageView) text(p page) {
 	if len(v.Downloads) == 0 {
-		p.printf("There is no download.\n")
+		p.printf("There are no downloads.\n")
 	} else {
 		v.table(p)
 	}
-	p.printf("\n%s\n", p.Wrap("Counted from "+minute(v.From)+" to "+minute(v.To)+
-		". The log keeps "+english.Plural(v.LogRetentionDays, "day", "")+"."))
+	p.println("\nCounted from %s to %s. The log stores requests for %s.",
+		formatTime(v.From), formatTime(v.To), english.Plural(v.LogRetentionDays, "day", ""))
 	if v.shortened {
-		p.printf("Earlier downloads are not known any more.\n")
+		p.printf("The log of earlier downloads has expired.\n")
 	}
 	if v.Cut {
-		p.printf("%s\n", p.Wrap("There are more rows than the "+humanize.Comma(int64(len(v.Downloads)))+
-			" most frequent: name one address, or a shorter time with --since."))
+		p.println("Only the %s rows with the most downloads are here. "+
+			"To see others, name one address, or a shorter period with --since.", humanize.Comma(int64(len(v.Downloads))))
 	}
 }
 
@@ -204,11 +206,11 @@ func (v usageView) table(p page) {
 	for i, d := range v.Downloads {
 		last := "-"
 		if !d.Last.IsZero() {
-			last = minute(d.Last)
+			last = formatTime(d.Last)
 		}
 		rows[i] = []string{d.Address, d.Version.String(), strconv.FormatInt(d.Count, 10), last}
 		if v.byCaller {
-			rows[i][0], rows[i][1] = d.Version.String(), caller(d.Caller)
+			rows[i][0], rows[i][1] = d.Version.String(), callerName(d.Caller)
 		}
 	}
 	p.Table(columns, rows)

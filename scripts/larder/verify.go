@@ -19,26 +19,31 @@ func (c *cli) verifyCommand() *cobra.Command {
 	var acceptLoss bool
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read the whole registry and report everything that is wrong",
-		Long: `Read the whole registry and report everything that is wrong: versions without
-records, versions without objects, and objects without a version; wrong sizes,
-SHA-256 sums, hashes and contents; signatures that clients refuse; listings and
-catalog entries that differ from the versions; and an audit trail that disagrees
-with what is stored. Others can publish meanwhile.
+		Short: "Check the whole registry for damage",
+		Long: `Check the whole registry for damage. The command reports
+
+  - versions without a record, versions without objects, and objects without a
+    version
+  - wrong sizes, SHA-256 sums, hashes and contents
+  - signatures that clients reject
+  - listings and catalog entries that differ from the versions
+  - an audit trail that differs from the stored versions, keys and tokens
+
+Others can publish while the command runs.
 
 With --repair it rebuilds listings, catalog entries and namespaces. It deletes
-nothing, changes no object, version or key, and makes up no audit entry. It
-keeps any item that may be the last to name a version. For each remaining fault
-it prints what to do.
+nothing, changes no object, version or key, and invents no audit entry. It does
+not touch an item that may be the only one to name a version. For each remaining
+fault it prints how to fix it.
 
-With --accept-loss it records under your name which entries the audit trail has
-lost. They are a note from then on. Use it only if no backup has them. An entry
-that is lost later is a fault.
+With --accept-loss it records the missing entries of the audit trail under your
+name. From then on it reports them as notes. Use this flag only if no backup has
+the entries. If more entries are lost later, they are faults.
 
-It exits with 0 if no fault remains, and with 1 otherwise. Notes are not faults:
-an object without a version may be part of a publish that is not finished. With
---at-rest, as after a restore, such an object is a fault. With --quiet it prints
-only faults.`,
+The exit code is 0 if no fault remains, and 1 otherwise. Notes are not faults.
+An object without a version is a note, because it may be part of a publish that
+has not finished. With --at-rest, for example after a restore, it is a fault.
+With --quiet the command prints only faults.`,
 		Example: `  larder verify
   larder verify --at-rest --store stack:larder
   larder verify --quick
@@ -63,31 +68,31 @@ only faults.`,
 				if err != nil {
 					return nil, err
 				}
-				return verified(report)
+				return newVerifyView(report)
 			})
 		}),
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().BoolVar(&v.Repair, "repair", false,
-		"rebuild listings, catalog entries and namespaces; no object, version or key is changed")
+		"rebuild listings, catalog entries and namespaces; change no object, version or key")
 	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false,
-		"record in the audit trail which entries it has lost, so that they are no faults any more")
+		"record the missing entries of the audit trail, and report them as notes from then on")
 	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false,
-		"nobody is publishing: an object without a version is a fault, however new it is")
+		"nobody is publishing: report an object without a version as a fault, even if it is new")
 	cmd.Flags().BoolVar(&v.Quick, "quick", false,
-		"do not read packages and archives: check only that they exist, and their sizes")
+		"do not read archives: check only that they exist and have the right size")
 	return cmd
 }
 
-// verifyView is what is wrong with a registry.
+// verifyView is the report about a registry.
 type verifyView struct {
-	// OK says that no fault remains.
+	// OK is true if no fault remains.
 	OK bool `json:"ok"`
 	verify.Report
 }
 
-// verified returns what was found, with an error if a fault remains.
-func verified(r verify.Report) (view, error) {
+// newVerifyView returns the report, and an error if a fault remains.
+func newVerifyView(r verify.Report) (view, error) {
 	faults := r.Faults()
 	if faults == 0 {
 		return verifyView{true, r}, nil
@@ -128,21 +133,21 @@ func (v verifyView) text(p page) {
 	if len(v.Findings) > 0 {
 		p.printf("\n")
 	}
-	p.printf("%s\n", p.Wrap(fmt.Sprintf("Verified %s, %s, %s: %s, %s, %s read.",
+	p.printf("%s\n", p.Wrap(fmt.Sprintf("Checked %s, %s and %s, with %s and %s. Read %s.",
 		english.Plural(v.Modules, "module", ""), english.Plural(v.Providers, "provider", ""),
 		english.Plural(v.Mirrored, "mirrored provider", ""), english.Plural(v.Versions, "version", ""),
 		english.Plural(v.Objects, "object", ""), humanize.IBytes(uint64(v.Bytes)))))
 	p.printf("%s, %d repaired, %s.\n",
 		english.Plural(count["fault"], "fault", ""), count["repaired"], english.Plural(count["note"], "note", ""))
 	if len(remedies) > 0 {
-		p.printf("\nWhat to do:\n")
+		p.printf("\nTo fix the faults:\n")
 		for _, remedy := range remedies {
-			p.printf("  %s\n", p.beside(2, printable.Escape(remedy)))
+			p.printf("  %s\n", p.wrapAt(2, printable.Escape(remedy)))
 		}
 	}
 }
 
-// quiet prints faults only.
+// quiet prints only faults.
 func (v verifyView) quiet(p page) {
 	for _, f := range v.Findings {
 		if findingState(f) == "fault" {

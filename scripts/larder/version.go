@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// release is the version that scripts/release builds, and empty elsewhere.
+// release is the version, which scripts/release sets. Other builds leave it
+// empty.
 var release string
 
-// version is what the command line was built from.
+// version returns the version of this program.
 func version() string {
 	if release != "" {
 		return release
@@ -22,10 +23,11 @@ func version() string {
 	return "unknown"
 }
 
-// versionView is what the program was built from.
+// versionView describes the build of the program.
 type versionView struct {
 	Version string `json:"version"`
-	// Commit is the revision of the source code; empty if it is not known.
+	// Commit is the revision of the source code. It is missing if the build has
+	// none.
 	Commit   string `json:"commit,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`

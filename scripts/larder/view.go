@@ -12,43 +12,44 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// view is the result of a command. With --json its fields are printed.
+// view is the result of a command. With --json the command prints its fields.
 type view interface {
-	// text prints it for people.
+	// text prints the result for people.
 	text(p page)
 }
 
-// brief is a view that prints something with --quiet too, such as the names with
-// which a script goes on.
+// brief is a view that also prints something with --quiet, such as names for a
+// script.
 type brief interface {
 	quiet(p page)
 }
 
-// shown returns a view, or none beside an error.
-func shown[V view](v V, err error) (view, error) {
+// asView returns v as a view, or nil if there is an error.
+func asView[V view](v V, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-// page is what views print on.
+// page is the output of views.
 type page struct{ terminal.Output }
 
 func (p page) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(p, format, args...) // checkedWriter keeps the error
+	_, _ = fmt.Fprintf(p, format, args...) // checkedWriter stores the error
 }
 
-// stateWidth is that of the states of [page.item].
+// stateWidth is the width of states in [page.item], in columns.
 const stateWidth = len("repaired")
 
-// item prints one of a list: its state, and beside it what there is to say.
+// item prints an entry of a list: its state, followed by a text.
 func (p page) item(state, text string) {
-	p.printf("%s %s\n", p.Paint(fmt.Sprintf("%-*s", stateWidth, state), paintState(state)), p.beside(stateWidth+1, text))
+	p.printf("%s %s\n", p.Paint(fmt.Sprintf("%-*s", stateWidth, state), paintState(state)), p.wrapAt(stateWidth+1, text))
 }
 
-// beside wraps text that stands at a column. On a terminal digests are shortened.
-func (p page) beside(column int, text string) string {
+// wrapAt wraps a text that begins at a column. On a terminal it shortens
+// digests.
+func (p page) wrapAt(column int, text string) string {
 	o := p.Output
 	if o.Width > 0 {
 		o.Width = max(o.Width-column, 20)
@@ -57,14 +58,14 @@ func (p page) beside(column int, text string) string {
 	return strings.ReplaceAll(o.Wrap(text), "\n", "\n"+strings.Repeat(" ", column))
 }
 
-// digests are SHA-256 sums in a text.
+// digests matches SHA-256 sums in a text.
 var digests = regexp.MustCompile(`\b([0-9a-f]{8})[0-9a-f]{56}\b`)
 
-// expiresSoon is how long before its end something is said to expire soon.
+// expiresSoon is the time before expiry in which the state is "expires soon".
 const expiresSoon = 14 * day
 
-// expiryState returns the state of something that expires, or never does if the
-// time is zero.
+// expiryState returns "valid", "expires soon" or "expired". A zero time never
+// expires.
 func expiryState(expires, now time.Time) string {
 	switch {
 	case expires.IsZero():
@@ -82,9 +83,9 @@ func paintState(state string) terminal.Color {
 	switch state {
 	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored":
 		return terminal.Green
-	case "deprecated", "hidden", "expires soon", "warning", "note", "unknown", "left out":
+	case "deprecated", "hidden", "expires soon", "warning", "note", "unknown", "excluded":
 		return terminal.Yellow
-	case "withdrawn", "damaged", "lost", "expired", "revoked", "wrong", "fault":
+	case "withdrawn", "damaged", "missing", "expired", "revoked", "wrong", "fault":
 		return terminal.Red
 	case "skipped":
 		return terminal.Faint
@@ -92,7 +93,7 @@ func paintState(state string) terminal.Color {
 	return terminal.Plain
 }
 
-// page returns the standard output. With --wide nothing is shortened.
+// page returns standard output as a page. With --wide its width is unlimited.
 func (c *cli) page() page {
 	o := terminal.New(c.stdout)
 	if c.wide {
@@ -101,7 +102,8 @@ func (c *cli) page() page {
 	return page{o}
 }
 
-// show prints a view, and with --json the error beside it. Either may be missing.
+// show prints a view. With --json it also prints the fields of an error. Either
+// may be nil.
 func (c *cli) show(v view, failed *failure) error {
 	switch {
 	case c.json:
@@ -117,8 +119,8 @@ func (c *cli) show(v view, failed *failure) error {
 	return nil
 }
 
-// showJSON prints one object: the registry that the command was about, the fields
-// of the view, and those of the error.
+// showJSON prints one object: the registry, the fields of the view, and the
+// fields of the error. It prints nothing if an object was already printed.
 func (c *cli) showJSON(v view, failed *failure) error {
 	var fields [][]byte
 	add := func(part any) error {
@@ -165,4 +167,24 @@ func (c *cli) showJSON(v view, failed *failure) error {
 	out.WriteByte('\n')
 	_, err := c.stdout.Write(out.Bytes())
 	return err
+}
+
+// println prints a text and a newline, wrapped to the terminal's width.
+func (p page) println(format string, args ...any) {
+	p.printf("%s\n", p.Wrap(fmt.Sprintf(format, args...)))
+}
+
+// digest returns a digest, shortened on a terminal.
+func (p page) digest(sum string) string {
+	if p.Width <= 0 {
+		return sum
+	}
+	return terminal.CutEnd(sum, len("sha256:0123456789ab…"))
+}
+
+// warnings prints warnings.
+func (p page) warnings(all []string) {
+	for _, w := range all {
+		p.println("  %s: %s", p.Paint("warning", terminal.Yellow), w)
+	}
 }

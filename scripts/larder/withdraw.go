@@ -23,32 +23,32 @@ func (c *cli) withdrawCommand() *cobra.Command {
 	var w withdrawal
 	cmd := &cobra.Command{
 		Use:   "withdraw ADDRESS VERSION --reason WHY",
-		Short: "Remove a version from the registry for good",
-		Long: `Remove a version of a module, a provider or a mirrored provider from the
-registry for good, for example after a secret has leaked in it. ADDRESS is one
-of
+		Short: "Permanently remove a version",
+		Long: `Permanently remove a version of a module, a provider or a mirrored provider, for
+example because it contains a secret. ADDRESS is one of
 
   NAMESPACE/NAME/SYSTEM    a module
   NAMESPACE/TYPE           a provider
   HOSTNAME/NAMESPACE/TYPE  a mirrored provider
 
-Clients no longer find the version and cannot download it. No publish, import or
-sync takes its number again, or one that differs from it in build metadata
-alone. Then its bytes are removed, in a bucket with versions all of these. Until
-they are, presigned URLs that were handed out still work. Configurations that
-have the version fail to init. There is no way back.
+First the registry marks the version as withdrawn. Clients can no longer find or
+download it, and ` + "`init`" + ` fails in configurations that need it. No publish,
+import or sync can use its number again, or a number that differs only in build
+metadata.
+Then the command deletes the version's objects, and in a bucket with versioning
+all object versions. Until then, existing download URLs still work. You cannot
+undo this.
 
-On a deployed registry this needs the stack's policy for withdrawing, beside the
-operator's: attach it for as long as it is needed. If the removal fails, the
-version is withdrawn nonetheless: run the same command again to finish.
+On a deployed registry you need the stack's withdrawal policy in addition to the
+operator policy. Attach it only while you need it. If the command cannot delete
+all objects, the version stays withdrawn. Run the same command again to finish.
 
-The command first counts who has downloaded the version, and asks. With --yes it
-does neither.
+The command first lists who has downloaded the version, and prompts for
+confirmation. With --yes it does neither.
 
-A version that the registry does not know is not found. If ` + "`larder verify`" + `
-reports that the record of a version is lost, --missing withdraws it
-nonetheless.`,
-		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it has a key of CI'
+The registry must have a record of the version. If ` + "`larder verify`" + ` reports that
+the record is missing, use --missing to withdraw the version without it.`,
+		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it contains a CI key'
   larder withdraw acme/inventory 1.0.0 --reason 'signed with a stolen key' --yes
   larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'leak'`,
 		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
@@ -59,7 +59,8 @@ nonetheless.`,
 				return nil, err
 			}
 			if w.reason == "" {
-				return nil, registry.WithHint(usagef("--reason is missing"), "Say why, such as with --reason 'it has a key'.")
+				return nil, registry.WithHint(usagef("--reason is missing"),
+					"Give a reason, for example --reason 'it contains a key'.")
 			}
 			if err := releases.CheckReason(w.reason); err != nil {
 				return nil, usageError{err}
@@ -69,26 +70,26 @@ nonetheless.`,
 			}
 			if !w.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return nil, registry.WithHint(
-					usagef("cannot ask before %s %s is withdrawn: there is no terminal", w.address, w.version),
-					"Answer with --yes.")
+					usagef("cannot prompt for confirmation to withdraw %s %s: there is no terminal", w.address, w.version),
+					"To confirm, use --yes.")
 			}
 			return c.onStore(ctx, func(s *store) (view, error) { return c.withdraw(ctx, s, w) })
 		}),
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().StringVar(&w.reason, "reason", "",
-		"`TEXT` that says why: one line, which anyone who publishes the version again sees")
-	cmd.Flags().BoolVar(&w.yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&w.missing, "missing", false, "withdraw a version of which the registry has no record")
+		"`TEXT` with the reason: one line, which anyone who publishes the version again sees")
+	cmd.Flags().BoolVar(&w.yes, "yes", false, "do not prompt for confirmation")
+	cmd.Flags().BoolVar(&w.missing, "missing", false, "withdraw a version although the registry has no record of it")
 	return cmd
 }
 
-// withdrawal is what to withdraw.
+// withdrawal has the arguments and flags of the command.
 type withdrawal struct {
 	address registry.Address
 	version registry.Version
 	reason  string
-	// yes answers the question, and missing says that the version may have no record.
+	// yes skips the prompt. missing allows a version without a record.
 	yes, missing bool
 }
 
@@ -98,7 +99,8 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	if err != nil && (!unknown || !what.missing) {
 		return nil, s.notFound(ctx, "withdraw", what.address, &what.version, err)
 	}
-	// Nobody downloads what remains of a version that is withdrawn.
+	// If the version is already withdrawn, only its objects remain to be
+	// deleted.
 	if !what.yes && before == nil {
 		if err := c.confirmWithdrawal(ctx, s, what, unknown); err != nil {
 			return nil, err
@@ -116,9 +118,9 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	_, remains := errors.AsType[*publish.RemainsError](err)
 	switch {
 	case remains && errors.Is(err, registry.ErrForbidden) && s.withdrawPolicy != "":
-		return nil, registry.WithHint(err, "Attach the policy %s, and run the same command again.", s.withdrawPolicy)
+		return nil, registry.WithHint(err, "Attach the policy %s, then run the same command again.", s.withdrawPolicy)
 	case remains:
-		return nil, registry.WithHint(err, "Run the same command again to remove the rest.")
+		return nil, registry.WithHint(err, "Run the same command again to delete the remaining objects.")
 	case err != nil:
 		return nil, err
 	}
@@ -132,36 +134,40 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	return v, nil
 }
 
-// confirmWithdrawal asks whether to withdraw a version, of which the registry may
-// have no record.
+// confirmWithdrawal prompts whether to withdraw a version. It returns an error
+// unless the user confirms. unknown reports whether the registry lacks a record
+// of the version.
 func (c *cli) confirmWithdrawal(ctx context.Context, s *store, what withdrawal, unknown bool) error {
 	out := terminal.New(c.stderr)
-	c.sayUsers(ctx, s, out, what)
-	question := fmt.Sprintf("Withdraw %s %s from %s for good? Configurations that have it fail to init, "+
-		"and its number is never used again.", what.address, what.version, c.about.name)
+	c.printDownloaders(ctx, s, out, what)
+	question := fmt.Sprintf("Permanently withdraw %s %s from %s? `init` fails in configurations that need it, "+
+		"and nobody can publish this version again.", what.address, what.version, c.about.name)
 	if unknown {
-		question = fmt.Sprintf("%s has neither a record of %s %s nor lists it. Withdraw it for good, "+
-			"so that its number is never used?", c.about.name, what.address, what.version)
+		question = fmt.Sprintf("%s has no record or listing of %s %s. Permanently withdraw it, "+
+			"so that nobody can publish this version?", c.about.name, what.address, what.version)
 	}
 	if out.Width > 0 {
 		out.Width = max(out.Width-len(" [y/N] "), 20)
 	}
 	confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, out.Wrap(question))
 	if err == nil && !confirmed {
-		err = errors.New("nothing was done")
+		err = errors.New("not confirmed: nothing was changed")
 	}
 	return err
 }
 
-// mostUsers bounds the callers that a question names.
-const mostUsers = 20
+// maxDownloaders is the maximum number of callers that the prompt lists.
+const maxDownloaders = 20
 
-// sayUsers prints who downloads a version, as far as that is known. An error keeps
-// nobody from withdrawing it.
-func (c *cli) sayUsers(ctx context.Context, s *store, out terminal.Output, what withdrawal) {
-	say := func(format string, args ...any) { fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...))) }
+// printDownloaders prints who has downloaded a version in the last 30 days. It
+// only prints errors, because the user can withdraw the version without these
+// numbers.
+func (c *cli) printDownloaders(ctx context.Context, s *store, out terminal.Output, what withdrawal) {
+	printLine := func(format string, args ...any) {
+		fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...)))
+	}
 	if s.requests == nil {
-		say("Who still downloads it is not known: %s.", s.noRequests)
+		printLine("Cannot count its downloads: %v.", s.noRequests)
 		return
 	}
 	now := time.Now()
@@ -172,56 +178,46 @@ func (c *cli) sayUsers(ctx context.Context, s *store, out terminal.Output, what 
 	end()
 	switch {
 	case err != nil:
-		say("Who still downloads it could not be found out: %v", err)
+		printLine("Cannot count its downloads: %v", err)
 		return
 	case len(report.Downloads) == 0:
-		say("Nobody downloaded it from %s to %s. Earlier requests were not counted.", minute(report.From), minute(report.To))
+		printLine("Nobody downloaded it from %s to %s. Earlier downloads are not counted.",
+			formatTime(report.From), formatTime(report.To))
 		return
 	}
-	say("It was downloaded from %s to %s by:", minute(report.From), minute(report.To))
-	for _, d := range report.Downloads[:min(mostUsers, len(report.Downloads))] {
-		say("  %s, %s, the last time on %s", caller(d.Caller), english.Plural(int(d.Count), "time", ""), minute(d.Last))
+	printLine("Downloads from %s to %s:", formatTime(report.From), formatTime(report.To))
+	for _, d := range report.Downloads[:min(maxDownloaders, len(report.Downloads))] {
+		printLine("  %s, %s, last on %s", callerName(d.Caller), english.Plural(int(d.Count), "time", ""), formatTime(d.Last))
 	}
-	if more := len(report.Downloads) - mostUsers; more > 0 {
-		say("  and %d more, which `larder usage` lists", more)
+	if more := len(report.Downloads) - maxDownloaders; more > 0 {
+		printLine("  and %d more: run `larder usage` to list all", more)
 	}
 }
 
-// minute returns what people see of a time.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
-
-// caller returns what people see of who sent a request.
-func caller(name string) string {
-	if name == "" {
-		return "somebody without a name"
-	}
-	return name
-}
-
-// withdrawnView is what became of a withdrawal.
+// withdrawnView is the result of a withdrawal.
 type withdrawnView struct {
-	// Status is withdrawn or, if the version was withdrawn before, unchanged.
+	// Status is withdrawn, or unchanged if the version was already withdrawn.
 	Status  string           `json:"status"`
 	Address string           `json:"address"`
 	Version registry.Version `json:"version"`
 	registry.Withdrawal
-	// Removed is how many stored objects were removed.
+	// Removed is the number of objects that the command deleted.
 	Removed int `json:"removed"`
 
 	from    string
-	counted bool // downloads are
+	counted bool // whether `larder usage` can count downloads
 }
 
 func (v withdrawnView) text(p page) {
-	removed := english.Plural(v.Removed, "stored object", "") + " removed"
+	deleted := english.Plural(v.Removed, "object", "") + " deleted"
 	if v.Status == "unchanged" {
-		p.println("%s %s was withdrawn from %s on %s by %s: %s; %s",
-			v.Address, v.Version, v.from, minute(v.At), v.By, v.Reason, removed)
+		p.println("Unchanged: %s withdrew %s %s from %s on %s: %s; %s",
+			v.By, v.Address, v.Version, v.from, formatTime(v.At), v.Reason, deleted)
 		return
 	}
-	p.println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, removed)
-	p.println("Whoever has downloaded it still has it: replace any secret in it")
+	p.println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, deleted)
+	p.println("Anyone who has downloaded it still has it. Replace any secret that it contains.")
 	if v.counted {
-		p.println("`larder usage %s %s --store %s` lists who has", v.Address, v.Version, quoted(v.from))
+		p.println("To list the downloads, run `larder usage %s %s --store %s`.", v.Address, v.Version, quoted(v.from))
 	}
 }

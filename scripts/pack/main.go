@@ -1,5 +1,6 @@
-// Pack writes files into an archive whose bytes depend on nothing but their names, contents and whether they are programs: on
-// no time, no owner and no mask of the machine. scripts/release uses it.
+// Pack writes files to an archive. The archive depends only on the files'
+// names, their contents and whether they are executable, and not on times,
+// owners or the umask. scripts/release uses it.
 //
 //	go run ./scripts/pack OUT.zip|OUT.tar.gz FILE…
 package main
@@ -32,12 +33,14 @@ func main() {
 // entry begins a file of an archive.
 type entry func(name string, mode fs.FileMode, size int64) (io.Writer, error)
 
-// then is when all of it was changed: the first day that a zip can tell.
+// then is the modification time of all files: the first day that a zip can
+// represent.
 var then = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// pack writes files, side by side, to an archive of the form that its name says.
+// pack writes files to an archive, all in its root. The format depends on out's
+// extension.
 func pack(out string, files []string) (err error) {
-	to, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it is for everyone
+	to, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // everyone may read it
 	if err != nil {
 		return err
 	}
@@ -67,7 +70,8 @@ func zipped(w *zip.Writer) entry {
 
 func tarred(w *tar.Writer) entry {
 	return func(name string, mode fs.FileMode, size int64) (io.Writer, error) {
-		return w, w.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: then, Format: tar.FormatUSTAR})
+		return w, w.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: then,
+			Format: tar.FormatUSTAR})
 	}
 }
 
@@ -81,7 +85,7 @@ func fill(begin entry, files []string) error {
 }
 
 func add(begin entry, path string) error {
-	in, err := os.Open(path) //nolint:gosec // reading the files that it is given is its purpose
+	in, err := os.Open(path) //nolint:gosec // it is an argument
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: prose VALE [FILE...]")
 		os.Exit(2)
 	}
-	found, err := check(os.Args[1], os.Args[2:])
+	found, err := check(context.Background(), os.Args[1], os.Args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prose:", err)
 		os.Exit(2)
@@ -40,7 +41,7 @@ func main() {
 
 // check returns what vale finds in files, or in all tracked files if there are
 // none.
-func check(vale string, files []string) ([]string, error) {
+func check(ctx context.Context, vale string, files []string) ([]string, error) {
 	vale, err := filepath.Abs(vale)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func check(vale string, files []string) ([]string, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		out, err := exec.Command("git", "ls-files", "*.go", "*.md").Output()
+		out, err := exec.CommandContext(ctx, "git", "ls-files", "*.go", "*.md").Output()
 		if err != nil {
 			return nil, fmt.Errorf("git ls-files: %w", err)
 		}
@@ -60,19 +61,19 @@ func check(vale string, files []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	for _, file := range files {
 		if err := convert(file, filepath.Join(dir, file)); err != nil {
 			return nil, err
 		}
 	}
-	return run(dir, vale, config)
+	return run(ctx, dir, vale, config)
 }
 
 // convert writes the prose of a file as Markdown, on the same lines as in the
 // file.
 func convert(from, to string) error {
-	text, err := os.ReadFile(from)
+	text, err := os.ReadFile(from) //nolint:gosec // git lists the file, or the caller names it
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // git tracks it until its removal is committed
 	}
@@ -85,10 +86,10 @@ func convert(from, to string) error {
 		}
 		to += ".md"
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil { //nolint:gosec // in a temporary folder
 		return err
 	}
-	return os.WriteFile(to, text, 0o600)
+	return os.WriteFile(to, text, 0o600) //nolint:gosec // in a temporary folder
 }
 
 // finding matches a line of vale's output: file, line, column, rule, message.
@@ -96,8 +97,9 @@ var finding = regexp.MustCompile(`^(.+?)(?:\.go)?\.md:(\d+):\d+:([\w.]+):(.*)$`)
 
 // run returns vale's findings in a folder, with the names of the files that were
 // converted.
-func run(dir, vale, config string) ([]string, error) {
-	cmd := exec.Command(vale, "--config", config, "--output=line", "--no-global", ".")
+func run(ctx context.Context, dir, vale, config string) ([]string, error) {
+	//nolint:gosec // the caller names the program
+	cmd := exec.CommandContext(ctx, vale, "--config", config, "--output=line", "--no-global", ".")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

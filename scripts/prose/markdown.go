@@ -12,12 +12,12 @@ import (
 // directive matches comments that programs read.
 var directive = regexp.MustCompile(`^//(?:[a-z0-9]+:[a-z0-9]|line |export |extern )`)
 
-// nolint matches the names of linters before the reason that people read.
-var nolint = regexp.MustCompile(`^//nolint:[\w,]+ *(?:// *)?`)
+// exemption matches the names of linters before the reason that people read.
+var exemption = regexp.MustCompile(`^//nolint:[\w,]+ *(?:// *)?`)
 
-// markdown returns the comments of a Go file as Markdown, and its messages: the
-// string literals of at least minWords words, each as an item of a list. All of
-// it is on the same line as in the file. Tests' string literals are left out.
+// markdown returns the comments and the messages of a Go file as Markdown. Each is
+// on the line that it has in the file. Messages are string literals of at least
+// [minWords] words. Those of tests are left out.
 func markdown(name string, source []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -50,12 +50,12 @@ func markdown(name string, source []byte) ([]byte, error) {
 	return []byte(strings.Join(lines[1:], "\n")), nil
 }
 
-// prose returns the text of a line of a comment. A comment behind code is an item
-// of a list, so that it does not go on in the next line.
+// prose returns the text of a line of a comment. A comment behind code becomes
+// an item of a list, so that it is a paragraph of its own.
 func prose(text string, behindCode bool) string {
 	switch {
-	case nolint.MatchString(text):
-		return "- " + nolint.ReplaceAllString(text, "")
+	case exemption.MatchString(text):
+		return "- " + exemption.ReplaceAllString(text, "")
 	case directive.MatchString(text):
 		return ""
 	}

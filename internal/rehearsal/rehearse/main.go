@@ -1,5 +1,6 @@
-// Rehearse deploys the registry as its owner would and uses it as its clients would, in an emulator or in an account of
-// AWS. scripts/rehearse builds and runs it.
+// Rehearse deploys the registry like its owner would, and uses it like its
+// clients would, in an emulator or in an AWS account. scripts/rehearse builds
+// and runs it.
 package main
 
 import (
@@ -19,13 +20,13 @@ import (
 	"github.com/larder-registry/larder/pkg/prompt"
 )
 
-const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; --help says more`
+const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; see --help`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = errors.New("interrupted; run it again, or with --destroy")
+		err = errors.New("interrupted: run it again, or with --destroy")
 	}
 	stop()
 	if err != nil {
@@ -51,13 +52,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout, Scenarios: rehearsal.Scenarios(), Ask: func(question string) bool {
-		if *yes {
-			return true
-		}
-		confirmed, _ := prompt.Confirm(ctx, os.Stdin, os.Stdout, question) // an interrupt is a no
-		return confirmed
-	}}
+	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout,
+		Scenarios: rehearsal.Scenarios(), Confirm: func(question string) bool {
+			if *yes {
+				return true
+			}
+			confirmed, _ := prompt.Confirm(ctx, os.Stdin, os.Stdout, question) // an interrupt means no
+			return confirmed
+		}}
 	if *moto {
 		server, err := rehearsal.StartMoto(ctx)
 		if err != nil {
@@ -74,24 +76,26 @@ func run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// find finds the account as the AWS command line would.
+// find finds the account in the same way as the AWS command line.
 func find(ctx context.Context, r *rehearsal.Rehearsal) (err error) {
 	if r.Account, err = config.LoadDefaultConfig(ctx); err != nil {
-		return fmt.Errorf("AWS configuration: %w", err)
+		return fmt.Errorf("cannot read the AWS configuration: %w", err)
 	}
 	if r.Account.Region == "" {
 		return errors.New("there is no AWS region: set AWS_REGION")
 	}
 	if _, err := r.Account.Credentials.Retrieve(ctx); err != nil {
-		return errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which may be anything for an emulator")
+		return errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and " +
+			"AWS_SECRET_ACCESS_KEY (any values for an emulator)")
 	}
 	r.Endpoint = os.Getenv("AWS_ENDPOINT_URL")
 	if r.Endpoint == "" && r.Account.BaseEndpoint == nil {
 		return nil
 	}
-	// What is done without asking must stay on this machine, whatever else the environment says.
+	// Without a confirmation, the rehearsal must stay on this machine.
 	if u, err := url.Parse(r.Endpoint); err != nil || u.Scheme != "http" || u.Hostname() != "localhost" {
-		return fmt.Errorf("AWS_ENDPOINT_URL is %q, and must name an emulator on this machine as http://localhost:PORT", r.Endpoint)
+		return fmt.Errorf("invalid AWS_ENDPOINT_URL %q: it must be an emulator on this machine, as http://localhost:PORT",
+			r.Endpoint)
 	}
 	r.Account.BaseEndpoint = &r.Endpoint
 	r.Account.ConfigSources = nil

@@ -1,5 +1,5 @@
-// Package awstest has the configuration and the credentials with which tests
-// reach emulators of AWS on this machine.
+// Package awstest provides the configuration and the credentials with which
+// tests use emulators of AWS on this machine.
 package awstest
 
 import (
@@ -7,14 +7,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-// Credentials of the emulated services, as the environment of a function holds them.
+// The credentials of the emulated services, in the form of a function's
+// environment.
 const (
 	AccessKey = "AKIDREHEARSAL"
 	SecretKey = "rehearsal-secret"
 	Region    = "eu-central-1"
 )
 
-// Config is an AWS configuration that reaches a service at a URL.
+// Config returns an AWS configuration for a service at a URL.
 func Config(url string) aws.Config {
-	return aws.Config{Region: Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, "")}
+	return aws.Config{Region: Region, BaseEndpoint: &url,
+		Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, "")}
 }

@@ -1,5 +1,5 @@
-// Package builds writes the folder that the build of a provider leaves, for tests
-// that publish it.
+// Package builds writes folders with the result of a provider's build, for
+// tests that publish it.
 package builds
 
 import (
@@ -19,30 +19,32 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 )
 
-// Signer returns the key that all tests of a program sign with, because making one takes a while.
+// Signer returns the signing key that all tests of a program share, because
+// creating one is slow.
 var Signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
-// Release is a folder with a release of terraform-provider-inventory, which no
-// client could run.
+// Release is a folder with a release of terraform-provider-inventory. Its
+// programs do not run.
 type Release struct {
 	Dir string
-	// Name is what its files' names begin with.
+	// Name is the prefix of the names of its files.
 	Name string
 }
 
-// NewRelease writes a release of a version for some platforms, and signs it.
+// NewRelease writes a release of a version for platforms, and signs it.
 func NewRelease(t testing.TB, version string, platforms ...string) Release {
 	t.Helper()
 	r := Release{t.TempDir(), "terraform-provider-inventory_" + version}
 	for _, p := range platforms {
-		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{"terraform-provider-inventory_v" + version: "program for " + p, "LICENSE": "of " + p})
+		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{"terraform-provider-inventory_v" + version: "program for " +
+			p, "LICENSE": "of " + p})
 	}
 	r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["5.0", "6.0"]}}`)
 	r.Sign(t)
 	return r
 }
 
-// Write writes a file.
+// Write writes a file of the release.
 func (r Release) Write(t testing.TB, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(r.Dir, name), []byte(content), 0o600); err != nil {
@@ -50,7 +52,8 @@ func (r Release) Write(t testing.TB, name, content string) {
 	}
 }
 
-// Zip writes a zip of executable files, with an entry for each folder named.
+// Zip writes a zip of executable files, with an entry for each of their
+// folders.
 func (r Release) Zip(t testing.TB, name string, files map[string]string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -75,7 +78,7 @@ func (r Release) Zip(t testing.TB, name string, files map[string]string) {
 	r.Write(t, name, out.String())
 }
 
-// Sign writes SHA256SUMS and its signature for what is there.
+// Sign writes SHA256SUMS of the current files, and its signature.
 func (r Release) Sign(t testing.TB) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(r.Dir, "terraform-provider-*"))
@@ -99,7 +102,7 @@ func (r Release) Sign(t testing.TB) {
 	r.Resign(t)
 }
 
-// Resign signs SHA256SUMS as it is.
+// Resign signs SHA256SUMS without changing it.
 func (r Release) Resign(t testing.TB) {
 	t.Helper()
 	key, err := Signer()

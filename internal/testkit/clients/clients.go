@@ -16,20 +16,21 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// tofu is where scripts/tools puts OpenTofu, within the checkout.
+// tofu is the path of OpenTofu from scripts/tools, within the checkout.
 const tofu = ".tools/opentofu-v1.12.6/tofu"
 
-// Client is a real client's command line.
+// Client is a real client's program.
 type Client struct {
-	// Name is tofu or terraform, and the user's configuration file is named after it.
+	// Name is tofu or terraform. The user's configuration file is named after
+	// it.
 	Name string
-	// Path is where its program is.
+	// Path is the path of the program.
 	Path string
 }
 
-// Find returns the clients that are there: OpenTofu as scripts/tools built it,
-// and Terraform if it is on PATH. missing says why each of the others is left
-// out.
+// Find returns the clients on this machine: OpenTofu if scripts/tools has built
+// it, and Terraform if it is on PATH. missing has the reason for each missing
+// client.
 func Find() (found []Client, missing []string) {
 	if path, err := programs.InCheckout(tofu); err == nil {
 		found = append(found, Client{"tofu", path})
@@ -44,22 +45,26 @@ func Find() (found []Client, missing []string) {
 	return found, missing
 }
 
-// Session is a user's home in which a client runs: its configuration and what it trusts, and nothing of the machine's.
+// Session is a user's home in which a client runs. It has its own configuration
+// and trusted certificates, and nothing of the machine's.
 type Session struct {
 	Client Client
-	// Home is a folder of the session's own.
+	// Home is the session's own folder.
 	Home string
-	// CAFile is the certificate authority to trust, and no other; if it is empty, those of the machine.
+	// CAFile is the only certificate authority to trust. If empty, the
+	// machine's are used.
 	CAFile string
-	// Config is the text of the client's configuration file.
+	// Config is the content of the client's configuration file.
 	Config string
 	// Env has further variables, as NAME=value.
 	Env []string
 }
 
-// command is the client's command line in a folder, with the session's environment.
+// command returns a command that runs the client in a folder, with the
+// session's environment.
 func (s Session) command(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
-	// Where the user's own file lies: with one that TF_CLI_CONFIG_FILE names, clients do not read what a login has stored.
+	// Config is in the user's own file: clients that use TF_CLI_CONFIG_FILE do
+	// not read the credentials that a login has stored.
 	if err := os.WriteFile(filepath.Join(s.Home, "."+s.Client.Name+"rc"), []byte(s.Config), 0o600); err != nil {
 		return nil, err
 	}
@@ -79,10 +84,12 @@ func (s Session) command(ctx context.Context, dir string, args ...string) (*exec
 	return cmd, nil
 }
 
-// secret is what of a presigned URL lets anyone use it: clients print URLs that fail.
+// secret matches the parts of a presigned URL that grant access. Clients print
+// URLs that fail.
 var secret = regexp.MustCompile(`(?i)(X-Amz-(?:Signature|Security-Token|Credential))=[^&\s"]+`)
 
-// Run runs the client in a folder and returns all it printed. It fails where the client does.
+// Run runs the client in a folder and returns all its output. It returns an
+// error if the client fails.
 func (s Session) Run(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd, err := s.command(ctx, dir, args...)
 	if err != nil {

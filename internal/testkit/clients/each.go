@@ -7,8 +7,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// Each runs a test with each real client, and says which are left out. Where scripts/test runs it, OpenTofu must
-// be there.
+// Each runs a test with each real client, and logs the missing ones. Under
+// scripts/test, OpenTofu must be present.
 func Each(t *testing.T, test func(*testing.T, Client)) {
 	t.Helper()
 	found, missing := Find()

@@ -25,18 +25,20 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// note is where the provider's source is, within the checkout.
+// note is the path of the provider's source, within the checkout.
 const note = "internal/testkit/clients/provider"
 
-// Platform is this machine's, as registries name it.
+// Platform returns this machine's platform in the form of registries.
 func Platform() string { return runtime.GOOS + "_" + runtime.GOARCH }
 
-// BuildProvider builds the provider note for platforms such as linux_amd64, and leaves in dir what goreleaser leaves of a
-// provider's release but for the signature, which keys.SigningKey makes. One source, Go and version make the same bytes each time.
+// BuildProvider builds the provider note for platforms such as linux_amd64. It
+// writes the files that goreleaser writes for a release to dir, without the
+// signature, which [keys.SigningKey] creates. The same source, Go and version
+// give the same bytes.
 func BuildProvider(ctx context.Context, dir, version string, platforms []string) error {
 	files, err := release(ctx, version, platforms)
 	if err != nil {
-		return fmt.Errorf("building provider note %s: %w", version, err)
+		return fmt.Errorf("cannot build provider note %s: %w", version, err)
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
@@ -56,14 +58,16 @@ func release(ctx context.Context, version string, platforms []string) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	// A folder of this call's own: tests of several packages, each a process, may build at once.
+	// Each call has its own folder, since tests of several packages may build
+	// at the same time.
 	scratch, err := os.MkdirTemp("", "provider-note-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
 	prefix := "terraform-provider-note_" + version + "_"
-	files := map[string][]byte{prefix + "manifest.json": []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}` + "\n")}
+	files := map[string][]byte{prefix +
+		"manifest.json": []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}` + "\n")}
 	for _, platform := range platforms {
 		binary := filepath.Join(scratch, platform)
 		if err := compile(ctx, source, binary, version, platform); err != nil {
@@ -98,9 +102,10 @@ func compile(ctx context.Context, source, binary, version, platform string) erro
 	if !found {
 		return fmt.Errorf("platform %q is not OS_ARCH", platform)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+version, "-o", binary, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X main.version="+version, "-o", binary, ".")
 	cmd.Dir = source
-	// GOFLAGS and a workspace are for the checkout's own module.
+	// GOFLAGS and a workspace apply to the checkout's own module.
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("for %s: %w\n%s", platform, err, out)
@@ -108,24 +113,26 @@ func compile(ctx context.Context, source, binary, version, platform string) erro
 	return nil
 }
 
-// packed is a file of a zip, by its name there and its path on disk.
+// packed is a file of a zip, with its name there and its path on disk.
 type packed struct {
 	name, path string
 	mode       fs.FileMode
 }
 
-// pack makes a zip.
+// pack returns a zip of files.
 func pack(files []packed) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
-	// Under the race detector the default level takes four times as long.
-	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
+	// Under the race detector, the default level takes four times as long.
+	z.RegisterCompressor(zip.Deflate,
+		func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
 	for _, f := range files {
 		content, err := os.ReadFile(f.path)
 		if err != nil {
 			return nil, err
 		}
-		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
+		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate,
+			Modified: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 		header.SetMode(f.mode)
 		w, err := z.CreateHeader(header)
 		if err != nil {
@@ -141,7 +148,8 @@ func pack(files []packed) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// WriteMirrorFolder writes the zips of a release to a folder, with the documents that clients' `providers mirror` writes.
+// WriteMirrorFolder writes the zips of a release to a folder, with the
+// documents that the clients' `providers mirror` writes.
 func WriteMirrorFolder(release, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -159,7 +167,7 @@ func WriteMirrorFolder(release, folder string) error {
 		name := filepath.Base(path)
 		parts := strings.SplitN(strings.TrimSuffix(name, ".zip"), "_", 3)
 		if len(parts) != 3 {
-			return fmt.Errorf("%s is not named as providers are", name)
+			return fmt.Errorf("%s does not have the name of a provider's zip", name)
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {

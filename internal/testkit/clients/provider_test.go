@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A release is what goreleaser would leave of it, and each client installs and uses it.
+// A release has the files that goreleaser writes, and each client installs and
+// uses it.
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	const version = "1.2.3"
@@ -66,7 +67,8 @@ func TestProvider(t *testing.T) {
 		for _, f := range z.File {
 			modes[f.Name] = f.Mode()
 		}
-		want := map[string]fs.FileMode{"LICENSE": 0o644, "README.md": 0o644, "terraform-provider-note_v" + version: 0o755}
+		want := map[string]fs.FileMode{"LICENSE": 0o644, "README.md": 0o644,
+			"terraform-provider-note_v" + version: 0o755}
 		if diff := cmp.Diff(want, modes); diff != "" {
 			t.Error(diff)
 		}
@@ -75,7 +77,8 @@ func TestProvider(t *testing.T) {
 	t.Run("clients", func(t *testing.T) { Each(t, func(t *testing.T, c Client) { useProvider(t, c, dir, version) }) })
 }
 
-// useProvider installs a release from a mirror, and creates, replaces and destroys a resource.
+// useProvider installs a release from a mirror. It creates, replaces and
+// destroys a resource.
 func useProvider(t *testing.T, c Client, release, version string) {
 	t.Helper()
 	mirror, work := t.TempDir(), t.TempDir()
@@ -136,7 +139,7 @@ resource "note_file" "this" {
 			t.Error(out)
 		}
 	}
-	// What somebody else deletes is created again.
+	// A file that someone else deletes is created again.
 	if err := os.Remove(filepath.Join(work, "note.txt")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/aws/smithy-go/encoding/cbor"
 )
 
-// Alarm is a metric alarm, as far as it matters whom it notifies.
+// Alarm is a metric alarm with the properties that determine notifications.
 type Alarm struct {
 	Name string
-	// Actions are the ARNs of what it notifies when it begins.
+	// Actions are the ARNs of the targets that it notifies when it begins.
 	Actions []string
-	// Muted says that its actions are off.
+	// Muted means that its actions are off.
 	Muted bool
 }
 
-// DescribeAlarmsPath is where the AWS SDK sends the operation. It speaks Smithy
-// RPC v2 CBOR, which moto does not.
+// DescribeAlarmsPath is the path to which the AWS SDK sends the operation. It
+// uses Smithy RPC v2 CBOR, which moto does not support.
 const DescribeAlarmsPath = "/service/GraniteServiceVersion20100801/operation/DescribeAlarms"
 
 // AlarmNames returns the names in the body of a DescribeAlarms request.
@@ -38,8 +38,8 @@ func AlarmNames(body []byte) ([]string, error) {
 	return names, nil
 }
 
-// Alarms answers DescribeAlarms for names, for emulators that cannot. Names
-// without an alarm are left out of the answer, as CloudWatch does.
+// Alarms answers DescribeAlarms requests with names, instead of emulators that
+// cannot. Like CloudWatch, it omits names without an alarm.
 type Alarms []Alarm
 
 func (a Alarms) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func (a Alarms) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeCBOR(w, http.StatusOK, cbor.Map{"MetricAlarms": found})
 }
 
-// Deny answers as CloudWatch does where IAM does not allow a call.
+// Deny writes CloudWatch's response to a denied request.
 func Deny(w http.ResponseWriter) {
 	w.Header().Set("X-Amzn-Query-Error", "AccessDenied;Sender")
 	writeCBOR(

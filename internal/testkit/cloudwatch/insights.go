@@ -1,5 +1,6 @@
-// Package cloudwatch reads what functions print as CloudWatch does: queries of
-// CloudWatch Logs Insights, and metrics in the Embedded Metric Format.
+// Package cloudwatch reads the output of functions like CloudWatch does. It
+// evaluates queries of CloudWatch Logs Insights, and reads metrics in the
+// Embedded Metric Format.
 package cloudwatch
 
 import (
@@ -14,25 +15,29 @@ import (
 	"time"
 )
 
-// Insights answers queries of CloudWatch Logs Insights from lines of logs, for emulators that cannot. It knows the commands that
-// the command line's queries have; any other is refused, never guessed.
+// Insights evaluates queries of CloudWatch Logs Insights on log lines, instead
+// of emulators that cannot. It supports only the commands of the command line's
+// queries, and rejects all others.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CWL_QuerySyntax.html.
 type Insights struct {
-	// Lines returns what is in a log group, and registry.ErrNotFound's answer, nil and false, where there is no such group.
+	// Lines returns the lines of a log group. ok is false if the group does not
+	// exist.
 	Lines func(group string) ([]string, bool)
-	// Statuses are those with which a query answers before it is complete, one after the other.
+	// Statuses are the statuses that a query has before it is complete, in
+	// order.
 	Statuses []string
-	// Refuse returns the code of an error with which an action is answered, or nothing; it may be nil.
+	// Refuse, if not nil, returns the code of an error to respond with to an
+	// action, or "".
 	Refuse func(action string) string
 
 	mu      sync.Mutex
 	queries []*query
-	hold    chan struct{} // closed when a query is held
+	hold    chan struct{} // closed when the next query waits
 }
 
-// HoldNext has the next query run until it is stopped. The channel is closed
-// when somebody waits for its results.
+// HoldNext makes the next query run until it is stopped. The returned channel
+// is closed when a client waits for its results.
 func (i *Insights) HoldNext() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -43,12 +48,12 @@ func (i *Insights) HoldNext() <-chan struct{} {
 type query struct {
 	rows     [][]map[string]string
 	statuses []string
-	held     chan struct{} // nil, or it runs until it is stopped
-	seen     sync.Once     // somebody waits for it
+	held     chan struct{} // if not nil, the query runs until it is stopped
+	waited   sync.Once     // done when a client waits for it
 	stopped  bool
 }
 
-// Stopped counts the queries that were stopped.
+// Stopped returns the number of queries that were stopped.
 func (i *Insights) Stopped() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -118,7 +123,7 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case q.held != nil:
 			status = "Running"
-			q.seen.Do(func() { close(q.held) })
+			q.waited.Do(func() { close(q.held) })
 		case len(q.statuses) > 0:
 			status, q.statuses = q.statuses[0], q.statuses[1:]
 		}
@@ -135,24 +140,26 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The parts of a query that are known.
+// The supported parts of a query.
 var (
-	queryForm = regexp.MustCompile(`^filter (.+) \| stats count\(\*\) as (\w+), max\(@timestamp\) as (\w+) by (.+) \| sort (\w+) desc \| limit (\d+)$`)
+	queryForm = regexp.MustCompile(`^filter (.+) \| stats count\(\*\) as (\w+), max\(@timestamp\) as (\w+) by (.+) ` +
+		`\| sort (\w+) desc \| limit (\d+)$`)
 	equalForm = regexp.MustCompile(`^(\w+) = "([^"]*)"$`)
 	inForm    = regexp.MustCompile(`^(\w+) in \[(.*)\]$`)
 	thereForm = regexp.MustCompile(`^ispresent\((\w+)\)$`)
 )
 
-// evaluate answers a query: rows of fields with their values, those without a value left out.
+// evaluate returns the result of a query: rows with the fields that have a
+// value.
 func evaluate(text string, lines []string, from, to time.Time) ([][]map[string]string, error) {
 	form := queryForm.FindStringSubmatch(strings.Join(strings.Fields(text), " "))
 	if form == nil {
-		return nil, fmt.Errorf("a query that it does not know: %s", text)
+		return nil, fmt.Errorf("unsupported query: %s", text)
 	}
 	by := strings.Split(form[4], ", ")
 	limit, err := strconv.Atoi(form[6])
 	if err != nil || form[5] != form[2] {
-		return nil, fmt.Errorf("a query that it does not know: %s", text)
+		return nil, fmt.Errorf("unsupported query: %s", text)
 	}
 	type group struct {
 		values []string
@@ -169,7 +176,7 @@ func evaluate(text string, lines []string, from, to time.Time) ([][]map[string]s
 		if err != nil || at.Before(from) || at.After(to.Add(time.Second)) {
 			continue
 		}
-		wanted, err := holds(form[1], event)
+		wanted, err := meets(form[1], event)
 		if err != nil {
 			return nil, err
 		}
@@ -203,22 +210,25 @@ func evaluate(text string, lines []string, from, to time.Time) ([][]map[string]s
 				row = append(row, map[string]string{"field": name, "value": g.values[i]})
 			}
 		}
-		rows = append(rows, append(row, map[string]string{"field": form[2], "value": strconv.Itoa(g.count)}, map[string]string{"field": form[3], "value": strconv.FormatInt(g.last.UnixMilli(), 10)}))
+		rows = append(rows, append(row, map[string]string{"field": form[2], "value": strconv.Itoa(g.count)},
+			map[string]string{"field": form[3], "value": strconv.FormatInt(g.last.UnixMilli(), 10)}))
 	}
 	return rows, nil
 }
 
-// holds says whether an event meets all conditions.
-func holds(conditions string, event map[string]any) (bool, error) {
+// meets reports whether an event meets all conditions.
+func meets(conditions string, event map[string]any) (bool, error) {
 	for condition := range strings.SplitSeq(conditions, " and ") {
-		equal, in, there := equalForm.FindStringSubmatch(condition), inForm.FindStringSubmatch(condition), thereForm.FindStringSubmatch(condition)
+		equal, in := equalForm.FindStringSubmatch(condition), inForm.FindStringSubmatch(condition)
+		there := thereForm.FindStringSubmatch(condition)
 		switch {
 		case equal != nil:
 			if field(event, equal[1]) != equal[2] {
 				return false, nil
 			}
 		case in != nil:
-			if values := strings.Split(strings.ReplaceAll(in[2], `"`, ""), ", "); !slices.Contains(values, field(event, in[1])) {
+			if values := strings.Split(strings.ReplaceAll(in[2], `"`, ""), ", "); !slices.Contains(values,
+				field(event, in[1])) {
 				return false, nil
 			}
 		case there != nil:
@@ -226,7 +236,7 @@ func holds(conditions string, event map[string]any) (bool, error) {
 				return false, nil
 			}
 		default:
-			return false, fmt.Errorf("a condition that it does not know: %s", condition)
+			return false, fmt.Errorf("unsupported condition: %s", condition)
 		}
 	}
 	return true, nil

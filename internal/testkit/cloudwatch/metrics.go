@@ -11,11 +11,13 @@ import (
 	"github.com/larder-registry/larder/pkg/metrics"
 )
 
-// ReadMetrics returns the values that CloudWatch would make of a function's output, where it has lines of the Embedded Metric
-// Format in it, by series. A series has one dimension at most. It fails on a line that CloudWatch would leave out, or take
-// for another namespace.
+// ReadMetrics returns the metric values that CloudWatch would read from a
+// function's output, by series. They are in lines of the Embedded Metric
+// Format. A series has at most one dimension. ReadMetrics returns an error for
+// a line that CloudWatch would ignore, or that has another namespace.
 //
-// Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+// Source:
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 func ReadMetrics(namespace, output string) (map[metrics.Series][]float64, error) {
 	found := make(map[metrics.Series][]float64)
 	for line := range strings.Lines(output) {
@@ -34,7 +36,7 @@ func readMetrics(namespace, line string, found map[metrics.Series][]float64) err
 	if err := strictly([]byte(line), &members); err != nil {
 		return err
 	}
-	var said struct {
+	var header struct {
 		Timestamp         int64
 		CloudWatchMetrics []struct {
 			Namespace  string
@@ -42,21 +44,22 @@ func readMetrics(namespace, line string, found map[metrics.Series][]float64) err
 			Metrics    []struct{ Name, Unit string }
 		}
 	}
-	if err := strictly(members["_aws"], &said); err != nil {
+	if err := strictly(members["_aws"], &header); err != nil {
 		return err
 	}
-	if said.Timestamp <= 0 || len(said.CloudWatchMetrics) == 0 {
-		return errors.New("there is no time, or no metric")
+	if header.Timestamp <= 0 || len(header.CloudWatchMetrics) == 0 {
+		return errors.New("the timestamp or the metrics are missing")
 	}
-	for _, directive := range said.CloudWatchMetrics {
-		if directive.Namespace != namespace || len(directive.Dimensions) != 1 || len(directive.Dimensions[0]) > 1 || len(directive.Metrics) == 0 {
-			return errors.New("a directive has a namespace, one set of at most one dimension here, and metrics")
+	for _, directive := range header.CloudWatchMetrics {
+		if directive.Namespace != namespace || len(directive.Dimensions) != 1 || len(directive.Dimensions[0]) > 1 ||
+			len(directive.Metrics) == 0 {
+			return errors.New("a directive needs a namespace, one set of at most one dimension, and metrics")
 		}
 		var dimension metrics.Dimension
 		for _, name := range directive.Dimensions[0] {
 			dimension.Name = name
 			if err := strictly(members[name], &dimension.Value); err != nil || dimension.Value == "" {
-				return errors.Join(fmt.Errorf("dimension %s has no text", name), err)
+				return errors.Join(fmt.Errorf("dimension %s is not a non-empty string", name), err)
 			}
 		}
 		for _, m := range directive.Metrics {
@@ -71,23 +74,23 @@ func readMetrics(namespace, line string, found map[metrics.Series][]float64) err
 	return nil
 }
 
-// numbers reads a number, or up to a hundred.
+// numbers parses one number, or a list of up to a hundred.
 func numbers(value json.RawMessage) (values []float64, err error) {
 	if bytes.HasPrefix(value, []byte("[")) {
 		err = strictly(value, &values)
 		if len(values) == 0 || len(values) > 100 {
-			err = errors.Join(err, fmt.Errorf("it has %d values", len(values)))
+			err = errors.Join(err, fmt.Errorf("the list has %d values", len(values)))
 		}
 		return values, err
 	}
 	var one *float64
 	if err := strictly(value, &one); err != nil || one == nil {
-		return nil, errors.Join(errors.New("it is no number"), err)
+		return nil, errors.Join(errors.New("not a number"), err)
 	}
 	return []float64{*one}, nil
 }
 
-// strictly reads one JSON value, without fields that into does not have.
+// strictly decodes one JSON value. It rejects unknown fields.
 func strictly(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -95,7 +98,7 @@ func strictly(data []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something behind the JSON value")
+		return errors.New("there is data after the JSON value")
 	}
 	return nil
 }

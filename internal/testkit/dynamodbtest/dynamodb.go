@@ -1,4 +1,4 @@
-// Package dynamodbtest emulates DynamoDB, and counts what is read of it.
+// Package dynamodbtest emulates DynamoDB, and counts the reads.
 package dynamodbtest
 
 import (
@@ -26,7 +26,8 @@ type Server struct {
 	meter  *meter
 }
 
-// Start starts an emulator that holds one table with the keys pk and sk.
+// Start starts an emulator with one table that has the keys pk and sk. The
+// caller closes it.
 func Start(ctx context.Context, table string) (*Server, error) {
 	d := &Server{table: table, meter: &meter{next: server.NewServer()}}
 	d.server = httptest.NewServer(d.meter)
@@ -44,14 +45,14 @@ func Start(ctx context.Context, table string) (*Server, error) {
 	})
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("starting DynamoDB: %w", err)
+		return nil, fmt.Errorf("cannot start DynamoDB: %w", err)
 	}
 	return d, nil
 }
 
 func (d *Server) client() *dynamodb.Client { return dynamodb.NewFromConfig(awstest.Config(d.URL)) }
 
-// attributes are those of an item.
+// attributes are the attributes of an item.
 type attributes = map[string]types.AttributeValue
 
 func (d *Server) items(ctx context.Context) (items []attributes, err error) {
@@ -66,7 +67,7 @@ func (d *Server) items(ctx context.Context) (items []attributes, err error) {
 	return items, nil
 }
 
-// Dump returns all items of the table as text, in an order that is always the same.
+// Dump returns all items of the table as text, in a fixed order.
 func (d *Server) Dump(ctx context.Context) ([]string, error) {
 	items, err := d.items(ctx)
 	lines := make([]string, len(items))
@@ -96,8 +97,8 @@ func text(v types.AttributeValue) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// SetSchema gives the items of the partitions that picks returns true for a schema
-// version, as another release does. 0 means that they have none.
+// SetSchema sets the schema version of the items in the partitions for which
+// picks returns true, like another release would. 0 removes it.
 func (d *Server) SetSchema(ctx context.Context, version int, picks func(partition string) bool) error {
 	items, err := d.items(ctx)
 	if err != nil {
@@ -126,8 +127,8 @@ func (d *Server) Delete(ctx context.Context, partition, sort string) error {
 	return err
 }
 
-// Reads returns what has been read since it was last asked for.
+// Reads returns the reads since the last call.
 func (d *Server) Reads() Reads { return d.meter.take() }
 
-// Close ends the emulator.
+// Close stops the emulator.
 func (d *Server) Close() { d.server.Close() }

@@ -9,27 +9,29 @@ import (
 	"sync"
 )
 
-// Reads are what has been read of an emulated table, as DynamoDB bills it.
+// Reads are the reads of an emulated table, in the units of DynamoDB's bill.
 type Reads struct {
-	// GetItem, TransactGetItems, Query and Other count requests. Others are mostly
-	// writes.
+	// GetItem, TransactGetItems, Query and Other count requests. Other ones are
+	// mostly writes.
 	GetItem, TransactGetItems, Query, Other int
 	// Repeated counts reads that the SDK sent again. The other fields count each of
 	// them once.
 	Repeated int
-	// Units of read capacity. A strongly consistent read takes one for each 4 KB of
-	// an item, or of all the items of a query together, and at least one. A
-	// transaction takes twice that for each of its items.
+	// Units is the read capacity. A strongly consistent read takes one unit for
+	// each 4 KB, and at least one. The items of a query count together. A
+	// transaction takes twice as many for each of its items.
 	Units int
-	// Bytes are those of the items that were read.
+	// Bytes is the size of the items that were read.
 	Bytes int
 }
 
-// meter counts what passes to an emulator of DynamoDB. It isolates transactions
-// that read: the emulator reads their items one by one, and others write between.
+// meter counts the requests to an emulator of DynamoDB. It isolates
+// transactions that read. The emulator reads their items one by one, so that
+// others could write between them.
 type meter struct {
 	next http.Handler
-	// reading is held by a transaction that reads, and shared by all others.
+	// reading is locked by a transaction that reads, and shared by all other
+	// requests.
 	reading sync.RWMutex
 
 	mu    sync.Mutex
@@ -73,7 +75,7 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	maps.Copy(w.Header(), recorded.Header())
 	w.WriteHeader(recorded.Code)
-	_, _ = recorded.Body.WriteTo(w) // the client may have gone
+	_, _ = recorded.Body.WriteTo(w) // the client may have closed the connection
 }
 
 // isRepeated reports whether the SDK sends a request again, because it has waited
@@ -84,12 +86,12 @@ func isRepeated(r *http.Request) bool {
 	return found && attempt != "1"
 }
 
-// count counts a read and its response. It must be called before the response is
-// sent: a client that has the response may call take at once.
+// count counts a read and its response. Call it before the response is sent,
+// since the client may then call take at once.
 func (m *meter) count(operation string, response []byte) {
 	var found answer
 	if json.Unmarshal(response, &found) != nil {
-		found = answer{} // an error has no items
+		found = answer{} // an error response has no items
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,29 +114,29 @@ func (m *meter) count(operation string, response []byte) {
 	}
 }
 
-// add counts a read, of which each 4 KB costs some units.
+// add counts a read that costs a number of units for each 4 KB.
 func (r *Reads) add(units, size int) {
 	const unit = 4 << 10
 	r.Bytes += size
 	r.Units += units * max(1, (size+unit-1)/unit)
 }
 
-// answer is what DynamoDB answers to a read.
+// answer is DynamoDB's response to a read.
 type answer struct {
 	Item      item                  // of GetItem
 	Items     []item                // of Query
 	Responses []struct{ Item item } // of TransactGetItems
 }
 
-// item has the attributes of an item, by their names.
+// item has the attributes of an item, by name.
 type item map[string]struct {
 	S string
 	B []byte
 	N string
 }
 
-// size is the size of an item by which DynamoDB bills: that of the names and
-// values of its attributes.
+// size returns the size of an item for which DynamoDB bills: the size of the
+// names and values of its attributes.
 //
 // Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 func (i item) size() (size int) {

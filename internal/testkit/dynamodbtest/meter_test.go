@@ -16,9 +16,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Reads are counted as DynamoDB bills them: an item by its size, a query by that
-// of all its items, a transaction twice for each of its items, and nothing as one
-// unit.
+// Reads are counted like DynamoDB bills them: an item by its size, and a query
+// by the size of all its items. A transaction costs twice as much for each
+// item, and a read that finds nothing costs one unit.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	d, err := Start(t.Context(), "x")
@@ -27,9 +27,11 @@ func TestReads(t *testing.T) {
 	}
 	defer d.Close()
 	table := dynamodb.New(awstest.Config(d.URL), "x")
-	// pk, sk, data, revision and schema have 22 bytes in their names, 2 in the keys, and 2 in each number 1.
+	// The names of pk, sk, data, revision and schema have 22 bytes, the keys
+	// have 2, and each number 1 has 2.
 	text, binary := strings.Repeat("x", 4096-28), strings.Repeat("\xff", 4096-27)
-	err = table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "a"}, Data: []byte(text)}, catalog.Change{Key: catalog.Key{Partition: "p", Sort: "b"}, Data: []byte(binary)})
+	err = table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "a"}, Data: []byte(text)},
+		catalog.Change{Key: catalog.Key{Partition: "p", Sort: "b"}, Data: []byte(binary)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,15 +71,15 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// writerFunc is called with each part of a response's body.
+// writerFunc is called for each part of a response's body.
 type writerFunc func()
 
 func (w writerFunc) Header() http.Header         { return http.Header{} }
 func (w writerFunc) WriteHeader(int)             {}
 func (w writerFunc) Write(p []byte) (int, error) { w(); return len(p), nil }
 
-// A read is counted before any part of its response is sent: a client with a whole
-// response may ask for the count before the handler has returned.
+// A read is counted before any part of its response is sent. A client with a
+// whole response may request the count before the handler has returned.
 func TestReadsAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	m := &meter{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -114,7 +116,7 @@ func TestRepeatedReads(t *testing.T) {
 	}
 }
 
-// A transaction reads all of what another one writes, or nothing.
+// A transaction reads either all writes of another transaction or none.
 func TestTransactionsAreIsolated(t *testing.T) {
 	t.Parallel()
 	d, err := Start(t.Context(), "x")
@@ -132,14 +134,15 @@ func TestTransactionsAreIsolated(t *testing.T) {
 	all.Go(func() {
 		for i := range int64(200) {
 			data := strconv.AppendInt(nil, i, 10)
-			err := table.Write(t.Context(), catalog.Change{Key: keys[0], Data: data, Revision: i}, catalog.Change{Key: keys[last], Data: data, Revision: i})
+			err := table.Write(t.Context(), catalog.Change{Key: keys[0], Data: data, Revision: i},
+				catalog.Change{Key: keys[last], Data: data, Revision: i})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	})
-	for range 8 { // so that the emulator's own lock goes from one to the other
+	for range 8 { // so that the emulator's own lock changes hands
 		all.Go(func() {
 			for range 25 {
 				items, err := table.Snapshot(t.Context(), keys...)

@@ -1,5 +1,5 @@
-// Package golden compares texts with golden files, so that tests do not pin
-// prose. scripts/golden writes all golden files from what the tests produce.
+// Package golden compares the texts of tests with golden files, so that test
+// code does not contain them. scripts/golden rewrites the golden files.
 package golden
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var update = flag.Bool("update", false, "write the golden files from what the tests produce")
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 // Updating reports whether the tests were started with -update.
 func Updating() bool { return *update }
@@ -31,44 +31,50 @@ func Equal(t testing.TB, path string, got []byte) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, got, 0o644); err != nil { //nolint:gosec // a file of the repository
+		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("cannot read the golden file, which -update writes: %v", err)
+		t.Fatalf("cannot read the golden file (run the test with -update to write it): %v", err)
 	}
 	if diff := gocmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs, and -update writes it (-want +got):\n%s", path, diff)
+		t.Errorf("%s differs (-want +got); run the test with -update to write it:\n%s", path, diff)
 	}
 }
 
-// Texts are the texts of one test, each under the name of its sub-test. They are
-// compared with testdata/TEST.golden when the test ends. Its methods may be called
-// by parallel sub-tests.
+// Texts collects the texts of one test, each under the name of its sub-test.
+// When the test ends, it compares them with testdata/TEST.golden. Parallel
+// sub-tests may call its methods concurrently.
 type Texts struct {
 	path  string
 	mu    sync.Mutex
 	texts map[string]string
 }
 
-// New returns the texts of a test.
+// New returns an empty collection of texts for t. The golden file is below the
+// working directory of this call, even if the test changes directory later.
 func New(t *testing.T) *Texts {
 	t.Helper()
-	g := &Texts{path: filepath.Join("testdata", t.Name()+".golden"), texts: make(map[string]string)}
+	path, err := filepath.Abs(filepath.Join("testdata", t.Name()+".golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Texts{path: path, texts: make(map[string]string)}
 	t.Cleanup(func() { g.compare(t) })
 	return g
 }
 
-// Error records an error with its hint and its code. The caller replaces what
-// differs from run to run, such as temporary folders, with pairs of old and new
-// texts as for [strings.NewReplacer].
+// Error records an error with its hint and its code, and fails the test if err
+// is nil. The arguments replace are pairs of old and new strings, as for
+// [strings.NewReplacer]. Use them for parts that differ from run to run, such as
+// temporary folders.
 func (g *Texts) Error(t testing.TB, err error, replace ...string) {
 	t.Helper()
 	if err == nil {
-		t.Error("there is no error")
+		t.Error("got no error to record")
 		return
 	}
 	text := "error: " + err.Error() + "\n"
@@ -81,7 +87,8 @@ func (g *Texts) Error(t testing.TB, err error, replace ...string) {
 	g.Text(t, text, replace...)
 }
 
-// Text records a text.
+// Text appends to the text of a sub-test, with the same replacements as
+// [Texts.Error].
 func (g *Texts) Text(t testing.TB, text string, replace ...string) {
 	t.Helper()
 	g.mu.Lock()
@@ -89,8 +96,8 @@ func (g *Texts) Text(t testing.TB, text string, replace ...string) {
 	g.texts[t.Name()] += strings.NewReplacer(replace...).Replace(text)
 }
 
-// compare compares the texts with the file. If only some sub-tests have run, the
-// others' texts in the file stay as they are.
+// compare compares the texts with the golden file. If the test has failed, or
+// -run may have skipped sub-tests, sub-tests without a text may be in the file.
 func (g *Texts) compare(t *testing.T) {
 	t.Helper()
 	stored := make(map[string]string)
@@ -110,8 +117,8 @@ func (g *Texts) compare(t *testing.T) {
 	Equal(t, g.path, format(merged))
 }
 
-// format writes each text below its name, indented by a tab, in the order of the
-// names.
+// format returns the content of a golden file: the names in order, each followed
+// by its text, indented by a tab.
 func format(texts map[string]string) []byte {
 	names := make([]string, 0, len(texts))
 	for name := range texts {

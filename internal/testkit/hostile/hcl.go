@@ -1,7 +1,7 @@
-// Package hostile makes input that attacks a registry: configuration that exhausts
-// its parser, and archives that no registry should publish.
+// Package hostile creates input that attacks a registry: configuration that
+// exhausts its parser, and archives that no registry should publish.
 //
-// Tests and scripts/bench send it to programs of their own on this machine.
+// Tests and scripts/bench send it to their own programs on this machine.
 package hostile
 
 import (
@@ -13,16 +13,16 @@ import (
 type HCL struct {
 	// Name describes the input, such as "parentheses, closers first".
 	Name string
-	// Kind is what a group of inputs has in common, such as "nesting".
+	// Kind is the name of a group of inputs, such as "nesting".
 	Kind string
 	// JSON reports that the input is in HCL's JSON syntax.
 	JSON bool
-	// Make returns an input of at most size bytes, and of almost as many. A size
-	// below 200 bytes may be exceeded.
+	// Make returns an input of at most size bytes, and of almost that size. It
+	// may exceed a size below 200 bytes.
 	Make func(size int) []byte
 }
 
-// File returns a name that a module can give to a file with the input.
+// File returns the name of a module's file for the input.
 func (h HCL) File() string {
 	if h.JSON {
 		return "main.tf.json"
@@ -30,7 +30,7 @@ func (h HCL) File() string {
 	return "main.tf"
 }
 
-// All returns every kind of input, each under a name of its own.
+// All returns every kind of input. The names are unique.
 func All() []HCL {
 	var nesting []HCL
 	for _, p := range productions {
@@ -50,12 +50,12 @@ func of(kind string, inputs []HCL) []HCL {
 	return inputs
 }
 
-// production is a recursive production of the grammar. Repeating open nests it,
-// core is the innermost part, and each close ends one open.
+// production is a recursive production of the grammar. open is repeated to nest
+// it, core is the innermost part, and each close ends one open.
 type production struct{ name, open, core, close string }
 
-// productions are those of expressions and of bodies. The ones of bodies start a
-// line; see inBody.
+// productions are the productions of expressions and of bodies. Those of bodies
+// begin a line; see inBody.
 var productions = []production{
 	{"parentheses", "(", "1", ")"},
 	{"lists", "[", "1", "]"},
@@ -111,14 +111,15 @@ var productions = []production{
 	{"blocks with objects", "a {\nb = {\nc = 1\n}\n", "", "}\n"},
 }
 
-// inBody reports whether a production stands in a body, and not after an "=".
+// inBody reports whether a production is part of a body, instead of an
+// expression after "=".
 func (p production) inBody() bool {
 	return strings.HasPrefix(p.open, "a {") || strings.HasPrefix(p.open, "a b")
 }
 
-// variants returns the production nested and closed, broken off at the end of the
-// file, and after a line of closers. Those bring a counter of brackets far below
-// zero, while the parser drops the line that they are on.
+// variants returns three forms of the production: nested and closed, truncated
+// at the end of the file, and after a line of closers. The closers make a
+// counter of brackets negative, although the parser discards their line.
 func (p production) variants() []HCL {
 	before := "x = "
 	if p.inBody() {
@@ -131,14 +132,15 @@ func (p production) variants() []HCL {
 	if p.close != "" {
 		inputs = append(inputs,
 			HCL{Name: p.name + ", closers first", Make: closersFirst(before, p.open, p.close)},
-			HCL{Name: p.name + ", braces first", Make: closersFirst(before, p.open, strings.Repeat("}", len(p.open)))},
+			HCL{Name: p.name + ", braces first",
+				Make: closersFirst(before, p.open, strings.Repeat("}", len(p.open)))},
 		)
 	}
 	return inputs
 }
 
-// nested returns a maker of before, as many of open as fit, core, as many of
-// closing, and after.
+// nested returns a maker. Its input is before, as many of open as fit, core, as
+// many of closing, and after.
 func nested(before, open, core, closing, after string) func(int) []byte {
 	return func(size int) []byte {
 		n := max(1, (size-len(before)-len(core)-len(after))/(len(open)+len(closing)))
@@ -151,8 +153,8 @@ func repeated(before, unit, after string) func(int) []byte {
 	return nested(before, unit, "", "", after)
 }
 
-// closersFirst returns a maker of a line with closers, and of as many openers on
-// the lines after it.
+// closersFirst returns a maker of a line with closers, followed by the same
+// number of openers.
 func closersFirst(before, open, closing string) func(int) []byte {
 	return func(size int) []byte {
 		const first = "y = 1 "
@@ -162,8 +164,8 @@ func closersFirst(before, open, closing string) func(int) []byte {
 	}
 }
 
-// chains are long without being nested in the text, though the parser may nest
-// what it makes of them.
+// chains are long without nesting in the text, but the parser may nest its
+// result.
 func chains() []HCL {
 	return []HCL{
 		{Name: "sums", Make: repeated("x = 1", "+1", "\n")},
@@ -212,8 +214,9 @@ func chains() []HCL {
 	}
 }
 
-// recoveries make the parser skip tokens after an error, and go on in a place that
-// a counter of brackets does not expect: a frame stays open that looks closed.
+// recoveries make the parser skip tokens after an error. It then continues at a
+// place that a counter of brackets does not expect. A frame that looks closed
+// stays open.
 func recoveries() []HCL {
 	return []HCL{
 		{Name: "blocks closed within an argument", Make: repeated("", "a{\nb=}\n", "")},
@@ -261,9 +264,9 @@ func recoveries() []HCL {
 	}
 }
 
-// quadratic are inputs of which the parser or its scanner does work that grows
-// with the square of their length. The scanner itself reads to the end of the file
-// for each comment that is not closed.
+// quadratic returns inputs that take the parser or its scanner quadratic time.
+// The scanner itself reads to the end of the file for each comment that is not
+// closed.
 func quadratic() []HCL {
 	return []HCL{
 		{Name: "flush heredoc with interpolations", Make: repeated("x = <<-A\n", " ${a}\n", "A\n")},
@@ -303,27 +306,25 @@ func quadratic() []HCL {
 	}
 }
 
-// flushHeredoc has one line that is indented by half of the size, so that the
-// parser counts as many spaces, and then short lines.
+// flushHeredoc returns a heredoc with one line that is indented by half of the
+// size, followed by short lines. The parser counts the spaces for each.
 func flushHeredoc(size int) []byte {
 	half := max(1, size/2-16)
 	return []byte("x = <<-A\n" + strings.Repeat(" ", half) + "a\n" + strings.Repeat(" a\n", half/3) + "A\n")
 }
 
-// conditionalsBefore returns a maker of conditionals that lack their false result,
-// with as many fillers as fit in front of what comes next. Each conditional looks
-// for its colon across all of them.
+// conditionalsBefore returns a maker of conditionals without a false result,
+// followed by fillers. Each conditional searches all fillers for its colon.
 func conditionalsBefore(filler string) func(int) []byte {
 	return func(size int) []byte {
-		const conditionals = 9_000 // below what is refused for its operators
+		const conditionals = 9_000 // fewer than the maximum number of operators
 		n := min(conditionals, size/8)
 		before := "x = (" + strings.Repeat("a?", n) + "a"
 		return repeated(before, filler, ")\n")(size)
 	}
 }
 
-// nestedAround returns a maker of as many fillers as fit between openers and
-// closers.
+// nestedAround returns a maker of fillers between openers and closers.
 func nestedAround(open, filler, closing string) func(int) []byte {
 	return repeated("x = "+open+"1", filler, closing+"\n")
 }
@@ -352,8 +353,9 @@ func literals() []HCL {
 	}
 }
 
-// jsonInputs attack the parser of the JSON syntax. It ends a text at a control
-// character, and goes on after an array that is closed by the wrong bracket.
+// jsonInputs attack the parser of the JSON syntax. It ends a string at a
+// control character, and continues after an array that is closed by the wrong
+// bracket.
 func jsonInputs() []HCL {
 	inputs := []HCL{
 		{Name: "arrays", Make: nested(`{"a":`, "[", "1", "]", "}")},
@@ -393,7 +395,8 @@ func jsonInputs() []HCL {
 	return inputs
 }
 
-// closersFirstJSON returns a maker of closers, and then of as many openers.
+// closersFirstJSON returns a maker of closers, followed by the same number of
+// openers.
 func closersFirstJSON(closing, open string) func(int) []byte {
 	return nested("", closing, "", open, "")
 }

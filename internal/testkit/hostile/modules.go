@@ -15,7 +15,7 @@ type Archive struct {
 	Make func() []byte
 }
 
-// member is a file of an archive, after main.tf.
+// member is a file of an archive.
 type member struct {
 	header tar.Header
 	body   string
@@ -29,11 +29,11 @@ func special(kind byte, name, target string) member {
 	return member{tar.Header{Name: name, Linkname: target, Mode: 0o755, Typeflag: kind}, ""}
 }
 
-// root is the configuration that makes an archive one of a module.
+// root is the configuration that makes an archive a module.
 var root = file("main.tf", "output \"it\" { value = 1 }\n")
 
-// tarOf returns a tar of members. What Go's writer refuses to write is not for it:
-// see rawTar.
+// tarOf returns a tar with members. Use rawTar for members that Go's writer
+// rejects.
 func tarOf(members ...member) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -53,17 +53,17 @@ func tarOf(members ...member) []byte {
 	return out.Bytes()
 }
 
-// zipped compresses data by gzip.
+// zipped compresses data with gzip.
 func zipped(data []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	_, _ = w.Write(data) // a buffer takes all of it
+	_, _ = w.Write(data) // writes to a buffer never fail
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// rawHeader returns the header of a tar with fields that Go's writer would refuse,
-// and a checksum that is right.
+// rawHeader returns a header of a tar with fields that Go's writer would
+// reject, and a valid checksum.
 func rawHeader(name, size string, kind byte) []byte {
 	h := make([]byte, 512)
 	copy(h, name)
@@ -81,12 +81,12 @@ func rawHeader(name, size string, kind byte) []byte {
 	return h
 }
 
-// padded fills data up to a tar's block.
+// padded pads data to a block of a tar.
 func padded(data string) []byte {
 	return append([]byte(data), make([]byte, (512-len(data)%512)%512)...)
 }
 
-// rawTar returns main.tf, blocks, and the end of a tar.
+// rawTar returns a tar with main.tf followed by blocks.
 func rawTar(blocks ...[]byte) []byte {
 	whole := tarOf(root)
 	out := whole[:1024] // main.tf and its header
@@ -96,7 +96,7 @@ func rawTar(blocks ...[]byte) []byte {
 	return append(out, make([]byte, 1024)...)
 }
 
-// withPAX returns a tar in which a record of a PAX header applies to a file.
+// withPAX returns a tar with a PAX header that applies to a file.
 func withPAX(records string) []byte {
 	return rawTar(
 		rawHeader("pax", fmt.Sprintf("%011o\x00", len(records)), 'x'), padded(records),
@@ -104,7 +104,7 @@ func withPAX(records string) []byte {
 	)
 }
 
-// record is a record of a PAX header with its length.
+// record returns a record of a PAX header with its length.
 func record(key, value string) string {
 	for n := len(key) + len(value) + 4; ; n++ {
 		if r := fmt.Sprintf("%d %s=%s\n", n, key, value); len(r) == n {
@@ -113,15 +113,14 @@ func record(key, value string) string {
 	}
 }
 
-// zeros is a member of a gzip stream that unpacks to 16 MiB.
+// zeros returns a member of a gzip stream that unpacks to 16 MiB.
 func zeros() []byte { return zipped(make([]byte, 16<<20)) }
 
-// bomb returns a gzip stream that begins with data and unpacks to 16 MiB times n
-// more.
+// bomb returns a gzip stream that begins with data, followed by n times 16 MiB.
 func bomb(data []byte, n int) []byte { return append(zipped(data), bytes.Repeat(zeros(), n)...) }
 
-// Modules returns archives that are no modules, or ones that harm who unpacks
-// them.
+// Modules returns archives that are not modules, or that harm a program that
+// unpacks them.
 func Modules() []Archive {
 	all := damagedModules()
 	for _, name := range []struct{ what, name string }{
@@ -141,7 +140,7 @@ func Modules() []Archive {
 		{"a name with a newline", "evil\n.tf"},
 		{"a name with a control character", "evil\x1b[2J.tf"},
 		{"a name with DEL", "evil\x7f.tf"},
-		{"a name that is no UTF-8", "evil\xff\xfe.tf"},
+		{"a name that is not UTF-8", "evil\xff\xfe.tf"},
 		{"a name that is written from right to left", "evil\u202eft.tf"},
 		{"a name with an isolate", "evil\u2066.tf"},
 		{"a name with a colon", "a:evil"},
@@ -179,8 +178,10 @@ func Modules() []Archive {
 		{"names that differ by normal form", []member{file("caf\u00e9", "1"), file("cafe\u0301", "2")}},
 		{"a file that is a folder too", []member{file("a", "1"), file("a/b", "2")}},
 		{"a folder that is a file later", []member{file("a/b", "1"), file("a", "2")}},
-		{"a file with set-user-id", []member{{tar.Header{Name: "evil", Mode: 0o4755, Typeflag: tar.TypeReg}, "evil"}}},
-		{"a file with set-group-id", []member{{tar.Header{Name: "evil", Mode: 0o2755, Typeflag: tar.TypeReg}, "evil"}}},
+		{"a file with set-user-id", []member{{tar.Header{Name: "evil", Mode: 0o4755, Typeflag: tar.TypeReg},
+			"evil"}}},
+		{"a file with set-group-id", []member{{tar.Header{Name: "evil", Mode: 0o2755, Typeflag: tar.TypeReg},
+			"evil"}}},
 		{"a folder with set-user-id", []member{{tar.Header{Name: "evil/", Mode: 0o6755, Typeflag: tar.TypeDir}, ""}}},
 		{"a folder that leads out", []member{{tar.Header{Name: "../evil/", Mode: 0o755, Typeflag: tar.TypeDir}, ""}}},
 		{"configuration that does not parse", []member{file("evil.tf", "resource {{{")}},
@@ -189,7 +190,7 @@ func Modules() []Archive {
 		{"a variable without a label", []member{file("evil.tf", "variable {}\n")}},
 		{"a submodule that does not parse", []member{file("modules/a/evil.tf", "x = ")}},
 		{"configuration with NUL", []member{file("evil.tf", "x = \x00\n")}},
-		{"configuration that is no UTF-8", []member{file("evil.tf", "# \xff\nx = \"\xff\"\n")}},
+		{"configuration that is not UTF-8", []member{file("evil.tf", "# \xff\nx = \"\xff\"\n")}},
 		{"configuration of more than a MiB", []member{file("evil.tf", strings.Repeat("#", 1<<20+1))}},
 	} {
 		all = append(all, Archive{special.what, func() []byte {
@@ -199,37 +200,39 @@ func Modules() []Archive {
 	return all
 }
 
-// damagedModules are no archives, or lie about what is in them.
+// damagedModules returns data that is not an archive, or whose fields are
+// wrong.
 func damagedModules() []Archive {
 	good := func() []byte { return tarOf(root) }
 	return []Archive{
 		{"one byte", func() []byte { return []byte{0x1f} }},
-		{"no gzip", func() []byte { return []byte("this is no archive") }},
+		{"text", func() []byte { return []byte("this is text") }},
 		{"a tar that is not compressed", good},
 		{"a zip", func() []byte { return []byte("PK\x03\x04" + strings.Repeat("\x00", 26)) }},
 		{"bzip2", func() []byte { return []byte("BZh91AY&SY" + strings.Repeat("\x00", 26)) }},
 		{"xz", func() []byte { return []byte("\xfd7zXZ\x00" + strings.Repeat("\x00", 26)) }},
-		{"a gzip header alone", func() []byte { return zipped(good())[:10] }},
+		{"only a gzip header", func() []byte { return zipped(good())[:10] }},
 		{"gzip that breaks off", func() []byte { data := zipped(good()); return data[:len(data)/2] }},
 		{"gzip without its sum", func() []byte { data := zipped(good()); return data[:len(data)-8] }},
 		{"gzip with another sum", func() []byte { return flipped(zipped(good()), -8) }},
 		{"gzip with another length", func() []byte { return flipped(zipped(good()), -1) }},
 		{"gzip with another method", func() []byte { return flipped(zipped(good()), 2) }},
 		{"gzip with a damaged block", func() []byte { return flipped(zipped(good()), 12) }},
-		{"gzip with something behind it", func() []byte { return append(zipped(good()), "evil"...) }},
+		{"gzip with trailing data", func() []byte { return append(zipped(good()), "evil"...) }},
 		{"gzip with a name that does not end", func() []byte {
 			return append([]byte{0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3}, strings.Repeat("a", 4096)...)
 		}},
 		{"gzip of nothing", func() []byte { return zipped(nil) }},
 		{"gzip of gzip", func() []byte { return zipped(zipped(good())) }},
 		{"a tar without files", func() []byte { return zipped(tarOf()) }},
-		{"a tar of folders alone", func() []byte {
+		{"a tar of only folders", func() []byte {
 			return zipped(tarOf(member{tar.Header{Name: "a/", Mode: 0o755, Typeflag: tar.TypeDir}, ""}))
 		}},
 		{"a tar without configuration", func() []byte { return zipped(tarOf(file("README.md", "#"))) }},
-		{"configuration in a folder alone", func() []byte { return zipped(tarOf(file("a/main.tf", "#"))) }},
+		{"configuration only in a folder", func() []byte { return zipped(tarOf(file("a/main.tf", "#"))) }},
 		{"a tar with another sum", func() []byte { return zipped(flipped(tarOf(root, file("a", "b")), 1024+148)) }},
-		{"a tar that breaks off in a header", func() []byte { return zipped(tarOf(root, file("a", "b"))[:1024+100]) }},
+		{"a tar that breaks off in a header",
+			func() []byte { return zipped(tarOf(root, file("a", "b"))[:1024+100]) }},
 		{"a tar that breaks off in a file", func() []byte {
 			return zipped(tarOf(root, file("a", strings.Repeat("b", 5000)))[:1024+1024])
 		}},
@@ -243,18 +246,24 @@ func damagedModules() []Archive {
 		{"a file of 2^63 bytes", func() []byte {
 			return zipped(rawTar(rawHeader("evil", "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", '0')))
 		}},
-		{"a file whose size is no number", func() []byte {
+		{"a file whose size is not a number", func() []byte {
 			return zipped(rawTar(rawHeader("evil", "99999999999\x00", '0')))
 		}},
 		{"a file without a name", func() []byte { return zipped(rawTar(rawHeader("", "00000000000\x00", '0'))) }},
-		{"a file of an unknown kind", func() []byte { return zipped(rawTar(rawHeader("evil", "00000000000\x00", 'Z'))) }},
+		{"a file of an unknown kind", func() []byte {
+			return zipped(rawTar(rawHeader("evil", "00000000000\x00",
+				'Z')))
+		}},
 		{"a contiguous file", func() []byte { return zipped(rawTar(rawHeader("evil", "00000000000\x00", '7'))) }},
 		{"a sparse file", func() []byte { return zipped(rawTar(rawHeader("evil", "00000000000\x00", 'S'))) }},
 		{"a volume's header", func() []byte { return zipped(rawTar(rawHeader("evil", "00000000000\x00", 'V'))) }},
 		{"a long name that does not end", func() []byte {
 			return zipped(rawTar(rawHeader("././@LongLink", "00000777777\x00", 'L')))
 		}},
-		{"a name of 5,000 bytes", func() []byte { return zipped(withPAX(record("path", strings.Repeat("a", 5000)))) }},
+		{"a name of 5,000 bytes", func() []byte {
+			return zipped(withPAX(record("path",
+				strings.Repeat("a", 5000))))
+		}},
 		{"a name of 1,000 folders", func() []byte {
 			return zipped(withPAX(record("path", strings.Repeat("a/", 1000)+"evil")))
 		}},
@@ -268,7 +277,10 @@ func damagedModules() []Archive {
 			return zipped(withPAX(record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0") +
 				record("GNU.sparse.name", "../evil") + record("GNU.sparse.realsize", "99999999999")))
 		}},
-		{"a PAX header of 2 MiB", func() []byte { return zipped(withPAX(record("comment", strings.Repeat("a", 2<<20)))) }},
+		{"a PAX header of 2 MiB", func() []byte {
+			return zipped(withPAX(record("comment",
+				strings.Repeat("a", 2<<20))))
+		}},
 		{"2 GiB of zeros in a file", func() []byte {
 			head := rawTar(rawHeader("evil", "20000000000\x00", '0'))
 			return bomb(head[:len(head)-1024], 128)
@@ -284,8 +296,8 @@ func damagedModules() []Archive {
 	}
 }
 
-// flipped returns data with the bits of one byte changed, which is counted from
-// the end where at is negative.
+// flipped returns data with one byte inverted. A negative index counts from the
+// end.
 func flipped(data []byte, at int) []byte {
 	out := bytes.Clone(data)
 	if at < 0 {

@@ -18,27 +18,27 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// Signers sign releases: Good by a key that the registry trusts, Expired by one
-// that it trusts and that has expired, and Foreign by one that it does not know.
-// Each is an armored private key without a passphrase.
+// Signers have keys that sign releases. The registry trusts Good and Expired,
+// of which Expired has expired. It does not trust Foreign. Each is an armored
+// private key without a passphrase.
 type Signers struct{ Good, Expired, Foreign []byte }
 
 // Release is a release of the provider TYPE that no registry should publish.
 type Release struct {
 	Name string
-	// Make returns the release's files by their names, for a version.
+	// Make returns the release's files by name, for a version.
 	Make func(kind, version string, s Signers) (map[string][]byte, error)
 }
 
-// parts are what a release is made of, before its sums and its signature.
+// parts are the parts of a release before its checksums and its signature.
 type parts struct {
 	kind, version string
 	zip, manifest []byte
-	// sums returns the text of SHA256SUMS, and sign its signature; nil are those of
-	// a good release.
+	// sums returns the content of SHA256SUMS, and sign its signature. If nil,
+	// they are those of a good release.
 	sums func(files map[string][]byte) string
 	sign func(s Signers, sums []byte) ([]byte, error)
-	// drop is a file that is left out, by the end of its name.
+	// drop is the suffix of the name of a file to leave out.
 	drop string
 }
 
@@ -67,7 +67,7 @@ func (p parts) files(s Signers) (map[string][]byte, error) {
 	return files, nil
 }
 
-// goodSums is what SHA256SUMS says of files.
+// goodSums returns the content of SHA256SUMS for files.
 func goodSums(files map[string][]byte) string {
 	var out strings.Builder
 	for name, data := range files {
@@ -76,8 +76,8 @@ func goodSums(files map[string][]byte) string {
 	return out.String()
 }
 
-// signed returns a detached signature over a hash of an algorithm, as if it was
-// made when the key was.
+// signed returns a detached signature with a hash algorithm. Its time is the
+// creation of the key.
 func signed(private, text []byte, hash crypto.Hash) ([]byte, error) {
 	keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(private))
 	if err != nil {
@@ -91,7 +91,7 @@ func signed(private, text []byte, hash crypto.Hash) ([]byte, error) {
 	}
 	digest := hash.New()
 	digest.Write(text)
-	salted := false // a salt has no size for SHA-1
+	salted := false // SHA-1 has no size for a salt
 	config := &packet.Config{
 		DefaultHash: hash, Time: func() time.Time { return made }, NonDeterministicSignaturesViaNotation: &salted,
 	}
@@ -109,12 +109,12 @@ type zipMember struct {
 	mode       fs.FileMode
 }
 
-// programOf is the program of a provider.
+// programOf returns the program of a provider.
 func programOf(kind, version string) zipMember {
 	return zipMember{"terraform-provider-" + kind + "_v" + version, "#!/bin/sh\n", 0o755}
 }
 
-// zipOf returns a zip of stored members.
+// zipOf returns a zip with uncompressed members.
 func zipOf(members ...zipMember) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
@@ -125,14 +125,14 @@ func zipOf(members ...zipMember) []byte {
 		if err != nil {
 			panic(fmt.Sprintf("writing %q to a zip: %v", m.name, err))
 		}
-		_, _ = f.Write([]byte(m.body)) // a buffer takes all of it
+		_, _ = f.Write([]byte(m.body)) // writes to a buffer never fail
 	}
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// rawZip returns a zip of one member whose fields are those of a header, with
-// packed bytes that Go's writer does not look at.
+// rawZip returns a zip of one member with the fields of a header, and with
+// packed bytes that Go's writer does not check.
 func rawZip(h *zip.FileHeader, packed []byte, more ...zipMember) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
@@ -156,13 +156,13 @@ func rawZip(h *zip.FileHeader, packed []byte, more ...zipMember) []byte {
 
 func deflated(data []byte) []byte {
 	var out bytes.Buffer
-	w, _ := flate.NewWriter(&out, flate.BestCompression) // the level is one
+	w, _ := flate.NewWriter(&out, flate.BestCompression) // the level is valid
 	_, _ = w.Write(data)
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// zipHeader is that of stored data.
+// zipHeader returns the header of uncompressed data.
 func zipHeader(name, data string) *zip.FileHeader {
 	h := &zip.FileHeader{
 		Name: name, Method: zip.Store, CRC32: crc32.ChecksumIEEE([]byte(data)),
@@ -172,8 +172,8 @@ func zipHeader(name, data string) *zip.FileHeader {
 	return h
 }
 
-// patched returns a copy of data with text written over it at the place where a
-// mark begins, counted from the last one.
+// patched returns a copy of data with text written over it, at an offset from
+// the last occurrence of a mark.
 func patched(data []byte, mark string, offset int, text string) []byte {
 	out := bytes.Clone(data)
 	if at := bytes.LastIndex(out, []byte(mark)); at >= 0 {
@@ -188,7 +188,8 @@ const (
 	zipEnd       = "PK\x05\x06"
 )
 
-// Releases returns releases whose zip, sums, signature or manifest is wrong.
+// Releases returns releases with an invalid zip, SHA256SUMS, signature or
+// manifest.
 func Releases() []Release {
 	var all []Release
 	for name, data := range zips() {
@@ -210,12 +211,12 @@ func Releases() []Release {
 
 var goodManifest = []byte(`{"version":1,"metadata":{"protocol_versions":["6.0"]}}`)
 
-// typed returns a zip of a program for a kind of provider, and of more members.
+// typed returns a zip with the program of a provider and more members.
 func typed(kind, version string, more ...zipMember) []byte {
 	return zipOf(append([]zipMember{programOf(kind, version)}, more...)...)
 }
 
-// zips are those that do not unpack everywhere to the same provider.
+// zips are zips that do not unpack to the same provider everywhere.
 func zips() map[string]func(kind, version string) []byte {
 	with := func(members ...zipMember) func(kind, version string) []byte {
 		return func(kind, version string) []byte { return typed(kind, version, members...) }
@@ -245,16 +246,26 @@ func zips() map[string]func(kind, version string) []byte {
 		}
 	}
 	return map[string]func(kind, version string) []byte{
-		"no zip":                          func(string, string) []byte { return []byte("this is no zip") },
-		"a zip's end alone":               func(string, string) []byte { return []byte(zipEnd + strings.Repeat("\x00", 18)) },
-		"a zip that breaks off":           func(k, v string) []byte { d := typed(k, v); return d[:len(d)-30] },
-		"a zip with something before it":  func(k, v string) []byte { return append([]byte("#!/bin/sh\n"), typed(k, v)...) },
-		"a zip with something behind it":  func(k, v string) []byte { return append(typed(k, v), "evil"...) },
-		"a zip without a program":         func(string, string) []byte { return zipOf(zipMember{"LICENSE", "none", 0o644}) },
-		"a program of another provider":   func(_, v string) []byte { return typed("other", v) },
-		"a program in a folder":           alone("a/", 0o755),
-		"a program that cannot be run":    alone("", 0o644),
-		"a program for Windows":           body("MZ" + strings.Repeat("\x00", 58) + "\x40\x00\x00\x00PE\x00\x00\x64\x86"),
+		"text": func(string, string) []byte { return []byte("this is text") },
+		"only the end of a zip": func(string,
+			string) []byte {
+			return []byte(zipEnd + strings.Repeat("\x00", 18))
+		},
+		"a zip that breaks off": func(k, v string) []byte { d := typed(k, v); return d[:len(d)-30] },
+		"a zip with leading data": func(k,
+			v string) []byte {
+			return append([]byte("#!/bin/sh\n"), typed(k, v)...)
+		},
+		"a zip with trailing data": func(k, v string) []byte { return append(typed(k, v), "evil"...) },
+		"a zip without a program": func(string,
+			string) []byte {
+			return zipOf(zipMember{"LICENSE", "none", 0o644})
+		},
+		"a program of another provider": func(_, v string) []byte { return typed("other", v) },
+		"a program in a folder":         alone("a/", 0o755),
+		"a program that cannot be run":  alone("", 0o644),
+		"a program for Windows": body("MZ" + strings.Repeat("\x00", 58) +
+			"\x40\x00\x00\x00PE\x00\x00\x64\x86"),
 		"a program for macOS":             body("\xcf\xfa\xed\xfe\x07\x00\x00\x01" + strings.Repeat("\x00", 64)),
 		"a program for arm64":             body("\x7fELF\x02\x01\x01" + nul(9) + "\x02\x00\xb7\x00" + nul(64)),
 		"a name that leads out of a zip":  named("../evil"),
@@ -305,7 +316,7 @@ func zips() map[string]func(kind, version string) []byte {
 
 func nul(n int) string { return strings.Repeat("\x00", n) }
 
-// deflateBomb unpacks 256 MiB from 256 KiB.
+// deflateBomb returns a zip of 256 KiB that unpacks to 256 MiB.
 func deflateBomb(kind, version string) []byte {
 	data := make([]byte, 256<<20)
 	packed := deflated(data)
@@ -317,7 +328,7 @@ func deflateBomb(kind, version string) []byte {
 	return rawZip(h, packed, programOf(kind, version))
 }
 
-// overlapping has two entries of the directory that lead to one member.
+// overlapping returns a zip whose directory has two entries for one member.
 func overlapping(kind, version string) []byte {
 	data := typed(kind, version, zipMember{"aaaa", "evil", 0o644}, zipMember{"bbbb", "evil", 0o644})
 	first := bytes.Index(data, []byte("PK\x03\x04\x14\x00"))
@@ -327,7 +338,7 @@ func overlapping(kind, version string) []byte {
 	return patched(data, zipDirectory, 42, string(binary.LittleEndian.AppendUint32(nil, uint32(first))))
 }
 
-// zip64Beyond has a locator of zip64 that leads beyond the end.
+// zip64Beyond returns a zip with a zip64 locator that refers beyond the end.
 func zip64Beyond(kind, version string) []byte {
 	data := typed(kind, version)
 	at := bytes.LastIndex(data, []byte(zipEnd))
@@ -350,7 +361,7 @@ func damagedDeflate(kind, version string) []byte {
 	return rawZip(h, []byte(strings.Repeat("\xff", 8)), programOf(kind, version))
 }
 
-// hiddenMember has a member that the directory does not name.
+// hiddenMember returns a zip with a member that is not in the directory.
 func hiddenMember(kind, version string) []byte {
 	data := typed(kind, version, zipMember{"evil", "evil", 0o644})
 	last := bytes.LastIndex(data, []byte(zipDirectory))
@@ -361,7 +372,7 @@ func hiddenMember(kind, version string) []byte {
 	return patched(out, zipEnd, 12, string(binary.LittleEndian.AppendUint32(nil, size)))
 }
 
-// changes are of a release whose zip is good.
+// changes are changes to a release whose zip is valid.
 func changes() map[string]func(*parts) {
 	sums := func(change func(p *parts, good string) string) func(*parts) {
 		return func(p *parts) { p.sums = func(files map[string][]byte) string { return change(p, goodSums(files)) } }
@@ -374,7 +385,8 @@ func changes() map[string]func(*parts) {
 	}
 	manifest := func(text string) func(*parts) { return func(p *parts) { p.manifest = []byte(text) } }
 	zeroes := strings.Repeat("0", 64) + "  "
-	// replaced has sums that name one file alone, and added names another besides.
+	// replaced returns sums that name only one file. added returns sums with
+	// another entry.
 	replaced := func(end string) func(*parts) {
 		return sums(func(p *parts, _ string) string { return zeroes + p.prefix() + end + "\n" })
 	}
@@ -404,31 +416,37 @@ func changes() map[string]func(*parts) {
 			return good + zeroes + p.prefix() + "_linux_amd64.zip\n"
 		}),
 		"sums of a name that leads out": added(zeroes + "../../evil.zip\n"),
-		"sums that are no sums":         sums(func(*parts, string) string { return "evil\n" }),
+		"sums without sums":             sums(func(*parts, string) string { return "evil\n" }),
 		"sums of 33 bytes":              sums(func(_ *parts, good string) string { return "00" + good }),
 		"sums with NUL":                 added("\x00"),
-		"sums that are no UTF-8":        added(zeroes + "evil\xff\n"),
+		"sums that are not UTF-8":       added(zeroes + "evil\xff\n"),
 		"sums of 2 MiB":                 added(strings.Repeat(zeroes+"evil\n", 2<<20/71)),
 		"a signature by a foreign key":  by(func(s Signers) []byte { return s.Foreign }, same),
 		"a signature by an expired key": by(func(s Signers) []byte { return s.Expired }, same),
 		"a signature of something else": signature(func(s Signers, _ []byte) ([]byte, error) {
 			return signed(s.Good, []byte("evil"), crypto.SHA256)
 		}),
-		"a signature that is none":         signature(func(Signers, []byte) ([]byte, error) { return []byte("evil"), nil }),
+		"a signature that is none": signature(func(Signers, []byte) ([]byte, error) {
+			return []byte("evil"),
+				nil
+		}),
 		"a signature of NUL":               by(good, func([]byte) []byte { return make([]byte, 100) }),
 		"a signature that breaks off":      by(good, func(made []byte) []byte { return made[:len(made)/2] }),
 		"a signature with a damaged value": by(good, func(made []byte) []byte { return flipped(made, -1) }),
 		"a signature over SHA-1":           hashed(crypto.SHA1),
 		"a signature of 1 MiB":             by(good, func([]byte) []byte { return make([]byte, 1<<20) }),
-		"a private key as a signature":     signature(func(s Signers, _ []byte) ([]byte, error) { return s.Foreign, nil }),
-		"no signature":                     func(p *parts) { p.drop = ".sig" },
-		"no sums":                          func(p *parts) { p.drop = "_SHA256SUMS" },
-		"a release without its zip":        func(p *parts) { p.drop = ".zip" },
-		"a manifest that is no JSON":       manifest("evil"),
-		"a manifest of other protocols":    manifest(`{"version":1,"metadata":{"protocol_versions":["5.0"]}}`),
-		"a manifest of another version":    manifest(`{"version":2,"metadata":{"protocol_versions":["6.0"]}}`),
-		"a manifest of no protocols":       manifest(`{"version":1,"metadata":{"protocol_versions":[]}}`),
-		"a manifest of deep JSON":          manifest(strings.Repeat("[", 100_000)),
-		"a manifest of 2 MiB":              manifest(string(goodManifest) + strings.Repeat(" ", 2<<20)),
+		"a private key as a signature": signature(func(s Signers, _ []byte) ([]byte, error) {
+			return s.Foreign,
+				nil
+		}),
+		"no signature":                  func(p *parts) { p.drop = ".sig" },
+		"no sums":                       func(p *parts) { p.drop = "_SHA256SUMS" },
+		"a release without its zip":     func(p *parts) { p.drop = ".zip" },
+		"a manifest that is not JSON":   manifest("evil"),
+		"a manifest of other protocols": manifest(`{"version":1,"metadata":{"protocol_versions":["5.0"]}}`),
+		"a manifest of another version": manifest(`{"version":2,"metadata":{"protocol_versions":["6.0"]}}`),
+		"a manifest of no protocols":    manifest(`{"version":1,"metadata":{"protocol_versions":[]}}`),
+		"a manifest of deep JSON":       manifest(strings.Repeat("[", 100_000)),
+		"a manifest of 2 MiB":           manifest(string(goodManifest) + strings.Repeat(" ", 2<<20)),
 	}
 }

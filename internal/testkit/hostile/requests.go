@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Request is a raw HTTP request that a server should survive.
+// Request is a raw HTTP request that a server must survive.
 type Request struct {
 	Name string
 	Raw  []byte
 }
 
-// requestForms make a request for a path, such as /v1/modules/acme/good/null/versions,
-// by a method.
+// requestForms return a request with a method for a path, such as
+// /v1/modules/acme/good/null/versions.
 var requestForms = []struct {
 	name string
 	make func(method, path string) string
@@ -109,7 +109,7 @@ var requestForms = []struct {
 	{"chunks with trailers",
 		body("Transfer-Encoding: chunked\r\nTrailer: A", "0\r\nA: b\r\nContent-Length: 9\r\n\r\n"),
 	},
-	{"chunks by newlines alone", body("Transfer-Encoding: chunked", "4\nevil\n0\n\n")},
+	{"chunks with only newlines", body("Transfer-Encoding: chunked", "4\nevil\n0\n\n")},
 	{"many chunks", body("Transfer-Encoding: chunked", strings.Repeat("1\r\na\r\n", 5000)+"0\r\n\r\n")},
 	{"chunks and a length",
 		body("Transfer-Encoding: chunked\r\nContent-Length: 4", "0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n"),
@@ -125,7 +125,8 @@ var requestForms = []struct {
 	}},
 	{"a body in gzip that is none", body("Content-Encoding: gzip\r\nContent-Length: 4", "evil")},
 	{"JSON that is none", body("Content-Type: application/json\r\nContent-Length: 4", "evil")},
-	{"a part of a form that is none", body("Content-Type: multipart/form-data; boundary=\r\nContent-Length: 4", "evil")},
+	{"a part of a form that is none",
+		body("Content-Type: multipart/form-data; boundary=\r\nContent-Length: 4", "evil")},
 	{"pipelining", func(m, p string) string {
 		return strings.Repeat(m+" "+p+" HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", 20)
 	}},
@@ -152,12 +153,12 @@ var requestForms = []struct {
 	{"a credential of NUL", header("Authorization: Bearer \x00")},
 }
 
-// header returns a form with lines of a header.
+// header returns a form with header lines.
 func header(lines string) func(method, path string) string {
 	return func(m, p string) string { return m + " " + p + " HTTP/1.1\r\nHost: h\r\n" + lines + "\r\n\r\n" }
 }
 
-// body returns a form with lines of a header and a body.
+// body returns a form with header lines and a body.
 func body(lines, text string) func(method, path string) string {
 	return func(m, p string) string {
 		if m == "GET" {
@@ -167,13 +168,13 @@ func body(lines, text string) func(method, path string) string {
 	}
 }
 
-// at returns a form whose path is made by a format.
+// at returns a form that formats the path.
 func at(format string) func(method, path string) string {
 	return func(m, p string) string { return fmt.Sprintf(m+" "+format+" HTTP/1.1\r\nHost: h\r\n\r\n", p) }
 }
 
-// Requests returns every form of a request for every endpoint, such as
-// "GET /v1/modules/acme/good/null/versions". No two are the same.
+// Requests returns every form of request for every endpoint, such as "GET
+// /v1/modules/acme/good/null/versions". It has no duplicates.
 func Requests(endpoints []string) []Request {
 	var all []Request
 	seen := make(map[string]bool)

@@ -1,5 +1,7 @@
-// Package iam judges calls of AWS by a role's statements, as IAM does, and knows which parts of a statement no call has
-// needed. It knows the elements and operators that the stack's policies have; any other is an error, never a guess.
+// Package iam evaluates AWS requests with a role's policy statements, like IAM.
+// It records which parts of the statements no request needed. It supports the
+// elements and operators of the stack's policies, and returns errors for
+// others.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html.
 package iam
@@ -15,13 +17,13 @@ import (
 	"sync"
 )
 
-// Call is one call of AWS, as IAM sees it.
+// Call is an AWS request in IAM's terms.
 type Call struct {
-	// Action is such as dynamodb:GetItem.
+	// Action is an action such as dynamodb:GetItem.
 	Action string
 	// Resource is an ARN.
 	Resource string
-	// Keys are the condition keys that the call has, such as dynamodb:LeadingKeys.
+	// Keys are the request's condition keys, such as dynamodb:LeadingKeys.
 	Keys map[string][]string
 }
 
@@ -33,10 +35,11 @@ func (c Call) String() string {
 	return text
 }
 
-// ErrDenied is a call that no statement allows, or one denies.
+// ErrDenied means that no statement allows a call, or that one denies it.
 var ErrDenied = errors.New("not allowed")
 
-// Role is a principal with its statements. It is safe for use by several at once.
+// Role is a principal with its statements. Its methods may be called from
+// several goroutines.
 type Role struct {
 	statements []statement
 
@@ -44,7 +47,8 @@ type Role struct {
 	used map[part]bool
 }
 
-// part is a piece of a statement: an action, a resource or a value of a condition.
+// part is a part of a statement: an action, a resource or a value of a
+// condition.
 type part struct {
 	statement int
 	kind      string
@@ -59,7 +63,7 @@ type statement struct {
 	Condition map[string]map[string]list
 }
 
-// list is a string or several.
+// list is a JSON string or a list of strings.
 type list []string
 
 func (l *list) UnmarshalJSON(data []byte) error {
@@ -71,7 +75,7 @@ func (l *list) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(l))
 }
 
-// NewRole returns the role that policy documents make, which are JSON.
+// NewRole returns the role with the given policy documents, which are JSON.
 func NewRole(documents ...string) (*Role, error) {
 	r := &Role{used: make(map[part]bool)}
 	for _, document := range documents {
@@ -82,7 +86,7 @@ func NewRole(documents ...string) (*Role, error) {
 		decoder := json.NewDecoder(bytes.NewReader([]byte(document)))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&policy); err != nil {
-			return nil, fmt.Errorf("policy document: %w", err)
+			return nil, fmt.Errorf("cannot parse the policy document: %w", err)
 		}
 		for i, s := range policy.Statement {
 			if s.Sid == "" {
@@ -99,30 +103,31 @@ func NewRole(documents ...string) (*Role, error) {
 
 func (s statement) check() error {
 	if s.Effect != "Allow" && s.Effect != "Deny" {
-		return fmt.Errorf("its effect is %q", s.Effect)
+		return fmt.Errorf("its effect %q is not supported", s.Effect)
 	}
 	if len(s.Action) == 0 || len(s.Resource) == 0 {
-		return errors.New("it has no action or no resource")
+		return errors.New("the action or the resource is missing")
 	}
 	for _, pattern := range slices.Concat(s.Action, s.Resource) {
 		if strings.Contains(pattern, "${") {
-			return fmt.Errorf("the variable in %s is not known here", pattern)
+			return fmt.Errorf("the variable in %s is not supported", pattern)
 		}
 	}
 	for operator, conditions := range s.Condition {
 		if operators[operator] == nil {
-			return fmt.Errorf("the condition operator %s is not known here", operator)
+			return fmt.Errorf("the condition operator %s is not supported", operator)
 		}
 		for key, values := range conditions {
 			if strings.Contains(strings.Join(values, " "), "${") {
-				return fmt.Errorf("the variable in the condition on %s is not known here", key)
+				return fmt.Errorf("the variable in the condition on %s is not supported", key)
 			}
 		}
 	}
 	return nil
 }
 
-// operators say which of a condition's values the values of a call's key match, and whether the condition holds.
+// operators return the values of a condition that the values of a call's key
+// match, and report whether the condition is met.
 var operators = map[string]func(want, got list) (matched list, holds bool){
 	"StringEquals": func(want, got list) (list, bool) {
 		if len(got) != 1 || !slices.Contains(want, got[0]) {
@@ -137,7 +142,7 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 		matched := matching(want, got[0])
 		return matched, len(matched) > 0
 	},
-	// A key that a call does not have has no value that does not match.
+	// A key without values has no value that does not match.
 	"ForAllValues:StringLike": func(want, got list) (all list, holds bool) {
 		for _, value := range got {
 			matched := matching(want, value)
@@ -157,8 +162,9 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 	},
 }
 
-// Judge allows a call, or says that it is ErrDenied. What of the statements allowed it has been of use, and so has what of
-// those that could have denied it looked at it.
+// Judge returns nil if the statements allow a call, and [ErrDenied] otherwise.
+// It records the parts of statements that allowed the call, and of those that
+// could have denied it, as used.
 func (r *Role) Judge(c Call) error {
 	var needed []part
 	var denied error
@@ -209,7 +215,7 @@ func (s statement) applies(index int, c Call) (parts []part, applies bool) {
 	return parts, true
 }
 
-// names returns the actions and resources that are a call's, if both are.
+// names returns the actions and resources that match a call, if both do.
 func (s statement) names(index int, c Call) (parts []part) {
 	actions, resources := matching(s.Action, c.Action), matching(s.Resource, c.Resource)
 	if len(actions) == 0 || len(resources) == 0 {
@@ -224,8 +230,8 @@ func (s statement) names(index int, c Call) (parts []part) {
 	return parts
 }
 
-// considers returns what of a statement that denies looks at a call, whether it denies that one or not: a key counts as
-// soon as the call has it.
+// considers returns the parts of a denying statement that the call evaluates,
+// whether it is denied or not. A key is evaluated if the call has it.
 func (s statement) considers(index int, c Call) []part {
 	parts := s.names(index, c)
 	if parts == nil {
@@ -241,8 +247,10 @@ func (s statement) considers(index int, c Call) []part {
 	return parts
 }
 
-// Unused names what no call has needed: of the statements that allow, more than the role must have; of those that deny,
-// what can deny nothing, such as a condition on a key that no call has. That they do deny is for tests to show.
+// Unused returns the parts of statements that no call needed. For allowing
+// statements, these are superfluous permissions. For denying statements, these
+// are parts without any effect, such as a condition on a key that no call has.
+// It does not check that the statements deny; tests have to do that.
 func (r *Role) Unused() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +278,8 @@ func (r *Role) Unused() []string {
 	return unused
 }
 
-// matching returns the patterns that a value matches, in which * stands for anything and ? for one character.
+// matching returns the patterns that a value matches. In a pattern, * matches
+// any text and ? one character.
 func matching(patterns list, value string) list {
 	var out list
 	for _, p := range patterns {

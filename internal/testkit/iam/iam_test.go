@@ -10,13 +10,17 @@ import (
 )
 
 const document = `{"Version": "2012-10-17", "Statement": [
-	{"Sid": "Items", "Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:Query"], "Resource": "arn:aws:dynamodb:r:1:table/t",
-	 "Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["modules/*", "tokens"]}, "Null": {"dynamodb:LeadingKeys": "false"}}},
+	{"Sid": "Items", "Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:Query"], "Resource":
+	"arn:aws:dynamodb:r:1:table/t",
+	 "Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["modules/*", "tokens"]}, "Null":
+	{"dynamodb:LeadingKeys": "false"}}},
 	{"Sid": "Objects", "Effect": "Allow", "Action": "s3:GetObject", "Resource": ["arn:aws:s3:::b/modules/*"]},
-	{"Sid": "List", "Effect": "Allow", "Action": "s3:List*", "Resource": "arn:aws:s3:::b", "Condition": {"StringLike": {"s3:prefix": "modules/*"}}},
+	{"Sid": "List", "Effect": "Allow", "Action": "s3:List*", "Resource": "arn:aws:s3:::b", "Condition": {"StringLike":
+	{"s3:prefix": "modules/*"}}},
 	{"Sid": "Tags", "Effect": "Allow", "Action": "s3:PutObjectTagging", "Resource": "arn:aws:s3:::b/*",
 	 "Condition": {"StringEquals": {"s3:RequestObjectTag/larder": ["staged", "kept", "*"]}}},
-	{"Sid": "Kept", "Effect": "Deny", "Action": "s3:PutObjectTagging", "Resource": ["arn:aws:s3:::b/modules/*", "arn:aws:s3:::b/providers/*"],
+	{"Sid": "Kept", "Effect": "Deny", "Action": "s3:PutObjectTagging", "Resource": ["arn:aws:s3:::b/modules/*",
+	"arn:aws:s3:::b/providers/*"],
 	 "Condition": {"StringEquals": {"s3:ExistingObjectTag/larder": "kept"}}},
 	{"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/modules/secret?"}
 ]}`
@@ -29,7 +33,8 @@ func call(action, resource string, keys ...string) iam.Call {
 	return c
 }
 
-// tagging is a call that tags an object: from one value of a tag, unless it is empty, to another.
+// tagging returns a call that changes a tag of an object from one value to
+// another. existing may be empty.
 func tagging(resource, existing, requested string) iam.Call {
 	c := call("s3:PutObjectTagging", "arn:aws:s3:::b/"+resource, "s3:RequestObjectTag/larder", requested)
 	if existing != "" {
@@ -49,7 +54,7 @@ func TestJudge(t *testing.T) {
 		{call("dynamodb:Query", table, "dynamodb:LeadingKeys", "tokens"), true},
 		{call("dynamodb:Query", table, "dynamodb:LeadingKeys", "tokens", "keys/acme"), false},
 		{call("dynamodb:GetItem", table, "dynamodb:LeadingKeys", "providers/acme/x"), false},
-		{call("dynamodb:GetItem", table), false}, // no key at all passes the first condition, and not the second
+		{call("dynamodb:GetItem", table), false}, // without keys, only the first condition is met
 		{call("dynamodb:GetItem", table+"2", "dynamodb:LeadingKeys", "tokens"), false},
 		{call("dynamodb:PutItem", table, "dynamodb:LeadingKeys", "tokens"), false},
 		{call("s3:GetObject", "arn:aws:s3:::b/modules/a/b"), true},
@@ -63,10 +68,11 @@ func TestJudge(t *testing.T) {
 		{tagging("modules/a", "kept", "kept"), false},
 		{tagging("modules/a", "kept", "staged"), false},
 		{tagging("other/a", "kept", "staged"), true},
-		{tagging("modules/a", "staged", "other"), false}, // a pattern's star is a star here
+		{tagging("modules/a", "staged", "other"), false}, // a star in the value is not a pattern
 		{tagging("modules/a", "staged", "*"), true},
 		{call("s3:PutObjectTagging", "arn:aws:s3:::b/modules/a"), false},
-		{call("s3:PutObjectTagging", "arn:aws:s3:::b/modules/a", "s3:RequestObjectTag/larder", "staged", "kept"), false},
+		{call("s3:PutObjectTagging", "arn:aws:s3:::b/modules/a", "s3:RequestObjectTag/larder", "staged", "kept"),
+			false},
 	} {
 		role, err := iam.NewRole(document)
 		if err != nil {
@@ -114,7 +120,8 @@ func TestUnused(t *testing.T) {
 	if got := role.Unused(); !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	// A statement that denies is of use where it could, and a call that is refused is of no use to others.
+	// A denying statement is used if it could deny. A denied call does not make
+	// other statements used.
 	if err := role.Judge(tagging("providers/a", "kept", "kept")); !errors.Is(err, iam.ErrDenied) {
 		t.Fatal(err)
 	}
@@ -122,7 +129,8 @@ func TestUnused(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = slices.DeleteFunc(want, func(s string) bool {
-		return strings.HasPrefix(s, "statement Kept") || s == "statement Tags: no call needs s3:RequestObjectTag/larder kept"
+		return strings.HasPrefix(s, "statement Kept") ||
+			s == "statement Tags: no call needs s3:RequestObjectTag/larder kept"
 	})
 	if got := role.Unused(); !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
@@ -135,7 +143,8 @@ func TestNewRoleRefuses(t *testing.T) {
 		`{"Effect": "Allow", "NotAction": "s3:GetObject", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}}`,
 		`{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::b/${aws:username}"}`,
-		`{"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": {"StringLike": {"s3:prefix": ["a", "${aws:username}/*"]}}}`,
+		`{"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": {"StringLike": {"s3:prefix": ["a",
+			"${aws:username}/*"]}}}`,
 		`{"Effect": "Permit", "Action": "*", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": [], "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": {"a": 1}, "Resource": "*"}`,

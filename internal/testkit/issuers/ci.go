@@ -16,11 +16,11 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// CI is the issuer of a CI service, which signs the claims of each of its jobs. It is
-// where a GitHub Enterprise Server has its issuer, on loopback, without TLS.
+// CI is the issuer of a CI service, which signs the claims of its jobs. It has
+// the URL layout of a GitHub Enterprise Server, on loopback, without TLS.
 type CI struct {
 	URL string
-	// Web is where the repositories are.
+	// Web is the URL of the repositories.
 	Web string
 
 	server *httptest.Server
@@ -28,7 +28,7 @@ type CI struct {
 	key    *rsa.PrivateKey
 }
 
-// StartCI starts an issuer.
+// StartCI starts an issuer. The caller closes it.
 func StartCI() (*CI, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -47,17 +47,19 @@ func StartCI() (*CI, error) {
 			_ = json.NewEncoder(w).Encode(document())
 		})
 	}
-	answer(path+"/.well-known/openid-configuration", func() any { return map[string]string{"issuer": c.URL, "jwks_uri": c.URL + "/jwks"} })
+	answer(path+"/.well-known/openid-configuration",
+		func() any { return map[string]string{"issuer": c.URL, "jwks_uri": c.URL + "/jwks"} })
 	answer(path+"/jwks", func() any { return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}} })
 	c.server = httptest.NewServer(mux)
 	c.Web, c.URL = c.server.URL, c.server.URL+path
 	return c, nil
 }
 
-// Close ends the issuer.
+// Close stops the issuer.
 func (c *CI) Close() { c.server.Close() }
 
-// Token signs what a job has for claims. Unless they say otherwise, it holds for five minutes from now.
+// Token returns a signed token with claims. It is valid for five minutes,
+// unless the claims set other times.
 func (c *CI) Token(claims map[string]any) (string, error) {
 	now := time.Now()
 	all := map[string]any{"iss": c.URL, "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(5 * time.Minute).Unix()}
@@ -65,8 +67,8 @@ func (c *CI) Token(claims map[string]any) (string, error) {
 	return jwt.Signed(c.signer).Claims(all).Serialize()
 }
 
-// Sign returns a JWT with a header and a payload as they are given, which need not
-// be JSON. Its signature is valid by RS256.
+// Sign returns a JWT with the given header and payload, which need not be JSON.
+// Its RS256 signature is valid.
 func (c *CI) Sign(header, payload string) (string, error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	text := encode([]byte(header)) + "." + encode([]byte(payload))
@@ -75,5 +77,5 @@ func (c *CI) Sign(header, payload string) (string, error) {
 	return text + "." + encode(signature), err
 }
 
-// PublicKey returns the key by which its tokens are verified.
+// PublicKey returns the key that verifies its tokens.
 func (c *CI) PublicKey() *rsa.PublicKey { return &c.key.PublicKey }

@@ -1,5 +1,5 @@
-// Package issuers runs issuers of tokens on loopback: an OpenID Connect provider
-// for people, and one for the jobs of a CI service.
+// Package issuers runs issuers of tokens on loopback: an OpenID Connect
+// provider for people, and one for the jobs of a CI service.
 package issuers
 
 import (
@@ -24,11 +24,12 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// openid is where the provider is, within the checkout.
+// openid is the path of the provider, within the checkout.
 const openid = "internal/testkit/issuers/openid"
 
-// Issuer is an OpenID Connect provider, in a process of its own, to which anybody may sign in. Its public client is
-// larder-cli. Access tokens are JWTs where the authorize URL has a resource, which is their audience, and opaque otherwise.
+// Issuer is an OpenID Connect provider in its own process. Anyone may sign in.
+// Its public client is larder-cli. If the authorize URL has a resource, access
+// tokens are JWTs with the resource as the audience. Otherwise they are opaque.
 type Issuer struct {
 	URL   string
 	cmd   *exec.Cmd
@@ -36,10 +37,11 @@ type Issuer struct {
 	ended chan struct{}
 }
 
-// ErrNoNode says that Node.js is not there.
+// ErrNoNode means that Node.js is not installed.
 var ErrNoNode = errors.New("node or npm is not on PATH")
 
-// StartIssuer starts a provider on a free port of 127.0.0.1. The first time, it installs the provider's packages.
+// StartIssuer starts a provider on a free port of 127.0.0.1. The first call
+// installs the provider's packages. The caller closes the issuer.
 func StartIssuer(ctx context.Context) (*Issuer, error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -51,10 +53,10 @@ func StartIssuer(ctx context.Context) (*Issuer, error) {
 	}
 	dir, err := programs.InCheckout(openid)
 	if err != nil {
-		return nil, fmt.Errorf("the OpenID Connect provider: %w", err)
+		return nil, fmt.Errorf("cannot find the OpenID Connect provider: %w", err)
 	}
 	if err := installPackages(ctx, npm, dir); err != nil {
-		return nil, fmt.Errorf("installing the OpenID Connect provider: %w", err)
+		return nil, fmt.Errorf("cannot install the OpenID Connect provider: %w", err)
 	}
 	address, err := programs.FreeAddress(ctx)
 	if err != nil {
@@ -66,7 +68,7 @@ func StartIssuer(ctx context.Context) (*Issuer, error) {
 	i.cmd.Dir = dir
 	i.cmd.Stdout, i.cmd.Stderr = &i.out, &i.out
 	if err := i.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the OpenID Connect provider: %w", err)
+		return nil, fmt.Errorf("cannot start the OpenID Connect provider: %w", err)
 	}
 	go func() {
 		_ = i.cmd.Wait()
@@ -84,23 +86,25 @@ func StartIssuer(ctx context.Context) (*Issuer, error) {
 		}
 		if attempt >= 600 {
 			i.Close()
-			return nil, fmt.Errorf("starting the OpenID Connect provider: %w\n%s", err, &i.out)
+			return nil, fmt.Errorf("cannot start the OpenID Connect provider: %w\n%s", err, &i.out)
 		}
 	}
 }
 
-// installPackages runs npm ci in a folder where what is installed is missing or older than the lock file.
+// installPackages runs npm ci in a folder, unless the installed packages are
+// newer than the lock file.
 func installPackages(ctx context.Context, npm, dir string) error {
 	lock, err := os.Open(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // which gives the lock back
-	// Tests of several packages, each a process, may be here at once.
+	defer lock.Close() // this releases the lock
+	// Tests of several packages, each in its own process, may run this at the
+	// same time.
 	for !tryLock(lock) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for another process that does: %w", ctx.Err())
+			return fmt.Errorf("cannot wait for another installation: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -108,8 +112,10 @@ func installPackages(ctx context.Context, npm, dir string) error {
 	if err != nil {
 		return err
 	}
-	// npm writes this file last, so that it is missing from what was not installed to the end.
-	if installed, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err == nil && !installed.ModTime().Before(wanted.ModTime()) {
+	// npm writes this file last, so an incomplete installation does not have
+	// it.
+	if installed, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err == nil &&
+		!installed.ModTime().Before(wanted.ModTime()) {
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, npm, "ci", "--loglevel=error", "--no-audit", "--no-fund")
@@ -136,14 +142,15 @@ func (i *Issuer) answers(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the provider.
+// Close stops the provider.
 func (i *Issuer) Close() {
 	_ = i.cmd.Process.Kill()
 	<-i.ended
 }
 
-// SignIn does what a person does in a browser that a client sends to an authorize URL: sign in by a name, and consent. It
-// ends when the client, on localhost, has been given what it waits for, and says of its success.
+// SignIn signs in like a person in the browser that a client opens with an
+// authorize URL: with a name and with consent. It returns when the client on
+// localhost has received its response. It does not check the client's success.
 func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -152,16 +159,17 @@ func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 	browser := &http.Client{Jar: jar}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, authorizeURL, nil)
 	if err != nil {
-		return fmt.Errorf("signing in: %w", withoutQuery(err))
+		return fmt.Errorf("cannot sign in: %w", withoutQuery(err))
 	}
-	// There is a form to sign in and one to consent. More mean that it takes no notice of the answers.
+	// There is one form to sign in and one to consent. More forms mean that the
+	// issuer ignores the responses.
 	for range 5 {
 		page, err := browser.Do(req)
 		if tookCode(err) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("signing in: %w", withoutQuery(err))
+			return fmt.Errorf("cannot sign in: %w", withoutQuery(err))
 		}
 		body, err := io.ReadAll(io.LimitReader(page.Body, 1<<20))
 		_ = page.Body.Close()
@@ -174,18 +182,19 @@ func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 		case at.Hostname() == "localhost" && at.Path == "/login":
 			return nil
 		case "http://"+at.Host != i.URL:
-			return stopped(at, errors.New("it is not the issuer's")) // and no place for a password
+			return stopped(at, errors.New("the page is not the issuer's")) // do not send it a password
 		}
 		if req, err = fillIn(ctx, at, string(body), name); err != nil {
 			return stopped(at, err)
 		}
 	}
-	return stopped(req.URL, errors.New("it asks again and again"))
+	return stopped(req.URL, errors.New("it returns a form again and again"))
 }
 
-// tookCode says whether an error is a connection to a client on localhost that ended without an answer. A client ends its
-// server once it has the code, which may be before its page is out; whether it has, it says itself. One that does not
-// listen refuses the connection.
+// tookCode reports whether an error means that a client on localhost closed the
+// connection without a response. A client stops its server when it has the
+// code, which may be before it has sent its page. The client itself reports its
+// success. A client that does not listen refuses the connection.
 func tookCode(err error) bool {
 	var failed *url.Error
 	if !errors.As(err, &failed) || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -196,13 +205,13 @@ func tookCode(err error) bool {
 }
 
 func stopped(at *url.URL, err error) error {
-	return fmt.Errorf("signing in stopped at %s: %w", place(at), err)
+	return fmt.Errorf("cannot sign in at %s: %w", place(at), err)
 }
 
-// place is a URL without what may be secret in it.
+// place returns a URL without parts that may be secret.
 func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
-// withoutQuery takes the query out of the URL that an HTTP client's error names.
+// withoutQuery removes the query from the URL in an HTTP client's error.
 func withoutQuery(err error) error {
 	var failed *url.Error
 	if !errors.As(err, &failed) {
@@ -210,27 +219,28 @@ func withoutQuery(err error) error {
 	}
 	at, parseErr := url.Parse(failed.URL)
 	if parseErr != nil {
-		return fmt.Errorf("the authorize URL: %w", failed.Err)
+		return fmt.Errorf("invalid authorize URL: %w", failed.Err)
 	}
-	return fmt.Errorf("it stopped at %s: %w", place(at), failed.Err)
+	return fmt.Errorf("the request to %s failed: %w", place(at), failed.Err)
 }
 
-// The provider's pages have one form each, whose attributes are all in double quotes.
+// Each page of the provider has one form, with its attributes in double quotes.
 var (
 	formTag      = regexp.MustCompile(`(?s)<form\b([^>]*)>(.*?)</form>`)
 	inputTag     = regexp.MustCompile(`<input\b[^>]*>`)
 	tagAttribute = regexp.MustCompile(`\b([a-z]+)="([^"]*)"`)
 )
 
-// fillIn answers the form of a page: text with a name, and a password with anything.
+// fillIn returns the request of a page's form, with a name in text fields and
+// any password.
 func fillIn(ctx context.Context, at *url.URL, page, name string) (*http.Request, error) {
 	found := formTag.FindStringSubmatch(page)
 	if found == nil {
-		return nil, errors.New("it has no form")
+		return nil, errors.New("the page has no form")
 	}
 	to, err := at.Parse(attributes(found[1])["action"])
 	if err != nil {
-		return nil, fmt.Errorf("its form: %w", withoutQuery(err))
+		return nil, fmt.Errorf("invalid form: %w", withoutQuery(err))
 	}
 	values := url.Values{}
 	for _, tag := range inputTag.FindAllString(found[2], -1) {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// tryLock locks an open file, unless another process has it locked. Closing it gives the lock back.
+// tryLock locks an open file, unless another process has locked it. Closing the
+// file releases the lock.
 func tryLock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 )
 
-// What a key signs, its public key alone verifies, and it says when the key has expired.
+// Only a key's public key verifies its signatures, and it has the key's expiry.
 func TestSignRelease(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -54,11 +54,13 @@ func TestSignRelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(sums), bytes.NewReader(signature), nil); !errors.Is(err, test.want) {
+			if _, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(sums), bytes.NewReader(signature),
+				nil); !errors.Is(err, test.want) {
 				t.Error(err)
 			}
-			if _, err := openpgp.CheckDetachedSignature(ring, strings.NewReader("others\n"), bytes.NewReader(signature), nil); err == nil {
-				t.Error("it verifies what it has not signed")
+			if _, err := openpgp.CheckDetachedSignature(ring, strings.NewReader("others\n"),
+				bytes.NewReader(signature), nil); err == nil {
+				t.Error("it verifies a text that it has not signed")
 			}
 			if ring[0].PrivateKey != nil || ring[0].PrimaryKey.Version != 4 {
 				t.Error("it is not a public key of version 4")
@@ -67,13 +69,14 @@ func TestSignRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := key.SignRelease(dir); err == nil {
-				t.Error("it signs one of two")
+				t.Error("it signs a folder with two SHA256SUMS")
 			}
 		})
 	}
-	for algorithm, expires := range map[string]time.Duration{"DSA": 0, "P-256": time.Millisecond, "P-384": 200 * 365 * 24 * time.Hour} {
+	for algorithm, expires := range map[string]time.Duration{"DSA": 0, "P-256": time.Millisecond,
+		"P-384": 200 * 365 * 24 * time.Hour} {
 		if _, err := keys.NewSigningKey(algorithm, expires); err == nil {
-			t.Errorf("there is a key %s that expires after %s", algorithm, expires)
+			t.Errorf("a key %s that expires after %s is created", algorithm, expires)
 		}
 	}
 }

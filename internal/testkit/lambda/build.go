@@ -13,8 +13,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// BuildBare builds the function that does nothing, by which others are measured, to a path: for an architecture, by Lambda's
-// name for it, as scripts/build builds the others.
+// BuildBare builds a function that does nothing, as a base for comparisons.
+// path is the output, and architecture is Lambda's name for it. The build is
+// like that of scripts/build.
 func BuildBare(ctx context.Context, architecture, path string) error {
 	checkout, err := programs.InCheckout(".")
 	if err != nil {
@@ -24,16 +25,19 @@ func BuildBare(ctx context.Context, architecture, path string) error {
 		return err
 	}
 	goarch := map[string]string{"arm64": "arm64", "x86_64": "amd64"}[architecture]
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w -buildid=", "-o", path, "./functions/testdata/bare")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc",
+		"-ldflags", "-s -w -buildid=", "-o", path, "./functions/testdata/bare")
 	cmd.Dir = checkout
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "CGO_ENABLED=0",
+		"GOOS=linux", "GOARCH="+goarch)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building a bare function: %w\n%s", err, out)
+		return fmt.Errorf("cannot build the bare function: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// PackedSize is how many bytes a file has in a zip, which is what Lambda has to fetch.
+// PackedSize returns the size of a file in a zip, which Lambda has to download,
+// in bytes.
 func PackedSize(name string) (int, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -53,7 +57,7 @@ func PackedSize(name string) (int, error) {
 	return out.Len(), nil
 }
 
-// Architecture is Lambda's name for this machine's.
+// Architecture returns Lambda's name for this machine's architecture.
 func Architecture() string {
 	if runtime.GOARCH == "arm64" {
 		return "arm64"

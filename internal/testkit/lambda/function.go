@@ -1,5 +1,5 @@
-// Package lambda runs the binaries of functions under a server of the Lambda
-// Runtime API, behind a gateway that does what API Gateway does.
+// Package lambda runs the binaries of functions with a server of the Lambda
+// Runtime API, behind a gateway that behaves like API Gateway.
 package lambda
 
 import (
@@ -24,7 +24,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 )
 
-// Function is a Lambda function: its binary in a process of its own, under a server of the Lambda Runtime API.
+// Function is a Lambda function. Its binary runs in its own process, with a
+// server of the Lambda Runtime API.
 //
 // Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html.
 type Function struct {
@@ -38,7 +39,7 @@ type Function struct {
 	begun   time.Time
 
 	mu      sync.Mutex
-	polled  time.Time // zero until then
+	polled  time.Time // zero until the first poll
 	waiting map[string]chan result
 	next    int
 	log     bytes.Buffer
@@ -55,24 +56,28 @@ type result struct {
 }
 
 const (
-	// FunctionTimeout is what the stack gives a function that reads.
+	// FunctionTimeout is the timeout of the stack's functions that read.
 	FunctionTimeout = 10 * time.Second
-	// gatewayTimeout is how long API Gateway waits for a function. One that may take longer goes on.
+	// gatewayTimeout is the timeout of API Gateway. A function with a longer
+	// timeout continues after it.
 	gatewayTimeout = 30 * time.Second
 )
 
-// errGoesOn says that the gateway has given up on a function that may take longer.
-var errGoesOn = errors.New("the gateway waits no longer, and it goes on")
+// errGoesOn means that the gateway has timed out, but the function continues.
+var errGoesOn = errors.New("the gateway timed out, but the function continues")
 
-// StartFunction starts a function's binary with an environment, to which Lambda's own variables are added. The timeout is
-// how long it may take for one event.
-func StartFunction(ctx context.Context, name, binary string, env map[string]string, timeout time.Duration) (*Function, error) {
+// StartFunction starts a function's binary with an environment, to which it
+// adds Lambda's own variables. timeout is for each event. The caller closes the
+// function.
+func StartFunction(ctx context.Context, name, binary string, env map[string]string, timeout time.Duration) (*Function,
+	error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &Function{name: name, timeout: timeout, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
+	f := &Function{name: name, timeout: timeout, events: make(chan invocation), ended: make(chan struct{}),
+		waiting: make(map[string]chan result)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", f.serveNext)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", f.serveResult)
@@ -82,8 +87,10 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 
 	f.cmd = exec.CommandContext(ctx, binary)
 	f.cmd.Env = []string{
-		"AWS_LAMBDA_RUNTIME_API=" + listener.Addr().String(), "AWS_LAMBDA_FUNCTION_NAME=" + name, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256",
-		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_REGION=" + awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
+		"AWS_LAMBDA_RUNTIME_API=" + listener.Addr().String(), "AWS_LAMBDA_FUNCTION_NAME=" +
+			name, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256",
+		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_REGION=" +
+			awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
 	}
 	for name, value := range env {
 		f.cmd.Env = append(f.cmd.Env, name+"="+value)
@@ -92,7 +99,7 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 	f.begun = time.Now()
 	if err := f.cmd.Start(); err != nil {
 		_ = f.server.Close()
-		return nil, fmt.Errorf("starting function %s: %w", name, err)
+		return nil, fmt.Errorf("cannot start function %s: %w", name, err)
 	}
 	go func() {
 		f.endedBy = f.cmd.Wait()
@@ -101,7 +108,7 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 	return f, nil
 }
 
-// locked is where a function logs.
+// locked receives the output of a function.
 type locked struct{ f *Function }
 
 func (l *locked) Write(p []byte) (int, error) {
@@ -110,17 +117,17 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.f.log.Write(p)
 }
 
-// Log returns what the function has printed.
+// Log returns the function's output.
 func (f *Function) Log() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.log.String()
 }
 
-// Process returns the id of the function's process.
+// Process returns the ID of the function's process.
 func (f *Function) Process() int { return f.cmd.Process.Pid }
 
-// Ended reports whether the function's process has ended.
+// Ended reports whether the function's process has exited.
 func (f *Function) Ended() bool {
 	select {
 	case <-f.ended:
@@ -130,18 +137,20 @@ func (f *Function) Ended() bool {
 	}
 }
 
-// Begun is when the function's process was started.
+// Begun returns the time when the function's process was started.
 func (f *Function) Begun() time.Time { return f.begun }
 
-// Polled is when the function first asked for an event; the zero time until it has.
+// Polled returns the time when the function first requested an event. It is
+// zero before that.
 func (f *Function) Polled() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.polled
 }
 
-// Usage is the most memory that the function's process has had, in bytes, and its time on processors until now, with that of
-// its children which have ended. It is known while the function runs, on Linux.
+// Usage returns the peak memory of the function's process, in bytes, and its
+// processor time, including that of its exited children. It works only on Linux
+// and while the function runs.
 func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	proc := filepath.Join("/proc", strconv.Itoa(f.cmd.Process.Pid))
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
@@ -152,7 +161,8 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	if _, err = fmt.Sscanf(found, "%d kB", &peak); err != nil {
 		return 0, 0, err
 	}
-	// The kernel counts a thread's time in nanoseconds; what it counts for a whole process has a grain of ten milliseconds.
+	// The kernel counts a thread's time in nanoseconds, but a process's time in
+	// units of ten milliseconds.
 	threads, err := filepath.Glob(filepath.Join(proc, "task", "*", "schedstat"))
 	if err != nil {
 		return 0, 0, err
@@ -161,7 +171,7 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 		var ran time.Duration
 		text, err := os.ReadFile(thread)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended, which Go's hardly ever do
+			continue // the thread has exited, which is rare in Go
 		}
 		if err != nil {
 			return 0, 0, err
@@ -175,15 +185,15 @@ func (f *Function) Usage() (peak int64, processor time.Duration, err error) {
 	return peak << 10, processor + ofChildren, err
 }
 
-// childrenTime returns the time on processors of a process's children which have
-// ended, to ten milliseconds.
+// childrenTime returns the processor time of a process's exited children, to
+// ten milliseconds.
 func childrenTime(proc string) (time.Duration, error) {
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {
 		return 0, err
 	}
-	// The program's name ends with the last parenthesis. The time is in the 16th and
-	// 17th fields, in hundredths of a second.
+	// The program's name ends with the last parenthesis. The time is in the
+	// 16th and 17th fields, in hundredths of a second.
 	const cutime = 16 - 3
 	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " ")
 	fields := strings.Fields(rest)
@@ -198,15 +208,16 @@ func childrenTime(proc string) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
-// Close ends the function.
+// Close stops the function.
 func (f *Function) Close() {
 	_ = f.cmd.Process.Kill()
 	<-f.ended
 	_ = f.server.Close()
 }
 
-// Invoke gives the function one event and returns its answer. It fails where the function returns an error, ends or
-// takes longer than it may, or than API Gateway waits, each of which that would answer with a 5xx.
+// Invoke sends one event to the function and returns its response. It returns
+// an error if the function returns an error, exits or times out, or if API
+// Gateway would time out. API Gateway answers 5xx in these cases.
 func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -227,17 +238,17 @@ func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	select {
 	case f.events <- invocation{id, payload}:
 	case <-f.ended:
-		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+		return nil, fmt.Errorf("function %s has exited: %w\n%s", f.name, f.endedBy, f.Log())
 	case <-ctx.Done():
-		return nil, fmt.Errorf("function %s does not ask for work: %w", f.name, ctx.Err())
+		return nil, fmt.Errorf("function %s requests no event: %w", f.name, ctx.Err())
 	}
 	select {
 	case r := <-done:
 		return r.payload, r.err
 	case <-f.ended:
-		return nil, fmt.Errorf("function %s has ended: %w\n%s", f.name, f.endedBy, f.Log())
+		return nil, fmt.Errorf("function %s has exited: %w\n%s", f.name, f.endedBy, f.Log())
 	case <-ctx.Done():
-		return nil, fmt.Errorf("function %s takes too long: %w", f.name, context.Cause(ctx))
+		return nil, fmt.Errorf("function %s timed out: %w", f.name, context.Cause(ctx))
 	}
 }
 
@@ -253,7 +264,8 @@ func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Type", "application/json")
 		h.Set("Lambda-Runtime-Aws-Request-Id", i.id)
 		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(f.timeout).UnixMilli(), 10))
-		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:"+awstest.Region+":000000000000:function:"+f.name)
+		h.Set("Lambda-Runtime-Invoked-Function-Arn",
+			"arn:aws:lambda:"+awstest.Region+":000000000000:function:"+f.name)
 		h.Set("Lambda-Runtime-Trace-Id", "Root=1-00000000-000000000000000000000000;Sampled=0")
 		_, _ = w.Write(i.payload)
 	case <-r.Context().Done():

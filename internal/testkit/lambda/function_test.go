@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
-// The gateway waits for 30 seconds. A function that may take longer goes on, and is told until when.
+// The gateway waits for 30 seconds. A function with a longer timeout continues,
+// and receives its own deadline.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ timeout, wait time.Duration }{{FunctionTimeout, FunctionTimeout}, {15 * time.Minute, gatewayTimeout}} {
+	for _, test := range []struct{ timeout, wait time.Duration }{{FunctionTimeout, FunctionTimeout},
+		{15 * time.Minute, gatewayTimeout}} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &Function{name: "slow", timeout: test.timeout, events: make(chan invocation), ended: make(chan struct{}), waiting: make(map[string]chan result)}
+			f := &Function{name: "slow", timeout: test.timeout, events: make(chan invocation),
+				ended: make(chan struct{}), waiting: make(map[string]chan result)}
 			begun := time.Now()
 			told := make(chan time.Duration, 1)
 			go func() {
@@ -27,11 +30,12 @@ func TestTimeouts(t *testing.T) {
 			}()
 			_, err := f.Invoke(t.Context(), struct{}{})
 			goesOn := test.timeout > test.wait
-			if waited := time.Since(begun); waited != test.wait || errors.Is(err, errGoesOn) != goesOn || errors.Is(err, context.DeadlineExceeded) == goesOn {
+			if waited := time.Since(begun); waited != test.wait || errors.Is(err, errGoesOn) != goesOn ||
+				errors.Is(err, context.DeadlineExceeded) == goesOn {
 				t.Errorf("after %s: %v", waited, err)
 			}
 			if until := <-told; until != test.timeout {
-				t.Errorf("it is told that it may take %s, not %s", until, test.timeout)
+				t.Errorf("its deadline is in %s, want %s", until, test.timeout)
 			}
 		})
 	}

@@ -18,10 +18,11 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// Gateway is an API Gateway HTTP API: an HTTPS server that turns requests into events of format 2.0, as AWS does, and
-// hands them to functions by routes such as ANY /v1/modules/{namespace}/{name}/{system}/versions, or $default.
+// Gateway is an API Gateway HTTP API. It is an HTTPS server that converts
+// requests to events of format 2.0, and sends them to functions. Its routes are
+// such as ANY /v1/modules/{namespace}/{name}/{system}/versions, or $default.
 type Gateway struct {
-	// Host is an address and a port.
+	// Host is an address with a port.
 	Host string
 
 	server *httptest.Server
@@ -33,7 +34,8 @@ type Gateway struct {
 	asked    map[string]bool
 }
 
-// StartGateway starts a gateway with functions by their route keys.
+// StartGateway starts a gateway with functions by route key. The caller closes
+// it.
 func StartGateway(routes map[string]*Function) *Gateway {
 	g := &Gateway{routes: routes, asked: make(map[string]bool)}
 	g.server = httptest.NewTLSServer(g)
@@ -41,29 +43,31 @@ func StartGateway(routes map[string]*Function) *Gateway {
 	return g
 }
 
-// Close ends the gateway, but not its functions.
+// Close stops the gateway, but not its functions.
 func (g *Gateway) Close() { g.server.Close() }
 
-// WriteCA writes the certificate that clients must trust to a file.
+// WriteCA writes the gateway's certificate to a file.
 func (g *Gateway) WriteCA(path string) error {
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw}), 0o600)
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw}),
+		0o600)
 }
 
-// Failures are why functions have not answered, each of which was a 5xx.
+// Failures returns the errors of functions, each of which caused a 5xx
+// response.
 func (g *Gateway) Failures() []error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.failures)
 }
 
-// Stray are the requests for which there was no route, and which went to $default.
+// Stray returns the requests that went to $default because no route matched.
 func (g *Gateway) Stray() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.stray)
 }
 
-// Unasked are the routes that no request has taken.
+// Unasked returns the routes that no request has used.
 func (g *Gateway) Unasked() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,10 +81,10 @@ func (g *Gateway) Unasked() []string {
 	return unasked
 }
 
-// Client trusts the gateway.
+// Client returns an HTTP client that trusts the gateway.
 func (g *Gateway) Client() *http.Client { return g.server.Client() }
 
-// ServeHTTP answers one request.
+// ServeHTTP sends one request to a function.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routeKey, function := g.route(r)
 	g.mu.Lock()
@@ -129,14 +133,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// refuse answers in place of a function.
+// refuse writes a response instead of a function.
 func refuse(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": http.StatusText(status)})
 }
 
-// route finds the most specific route: the one with the most literal parts.
+// route returns the most specific route: the one with the most literal parts.
 func (g *Gateway) route(r *http.Request) (key string, f *Function) {
 	best := -1
 	for candidate, function := range g.routes {
@@ -175,13 +179,14 @@ func matches(pattern, path string) (literal int, ok bool) {
 	return literal, len(want) == len(got)
 }
 
-// maxBody bounds the body of a request, in bytes.
+// maxBody is the maximum size of a request's body, in bytes.
 const maxBody = 10 << 20
 
 var errTooLarge = errors.New("the body is too large")
 
-// isText says whether API Gateway hands over a body of a type as it is. Others are in base64, forms and what has no type
-// among them. AWS does not say which are which; these were seen by the authors of its emulators.
+// isText reports whether API Gateway passes bodies of a type unchanged. It
+// encodes others in base64, including forms and bodies without a type. AWS does
+// not document the types; authors of emulators have observed them.
 //
 // Sources: https://github.com/ministackorg/ministack/pull/766; https://github.com/floci-io/floci/pull/2203.
 func isText(contentType string) bool {
@@ -192,11 +197,13 @@ func isText(contentType string) bool {
 	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") {
 		return false
 	}
-	return strings.HasPrefix(name, "text/") || name == "application/json" || name == "application/xml" || name == "application/javascript"
+	return strings.HasPrefix(name, "text/") || name == "application/json" || name == "application/xml" ||
+		name == "application/javascript"
 }
 
-// Event is what API Gateway makes of a request: its path is decoded, its headers are in lower case, those that come more
-// than once are joined by commas, and its body is text or, where it is of another type, in base64.
+// Event returns API Gateway's event for a request. The path is decoded. Header
+// names are in lower case, and repeated headers are joined by commas. The body
+// is text or base64, depending on its type.
 //
 // Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html.
 func Event(r *http.Request, routeKey string) (events.APIGatewayV2HTTPRequest, error) {

@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 )
 
-// Required reports whether everything that scripts/test builds must be there.
-// Otherwise a test that lacks a program is skipped.
+// Required reports whether all programs that scripts/test builds must be
+// present. Otherwise a test without its program is skipped.
 func Required() bool { return os.Getenv("LARDER_REQUIRE_CLIENTS") != "" }
 
-// InCheckout finds a file by its path from the root of the checkout that holds the working directory.
+// InCheckout returns the path of a file in the checkout that contains the
+// working directory. name is relative to the checkout's root.
 func InCheckout(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -34,7 +35,8 @@ func InCheckout(name string) (string, error) {
 	}
 }
 
-// FreeAddress returns a loopback address with a port that nobody listens on.
+// FreeAddress returns a loopback address with a port that no process listens
+// on.
 func FreeAddress(ctx context.Context) (string, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-// Package progresstest records what is reported of progress, for tests.
+// Package progresstest records reported progress, for tests.
 package progresstest
 
 import (
@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// Transfer is what was reported of one transfer.
+// Transfer has the reports of one transfer.
 type Transfer struct {
 	What        string
 	Size, Moved int64
 	Ended       bool
 }
 
-// Recorder is a progress.Reporter that records. Its zero value can be used.
+// Recorder is a progress.Reporter that records the reports. The zero value is
+// ready to use.
 type Recorder struct {
 	mu        sync.Mutex
 	steps     []string
@@ -53,13 +54,13 @@ func (r *Recorder) Steps() []string {
 	return slices.Clone(r.steps)
 }
 
-// Said reports whether a step has a text in it.
-func (r *Recorder) Said(text string) bool {
+// HasStep reports whether a step contains a text.
+func (r *Recorder) HasStep(text string) bool {
 	return slices.ContainsFunc(r.Steps(), func(step string) bool { return strings.Contains(step, text) })
 }
 
-// Transfers returns the transfers that begin with a text, in the order in which
-// they began.
+// Transfers returns the transfers whose names begin with a prefix, in the order
+// of their start.
 func (r *Recorder) Transfers(prefix string) (found []Transfer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,14 +72,14 @@ func (r *Recorder) Transfers(prefix string) (found []Transfer) {
 	return found
 }
 
-// CheckComplete checks that there is a transfer that begins with each of the
-// texts, that all transfers have ended, and that each whose size is known has
-// moved just as much.
+// CheckComplete checks that there is a transfer for each prefix, and that all
+// transfers have ended. A transfer with a known size must have moved that many
+// bytes.
 func (r *Recorder) CheckComplete(t testing.TB, prefixes ...string) {
 	t.Helper()
 	for _, prefix := range prefixes {
 		if len(r.Transfers(prefix)) == 0 {
-			t.Errorf("nothing is reported of %q", prefix)
+			t.Errorf("there is no transfer %q", prefix)
 		}
 	}
 	for _, one := range r.Transfers("") {

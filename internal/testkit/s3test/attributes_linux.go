@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// hasAttributes reports whether files of a folder can have extended attributes.
+// hasAttributes reports whether files in a folder can have extended attributes.
 func hasAttributes(dir string) bool {
 	f, err := os.CreateTemp(dir, "attributes-*")
 	if err != nil {

@@ -18,20 +18,24 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// versitygw is where scripts/test puts the S3 server, within the checkout.
+// versitygw is the path of the S3 server from scripts/tools, within the
+// checkout.
 const versitygw = ".tools/versitygw-v1.8.0/versitygw"
 
-// Server is an S3 server, in a process of its own, that checks signatures, expiry, conditions and checksums as S3 does.
+// Server is an S3 server in its own process. It checks signatures, expiry,
+// conditions and checksums like S3.
 type Server struct {
 	URL string
 	cmd *exec.Cmd
 	out bytes.Buffer
 }
 
-// ErrNotBuilt says that scripts/test has not built the S3 server.
-var ErrNotBuilt = errors.New("the S3 server is not there: scripts/test builds it")
+// ErrNotBuilt means that the S3 server has not been built.
+var ErrNotBuilt = errors.New("found no S3 server, which scripts/test builds")
 
-// Start starts a server with one empty bucket, whose objects are files below dir. It keeps versions where that is enabled.
+// Start starts a server with one empty bucket, whose objects are files below
+// dir. If versioning is enabled, it stores versions. The caller closes the
+// server.
 func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 	path, err := programs.InCheckout(versitygw)
 	if err != nil {
@@ -51,17 +55,18 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 		"--port", address, "--region", awstest.Region, "--quiet",
 		"posix", "--versioning-dir", filepath.Join(dir, "versions"),
 	}
-	// With its attributes in other files, the server writes and removes them apart
-	// from the object. A put and a removal at once then leave attributes without an
-	// object, which is there to puts and missing to reads.
+	// If attributes are in other files, the server writes and removes them
+	// separately from the object. A concurrent put and removal then leave
+	// attributes without an object, which puts find and reads do not.
 	if !hasAttributes(dir) {
 		args = append(args, "--sidecar", filepath.Join(dir, "sidecar"))
 	}
 	s.cmd = exec.CommandContext(ctx, path, append(args, filepath.Join(dir, "buckets"))...)
-	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+awstest.AccessKey, "ROOT_SECRET_ACCESS_KEY="+awstest.SecretKey)
+	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+awstest.AccessKey,
+		"ROOT_SECRET_ACCESS_KEY="+awstest.SecretKey)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting S3: %w", err)
+		return nil, fmt.Errorf("cannot start S3: %w", err)
 	}
 	client := s3.NewFromConfig(awstest.Config(s.URL), func(o *s3.Options) { o.UsePathStyle = true })
 	for attempt := 0; ; attempt++ {
@@ -71,20 +76,20 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 		}
 		if attempt == 600 {
 			s.Close()
-			return nil, fmt.Errorf("starting S3: %w\n%s", err, &s.out)
+			return nil, fmt.Errorf("cannot start S3: %w\n%s", err, &s.out)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// Close ends the server.
+// Close stops the server.
 func (s *Server) Close() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 }
 
-// ForTest starts an S3 server that ends with the test. Where there is none the test is left out, unless scripts/test
-// runs it.
+// ForTest starts an S3 server that stops with the test. If the server has not
+// been built, the test is skipped, or fails under scripts/test.
 func ForTest(t *testing.T, bucket string) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), t.TempDir(), bucket)

@@ -13,27 +13,36 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// maxAnswer bounds an answer, in bytes: one has 1 MB of items at most, and these grow as they are written as JSON.
-const maxAnswer = 16 << 20
+// maxResponse bounds a response, in bytes. A response has at most 1 MB of
+// items, which grow when they are written as JSON.
+const maxResponse = 16 << 20
 
-// verifyChecksum has each answer verified by its checksum as it is read, to its end. What is wrong with that may be right the
-// next time, which the SDK tries for no error of its own in reading.
+// verifyChecksum makes the client verify the checksum of each response while
+// reading it. A retry can fix a wrong checksum. The SDK does not retry errors
+// in reading, so they get a type that it retries.
 //
-// Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html, X-Amz-Crc32.
+// Source:
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html,
+// X-Amz-Crc32.
 func verifyChecksum(stack *middleware.Stack) error {
-	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("ReadWhole", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+	verify := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
+		middleware.DeserializeOutput, middleware.Metadata, error,
+	) {
 		out, metadata, err := next.HandleDeserialize(ctx, in)
 		if response, ok := out.RawResponse.(*smithyhttp.Response); ok && err == nil {
-			response.Body = &verified{ReadCloser: response.Body, want: response.Header.Get("X-Amz-Crc32"), sum: crc32.NewIEEE()}
+			want := response.Header.Get("X-Amz-Crc32")
+			response.Body = &verified{ReadCloser: response.Body, want: want, sum: crc32.NewIEEE()}
 		}
 		return out, metadata, err
-	}), middleware.After)
+	}
+	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("VerifyChecksum", verify), middleware.After)
 }
 
-// verified is an answer's body, which ends in an error where it is not as it was sent.
+// verified is the body of a response. Reading it fails if it has been altered
+// or cut off.
 type verified struct {
 	io.ReadCloser
-	want string // empty where nobody says
+	want string // empty if the response has no checksum
 	sum  hash.Hash32
 	read int
 }
@@ -43,13 +52,13 @@ func (v *verified) Read(p []byte) (int, error) {
 	_, _ = v.sum.Write(p[:n]) // it never fails
 	v.read += n
 	switch {
-	case v.read > maxAnswer:
-		err = fmt.Errorf("it has more than %d bytes", maxAnswer)
+	case v.read > maxResponse:
+		err = fmt.Errorf("it has more than %d bytes", maxResponse)
 	case errors.Is(err, io.EOF):
 		if v.want == "" || v.want == strconv.FormatUint(uint64(v.sum.Sum32()), 10) {
 			return n, err
 		}
-		err = errors.New("its checksum is another")
+		err = errors.New("its checksum does not match")
 	}
 	if err != nil {
 		return n, unreadable{err}
@@ -57,11 +66,12 @@ func (v *verified) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unreadable is an answer that did not come as it was sent.
+// unreadable is the error for a response that did not arrive as it was sent.
 type unreadable struct{ error }
 
-func (u unreadable) Error() string { return "reading an answer: " + u.error.Error() }
+func (u unreadable) Error() string { return "cannot read the response: " + u.error.Error() }
 func (u unreadable) Unwrap() error { return u.error }
 
-// RetryableError is what the SDK asks.
+// RetryableError implements the interface by which the SDK recognizes errors to
+// retry.
 func (u unreadable) RetryableError() bool { return true }

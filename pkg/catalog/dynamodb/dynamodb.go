@@ -1,7 +1,9 @@
-// Package dynamodb is catalog.Table on one DynamoDB table with the string keys pk and sk.
+// Package dynamodb implements [catalog.Table] on a DynamoDB table with the
+// string keys pk and sk.
 //
-// Reads are strongly consistent, and a write is one TransactWriteItems with a condition on each item. JSON is stored as
-// text, so that it can be read in the console; anything else is stored as binary.
+// Reads are strongly consistent. A write is one TransactWriteItems with a
+// condition on each item. JSON is stored as text, so that it can be read in the
+// console. Other data is stored as binary.
 package dynamodb
 
 import (
@@ -42,18 +44,20 @@ type Table struct {
 
 var _ catalog.Table = (*Table)(nil)
 
-// New returns the table of a name.
+// New returns the table with a name.
 func New(config aws.Config, name string) *Table {
 	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
-		o.DisableValidateResponseChecksum = true // it finds that out as it closes a body, and tells nobody
+		// The SDK verifies the checksum only when it closes a body, and drops
+		// the error.
+		o.DisableValidateResponseChecksum = true
 		o.APIOptions = append(o.APIOptions, verifyChecksum)
 		o.Retryer = retryer{o.Retryer}
 	})
 	return &Table{client: client, name: name, now: time.Now}
 }
 
-// retryer also repeats a transaction that was throttled, which the SDK takes for
-// one that was refused.
+// retryer also retries a transaction that was throttled, which the SDK treats
+// as one that was rejected.
 type retryer struct{ aws.Retryer }
 
 func (r retryer) IsErrorRetryable(err error) bool {
@@ -84,13 +88,13 @@ func primaryKey(k catalog.Key) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{attrPartition: text(k.Partition), attrSort: text(k.Sort)}
 }
 
-// Get implements catalog.Table.
+// Get implements [catalog.Table].
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	out, err := t.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: &t.name, Key: primaryKey(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return catalog.Item{}, fmt.Errorf("table %s: reading %s: %w", t.name, k.Shown(), translate(err))
+		return catalog.Item{}, fmt.Errorf("table %s: cannot read %s: %w", t.name, k.Shown(), translate(err))
 	}
 	if out.Item != nil {
 		item, err := decode(out.Item)
@@ -101,7 +105,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 }
 
-// Snapshot implements catalog.Table with one TransactGetItems.
+// Snapshot implements [catalog.Table] with one TransactGetItems.
 func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
 	if err := catalog.CheckKeys(keys); err != nil {
 		return nil, err
@@ -112,7 +116,8 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 	}
 	out, err := t.client.TransactGetItems(ctx, in)
 	if err != nil {
-		return nil, fmt.Errorf("table %s: reading %s and %d more: %w", t.name, keys[0].Shown(), len(keys)-1, translate(err))
+		return nil, fmt.Errorf("table %s: cannot read %s and %d more: %w",
+			t.name, keys[0].Shown(), len(keys)-1, translate(err))
 	}
 	if len(out.Responses) != len(keys) {
 		return nil, fmt.Errorf("table %s: %w: it returns %d of %d items",
@@ -132,12 +137,13 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 	return items, nil
 }
 
-// expired says whether an item is absent although the table has not removed it yet, which may take days.
+// expired reports whether an item has expired. DynamoDB can take days to remove
+// it.
 func (t *Table) expired(item catalog.Item) bool {
 	return !item.Expires.IsZero() && item.Expires.Unix() <= t.now().Unix()
 }
 
-// Query implements catalog.Table.
+// Query implements [catalog.Table].
 func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
 	in := &dynamodb.QueryInput{
 		TableName:                 &t.name,
@@ -146,7 +152,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		ExpressionAttributeNames:  map[string]string{"#pk": attrPartition},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": text(q.Partition)},
 	}
-	if q.Prefix != "" { // an empty one is not allowed here
+	if q.Prefix != "" { // begins_with does not allow an empty prefix
 		in.KeyConditionExpression = aws.String("#pk = :pk AND begins_with(#sk, :sk)")
 		in.ExpressionAttributeNames["#sk"] = attrSort
 		in.ExpressionAttributeValues[":sk"] = text(q.Prefix)
@@ -159,7 +165,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	}
 	out, err := t.client.Query(ctx, in)
 	if err != nil {
-		return catalog.Page{}, fmt.Errorf("table %s: querying %s: %w", t.name, q.Partition, translate(err))
+		return catalog.Page{}, fmt.Errorf("table %s: cannot query %s: %w", t.name, q.Partition, translate(err))
 	}
 	var page catalog.Page
 	for _, attributes := range out.Items {
@@ -177,13 +183,14 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	return page, nil
 }
 
-// decode reads an item. It returns registry.ErrSchema for an item that another
-// release has written, and registry.ErrCorrupt, with a hint, for one that none has.
+// decode decodes an item. It returns [registry.ErrSchema] for an item of
+// another release. It returns [registry.ErrCorrupt] with a hint for an item
+// that no release has written.
 func decode(attributes map[string]types.AttributeValue) (catalog.Item, error) {
 	item, err := decodeItem(attributes)
 	if errors.Is(err, registry.ErrCorrupt) {
-		err = registry.WithHint(err, "Restore this item from a backup of the table, or delete it there. "+
-			"After that, `larder verify` lists what is damaged or missing.")
+		err = registry.WithHint(err, "Restore this item from a backup of the table, or delete it. "+
+			"After that, `larder verify` lists any other damaged or missing data.")
 	}
 	return item, err
 }
@@ -233,7 +240,7 @@ func decodeItem(attributes map[string]types.AttributeValue) (catalog.Item, error
 	return item, nil
 }
 
-// Write implements catalog.Table.
+// Write implements [catalog.Table].
 func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	if err := catalog.CheckChanges(changes); err != nil {
 		return err
@@ -242,9 +249,11 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	for i, c := range changes {
 		items[i] = t.item(c)
 	}
-	// The SDK adds a token, by which a repeated request is the same write.
+	// The SDK adds a client request token, so that a retried request is the
+	// same write.
 	if _, err := t.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
-		return fmt.Errorf("table %s: writing %s and %d more: %w", t.name, changes[0].Shown(), len(changes)-1, translate(err))
+		return fmt.Errorf("table %s: cannot write %s and %d more: %w",
+			t.name, changes[0].Shown(), len(changes)-1, translate(err))
 	}
 	return nil
 }
@@ -280,7 +289,8 @@ func (t *Table) item(c catalog.Change) types.TransactWriteItem {
 	}}
 }
 
-// condition holds where the item is as the change expects it; an expired one is absent.
+// condition returns the condition that the item has the state that the change
+// expects. An expired item counts as absent.
 func (t *Table) condition(c catalog.Change) (string, map[string]string, map[string]types.AttributeValue) {
 	now := number(t.now().Unix())
 	if c.Revision == 0 {
@@ -293,7 +303,7 @@ func (t *Table) condition(c catalog.Change) (string, map[string]string, map[stri
 		map[string]types.AttributeValue{":revision": number(c.Revision), ":now": now}
 }
 
-// translate gives an error the sentinel on which a caller can act.
+// translate wraps an error in the sentinel that a caller can act on.
 func translate(err error) error {
 	var (
 		cancelled   *types.TransactionCanceledException
@@ -321,12 +331,13 @@ func translate(err error) error {
 	case errors.As(err, &missing):
 		return fmt.Errorf("the table does not exist in this account and region: %w", missing)
 	case errors.As(err, &response):
-		// One that says no to a request is DynamoDB's. It is 0 where there was no answer, and below where that could not be read,
-		// or was another's.
+		// A status of 4xx is DynamoDB rejecting the request. The status is 0 if
+		// there was no response. It is below 400 if the response could not be
+		// read or came from another server.
 		status := response.HTTPStatusCode()
 		unavailable = unavailable || status < http.StatusBadRequest || status >= http.StatusInternalServerError
 	case !errors.Is(err, context.Canceled):
-		unavailable = true // it did not come to a request
+		unavailable = true // the request was not sent
 	}
 	if unavailable {
 		return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)

@@ -19,13 +19,14 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// config reaches a service at a URL, and does not try again.
+// config returns a configuration for a service at a URL, without retries.
 func config(url string) aws.Config {
 	c := awstest.Config(url)
 	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
@@ -44,7 +45,7 @@ func open(t *testing.T) (*dynamodb.Table, aws.Config) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	var configs sync.Map // of each table
+	var configs sync.Map // the configuration of each table
 	tabletest.Run(t, tabletest.Backend{
 		Open: func(t *testing.T) catalog.Table {
 			table, c := open(t)
@@ -68,17 +69,21 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// JSON can be read in the console.
+// JSON is stored as text, so that it can be read in the console.
 func TestStoredForm(t *testing.T) {
 	t.Parallel()
 	table, c := open(t)
 	for sort, data := range map[string]string{"json": `{"a":1}`, "gzip": "\x1f\x8b\x00"} {
-		if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: sort}, Data: []byte(data)}); err != nil {
+		change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: sort}, Data: []byte(data)}
+		if err := table.Write(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
-		out, err := awsdynamodb.NewFromConfig(c).GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: aws.String("larder"), Key: map[string]types.AttributeValue{
-			"pk": &types.AttributeValueMemberS{Value: "p"}, "sk": &types.AttributeValueMemberS{Value: sort},
-		}})
+		out, err := awsdynamodb.NewFromConfig(c).GetItem(t.Context(), &awsdynamodb.GetItemInput{
+			TableName: aws.String("larder"),
+			Key: map[string]types.AttributeValue{
+				"pk": &types.AttributeValueMemberS{Value: "p"}, "sk": &types.AttributeValueMemberS{Value: sort},
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,26 +93,35 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-// A table that cannot answer is unavailable, which clients retry; what will not get better is not.
+// cancelled returns the response for a transaction that was cancelled for
+// reasons.
+func cancelled(reasons string) string {
+	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":` +
+		reasons + `}`
+}
+
+// If the table cannot answer now, the error is ErrUnavailable, which clients
+// retry. Permanent errors are not.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	digest := strings.Repeat("0123456789abcdef", 4)
 	change := catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: digest}, Data: []byte("x")}
+	fault := func(name string) string { return `{"__type":"com.amazonaws.dynamodb.v20120810#` + name + `"}` }
 	for body, test := range map[string]struct {
 		status int
 		want   error
 	}{
-		`{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`: {400, registry.ErrUnavailable},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`:                    {400, registry.ErrUnavailable},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded"}`:                   {400, registry.ErrUnavailable},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`:                    {500, registry.ErrUnavailable},
-		`nonsense`: {503, registry.ErrUnavailable},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException"}`:                                                                        {400, registry.ErrConflict},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict"}]}`: {400, registry.ErrConflict},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ThrottlingError"}]}`:                     {400, registry.ErrUnavailable},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}`:                                                                           {400, nil},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`:                                                                               {400, nil},
-		`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ValidationError"}]}`:                     {400, nil},
+		fault("ProvisionedThroughputExceededException"):               {400, registry.ErrUnavailable},
+		fault("ThrottlingException"):                                  {400, registry.ErrUnavailable},
+		fault("RequestLimitExceeded"):                                 {400, registry.ErrUnavailable},
+		fault("InternalServerError"):                                  {500, registry.ErrUnavailable},
+		`nonsense`:                                                    {503, registry.ErrUnavailable},
+		fault("TransactionConflictException"):                         {400, registry.ErrConflict},
+		cancelled(`[{"Code":"None"},{"Code":"TransactionConflict"}]`): {400, registry.ErrConflict},
+		cancelled(`[{"Code":"ThrottlingError"}]`):                     {400, registry.ErrUnavailable},
+		fault("ResourceNotFoundException"):                            {400, nil},
+		fault("AccessDeniedException"):                                {400, nil},
+		cancelled(`[{"Code":"ValidationError"}]`):                     {400, nil},
 	} {
 		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
@@ -124,9 +138,11 @@ func TestErrors(t *testing.T) {
 		errs = append(errs, err)
 		for _, err := range errs {
 			if err != nil && strings.Contains(err.Error(), digest[:13]) {
-				t.Errorf("it names all of a token's digest: %v", err)
+				t.Errorf("the error has the whole digest of a token: %v", err)
 			}
-			for _, sentinel := range []error{registry.ErrUnavailable, registry.ErrConflict, registry.ErrNotFound, registry.ErrInvalid} {
+			for _, sentinel := range []error{
+				registry.ErrUnavailable, registry.ErrConflict, registry.ErrNotFound, registry.ErrInvalid,
+			} {
 				wanted := test.want != nil && errors.Is(test.want, sentinel)
 				if err == nil || errors.Is(err, sentinel) != wanted {
 					t.Errorf("%s: %v", body, err)
@@ -135,7 +151,7 @@ func TestErrors(t *testing.T) {
 		}
 		broken.Close()
 		if _, err := table.Get(t.Context(), change.Key); !errors.Is(err, registry.ErrUnavailable) {
-			t.Errorf("nobody answers: %v", err)
+			t.Errorf("without a server: %v", err)
 		}
 	}
 	end := make(chan struct{})
@@ -149,8 +165,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// An item that cannot be decoded is named, also where it keeps something else from
-// being done, with what to do.
+// The error for an item that cannot be decoded names the item and has a hint.
+// That is also the case if the item is in the way of another task.
 func TestDamagedItem(t *testing.T) {
 	t.Parallel()
 	table, c := open(t)
@@ -164,19 +180,23 @@ func TestDamagedItem(t *testing.T) {
 	}
 	other := strings.Repeat("f", 64)
 	err := catalog.New(table).AddToken(t.Context(), other, registry.Token{ID: registry.TokenID(other), Name: "ci"})
-	if !errors.Is(err, registry.ErrCorrupt) || !strings.Contains(err.Error(), "cannot decode item tokens "+digest[:12]+": ") {
-		t.Errorf("%v", err)
+	if !errors.Is(err, registry.ErrCorrupt) {
+		t.Fatalf("%v, want ErrCorrupt", err)
 	}
-	if hint := registry.Hint(err); !strings.Contains(hint, "from a backup") || !strings.Contains(hint, "`larder verify`") {
-		t.Errorf("hint %q", hint)
+	if item := "item tokens " + digest[:12] + ": "; !strings.Contains(err.Error(), item) {
+		t.Errorf("%v, want an error with %s", err, item)
 	}
-	if err != nil && strings.Contains(err.Error()+registry.Hint(err), digest[:13]) {
-		t.Errorf("it names all of a token's digest: %v", err)
+	if hint := registry.Hint(err); !strings.Contains(hint, "`larder verify`") {
+		t.Errorf("hint %q, want one with a command", hint)
 	}
+	if strings.Contains(err.Error()+registry.Hint(err), digest[:13]) {
+		t.Errorf("the error has the whole digest of a token: %v", err)
+	}
+	golden.New(t).Error(t, err)
 }
 
-// A throttled transaction is repeated, as the SDK does with single reads, and one
-// that was refused is not.
+// A throttled transaction is retried, as the SDK does with single reads. A
+// rejected transaction is not.
 func TestThrottledTransactions(t *testing.T) {
 	t.Parallel()
 	for reasons, want := range map[string]int64{
@@ -192,14 +212,15 @@ func TestThrottledTransactions(t *testing.T) {
 			requests.Add(1)
 			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":` + reasons + `}`))
+			_, _ = w.Write([]byte(cancelled(reasons)))
 		}))
 		c := config(server.URL)
 		c.Retryer = func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Millisecond })
 		}
 		table := dynamodb.New(c, "larder")
-		if _, err := table.Snapshot(t.Context(), catalog.Key{Partition: "p", Sort: "s"}); err == nil || requests.Load() != want {
+		_, err := table.Snapshot(t.Context(), catalog.Key{Partition: "p", Sort: "s"})
+		if err == nil || requests.Load() != want {
 			t.Errorf("%s: Snapshot sends %d requests, want %d: %v", reasons, requests.Load(), want, err)
 		}
 		requests.Store(0)

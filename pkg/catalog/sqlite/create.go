@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Rows are found by an index that has their keys and nothing else, and so has few levels however many rows there are.
+// The table has row IDs, so the index of the keys contains nothing else. It has
+// few levels, however many rows there are.
 const createItems = `
 CREATE TABLE items (
 	pk       TEXT    NOT NULL,
@@ -23,20 +24,21 @@ CREATE TABLE items (
 	PRIMARY KEY (pk, sk)
 ) STRICT`
 
-// The one row has the id of the registry.
+// The only row has the ID of the registry.
 const createRegistry = `
 CREATE TABLE IF NOT EXISTS registry (
 	one INTEGER PRIMARY KEY CHECK (one = 1),
 	id  TEXT NOT NULL
 ) STRICT`
 
-// unfinished is what the names of databases begin with that are being made, after
-// the database's own.
+// unfinished follows the database's name in the names of databases that are
+// being created.
 const unfinished = "-unfinished-"
 
-// Create opens the database at path, which it makes with a new id if there is none.
-// The folder must exist. The database appears complete, and of several that are made
-// at once one does.
+// Create opens the database at path. If there is none, Create makes one with a
+// new ID. The folder must exist. The database appears complete. If several
+// processes create it at once, one of them succeeds, and all open its database.
+// The caller closes the table.
 func Create(ctx context.Context, path string) (*Table, error) {
 	removeUnfinished(path)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -67,9 +69,10 @@ func create(ctx context.Context, path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// fill makes a complete database, all of it in one file.
+// fill makes a complete database in a single file.
 func fill(ctx context.Context, path, id string) (err error) {
-	// SQLite would make it for everyone to read; the files beside it take its mode.
+	// SQLite would make the file readable for everyone. The files beside it get
+	// its mode.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -89,14 +92,15 @@ func fill(ctx context.Context, path, id string) (err error) {
 	if err := setID(ctx, db, id); err != nil {
 		return err
 	}
-	// Last, so that nothing is in a log.
+	// This comes last, so that the log is empty.
 	_, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
 	return err
 }
 
-// removeUnfinished removes what killed processes left long ago.
+// removeUnfinished removes the files of processes that were killed more than 24
+// hours ago.
 func removeUnfinished(path string) {
-	left, _ := filepath.Glob(path + unfinished + "*") // of a path that is no pattern nothing is found
+	left, _ := filepath.Glob(path + unfinished + "*") // finds nothing if the path is not a valid pattern
 	for _, name := range left {
 		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
 			_ = os.Remove(name)
@@ -104,8 +108,8 @@ func removeUnfinished(path string) {
 	}
 }
 
-// syncDir makes a file's name outlive a power cut. Where folders cannot be synced it
-// does nothing.
+// syncDir makes the name of a new file survive a power failure. It does nothing
+// if the system cannot sync folders.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

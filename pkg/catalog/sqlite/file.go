@@ -15,28 +15,31 @@ import (
 	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 var (
-	// ErrEmpty means that a file has no bytes, as one that was made and never
+	// ErrEmpty means that a file has no bytes, because it was created but never
 	// written.
 	ErrEmpty = errors.New("the database is empty")
-	// ErrDamaged means that a file is not a database of this package, or not all of
-	// one.
+	// ErrDamaged means that a file is not a database of this package, or is
+	// incomplete.
 	ErrDamaged = errors.New("the database is damaged")
-	// ErrStaleLog means that the write-ahead log beside a database is that of a later
-	// state of it, as where a backup was copied over the database alone. Both together
-	// are no database. It is an ErrDamaged.
-	ErrStaleLog = fmt.Errorf("%w: the log beside it is of a later state", ErrDamaged)
-	// ErrForeign means that a database has another id than the one it must have.
-	ErrForeign = errors.New("the database is of another registry")
-	// ErrReplaced means that the file that a table was opened from has been removed
-	// or replaced since. The table answers nothing and changes nothing from then on.
-	// It comes with registry.ErrUnavailable.
+	// ErrStaleLog means that the write-ahead log beside a database is from a
+	// later state of it. That happens if a backup is copied over the database
+	// file but not over its log. The two cannot be used together. ErrStaleLog
+	// is also an [ErrDamaged].
+	ErrStaleLog = fmt.Errorf("%w: the log beside it is from a later state", ErrDamaged)
+	// ErrForeign means that a database belongs to another registry.
+	ErrForeign = errors.New("the database belongs to another registry")
+	// ErrReplaced means that the file was removed or replaced after the table
+	// was opened. From then on the table reads and writes nothing. ErrReplaced
+	// comes with [registry.ErrUnavailable].
 	ErrReplaced = errors.New("the registry's database was removed or replaced while it was running")
 )
 
-// replaced is an ErrReplaced that says what became of the file and of a call.
+// replaced is an [ErrReplaced] that describes what happened to the file, and
+// what that means for the call.
 type replaced struct{ what, call string }
 
 func (r *replaced) Error() string {
@@ -52,7 +55,7 @@ type header [100]byte
 
 const magic = "SQLite format 3\x00"
 
-// size returns the size that the file must have at least.
+// size returns the minimum size of the file in bytes.
 func (h *header) size() int64 {
 	page := int64(binary.BigEndian.Uint16(h[16:]))
 	if page == 1 {
@@ -61,34 +64,35 @@ func (h *header) size() int64 {
 	return page * int64(binary.BigEndian.Uint32(h[28:]))
 }
 
-// mark returns SQLite's application ID, which is markOf the registry's id, and 0 in
-// a database without an id.
+// mark returns SQLite's application ID. It is the markOf the registry's ID, or
+// 0 if the database has no ID.
 func (h *header) mark() uint32 { return binary.BigEndian.Uint32(h[68:]) }
 
-// counter returns SQLite's user version, which counts the writes of this package. It
-// begins again after 2³² writes.
+// counter returns SQLite's user version, which counts the writes of this
+// package. It wraps around after 2³² writes.
 func (h *header) counter() uint32 { return binary.BigEndian.Uint32(h[60:]) }
 
-// before reports whether a counter has its value before another one does.
+// before reports whether counter a precedes counter b.
 func before(a, b uint32) bool { return int32(a-b) < 0 }
 
-// markOf returns a part of an id, which is never 0.
+// markOf returns 32 bits derived from an ID. The result is never 0.
 func markOf(id string) uint32 {
 	sum := sha256.Sum256([]byte(id))
 	return binary.BigEndian.Uint32(sum[:]) | 1
 }
 
-// Check reports what the first bytes of a file and its log say, without SQLite, which
-// would change the folder: fs.ErrNotExist, ErrEmpty, ErrDamaged, ErrStaleLog, or
-// ErrForeign if the file cannot be the database with an id. An empty id fits every
-// database, and a database without an id every registry.
+// Check inspects the first bytes of a database and its log without SQLite,
+// which would change the folder. It returns [fs.ErrNotExist], [ErrEmpty],
+// [ErrDamaged] or [ErrStaleLog], or [ErrForeign] if the file cannot be the
+// database with the ID. An empty ID matches every database. A database without
+// an ID matches every registry.
 func Check(path, id string) error {
-	path, err := filepath.EvalSymlinks(path) // SQLite puts the log beside the file itself
+	target, err := filepath.EvalSymlinks(path) // SQLite puts the log beside the file itself
 	if err != nil {
-		return err
+		return regularfile.Unreadable(filepath.Base(path), err)
 	}
 	for attempt := 1; ; attempt++ {
-		err := check(path, id)
+		err := check(target, id)
 		if attempt == 3 || !errors.Is(err, ErrDamaged) {
 			return err
 		}
@@ -97,7 +101,7 @@ func Check(path, id string) error {
 }
 
 func check(path, id string) error {
-	// The log comes first: the file can only get later than it.
+	// Read the log first: the file can only become newer than it.
 	first, logged, err := firstWrite(path + logEnding)
 	if err != nil {
 		return err
@@ -118,7 +122,7 @@ func check(path, id string) error {
 	if err != nil {
 		return err
 	}
-	// Without a log the file alone is the database.
+	// Without a log, the file must be complete.
 	log, err := os.Stat(path + logEnding)
 	if (err != nil || log.Size() == 0) && info.Size() < h.size() {
 		return ErrDamaged
@@ -143,25 +147,27 @@ func readHeader(f *os.File) (*header, error) {
 	return &h, nil
 }
 
-// file is a database file, and what shows that it is still the one that was opened.
+// file is an open database file, with the data that shows whether the file at
+// the path is still the same.
 type file struct {
 	path string
-	// opened is closed after all connections. Closing a file releases all locks that
-	// the process has on it, and so SQLite's.
+	// opened is closed after all connections. Closing a file releases all locks
+	// of the process on it, including those of SQLite.
 	opened *os.File
 	info   fs.FileInfo
-	// seen is the mark that the header had last, and mark the one that it must have
-	// as soon as it has one; 0 if the database had no id yet.
-	seen, mark atomic.Uint32
+	// lastMark is the mark that the header had when it was last read. mark is
+	// the one that it must have as soon as it has one. Either is 0 if the
+	// database had no ID yet.
+	lastMark, mark atomic.Uint32
 	// written is the highest counter of writes that the header had.
 	written atomic.Uint32
-	// log is the write-ahead log at logPath, which stays the same file as long as
-	// there is a connection; nil if it is not known.
+	// log is the write-ahead log at logPath. It stays the same file as long as
+	// there is a connection. It is nil if the table has not read it.
 	log     fs.FileInfo
 	logPath string
 }
 
-// logEnding is what the name of a database's write-ahead log ends in.
+// logEnding is the end of the name of a database's write-ahead log.
 const logEnding = "-wal"
 
 func openFile(path string) (*file, error) {
@@ -177,7 +183,7 @@ func openFile(path string) (*file, error) {
 	if f.info, err = opened.Stat(); err == nil {
 		var h *header
 		if h, err = readHeader(opened); err == nil {
-			f.seen.Store(h.mark())
+			f.lastMark.Store(h.mark())
 			f.written.Store(h.counter())
 		}
 	}
@@ -187,8 +193,9 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// check returns ErrReplaced if the file at the path is not the one that was opened,
-// or has other content. What SQLite itself shows may come from its cache.
+// check returns [ErrReplaced] if the file at the path is not the one that was
+// opened, or has other content. It reads the header itself, because SQLite may
+// return it from its cache.
 func (f *file) check() error {
 	info, err := os.Stat(f.path)
 	switch {
@@ -212,38 +219,38 @@ func (f *file) check() error {
 	return nil
 }
 
-// fits reports whether a header can be one that the database has now.
+// fits reports whether a header can be the current header of the database.
 func (f *file) fits(h *header) bool {
 	written, counter := f.written.Load(), h.counter()
 	if before(counter, written) {
 		return false // an older copy
 	}
 	if counter != written {
-		// Another call may have seen a later one meanwhile, which the next one finds again.
+		// If another call has stored a later counter meanwhile, keep that one.
 		f.written.CompareAndSwap(written, counter)
 	}
-	found, seen, mark := h.mark(), f.seen.Load(), f.mark.Load()
-	if found == seen {
+	found, last, mark := h.mark(), f.lastMark.Load(), f.mark.Load()
+	if found == last {
 		return true
 	}
-	// An id that was given to the database gets into the header later.
-	if seen != 0 || mark != 0 && found != mark {
+	// The header receives a new ID later than the table does.
+	if last != 0 || mark != 0 && found != mark {
 		return false
 	}
 	if found == mark {
-		f.seen.Store(found)
+		f.lastMark.Store(found)
 	}
 	return true
 }
 
-// connector opens connections to the file that was opened, and to no other that has
-// taken its path.
+// connector opens connections to the file that was opened. It returns an error
+// if another file has taken its path.
 type connector struct {
 	driver.Connector
 	file *file
 }
 
-// Connect implements driver.Connector.
+// Connect implements [driver.Connector].
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := c.file.check(); err != nil {
 		return nil, err
@@ -258,8 +265,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// isFull reports whether the disk of a folder, or the quota on it, has no room for
-// what SQLite wants first: 32 KiB beside the database.
+// isFull reports whether the disk or the quota of a folder has no room for the
+// 32 KiB that SQLite needs first beside the database.
 func isFull(dir string) bool {
 	f, err := os.CreateTemp(dir, ".larder-room-*")
 	if err == nil {

@@ -23,19 +23,19 @@ func files(t *testing.T, path string) []string {
 	return found
 }
 
-// Open makes nothing, and says what is wrong with a file that is no database.
+// Open creates nothing, and returns why a file is not a database.
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	whole := filepath.Join(t.TempDir(), "larder.db")
-	table := open(t, whole)
+	original := filepath.Join(t.TempDir(), "larder.db")
+	table := open(t, original)
 	id := table.ID()
 	if id == "" {
-		t.Error("a new database has no id")
+		t.Error("a new database has no ID")
 	}
 	if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}}); err != nil {
 		t.Fatal(err)
 	}
-	complete, err := os.ReadFile(whole)
+	complete, err := os.ReadFile(original)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +67,16 @@ func TestOpen(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(before, files(t, path)); diff != "" {
-			t.Errorf("%s: files were made: %s", name, diff)
+			t.Errorf("%s: new files: %s", name, diff)
 		}
 	}
-	if err := sqlite.Check(whole, id); err != nil {
-		t.Errorf("with its own id: %v", err)
+	if err := sqlite.Check(original, id); err != nil {
+		t.Errorf("with its own ID: %v", err)
 	}
 }
 
-// Of several that make a database at once all get the same one, and a copy of it has
-// its id.
+// If several processes create a database concurrently, all open the same one. A
+// copy of it has its ID.
 func TestID(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
@@ -98,16 +98,16 @@ func TestID(t *testing.T) {
 	id := <-ids
 	for range 7 {
 		if other := <-ids; other != id {
-			t.Errorf("one database has the ids %s and %s", id, other)
+			t.Errorf("one database has the IDs %s and %s", id, other)
 		}
 	}
 	if again, err := open(t, path).Adopt(t.Context(), sqlite.NewID()); err != nil || again != id {
-		t.Errorf("its id changes to %s, %v", again, err)
+		t.Errorf("its ID changes to %s, %v", again, err)
 	}
 }
 
-// A table whose file is removed or replaced answers nothing and writes nothing. It
-// goes on once the file is back.
+// A table whose file is removed or replaced returns errors and writes nothing.
+// It works again once the file is back.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	foreign := filepath.Join(t.TempDir(), "larder.db")
@@ -144,20 +144,22 @@ func TestReplaced(t *testing.T) {
 			_, snapshot := table.Snapshot(t.Context(), key)
 			_, query := table.Query(t.Context(), catalog.Query{Partition: "p"})
 			write := table.Write(t.Context(), catalog.Change{Key: key, Revision: 1, Data: []byte("y")})
-			for call, err := range map[string]error{"Get": get, "Snapshot": snapshot, "Query": query, "Write": write, "Check": table.Check()} {
+			for call, err := range map[string]error{
+				"Get": get, "Snapshot": snapshot, "Query": query, "Write": write, "Check": table.Check(),
+			} {
 				if !errors.Is(err, sqlite.ErrReplaced) || !errors.Is(err, registry.ErrUnavailable) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
 			if diff := cmp.Diff(before, files(t, path)); diff != "" {
-				t.Errorf("files were made: %s", diff)
+				t.Errorf("new files: %s", diff)
 			}
 			if name == "moved" {
 				if err := os.Rename(path+".old", path); err != nil {
 					t.Fatal(err)
 				}
 				if err := table.Write(t.Context(), catalog.Change{Key: key, Revision: 1, Data: []byte("y")}); err != nil {
-					t.Errorf("when it is back: %v", err)
+					t.Errorf("after the file is back: %v", err)
 				}
 			}
 		})

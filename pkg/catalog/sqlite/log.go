@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// logHeader and logFrame are the sizes of a write-ahead log's header and of the
-// header of each page in it.
+// logHeader and logFrame are the sizes in bytes of the header of a write-ahead
+// log and of the header of each page in it.
 //
 // Source: https://www.sqlite.org/fileformat.html#the_write_ahead_log.
 const (
@@ -17,7 +17,7 @@ const (
 	logFrame  = 24
 )
 
-// checksum is that of a write-ahead log, from its beginning to a frame.
+// checksum is the checksum of a write-ahead log from its beginning to a frame.
 type checksum struct {
 	order  binary.ByteOrder
 	s0, s1 uint32
@@ -30,14 +30,14 @@ func (c *checksum) add(data []byte) {
 	}
 }
 
-// is reports whether 8 bytes of a log have the checksum.
-func (c *checksum) is(data []byte) bool {
+// matches reports whether 8 bytes of a log contain the checksum.
+func (c *checksum) matches(data []byte) bool {
 	return binary.BigEndian.Uint32(data) == c.s0 && binary.BigEndian.Uint32(data[4:]) == c.s1
 }
 
-// firstWrite returns the counter of the first write in a log, and false if it does
-// not show one. All writes of this package are counted in the database's header, so
-// that the header is among the first pages of the log.
+// firstWrite returns the counter of the first write in a log, or false if the
+// log has none. Every write of this package changes the counter in the
+// database's header, so the header is among the first pages of the log.
 func firstWrite(path string) (counter uint32, ok bool, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func firstWrite(path string) (counter uint32, ok bool, err error) {
 	}
 	defer f.Close()
 	head := make([]byte, logHeader)
-	// What cannot be read is no part of the log for SQLite, either.
+	// SQLite also ignores everything from the first part that is not readable.
 	if _, err := io.ReadFull(f, head); err != nil || binary.BigEndian.Uint32(head)&^1 != 0x377f0682 {
 		return 0, false, nil
 	}
@@ -57,7 +57,7 @@ func firstWrite(path string) (counter uint32, ok bool, err error) {
 		sum.order = binary.BigEndian
 	}
 	size := binary.BigEndian.Uint32(head[8:])
-	if sum.add(head[:24]); !sum.is(head[24:]) || size < 512 || size > 65536 {
+	if sum.add(head[:24]); !sum.matches(head[24:]) || size < 512 || size > 65536 {
 		return 0, false, nil
 	}
 	for frame := make([]byte, logFrame+size); ; {
@@ -66,7 +66,7 @@ func firstWrite(path string) (counter uint32, ok bool, err error) {
 		}
 		sum.add(frame[:8])
 		sum.add(frame[logFrame:])
-		if !sum.is(frame[16:24]) {
+		if !sum.matches(frame[16:24]) {
 			return 0, false, nil
 		}
 		if binary.BigEndian.Uint32(frame) == 1 {

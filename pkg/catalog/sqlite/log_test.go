@@ -11,7 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 )
 
-// writeItems writes items, each of them in a transaction of its own.
+// writeItems writes items, each in a separate transaction.
 func writeItems(t *testing.T, table *sqlite.Table, prefix string, n int) {
 	t.Helper()
 	for i := range n {
@@ -33,8 +33,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// A file and a log of different states are refused. All states that a crash or a
-// backup of both leaves are not.
+// A file and a log from different states are rejected. All states that a crash
+// or a backup of both leaves are accepted.
 func TestStaleLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
@@ -74,13 +74,13 @@ func TestStaleLog(t *testing.T) {
 			t.Errorf("%s: Open: %v, want %v", name, err, test.err)
 		}
 		if after := files(t, crashed); len(after) != len(before) {
-			t.Errorf("%s: files were made: %q", name, after)
+			t.Errorf("%s: new files: %q", name, after)
 		}
 	}
 }
 
-// While other processes write, and move the log into the file, a database is never
-// taken for a damaged one.
+// While other processes write, and move the log into the file, Check never
+// reports a valid database as damaged.
 func TestCheckWhileWriting(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
@@ -97,7 +97,7 @@ func TestCheckWhileWriting(t *testing.T) {
 				return
 			}
 			writeItems(t, table, strconv.Itoa(i), 5)
-			if err := table.Close(); err != nil { // which moves the log into the file
+			if err := table.Close(); err != nil { // moves the log into the file
 				t.Error(err)
 			}
 		}
@@ -114,7 +114,7 @@ func TestCheckWhileWriting(t *testing.T) {
 	}
 }
 
-// A table notices that an older copy of its own file was copied over it.
+// A table notices if an older copy of its own file is copied over it.
 func TestOlderCopy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
@@ -138,7 +138,7 @@ func TestOlderCopy(t *testing.T) {
 	}
 }
 
-// A database may be a symbolic link. Its log is beside the file that it names.
+// A database can be a symbolic link. Its log is beside the target of the link.
 func TestSymbolicLink(t *testing.T) {
 	t.Parallel()
 	target := filepath.Join(t.TempDir(), "other.db")

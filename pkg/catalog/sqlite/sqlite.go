@@ -1,12 +1,14 @@
-// Package sqlite is the embedded default of catalog.Table: one SQLite file, for one machine.
+// Package sqlite implements [catalog.Table] in one SQLite file, for one
+// machine. It is the default.
 //
-// Several processes may use the file at once, as `larder serve` and `larder publish` do. What Write has returned from is
-// on disk.
+// Several processes can use the file at the same time, such as `larder serve`
+// and `larder publish`. When Write returns, its changes are on disk.
 //
-// A database has the id of its registry, in a table and, as a number, in its header.
-// A table stops as soon as its file is removed or replaced. It does not answer reads
-// from the file that it still has open, either: tokens that are revoked and versions
-// that are withdrawn in the file that everybody else uses would be missed.
+// A database has the ID of its registry in a table, and a number derived from
+// it in its header. A table stops working as soon as its file is removed or
+// replaced. It does not read from the file that it still has open either. It
+// would miss tokens that were revoked, and versions that were withdrawn, in the
+// file that everyone else uses.
 package sqlite
 
 import (
@@ -21,22 +23,22 @@ import (
 	"strings"
 	"time"
 
-	"modernc.org/sqlite" // SQLite without a C compiler, so that `go run` is all it takes
+	"modernc.org/sqlite" // needs no C compiler, so that `go run` works
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Table is a catalog.Table in a file. A process may have one Table of a file at a
-// time: closing one closes its file, and so releases all locks that the process has
-// on the file, those of another Table too. Other processes could then write at the
-// same time.
+// Table is a [catalog.Table] in a file. A process can have only one Table of a
+// file at a time. Closing a Table closes its file, which releases all locks of
+// the process on that file, including those of another Table. Other processes
+// could then write at the same time.
 type Table struct {
 	db   *sql.DB
 	file *file
-	// held is a connection that nobody uses. As long as there is one, no other
-	// process removes the write-ahead log.
+	// held is an unused connection. As long as it is open, no other process
+	// removes the write-ahead log.
 	held *sql.Conn
 	id   string
 	now  func() time.Time
@@ -44,9 +46,10 @@ type Table struct {
 
 var _ catalog.Table = (*Table)(nil)
 
-// Open opens the database at path, which [Create] has made, or an earlier release.
-// Errors are those of [Check], and registry.ErrSchema for a database from before the
-// first release. The caller says in them which database it is.
+// Open opens the database at path, which was made by [Create] or an earlier
+// release. Errors are those of [Check], and [registry.ErrSchema] for a database
+// from before the first release. They do not name the database. The caller
+// closes the table.
 func Open(ctx context.Context, path string) (*Table, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -60,7 +63,7 @@ func Open(ctx context.Context, path string) (*Table, error) {
 		return nil, err
 	}
 	pragmas := []string{
-		"busy_timeout(10000)", // another process's write is waited for
+		"busy_timeout(10000)", // milliseconds to wait for the write of another process
 		"journal_mode(WAL)",   // readers never wait for a writer
 		"synchronous(FULL)",
 	}
@@ -69,27 +72,31 @@ func Open(ctx context.Context, path string) (*Table, error) {
 		return nil, errors.Join(err, f.opened.Close())
 	}
 	t := &Table{db: sql.OpenDB(connector{base, f}), file: f, now: time.Now}
-	// SQLite does not wait where several open a file at once that has another journal.
+	// SQLite does not wait if several processes change the journal mode of a
+	// file while they open it.
 	for attempt := 1; ; attempt++ {
 		err := t.begin(ctx)
 		if err == nil {
 			return t, nil
 		}
-		if err = t.explain(err); attempt == 50 || ctx.Err() != nil || !errors.Is(err, registry.ErrUnavailable) || errors.Is(err, ErrReplaced) {
+		err = t.explain(err)
+		busy := errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, ErrReplaced)
+		if attempt == 50 || ctx.Err() != nil || !busy {
 			return nil, errors.Join(err, t.Close())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// dsn names a file that must be there.
+// dsn returns the data source name of an existing file.
 func dsn(path string, pragmas ...string) string {
 	query := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": pragmas}
 	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: query.Encode()}
 	return u.String()
 }
 
-// begin makes the first connection, and reads what the database is.
+// begin opens the first connection and reads the schema and the ID of the
+// database.
 func (t *Table) begin(ctx context.Context) (err error) {
 	if t.held == nil {
 		if t.held, err = t.db.Conn(ctx); err != nil {
@@ -106,8 +113,8 @@ func (t *Table) begin(ctx context.Context) (err error) {
 	case items == 0:
 		return ErrDamaged
 	case schema == 0:
-		return fmt.Errorf("it was written before the first release of Larder, which does not read it: "+
-			"publish again to a new folder: %w", registry.ErrSchema)
+		return registry.WithHint(fmt.Errorf("it was written before the first release of Larder: %w", registry.ErrSchema),
+			"Publish your versions to a new folder.")
 	case id > 0:
 		if t.id, err = readID(ctx, t.held); err != nil {
 			return err
@@ -120,14 +127,15 @@ func (t *Table) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// NewID returns a new id of a registry.
+// NewID returns a new ID for a registry.
 func NewID() string { return rand.Text() }
 
-// ID returns the id of the registry that the database is of. It is empty if an
-// earlier release has made the database, and [Table.Adopt] has not been called.
+// ID returns the ID of the registry that the database belongs to. It is empty
+// if an earlier release made the database and [Table.Adopt] has not been
+// called.
 func (t *Table) ID() string { return t.id }
 
-// Adopt gives the database an id, unless it has one, and returns the one that it
+// Adopt gives the database an ID, unless it has one, and returns the ID that it
 // has then.
 func (t *Table) Adopt(ctx context.Context, id string) (string, error) {
 	if t.id == "" {
@@ -146,7 +154,7 @@ func (t *Table) Adopt(ctx context.Context, id string) (string, error) {
 			return "", t.failed("read the registry's id", err)
 		}
 		t.file.mark.Store(markOf(t.id))
-		// The header shows the id as soon as nobody reads what was there before.
+		// The header shows the ID as soon as nobody reads the previous state.
 		_, _ = t.db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
 	}
 	return t.id, nil
@@ -160,7 +168,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// setID gives a database an id and the mark of it, unless it has an id.
+// setID gives a database an ID and its mark, unless the database has an ID.
 func setID(ctx context.Context, db interface {
 	execer
 	querier
@@ -169,14 +177,14 @@ func setID(ctx context.Context, db interface {
 	if _, err := db.ExecContext(ctx, createRegistry); err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, `INSERT INTO registry (one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, id); err != nil {
-		return err
-	}
-	id, err := readID(ctx, db)
+	_, err := db.ExecContext(ctx, `INSERT INTO registry (one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, id)
 	if err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", int32(markOf(id)))) // any 32 bits
+	if id, err = readID(ctx, db); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", int32(markOf(id)))) // can be negative
 	return err
 }
 
@@ -188,8 +196,8 @@ func readID(ctx context.Context, db querier) (id string, err error) {
 	return id, err
 }
 
-// Check returns ErrReplaced if the file has been removed or replaced since it was
-// opened. All other methods check it too.
+// Check returns [ErrReplaced] if the file has been removed or replaced since it
+// was opened. All other methods check that too.
 func (t *Table) Check() error { return t.file.check() }
 
 // Close closes the file.
@@ -200,8 +208,8 @@ func (t *Table) Close() (err error) {
 	return errors.Join(err, t.db.Close(), t.file.opened.Close())
 }
 
-// explain returns why a statement has failed: the file was replaced, or what
-// translate says.
+// explain returns [ErrReplaced] if a statement failed because the file was
+// replaced, and otherwise the result of translate.
 func (t *Table) explain(err error) error {
 	if replaced := t.file.check(); replaced != nil {
 		return replaced
@@ -209,30 +217,30 @@ func (t *Table) explain(err error) error {
 	return translate(err, filepath.Dir(t.file.path))
 }
 
-// failed is explain for a write that has changed nothing, with what could not be
-// done.
-func (t *Table) failed(what string, err error) error {
+// failed is like explain, for a write that has changed nothing. task names what
+// failed, such as "commit a write".
+func (t *Table) failed(task string, err error) error {
 	err = t.explain(err)
 	if r, ok := errors.AsType[*replaced](err); ok {
 		return &replaced{r.what, "nothing was written"}
 	}
-	return fmt.Errorf("cannot %s: %w", what, err)
+	return fmt.Errorf("cannot %s: %w", task, err)
 }
 
-// errReadOnly means that this process may not write the database, or the files that
-// SQLite needs beside it, also to read.
+// errReadOnly means that this process cannot write the database or the files
+// that SQLite needs beside it, even for reading.
 var errReadOnly = errors.New("the folder is read-only")
 
-// translate turns errors of SQLite in a folder into those that callers know, without
-// numbers that nobody does.
+// translate turns SQLite's errors for a database in dir into errors that
+// callers recognize. It removes SQLite's error numbers.
 func translate(err error, dir string) error {
 	failed, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return registry.DiskFull(err)
 	}
-	switch failed.Code() & 0xff { // what is above it says more
+	switch failed.Code() & 0xff { // the primary code, without the details above it
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: another process holds the database", registry.ErrUnavailable)
+		return fmt.Errorf("%w: another process has locked the database", registry.ErrUnavailable)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return ErrDamaged
 	case sqlite3.SQLITE_FULL:
@@ -240,8 +248,8 @@ func translate(err error, dir string) error {
 	case sqlite3.SQLITE_READONLY:
 		return errReadOnly
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
-		// SQLite does not say why it cannot make or extend the file that its
-		// processes share.
+		// SQLite does not report why it cannot create or extend the file that
+		// its processes share.
 		if isFull(dir) {
 			return registry.ErrDiskFull
 		}
@@ -253,7 +261,7 @@ const columns = `pk, sk, revision, data, expires, schema`
 
 const live = ` AND (expires = 0 OR expires > ?)`
 
-// Get implements catalog.Table.
+// Get implements [catalog.Table].
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	if err := t.file.check(); err != nil {
 		return catalog.Item{}, err
@@ -270,17 +278,17 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return item, nil
 }
 
-// readError returns the error for a read, which one of another release's items
-// names itself.
-func (t *Table) readError(what string, err error) error {
+// readError returns the error of a read. A [registry.ErrSchema] names the item
+// itself.
+func (t *Table) readError(name string, err error) error {
 	if errors.Is(err, registry.ErrSchema) {
 		return err
 	}
-	return fmt.Errorf("cannot read %s: %w", what, t.explain(err))
+	return fmt.Errorf("cannot read %s: %w", name, t.explain(err))
 }
 
-// Snapshot implements catalog.Table with one statement, which SQLite runs in a
-// transaction of its own.
+// Snapshot implements [catalog.Table] with one statement, which SQLite runs in
+// its own transaction.
 func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
 	if err := catalog.CheckKeys(keys); err != nil {
 		return nil, err
@@ -315,7 +323,7 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 	return items, nil
 }
 
-// Query implements catalog.Table.
+// Query implements [catalog.Table].
 func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
 	if err := t.file.check(); err != nil {
 		return catalog.Page{}, err
@@ -324,7 +332,8 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	if limit <= 0 {
 		limit = 1000
 	}
-	// One more than the page holds tells whether there is another. Both substr and the comparisons work on bytes.
+	// One row more than the limit shows whether there is another page. Both
+	// substr and the comparisons work on bytes.
 	rows, err := t.db.QueryContext(ctx, `SELECT `+columns+` FROM items
 		WHERE pk = ? AND sk >= ? AND sk > ? AND substr(CAST(sk AS BLOB), 1, ?) = CAST(? AS BLOB)`+live+` ORDER BY sk LIMIT ?`,
 		q.Partition, q.Prefix, q.After, len(q.Prefix), q.Prefix, t.now().Unix(), limit+1)
@@ -367,8 +376,8 @@ func scan(row interface{ Scan(...any) error }) (catalog.Item, error) {
 	return item, nil
 }
 
-// Write implements catalog.Table. It fails with ErrReplaced if the file was removed
-// or replaced before it is committed, or in the same moment.
+// Write implements [catalog.Table]. It returns [ErrReplaced] if the file was
+// removed or replaced before the commit, or at the same moment.
 func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	if err := catalog.CheckChanges(changes); err != nil {
 		return err
@@ -378,7 +387,7 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 		return t.failed("begin a write", err)
 	}
 	if err := t.apply(ctx, tx, changes); err != nil {
-		_ = tx.Rollback() // on a full disk SQLite has done that by itself
+		_ = tx.Rollback() // it fails on a full disk, where SQLite has rolled back already
 		if errors.Is(err, registry.ErrConflict) {
 			return err
 		}
@@ -388,7 +397,7 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 		return t.failed("commit a write", err)
 	}
 	if r, ok := errors.AsType[*replaced](t.file.check()); ok {
-		return &replaced{r.what, "what was written last is in the old one, or lost"}
+		return &replaced{r.what, "the last write is in the old file, or lost"}
 	}
 	return nil
 }
@@ -417,9 +426,9 @@ func (t *Table) apply(ctx context.Context, tx *sql.Tx, changes []catalog.Change)
 	return t.file.check()
 }
 
-// count counts a write in the database's header. The header in the file gets it
-// together with what was written, so that it shows which of two copies is older, and
-// whether a log belongs to a file.
+// count increments the counter of writes in the database's header. SQLite
+// writes the header to the file together with the changes. So the counter shows
+// which of two copies is older, and whether a log belongs to a file.
 func count(ctx context.Context, tx *sql.Tx) error {
 	var counter int32
 	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&counter); err != nil {
@@ -431,12 +440,13 @@ func count(ctx context.Context, tx *sql.Tx) error {
 
 func apply(ctx context.Context, tx *sql.Tx, c catalog.Change, now int64) error {
 	var revision int64
-	err := tx.QueryRowContext(ctx, `SELECT revision FROM items WHERE pk = ? AND sk = ?`+live, c.Partition, c.Sort, now).Scan(&revision)
+	row := tx.QueryRowContext(ctx, `SELECT revision FROM items WHERE pk = ? AND sk = ?`+live, c.Partition, c.Sort, now)
+	err := row.Scan(&revision)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("cannot read %s: %w", c.Shown(), err)
 	}
 	if revision != c.Revision {
-		return fmt.Errorf("item %s has revision %d, not %d: %w", c.Shown(), revision, c.Revision, registry.ErrConflict)
+		return fmt.Errorf("item %s has revision %d instead of %d: %w", c.Shown(), revision, c.Revision, registry.ErrConflict)
 	}
 	if c.Check {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
@@ -41,12 +41,13 @@ func TestTable(t *testing.T) {
 		},
 		Put: func(t *testing.T, table catalog.Table, k catalog.Key, schema int64) {
 			path, _ := files.Load(table)
-			run(t, path.(string), `INSERT INTO items (pk, sk, revision, data, expires, schema) VALUES (?, ?, 1, x'78', 0, ?)`, k.Partition, k.Sort, schema)
+			run(t, path.(string), `INSERT INTO items (pk, sk, revision, data, expires, schema)
+				VALUES (?, ?, 1, x'78', 0, ?)`, k.Partition, k.Sort, schema)
 		},
 	})
 }
 
-// run runs a statement on a file, as another program does.
+// run runs a statement on a file, as another program would.
 func run(t *testing.T, path, statement string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -59,10 +60,11 @@ func run(t *testing.T, path, statement string, args ...any) {
 	}
 }
 
-// A file from before the first release is refused, and stays as it is.
+// A file from before the first release is rejected and not changed.
 func TestEarlierFile(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]string{"with row numbers": "STRICT", "without": "STRICT, WITHOUT ROWID"} {
+	texts := golden.New(t)
+	for name, options := range map[string]string{"with row IDs": "STRICT", "without row IDs": "STRICT, WITHOUT ROWID"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "larder.db")
@@ -73,21 +75,25 @@ func TestEarlierFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = sqlite.Create(t.Context(), path)
-			if !errors.Is(err, registry.ErrSchema) || !strings.Contains(err.Error(), "publish again to a new folder") {
-				t.Errorf("Open: %v", err)
+			if !errors.Is(err, registry.ErrSchema) {
+				t.Errorf("%v, want ErrSchema", err)
 			}
+			if registry.Hint(err) == "" {
+				t.Errorf("%v has no hint", err)
+			}
+			texts.Error(t, err)
 			after, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(before) != len(after) {
-				t.Errorf("the file had %d bytes, and has %d", len(before), len(after))
+				t.Errorf("the file had %d bytes and now has %d", len(before), len(after))
 			}
 		})
 	}
 }
 
-// A path is a path, whatever it means in a URL.
+// A path is not interpreted as a URL.
 func TestOddPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a b?mode=memory#x%20.db")
@@ -103,7 +109,8 @@ func TestOddPath(t *testing.T) {
 	}
 }
 
-// A file that another process holds for too long is unavailable, which is worth another try.
+// If another process locks the file for too long, the error is ErrUnavailable,
+// which is worth a retry.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -119,9 +126,11 @@ func TestBusy(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}}); !errors.Is(err, registry.ErrUnavailable) {
+	err = table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}})
+	if !errors.Is(err, registry.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
+	golden.New(t).Error(t, err)
 }
 
 func TestNoFolder(t *testing.T) {

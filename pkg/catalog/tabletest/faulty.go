@@ -8,15 +8,17 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 )
 
-// ErrFault is what a Faulty table fails with.
+// ErrFault is the error of a call of [Faulty] that fails.
 var ErrFault = errors.New("injected fault")
 
-// Faulty is a table that fails at one of its calls, counted from 1, as a killed process or a lost connection does.
+// Faulty is a table that fails one of its calls, counted from 1, as a killed
+// process or a lost connection does.
 type Faulty struct {
 	catalog.Table
-	// FailAt is the call that fails; 0 fails none.
+	// FailAt is the number of the call that fails. If 0, none fails.
 	FailAt int64
-	// Done lets a failing Write be made all the same, as when the answer is lost.
+	// Done makes a failing Write store its changes nevertheless, as if only its
+	// response were lost.
 	Done bool
 	// Calls counts the calls so far.
 	Calls atomic.Int64
@@ -24,7 +26,7 @@ type Faulty struct {
 
 func (f *Faulty) fails() bool { return f.Calls.Add(1) == f.FailAt }
 
-// Get implements catalog.Table.
+// Get implements [catalog.Table].
 func (f *Faulty) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	if f.fails() {
 		return catalog.Item{}, ErrFault
@@ -32,7 +34,7 @@ func (f *Faulty) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	return f.Table.Get(ctx, k)
 }
 
-// Snapshot implements catalog.Table.
+// Snapshot implements [catalog.Table].
 func (f *Faulty) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
 	if f.fails() {
 		return nil, ErrFault
@@ -40,7 +42,7 @@ func (f *Faulty) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.I
 	return f.Table.Snapshot(ctx, keys...)
 }
 
-// Query implements catalog.Table.
+// Query implements [catalog.Table].
 func (f *Faulty) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
 	if f.fails() {
 		return catalog.Page{}, ErrFault
@@ -48,7 +50,7 @@ func (f *Faulty) Query(ctx context.Context, q catalog.Query) (catalog.Page, erro
 	return f.Table.Query(ctx, q)
 }
 
-// Write implements catalog.Table.
+// Write implements [catalog.Table].
 func (f *Faulty) Write(ctx context.Context, changes ...catalog.Change) error {
 	if f.fails() {
 		if f.Done {

@@ -1,4 +1,5 @@
-// Package tabletest is the conformance suite of catalog.Table. Every backend runs it.
+// Package tabletest is the conformance suite of [catalog.Table]. Every backend
+// runs it.
 package tabletest
 
 import (
@@ -18,16 +19,16 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Backend is what the suite needs of a backend.
+// Backend provides the tables of one backend.
 type Backend struct {
 	// Open returns an empty table.
 	Open func(*testing.T) catalog.Table
-	// Put stores an item with a schema version, as another release does; 0 stores
-	// none.
+	// Put stores an item with a schema version, as another release would. 0
+	// stores no version.
 	Put func(t *testing.T, table catalog.Table, k catalog.Key, schema int64)
 }
 
-// Run checks all that catalog.Table promises.
+// Run tests the whole contract of [catalog.Table].
 func Run(t *testing.T, b Backend) {
 	t.Helper()
 	for _, test := range []struct {
@@ -88,7 +89,7 @@ func absent(t *testing.T, table catalog.Table, partition, sort string) {
 	}
 }
 
-// sorts reads a whole query and returns its sort keys.
+// sorts runs a query to its last page and returns the sort keys.
 func sorts(t *testing.T, table catalog.Table, q catalog.Query) []string {
 	t.Helper()
 	var got []string
@@ -133,7 +134,8 @@ func getUnknown(t *testing.T, table catalog.Table) {
 	absent(t, table, "q", "s")
 }
 
-// Errors come into logs. A token is named there as by who revokes it, and not by all of its digest.
+// Errors appear in logs. They must name a token by its ID and not by its whole
+// digest.
 func tokensAreNotShown(t *testing.T, table catalog.Table) {
 	k := key("tokens", strings.Repeat("0123456789abcdef", 4))
 	_, unknown := table.Get(t.Context(), k)
@@ -152,12 +154,20 @@ func tokensAreNotShown(t *testing.T, table catalog.Table) {
 	}
 }
 
-// Upper and lower case, and keys that extend one another, are different keys.
+// Keys that differ in case, or of which one begins with the other, are
+// different.
 func keysAreExact(t *testing.T, table catalog.Table) {
-	write(t, table, newItem("modules/acme/vpc/aws", "listing", "1"), newItem("modules/Acme/vpc/aws", "listing", "2"), newItem("modules/acme/vpc/aws2", "listing", "3"))
-	for partition, want := range map[string]string{"modules/acme/vpc/aws": "1", "modules/Acme/vpc/aws": "2", "modules/acme/vpc/aws2": "3"} {
+	write(t, table,
+		newItem("modules/acme/vpc/aws", "listing", "1"),
+		newItem("modules/Acme/vpc/aws", "listing", "2"),
+		newItem("modules/acme/vpc/aws2", "listing", "3"))
+	for partition, want := range map[string]string{
+		"modules/acme/vpc/aws":  "1",
+		"modules/Acme/vpc/aws":  "2",
+		"modules/acme/vpc/aws2": "3",
+	} {
 		if got := string(get(t, table, partition, "listing").Data); got != want {
-			t.Errorf("%s holds %s, want %s", partition, got, want)
+			t.Errorf("%s has %s, want %s", partition, got, want)
 		}
 	}
 	absent(t, table, "MODULES/acme/vpc/aws", "listing")
@@ -200,10 +210,12 @@ func conditions(t *testing.T, table catalog.Table) {
 	}
 }
 
-// One condition that fails undoes the whole write, wherever in it the change stands.
+// One failing condition undoes the whole write, at any position in it.
 func allOrNone(t *testing.T, table catalog.Table) {
 	write(t, table, newItem("p", "taken", "old"), newItem("p", "doomed", "old"))
-	others := []catalog.Change{newItem("p", "a", "new"), newItem("q", "b", "new"), {Key: key("p", "doomed"), Revision: 1, Delete: true}}
+	others := []catalog.Change{
+		newItem("p", "a", "new"), newItem("q", "b", "new"), {Key: key("p", "doomed"), Revision: 1, Delete: true},
+	}
 	for at := range len(others) + 1 {
 		changes := slices.Insert(slices.Clone(others), at, newItem("p", "taken", "new"))
 		if err := table.Write(t.Context(), changes...); !errors.Is(err, registry.ErrConflict) {
@@ -215,10 +227,13 @@ func allOrNone(t *testing.T, table catalog.Table) {
 			t.Fatalf("conflict at %d changed an item", at)
 		}
 	}
-	// A check that fails does so too.
-	for _, wrong := range []catalog.Change{{Key: key("p", "taken"), Revision: 2, Check: true}, {Key: key("p", "absent"), Revision: 1, Check: true}} {
+	// A failing check does the same.
+	for _, wrong := range []catalog.Change{
+		{Key: key("p", "taken"), Revision: 2, Check: true},
+		{Key: key("p", "absent"), Revision: 1, Check: true},
+	} {
 		if err := table.Write(t.Context(), append(slices.Clone(others), wrong)...); !errors.Is(err, registry.ErrConflict) {
-			t.Fatalf("a check of %v: %v", wrong, err)
+			t.Fatalf("checking %v: %v", wrong, err)
 		}
 		absent(t, table, "p", "a")
 	}
@@ -257,11 +272,11 @@ func badWrites(t *testing.T, table catalog.Table) {
 		}
 	}
 	if got := sorts(t, table, catalog.Query{Partition: "p"}); len(got) != 0 {
-		t.Errorf("left behind: %q", got)
+		t.Errorf("the table has %q", got)
 	}
 }
 
-// What is just within the limits can be written.
+// A write at the limits succeeds.
 func limits(t *testing.T, table catalog.Table) {
 	var many []catalog.Change
 	for i := range 100 {
@@ -290,21 +305,28 @@ func expiry(t *testing.T, table catalog.Table) {
 	if got := sorts(t, table, catalog.Query{Partition: "p"}); !slices.Equal(got, []string{"here"}) {
 		t.Errorf("Query returned %q", got)
 	}
-	if err := table.Write(t.Context(), catalog.Change{Key: key("p", "gone"), Revision: 1, Data: []byte("y")}); !errors.Is(err, registry.ErrConflict) {
+	err := table.Write(t.Context(), catalog.Change{Key: key("p", "gone"), Revision: 1, Data: []byte("y")})
+	if !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("replacing an expired item: %v, want ErrConflict", err)
 	}
 	write(t, table, newItem("p", "gone", "new"))
-	if got := get(t, table, "p", "gone"); string(got.Data) != "new" || got.Revision != 1 || !got.Expires.IsZero() {
-		t.Errorf("an expired item was replaced by %+v", got)
+	want := catalog.Item{Key: key("p", "gone"), Revision: 1, Data: []byte("new")}
+	if diff := cmp.Diff(want, get(t, table, "p", "gone")); diff != "" {
+		t.Errorf("an expired item was replaced by (-want +got):\n%s", diff)
 	}
 }
 
-// A prefix does not bleed into other partitions, nor into sort keys that only resemble it.
+// A prefix selects no items of other partitions, and no sort keys that only
+// resemble it.
 func queryPrefix(t *testing.T, table catalog.Table) {
-	for _, s := range []string{"version/1.0.0", "version/1.0.1", "version/10.0.0", "versions", "version", "Version/1.0.0", "listing", "version0", "version.", "version/\u00e4", "%", "_", "a%b"} {
+	for _, s := range []string{
+		"version/1.0.0", "version/1.0.1", "version/10.0.0", "versions", "version", "Version/1.0.0", "listing",
+		"version0", "version.", "version/\u00e4", "%", "_", "a%b",
+	} {
 		write(t, table, newItem("modules/acme/two/aws", s, "x"))
 	}
-	write(t, table, newItem("modules/acme/two/aws2", "version/2.0.0", "x"), newItem("modules/acme/two", "version/3.0.0", "x"))
+	write(t, table,
+		newItem("modules/acme/two/aws2", "version/2.0.0", "x"), newItem("modules/acme/two", "version/3.0.0", "x"))
 	for prefix, want := range map[string][]string{
 		"version/":       {"version/1.0.0", "version/1.0.1", "version/10.0.0", "version/\u00e4"},
 		"version/1.0":    {"version/1.0.0", "version/1.0.1"},
@@ -314,12 +336,13 @@ func queryPrefix(t *testing.T, table catalog.Table) {
 		"_":              {"_"},
 		"nothing":        nil,
 	} {
-		if got := sorts(t, table, catalog.Query{Partition: "modules/acme/two/aws", Prefix: prefix}); !slices.Equal(got, want) {
+		got := sorts(t, table, catalog.Query{Partition: "modules/acme/two/aws", Prefix: prefix})
+		if !slices.Equal(got, want) {
 			t.Errorf("prefix %q: %q, want %q", prefix, got, want)
 		}
 	}
 	if got := sorts(t, table, catalog.Query{Partition: "modules/acme/tw"}); len(got) != 0 {
-		t.Errorf("the beginning of a partition returned %q", got)
+		t.Errorf("a prefix of a partition returned %q", got)
 	}
 }
 
@@ -348,7 +371,7 @@ func queryPages(t *testing.T, table catalog.Table) {
 	}
 }
 
-// A query of more than a mebibyte, which is where DynamoDB ends a page, is whole all the same.
+// DynamoDB ends a page after 1 MiB. A query returns all items nevertheless.
 func queryLargePages(t *testing.T, table catalog.Table) {
 	const items = 12
 	for i := range items {
@@ -386,7 +409,7 @@ func oneOfManyWriters(t *testing.T, table catalog.Table) {
 		t.Errorf("writer %s is stored, %d won", got, won)
 	}
 	if got := sorts(t, table, catalog.Query{Partition: "p", Prefix: "own"}); len(got) != 1 {
-		t.Errorf("losers left %q", got)
+		t.Errorf("failed writers stored %q", got)
 	}
 }
 
@@ -403,7 +426,8 @@ func noLostUpdates(t *testing.T, table catalog.Table) {
 						t.Error(err)
 						return
 					}
-					err = table.Write(t.Context(), catalog.Change{Key: item.Key, Revision: item.Revision, Data: append(item.Data, 'x')})
+					change := catalog.Change{Key: item.Key, Revision: item.Revision, Data: append(item.Data, 'x')}
+					err = table.Write(t.Context(), change)
 					if err == nil {
 						break
 					}
@@ -439,12 +463,13 @@ func snapshot(t *testing.T, table catalog.Table) {
 		catalog.Change{Key: key("p", "binary"), Data: []byte{0x1f, 0x8b, 0}},
 		catalog.Change{Key: key("p", "expired"), Data: []byte("x"), Expires: past})
 	write(t, table, catalog.Change{Key: key("q", "a"), Revision: 1, Data: []byte("3")})
-	got, err := table.Snapshot(t.Context(), key("q", "a"), key("p", "missing"), key("p", "binary"), key("p", "expired"), key("p", "a"), key("p", "empty"))
+	got, err := table.Snapshot(t.Context(), key("q", "a"), key("p", "missing"), key("p", "binary"),
+		key("p", "expired"), key("p", "a"), key("p", "empty"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got) == 6 && len(got[5].Data) == 0 {
-		got[5].Data = nil // nothing tells nil and empty apart
+		got[5].Data = nil // backends need not distinguish nil and empty
 	}
 	want := []catalog.Item{
 		{Key: key("q", "a"), Revision: 2, Data: []byte("3")},
@@ -466,16 +491,24 @@ func snapshotLimits(t *testing.T, table catalog.Table) {
 	}
 	write(t, table, newItem("p", "99", "x"))
 	for name, keys := range map[string][]catalog.Key{
-		"no key": nil, "101 keys": keys, "one key twice": {keys[0], keys[1], keys[0]}, "no partition": {keys[0], key("", "s")},
-		"no sort key": {key("p", "")}, "a long partition": {key(strings.Repeat("p", 2049), "s")}, "a long sort key": {key("p", strings.Repeat("s", 1025))},
+		"no key":           nil,
+		"101 keys":         keys,
+		"one key twice":    {keys[0], keys[1], keys[0]},
+		"no partition":     {keys[0], key("", "s")},
+		"no sort key":      {key("p", "")},
+		"a long partition": {key(strings.Repeat("p", 2049), "s")},
+		"a long sort key":  {key("p", strings.Repeat("s", 1025))},
 	} {
 		if _, err := table.Snapshot(t.Context(), keys...); !errors.Is(err, catalog.ErrBadRead) {
 			t.Errorf("%s: %v, want ErrBadRead", name, err)
 		}
 	}
 	got, err := table.Snapshot(t.Context(), keys[:100]...)
-	if err != nil || len(got) != 100 || got[99].Revision != 1 {
-		t.Errorf("100 keys: %d items, %v", len(got), err)
+	if err != nil {
+		t.Fatalf("100 keys: %v", err)
+	}
+	if len(got) != 100 || got[99].Revision != 1 {
+		t.Errorf("100 keys: %d items, the last one is %+v", len(got), got[len(got)-1])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -488,14 +521,16 @@ func snapshotLimits(t *testing.T, table catalog.Table) {
 	}
 }
 
-// Two items that are always written together are never read apart.
+// A snapshot never separates two items that are always written together.
 func snapshotIsConsistent(t *testing.T, table catalog.Table) {
 	write(t, table, newItem("p", "a", "0"), newItem("q", "b", "0"))
 	written := make(chan error, 1)
 	go func() {
 		for i := range int64(50) {
 			data := []byte(fmt.Sprint(i + 1))
-			err := table.Write(t.Context(), catalog.Change{Key: key("p", "a"), Revision: i + 1, Data: data}, catalog.Change{Key: key("q", "b"), Revision: i + 1, Data: data})
+			err := table.Write(t.Context(),
+				catalog.Change{Key: key("p", "a"), Revision: i + 1, Data: data},
+				catalog.Change{Key: key("q", "b"), Revision: i + 1, Data: data})
 			if err != nil {
 				written <- err
 				return
@@ -523,7 +558,7 @@ func snapshotIsConsistent(t *testing.T, table catalog.Table) {
 	}
 }
 
-// What another release has written is neither read nor written over.
+// Items of another release are neither returned nor overwritten.
 func schema(t *testing.T, b Backend) {
 	for name, version := range map[string]int64{"a newer version": catalog.SchemaVersion + 1, "no version": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -539,7 +574,8 @@ func schema(t *testing.T, b Backend) {
 					t.Errorf("%s: %v, want ErrSchema", call, err)
 				}
 			}
-			if err := table.Write(t.Context(), catalog.Change{Key: foreign, Data: []byte("y")}); !errors.Is(err, registry.ErrConflict) {
+			err := table.Write(t.Context(), catalog.Change{Key: foreign, Data: []byte("y")})
+			if !errors.Is(err, registry.ErrConflict) {
 				t.Errorf("Write: %v, want ErrConflict", err)
 			}
 			if got := string(get(t, table, "p", "own").Data); got != "x" {

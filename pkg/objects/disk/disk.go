@@ -1,9 +1,10 @@
-// Package disk is the embedded default of objects.Store and objects.Stage: a folder, whose files a server on the same
-// machine hands out, and takes, through signed URLs.
+// Package disk implements [objects.Store] and [objects.Stage] in a folder. A
+// server on the same machine serves and receives the files via signed URLs.
 //
-// The URLs behave as presigned S3 URLs do: they are for one object and one method, they expire, and a changed one, be it
-// by an added query parameter, is refused with 403. What PutOnce has returned from is on disk, and so is what a PUT was
-// answered 200 for. Several processes can share a folder.
+// The URLs behave like presigned S3 URLs. Each is for one object and one
+// method, and expires. A changed URL, for example with another query parameter,
+// is denied with 403. When PutOnce returns, and when a PUT is answered with
+// 200, the object is on disk. Several processes can share a folder.
 package disk
 
 import (
@@ -36,7 +37,7 @@ import (
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Where things are in the store's folder.
+// The names in the store's folder.
 const (
 	stored     = "objects"
 	unfinished = "unfinished"
@@ -45,31 +46,34 @@ const (
 	lockFile   = "objects.lock"
 )
 
-// Names returns what a store makes in its folder.
+// Names returns the names that a store creates in its folder.
 func Names() []string { return []string{stored, unfinished, staged, keyFile, lockFile} }
 
-// Where Handler serves objects, and where it takes them.
+// The paths at which Handler serves and receives objects.
 const (
 	Path    = "/objects/"
 	PutPath = "/uploads/"
 )
 
-// Store is an objects.Store and an objects.Stage in a folder.
+// Store is an [objects.Store] and an [objects.Stage] in a folder.
 type Store struct {
 	root *os.Root
 	key  []byte
-	// lock is held, by one process at a time, while an object's name and its marker change; see stage.go.
+	// lock is held, by one process at a time, while an object's name and its
+	// marker change; see stage.go.
 	lock  *lockedfile.Mutex
 	swept *atomic.Int64 // Unix time
 
-	// BaseURL is where Handler is served, such as https://127.0.0.1:8443. SignGet and SignPut need it.
+	// BaseURL is the URL of Handler, such as https://127.0.0.1:8443. SignGet and
+	// SignPut need it.
 	BaseURL string
-	// Lifetime is how long signed URLs hold; 60 minutes where it is zero. One init of a client reuses the URLs it got
-	// first.
+	// Lifetime of signed URLs. If zero, it is 60 minutes. During an init, a client
+	// reuses the first URLs that it receives.
 	Lifetime time.Duration
-	// PutLifetime is that of URLs to PUT; 60 minutes where it is zero. A request must begin within it.
+	// PutLifetime is the lifetime of URLs to PUT. If zero, it is 60 minutes. A
+	// request must begin within it.
 	PutLifetime time.Duration
-	// Now tells the time; time.Now where it is nil.
+	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 }
 
@@ -78,7 +82,8 @@ var (
 	_ objects.Stage = (*Store)(nil)
 )
 
-// Open opens the store in a folder, which it makes if there is none.
+// Open opens the store in a folder, and creates the folder if necessary. The
+// caller closes the store.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot open the object store: %w", regularfile.Unwritable(dir, err))
@@ -89,18 +94,19 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{root: root, swept: new(atomic.Int64)}
 	if err := s.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot open the object store %s: %w", dir, registry.DiskFull(err)), root.Close())
+		err = fmt.Errorf("cannot open the object store %s: %w", dir, registry.DiskFull(err))
+		return nil, errors.Join(err, root.Close())
 	}
 	return s, nil
 }
 
-// Close releases the folder.
+// Close closes the folder.
 func (s *Store) Close() error { return s.root.Close() }
 
 func (s *Store) prepare() error {
 	for _, dir := range []string{stored, unfinished, staged} {
 		if err := s.root.MkdirAll(dir, 0o700); err != nil {
-			return err
+			return regularfile.Unwritable(dir, err)
 		}
 	}
 	dir, err := filepath.Abs(s.root.Name())
@@ -116,30 +122,37 @@ func (s *Store) prepare() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key) // never fails
-		if err := s.place(strings.NewReader(string(key)), objects.Digest{SHA256: sum(key), Size: int64(len(key))}, keyFile); err != nil && !errors.Is(err, registry.ErrExists) {
+		digest := objects.Digest{SHA256: sum(key), Size: int64(len(key))}
+		err = s.place(strings.NewReader(string(key)), digest, keyFile)
+		if err != nil && !errors.Is(err, registry.ErrExists) {
 			return err
 		}
 		s.key, err = s.root.ReadFile(keyFile)
 	}
-	if err == nil && len(s.key) != 32 {
-		return fmt.Errorf("%s has %d bytes, not 32: remove it to have a new one made", keyFile, len(s.key))
+	if err != nil {
+		return regularfile.Unreadable(keyFile, err)
 	}
-	return err
+	if len(s.key) != 32 {
+		return registry.WithHint(fmt.Errorf("%s has %d bytes instead of 32", keyFile, len(s.key)),
+			"Remove this file. A new key is created when the store is opened again.")
+	}
+	return nil
 }
 
-// makeLock makes the file for the lock, since a lockedfile.Mutex makes one that
-// others may read. It tightens one of an older release if that is this user's.
+// makeLock creates the lock file with mode 0600, because a lockedfile.Mutex
+// would let others read it. If this user owns an older file, makeLock changes
+// its mode.
 func (s *Store) makeLock() error {
 	f, err := s.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return err
+		return regularfile.Unwritable(lockFile, err)
 	}
 	_ = f.Chmod(0o600)
-	return f.Close()
+	return regularfile.Unwritable(lockFile, f.Close())
 }
 
-// sweep removes what killed writers left long ago, and staged objects that were not kept. What it cannot remove it tries
-// again the next time.
+// sweep removes files that killed writers left long ago, and expired staged
+// objects. The next sweep retries what cannot be removed.
 func (s *Store) sweep() {
 	s.swept.Store(s.now().Unix())
 	s.sweepStaged()
@@ -171,7 +184,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	if err := errors.Join(objects.CheckKey(key), digest.Check()); err != nil {
 		return err
 	}
-	// Who puts an object counts on it, even if somebody else has staged it.
+	// The caller relies on the object, even if someone else has staged it.
 	if err := s.Keep(ctx, key); err == nil {
 		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
 	} else if !errors.Is(err, registry.ErrNotFound) {
@@ -180,16 +193,17 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	return s.add(objects.ContextReader(ctx, body), digest, key, s.unmark)
 }
 
-// HasObjects reports whether a folder, which need not be a store's, has an object: a
-// kept one if kept is set, and any one otherwise. It changes nothing.
-func HasObjects(dir string, kept bool) (bool, error) {
+// HasObjects reports whether a folder has any object, or a permanent object if
+// permanent is set. The folder does not have to contain a store. HasObjects changes
+// nothing.
+func HasObjects(dir string, permanent bool) (bool, error) {
 	found := errors.New("there is one")
-	// Above an object there is at least a folder for its kind.
+	// An object is at least one folder below.
 	err := fs.WalkDir(os.DirFS(filepath.Join(dir, stored)), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, "/") {
 			return err
 		}
-		if _, err := os.Lstat(filepath.Join(dir, marker(name))); kept && err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, marker(name))); permanent && err == nil {
 			return nil
 		}
 		return found
@@ -200,22 +214,24 @@ func HasObjects(dir string, kept bool) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return false, err
+	return false, regularfile.Unreadable(stored, err)
 }
 
-// add stores an object, with its marker prepared right before it has its name.
+// add stores an object. It calls prepare for its marker just before the object
+// gets its name.
 func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
 	defer func() { err = registry.DiskFull(err) }()
 	name := path.Join(stored, key)
 	return s.write(body, digest, name, func(temporary string) error {
 		unlock, err := s.lock.Lock()
 		if err != nil {
-			return fmt.Errorf("object %s: %w", key, err)
+			return registry.Errorf(err, "object %s: cannot lock %s: %s", key, lockFile, regularfile.Reason(err))
 		}
 		defer unlock()
-		// Not before the lock is held: Remove removes folders that are empty.
+		// Create the folders while the lock is held, because Remove removes empty
+		// folders.
 		if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
-			return fmt.Errorf("object %s: %w", key, err)
+			return regularfile.Unwritable("object "+key, err)
 		}
 		if err := prepare(key); err != nil {
 			return fmt.Errorf("object %s: %w", key, err)
@@ -224,13 +240,19 @@ func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare f
 	})
 }
 
-// place writes a file that is no object. It fails if the name is taken.
+// place writes a file that is not an object. It fails if the name is taken.
 func (s *Store) place(body io.Reader, digest objects.Digest, name string) error {
 	return s.write(body, digest, name, func(temporary string) error { return s.link(temporary, name) })
 }
 
-// write writes a file beside the others, has it named, and removes the name that it had until then.
-func (s *Store) write(body io.Reader, digest objects.Digest, name string, link func(temporary string) error) (err error) {
+// write writes a temporary file, calls link to give it its final name, and
+// removes the temporary name.
+func (s *Store) write(
+	body io.Reader,
+	digest objects.Digest,
+	name string,
+	link func(temporary string) error,
+) (err error) {
 	temporary := path.Join(unfinished, rand.Text())
 	f, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -247,11 +269,11 @@ func (s *Store) write(body io.Reader, digest objects.Digest, name string, link f
 	return link(temporary)
 }
 
-// link gives a file its name, which fails if the name is taken.
+// link gives a file its final name. It fails if the name is taken.
 func (s *Store) link(temporary, name string) error {
 	if err := s.root.Link(temporary, name); errors.Is(err, fs.ErrExist) {
 		if info, err := s.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
-			return fmt.Errorf("cannot store %s: something else than a file is there", name)
+			return fmt.Errorf("cannot store %s: there is something other than a file", name)
 		}
 		return errors.Join(fmt.Errorf("%s: %w", name, registry.ErrExists), s.syncDirs(name))
 	} else if err != nil {
@@ -260,7 +282,8 @@ func (s *Store) link(temporary, name string) error {
 	return s.syncDirs(name)
 }
 
-// syncDirs makes a file's name, and those of the folders that it is in, outlive a power cut as its bytes do.
+// syncDirs makes a file's name, and those of its folders, survive a power
+// failure.
 func (s *Store) syncDirs(name string) error {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		if err := s.syncDir(dir); err != nil {
@@ -288,7 +311,8 @@ func (s *Store) Open(_ context.Context, key string, offset, length int64) (io.Re
 		return nil, err
 	}
 	if offset < 0 || offset > info.Size() {
-		return nil, errors.Join(fmt.Errorf("%w range: object %s has %d bytes", registry.ErrInvalid, key, info.Size()), f.Close())
+		err := fmt.Errorf("%w range: object %s has %d bytes", registry.ErrInvalid, key, info.Size())
+		return nil, errors.Join(err, f.Close())
 	}
 	if length < 0 {
 		length = info.Size() - offset
@@ -321,7 +345,7 @@ func notFound(key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
 	}
-	return fmt.Errorf("object %s: %w", key, err)
+	return regularfile.Unreadable("object "+key, err)
 }
 
 // Stat implements objects.Store.
@@ -337,7 +361,7 @@ func (s *Store) Stat(_ context.Context, key string) (objects.Info, error) {
 func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
 	tree, err := fs.Sub(s.root.FS(), stored)
 	if err != nil {
-		return fmt.Errorf("walking objects: %w", err)
+		return registry.Errorf(err, "cannot list the objects: %s", regularfile.Reason(err))
 	}
 	var found []objects.Info
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -370,9 +394,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("walking objects: %w", err)
+		return registry.Errorf(err, "cannot list the objects: %s", regularfile.Reason(err))
 	}
-	// A walk goes folder by folder, in which a/b comes before a-b; keys order by their bytes.
+	// WalkDir visits a/b before a-b, but keys are ordered by their bytes.
 	slices.SortFunc(found, func(a, b objects.Info) int { return strings.Compare(a.Key, b.Key) })
 	for _, info := range found {
 		if err := visit(info); err != nil {
@@ -382,7 +406,8 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 	return nil
 }
 
-// SignGet implements objects.Store. The signature covers method, path and all of the query.
+// SignGet implements [objects.Store]. The signature covers the method, the path
+// and the whole query.
 func (s *Store) SignGet(_ context.Context, key string) (string, error) {
 	if err := objects.CheckKey(key); err != nil {
 		return "", err
@@ -392,7 +417,7 @@ func (s *Store) SignGet(_ context.Context, key string) (string, error) {
 
 func (s *Store) signURL(method, under, key string, lifetime time.Duration, header ...string) (string, error) {
 	if s.BaseURL == "" {
-		return "", errors.New("signing a URL: the store has no base URL")
+		return "", errors.New("cannot sign a URL: the store has no base URL")
 	}
 	expires := strconv.FormatInt(s.now().Add(cmp.Or(lifetime, time.Hour)).Unix(), 10)
 	query := url.Values{"expires": {expires}, "signature": {s.sign(method, key, expires, header...)}}
@@ -400,18 +425,22 @@ func (s *Store) signURL(method, under, key string, lifetime time.Duration, heade
 	return s.BaseURL + u.String(), nil
 }
 
-// sign covers the values of headers too, of which each method has a fixed number.
+// sign returns the signature of a request. It covers the values of headers, of
+// which each method has a fixed number.
 func (s *Store) sign(method, key, expires string, header ...string) string {
 	mac := hmac.New(sha256.New, s.key)
-	// No part of what is signed can hold a line break, so that no two requests have one text.
-	_, _ = io.WriteString(mac, "larder object v1\n"+strings.Join(append([]string{method, key, expires}, header...), "\n")+"\n")
+	// No signed part can contain a line break, so the text is unique for each
+	// request.
+	parts := append([]string{"larder object v1", method, key, expires}, header...)
+	_, _ = io.WriteString(mac, strings.Join(parts, "\n")+"\n")
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Routes are those of Handler.
+// Routes returns the routes of Handler.
 func Routes() []httpapi.Route { return httpapi.Routes((&Store{}).endpoints()) }
 
-// Handler serves the objects to whoever has a signed URL, and takes them from whoever has one to PUT.
+// Handler serves objects to anyone with a signed URL, and receives objects from
+// anyone with a signed URL to PUT.
 func (s *Store) Handler() http.Handler { return httpapi.Mux(s.endpoints()...) }
 
 func (s *Store) endpoints() []httpapi.Endpoint {
@@ -435,13 +464,13 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", contentType(key))
 	h.Set("Cache-Control", httpapi.Revalidate)
 	h.Set("X-Content-Type-Options", "nosniff")
-	// The key names the content.
+	// The key identifies the content.
 	h.Set("ETag", `"`+path.Base(key)+`"`)
 	http.ServeContent(&jsonErrors{ResponseWriter: w}, r, "", info.ModTime(), f)
 	return nil
 }
 
-// jsonErrors gives what http.ServeContent says of a range or a condition the form of all errors.
+// jsonErrors converts the errors of http.ServeContent to JSON.
 type jsonErrors struct {
 	http.ResponseWriter
 	failed bool
@@ -463,7 +492,8 @@ func (j *jsonErrors) Write(b []byte) (int, error) {
 	return j.ResponseWriter.Write(b)
 }
 
-// contentType is never with a Content-Encoding: Go's clients would unpack an archive on the way.
+// contentType returns the Content-Type of an object. There is never a
+// Content-Encoding, because Go's clients would then unpack the archive.
 func contentType(key string) string {
 	if strings.HasSuffix(key, ".tar.gz") {
 		return "application/gzip"
@@ -471,8 +501,8 @@ func contentType(key string) string {
 	return "application/octet-stream"
 }
 
-// verify says whether a request, with the values of its headers that count, is the one that was signed for a key, and
-// comes in time. Errors are registry.ErrForbidden.
+// verify returns registry.ErrForbidden unless a request is the signed one for a
+// key, and has not expired. header has the values of the signed headers.
 func (s *Store) verify(r *http.Request, key string, header ...string) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(query) != 2 || len(query["expires"]) != 1 || len(query["signature"]) != 1 {

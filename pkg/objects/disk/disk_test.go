@@ -20,6 +20,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/objects/storetest"
@@ -34,6 +35,46 @@ func open(t *testing.T, dir string) *disk.Store {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// The errors of Open name the file, without its folder and without the system
+// call.
+func TestOpenErrors(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		prepare func(dir string) error
+		file    string
+	}{
+		"key is a folder": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "url.key"), 0o700) },
+			"url.key"},
+		"lock is a folder": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "objects.lock"), 0o700) },
+			"objects.lock"},
+		"objects is a file": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "objects"), nil, 0o600)
+		}, "objects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := test.prepare(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := disk.Open(dir)
+			texts.Error(t, err, dir, "DIR")
+			if err == nil {
+				return
+			}
+			if !strings.Contains(err.Error(), " "+test.file+": ") {
+				t.Errorf("%v, want an error with %s", err, test.file)
+			}
+			for _, call := range []string{"openat", "mkdirat", "read "} {
+				if strings.Contains(strings.ReplaceAll(err.Error(), "cannot read ", ""), call) {
+					t.Errorf("the error has the system call %q: %v", call, err)
+				}
+			}
+		})
+	}
 }
 
 func TestStore(t *testing.T) {
@@ -72,7 +113,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// staged says whether an object has a marker, and that this has its key.
+// staged reports whether an object has a marker, and checks that the marker has
+// its key.
 func staged(t *testing.T, dir, key string) bool {
 	t.Helper()
 	marker, err := os.ReadFile(filepath.Join(dir, "staged", sum(key)))
@@ -87,7 +129,8 @@ func sum(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The marker of an object that was staged goes with it.
+// TestRemoveStaged checks that Remove also removes the marker of a staged
+// object.
 func TestRemoveStaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,12 +141,15 @@ func TestRemoveStaged(t *testing.T) {
 	if !staged(t, dir, key) {
 		t.Fatal("it has no marker")
 	}
-	if removed, err := s.Remove(t.Context(), "modules/acme/vpc/aws/1.0.0/"); removed != 1 || err != nil || staged(t, dir, key) {
-		t.Errorf("%d, %v; the marker is there: %v", removed, err, staged(t, dir, key))
+	if removed, err := s.Remove(t.Context(), "modules/acme/vpc/aws/1.0.0/"); removed != 1 || err != nil {
+		t.Errorf("Remove: %d, %v", removed, err)
+	}
+	if staged(t, dir, key) {
+		t.Error("the marker remains")
 	}
 }
 
-// meanwhile is a context that does something as it is asked for the nth time whether it is over.
+// meanwhile is a context that calls a function at the nth call of Err.
 type meanwhile struct {
 	context.Context //nolint:containedctx // it is one
 	n               *int
@@ -117,7 +163,8 @@ func (m meanwhile) Err() error {
 	return m.Context.Err()
 }
 
-// What is removed while a walk goes on is left out of it.
+// TestWalkWhileRemoving checks that Walk omits objects that are removed
+// meanwhile.
 func TestWalkWhileRemoving(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -127,7 +174,7 @@ func TestWalkWhileRemoving(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The second is folder a, after folder b was seen beside it.
+	// The second call is for folder a, after folder b was listed.
 	n := 2
 	ctx := meanwhile{t.Context(), &n, func() {
 		if err := os.RemoveAll(filepath.Join(dir, "objects", "b")); err != nil {
@@ -144,7 +191,8 @@ func TestWalkWhileRemoving(t *testing.T) {
 	}
 }
 
-// Two processes on one folder sign and accept each other's URLs, and the key is for the owner alone.
+// TestSharedKey checks that two processes on one folder accept each other's
+// URLs, and that only the owner can read the key.
 func TestSharedKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -157,7 +205,7 @@ func TestSharedKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second, err := b.SignGet(t.Context(), "k"); err != nil || first != second {
-		t.Errorf("the two sign differently: %v", err)
+		t.Errorf("the stores sign differently: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(dir, "url.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -165,7 +213,8 @@ func TestSharedKey(t *testing.T) {
 	}
 }
 
-// Keys cannot lead out of the folder, not even through a link that somebody put there.
+// TestNoWayOut checks that keys cannot lead out of the folder, even through a
+// symbolic link.
 func TestNoWayOut(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
@@ -179,19 +228,21 @@ func TestNoWayOut(t *testing.T) {
 	if _, err := s.Open(t.Context(), "link/secret", 0, -1); err == nil {
 		t.Error("Open follows a link out of the store")
 	}
-	if err := s.PutOnce(t.Context(), "link/new", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}); err == nil {
+	if err := s.PutOnce(t.Context(), "link/new", strings.NewReader(""), digestOf("")); err == nil {
 		t.Error("PutOnce follows a link out of the store")
 	}
 }
 
-// A signed URL holds for an hour where nothing else is said: one init of a client, and tools that cache for half an hour.
+// TestLifetime checks that the default lifetime of a signed URL is an hour.
+// This is enough for one init of a client, and for tools that cache for half an
+// hour.
 func TestLifetime(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	s.BaseURL = server.URL
-	if err := s.PutOnce(t.Context(), "k", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}); err != nil {
+	if err := s.PutOnce(t.Context(), "k", strings.NewReader(""), digestOf("")); err != nil {
 		t.Fatal(err)
 	}
 	signed := time.Now()
@@ -216,12 +267,13 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// What cannot be had of an object is told as all errors are.
+// TestBadRange checks that errors of ranges and conditions are JSON like all
+// others.
 func TestBadRange(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	s.BaseURL = "https://127.0.0.1:8443"
-	if err := s.PutOnce(t.Context(), "k", strings.NewReader("a"), objects.Digest{SHA256: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb", Size: 1}); err != nil {
+	if err := s.PutOnce(t.Context(), "k", strings.NewReader("a"), digestOf("a")); err != nil {
 		t.Fatal(err)
 	}
 	u, err := s.SignGet(t.Context(), "k")
@@ -234,13 +286,29 @@ func TestBadRange(t *testing.T) {
 		r.Header.Set(name, value)
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)
-		if w.Code != want || !strings.HasPrefix(w.Body.String(), `{"errors":["`) || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d %s %v", header, w.Code, w.Body, w.Header())
+		if w.Code != want {
+			t.Errorf("%s: status %d, want %d", header, w.Code, want)
 		}
+		if !strings.HasPrefix(w.Body.String(), `{"errors":["`) {
+			t.Errorf("%s: body %s", header, w.Body)
+		}
+		checkErrorHeader(t, w.Header())
 	}
 }
 
-// What a killed writer leaves is no object, and is gone a day later.
+// checkErrorHeader checks the header of a response in JSON.
+func checkErrorHeader(t *testing.T, header http.Header) {
+	t.Helper()
+	if got := header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type: %q", got)
+	}
+	if got := header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control: %q", got)
+	}
+}
+
+// TestUnfinished checks that a killed writer leaves no object, and that its
+// file is removed a day later.
 func TestUnfinished(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -266,8 +334,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// Nobody but the registry's user can open the lock, also one that an older
-// release has made.
+// TestLockFileMode checks that only the registry's user can open the lock file,
+// even if an older release created it.
 func TestLockFileMode(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -279,15 +347,12 @@ func TestLockFileMode(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "objects.lock")
 			if older {
-				if err := os.WriteFile(file, nil, 0o644); err != nil { // as it was made
+				if err := os.WriteFile(file, nil, 0o644); err != nil { // the mode of an older release
 					t.Fatal(err)
 				}
 			}
 			s := open(t, dir)
-			body := "hello"
-			sum := sha256.Sum256([]byte(body))
-			digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body))}
-			if err := s.PutOnce(t.Context(), "modules/a", strings.NewReader(body), digest); err != nil {
+			if err := s.PutOnce(t.Context(), "modules/a", strings.NewReader("hello"), digestOf("hello")); err != nil {
 				t.Fatal(err)
 			}
 			info, err := os.Stat(file)
@@ -301,13 +366,14 @@ func TestLockFileMode(t *testing.T) {
 	}
 }
 
-// HasObjects tells kept objects from staged ones, and changes nothing.
+// TestHasObjects checks that HasObjects distinguishes permanent from staged
+// objects, and changes nothing.
 func TestHasObjects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	has := func(any, kept bool) {
+	has := func(any, permanent bool) {
 		t.Helper()
-		for of, want := range map[bool]bool{false: any, true: kept} {
+		for of, want := range map[bool]bool{false: any, true: permanent} {
 			if got, err := disk.HasObjects(dir, of); err != nil || got != want {
 				t.Errorf("HasObjects(%t): %t, %v, want %t", of, got, err, want)
 			}
@@ -315,7 +381,7 @@ func TestHasObjects(t *testing.T) {
 	}
 	has(false, false)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("it has made %v, %v", entries, err)
+		t.Errorf("it has created %v, %v", entries, err)
 	}
 	s, err := disk.Open(dir)
 	if err != nil {
@@ -334,7 +400,7 @@ func TestHasObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(true, true)
-	// It is staged as long as it has a marker.
+	// An object with a marker is staged.
 	staged := filepath.Join(dir, "staged", fmt.Sprintf("%x", sha256.Sum256([]byte("modules/a/x"))))
 	if err := os.WriteFile(staged, []byte("modules/a/x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -342,7 +408,7 @@ func TestHasObjects(t *testing.T) {
 	has(true, false)
 }
 
-// An object for which there is no room is registry.ErrDiskFull.
+// TestFull checks that ErrDiskFull is returned if there is no space left.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s, err := disk.Open(t.TempDir())

@@ -1,4 +1,4 @@
 package disk
 
-// Sweep removes what is over.
+// Sweep removes expired objects.
 func Sweep(s *Store) { s.sweep() }

@@ -3,25 +3,24 @@ package disk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
-// Remove removes all that is below a prefix, staged or kept, and returns how many objects it has removed, also where it fails.
-// Nothing being there is no error.
+// Remove removes all objects below a prefix, staged or permanent. It returns
+// the number of removed objects, even if it fails. It returns nil if there are
+// none.
 func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err error) {
 	if err := objects.CheckFolder(prefix); err != nil {
 		return 0, err
 	}
 	err = s.Walk(ctx, prefix, func(info objects.Info) error {
 		if err := s.remove(info.Key); err != nil {
-			if e, ok := errors.AsType[*fs.PathError](err); ok {
-				err = e.Err // the rest names the file in the store's folder
-			}
-			return fmt.Errorf("removing object %s: %w", info.Key, err)
+			return registry.Errorf(err, "cannot remove object %s: %s", info.Key, regularfile.Reason(err))
 		}
 		removed++
 		return nil
@@ -32,7 +31,7 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 	return removed, err
 }
 
-// remove removes an object, and then its marker, as the sweep does.
+// remove removes an object and then its marker, as the sweep does.
 func (s *Store) remove(key string) error {
 	unlock, err := s.lock.Lock()
 	if err != nil {
@@ -50,8 +49,8 @@ func (s *Store) remove(key string) error {
 	return s.unmark(key)
 }
 
-// removeFolders removes the folders that nothing is in any more. It holds the lock,
-// as a put does from making its folders until they have its object.
+// removeFolders removes empty folders. It holds the lock, as a put does from
+// creating its folders until they have its object.
 func (s *Store) removeFolders(prefix string) error {
 	unlock, err := s.lock.Lock()
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *Store) removeFolders(prefix string) error {
 		return err
 	}
 	for i := len(dirs) - 1; i >= 0; i-- {
-		_ = s.root.Remove(dirs[i]) // one that is not empty stays
+		_ = s.root.Remove(dirs[i]) // this fails if it is not empty
 	}
 	return nil
 }

@@ -20,23 +20,31 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// A staged object has a marker, which is a file with its key in the folder staged; one without is kept. Who changes either
-// holds the lock, so that of Keep and the sweep one comes first: Keep then finds no object, or the sweep no marker. A
-// process or a machine that dies in between leaves what the next one can tell:
+// A staged object has a marker, which is a file with its key in the folder
+// staged. A permanent object has none. A process changes either of them while it
+// holds the lock, which orders Keep and the sweep. Either Keep finds no object,
+// or the sweep finds no marker.
 //
-//   - a PUT makes the marker and then the object: a marker without an object, which PutOnce, a PUT or the sweep removes;
-//   - the sweep removes the object and then the marker: the same;
-//   - Keep removes the marker alone, and has the object on disk before.
+// If a process or the machine stops in between, the next process can detect the
+// state:
+//
+//   - A PUT creates the marker and then the object. This can leave a marker without
+//     an object, which PutOnce, a PUT or the sweep removes.
+//   - The sweep removes the object and then the marker. This can leave the same.
+//   - Keep removes only the marker, and syncs the object to disk before.
 
-// sweepEvery is how often a process that signs URLs sweeps.
+// sweepEvery is the time between two sweeps of a process that signs URLs.
 const sweepEvery = time.Hour
 
-// marker returns where the marker of a key is. Keys are longer than names can be, and have slashes.
+// marker returns the path of a key's marker. Its name is a hash, because keys
+// have slashes and can be longer than a name.
 func marker(key string) string { return path.Join(staged, sum([]byte(key))) }
 
-// mark makes the marker of an object that is about to be stored. The caller holds the lock.
+// mark creates the marker of an object that is about to be stored. The caller
+// holds the lock.
 func (s *Store) mark(key string) error {
-	// A new object does not get the age of what a killed PUT left, nor an object that is there another marker.
+	// Do not give an existing object a marker. Remove the marker of a killed PUT,
+	// so that the new object does not have its age.
 	if _, err := s.root.Lstat(path.Join(stored, key)); err == nil {
 		return registry.ErrExists
 	}
@@ -46,16 +54,16 @@ func (s *Store) mark(key string) error {
 	return s.place(strings.NewReader(key), objects.Digest{SHA256: sum([]byte(key)), Size: int64(len(key))}, marker(key))
 }
 
-// unmark removes the marker of an object, if it has one. The caller holds the lock.
+// unmark removes the marker of an object, if any. The caller holds the lock.
 func (s *Store) unmark(key string) error {
 	if err := s.root.Remove(marker(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// One that somebody else removed must not come back after a power cut either.
+	// A marker removed by another process must not return after a power failure.
 	return s.syncDir(staged)
 }
 
-// Keep implements objects.Stage.
+// Keep implements [objects.Stage].
 func (s *Store) Keep(_ context.Context, key string) error {
 	if err := objects.CheckKey(key); err != nil {
 		return err
@@ -73,7 +81,8 @@ func (s *Store) Keep(_ context.Context, key string) error {
 	if err != nil {
 		return notFound(key, err)
 	}
-	// Whoever stored it may have been killed before it was durable.
+	// The process that stored the object may have been killed before it was
+	// durable.
 	if err := s.syncDirs(name); err != nil {
 		return err
 	}
@@ -83,7 +92,7 @@ func (s *Store) Keep(_ context.Context, key string) error {
 	return nil
 }
 
-// sweepStaged removes the objects that have been staged for too long.
+// sweepStaged removes expired staged objects.
 func (s *Store) sweepStaged() {
 	entries, err := fs.ReadDir(s.root.FS(), staged)
 	if err != nil {
@@ -101,7 +110,7 @@ func (s *Store) isOver(marker string) bool {
 	return err == nil && s.now().Sub(info.ModTime()) > objects.StagedFor
 }
 
-// expire removes an object whose marker is old, and then the marker.
+// expire removes an object with an expired marker, and then the marker.
 func (s *Store) expire(name string) error {
 	unlock, err := s.lock.Lock()
 	if err != nil {
@@ -109,13 +118,13 @@ func (s *Store) expire(name string) error {
 	}
 	defer unlock()
 	if !s.isOver(name) {
-		return nil // it was kept, or is another one by now
+		return nil // the object is permanent, or the marker is a new one
 	}
 	key, err := s.root.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	// What is no marker tells of no object.
+	// Only a valid marker identifies an object.
 	if objects.CheckKey(string(key)) == nil && name == marker(string(key)) {
 		object := path.Join(stored, string(key))
 		err := s.root.Remove(object)
@@ -129,15 +138,17 @@ func (s *Store) expire(name string) error {
 	return s.root.Remove(name)
 }
 
-// SignPut implements objects.Stage. The signature covers method, path, all of the query, and the headers.
+// SignPut implements [objects.Stage]. The signature covers the method, the
+// path, the whole query, and the headers.
 func (s *Store) SignPut(_ context.Context, key string, digest objects.Digest) (objects.Upload, error) {
 	if err := objects.CheckUpload(key, digest); err != nil {
 		return objects.Upload{}, err
 	}
-	if last := s.swept.Load(); s.now().Sub(time.Unix(last, 0)) > sweepEvery && s.swept.CompareAndSwap(last, s.now().Unix()) {
+	last := s.swept.Load()
+	if s.now().Sub(time.Unix(last, 0)) > sweepEvery && s.swept.CompareAndSwap(last, s.now().Unix()) {
 		s.sweepStaged()
 	}
-	sum, _ := hex.DecodeString(digest.SHA256) // which was checked
+	sum, _ := hex.DecodeString(digest.SHA256) // CheckUpload has verified it
 	header := map[string]string{
 		"Content-Length":        strconv.FormatInt(digest.Size, 10),
 		"Content-Type":          "application/octet-stream",
@@ -153,17 +164,20 @@ func (s *Store) SignPut(_ context.Context, key string, digest objects.Digest) (o
 	return objects.Upload{URL: u, Header: header}, err
 }
 
-// signedHeaders are those of an upload, in the order in which they are signed.
-var signedHeaders = []string{"Content-Length", "Content-Type", "If-None-Match", "X-Amz-Checksum-Sha256", "X-Amz-Tagging"}
+// signedHeaders are the signed headers of an upload, in the order of their
+// values in the signature.
+var signedHeaders = []string{
+	"Content-Length", "Content-Type", "If-None-Match", "X-Amz-Checksum-Sha256", "X-Amz-Tagging",
+}
 
-// receive answers a PUT.
+// receive handles a PUT.
 func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	key := r.PathValue("key")
 	digest, err := s.verifyPut(r, key)
 	if err != nil {
 		return err
 	}
-	// Mostly that saves the client's sending it.
+	// This early check usually saves the client from sending the body.
 	_, err = s.root.Lstat(path.Join(stored, key))
 	if err == nil {
 		err = registry.ErrExists
@@ -182,9 +196,10 @@ func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// verifyPut says whether a PUT is one that was signed, and of what.
+// verifyPut checks that a PUT is the signed request, and returns the digest of
+// its body.
 func (s *Store) verifyPut(r *http.Request, key string) (objects.Digest, error) {
-	values := []string{strconv.FormatInt(r.ContentLength, 10)} // -1 where there is none
+	values := []string{strconv.FormatInt(r.ContentLength, 10)} // -1 if it is missing
 	for _, name := range signedHeaders[1:] {
 		values = append(values, strings.Join(r.Header.Values(name), ","))
 	}
@@ -192,8 +207,9 @@ func (s *Store) verifyPut(r *http.Request, key string) (objects.Digest, error) {
 		return objects.Digest{}, err
 	}
 	for name := range r.Header {
-		// S3 refuses the first kind. The second it would store.
-		if strings.HasPrefix(name, "X-Amz-") && name != "X-Amz-Checksum-Sha256" && name != "X-Amz-Tagging" || name == "Content-Encoding" {
+		// S3 rejects unsigned X-Amz headers. It would store a Content-Encoding.
+		signed := name == "X-Amz-Checksum-Sha256" || name == "X-Amz-Tagging"
+		if strings.HasPrefix(name, "X-Amz-") && !signed || name == "Content-Encoding" {
 			return objects.Digest{}, fmt.Errorf("%w: the header %s is not signed", registry.ErrForbidden, name)
 		}
 	}
@@ -201,10 +217,12 @@ func (s *Store) verifyPut(r *http.Request, key string) (objects.Digest, error) {
 	return objects.Digest{SHA256: hex.EncodeToString(sum), Size: r.ContentLength}, err
 }
 
-// patience is how long the body of a PUT may stand still. The whole of it may take as long as it takes.
-const patience = time.Minute
+// readTimeout is how long a read of a PUT's body may take. The time for the
+// whole body is not limited.
+const readTimeout = time.Minute
 
-// arriving is a body that is waited for as long as something comes. Where it breaks off, that is registry.ErrInvalid.
+// arriving is the body of a PUT, with a timeout for each read. If it breaks
+// off, the error is registry.ErrInvalid.
 type arriving struct {
 	body    io.Reader
 	control *http.ResponseController
@@ -213,8 +231,8 @@ type arriving struct {
 
 func (a *arriving) Read(p []byte) (int, error) {
 	if now := time.Now(); now.After(a.renew) {
-		_ = a.control.SetReadDeadline(now.Add(patience)) // a writer that cannot do that has no such deadline
-		a.renew = now.Add(patience / 4)
+		_ = a.control.SetReadDeadline(now.Add(readTimeout)) // ErrNotSupported means that there is no deadline
+		a.renew = now.Add(readTimeout / 4)
 	}
 	n, err := a.body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -28,7 +28,7 @@ func digestOf(body string) objects.Digest {
 	return objects.Digest{SHA256: sum(body), Size: int64(len(body))}
 }
 
-// request is the PUT of a body by an upload.
+// request returns the PUT request of an upload with a body.
 func request(t testing.TB, u objects.Upload, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, u.URL, strings.NewReader(body))
@@ -38,7 +38,7 @@ func request(t testing.TB, u objects.Upload, body string) *http.Request {
 	return r
 }
 
-// stage puts an object by a signed URL.
+// stage stores an object via a signed URL.
 func stage(t testing.TB, s *disk.Store, key, body string) {
 	t.Helper()
 	u, err := s.SignPut(t.Context(), key, digestOf(body))
@@ -62,7 +62,8 @@ func has(t testing.TB, s *disk.Store, key string) bool {
 
 const baseURL = "https://127.0.0.1:8443"
 
-// What is staged is gone after two days, whoever asks for a URL then, and what was kept, put, or staged later, is not.
+// TestStagedExpire checks that signing a URL removes objects that were staged
+// two days ago, but not permanent or newer ones.
 func TestStagedExpire(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,15 +102,15 @@ func TestStagedExpire(t *testing.T) {
 		}
 	}
 	if err := s.Keep(t.Context(), "a/staged"); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("Keep of what has expired: %v", err)
+		t.Errorf("Keep of an expired object: %v", err)
 	}
-	// It can be put again, and is new then.
+	// The object can be stored again, and is then new.
 	s.Now = nil
 	stage(t, s, "a/staged", "a/staged")
 	if !staged(t, dir, "a/staged") || !staged(t, dir, "later") || staged(t, dir, "a/kept") {
 		t.Error("the markers are not those of the staged objects")
 	}
-	at(49*time.Hour + 30*time.Minute) // too soon after the last sweep
+	at(49*time.Hour + 30*time.Minute) // the last sweep was less than an hour ago
 	if !has(t, s, "a/staged") {
 		t.Error("each URL sweeps")
 	}
@@ -119,7 +120,8 @@ func TestStagedExpire(t *testing.T) {
 	}
 }
 
-// Who opens the store sweeps too, and finds what one that was killed has left in any state.
+// TestStagedAfterACrash checks that opening the store sweeps too, in every
+// state that a killed process can leave.
 func TestStagedAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,52 +145,53 @@ func TestStagedAfterACrash(t *testing.T) {
 			}
 		}
 	}
-	// A PUT has made its marker and no object, or a sweep has removed the object and
-	// not its marker. Then an operator puts the object.
+	// A PUT has created its marker but no object, or a sweep has removed the
+	// object but not its marker. Then an operator stores the object.
 	mark("left/1", "left/1")
 	if err := s.PutOnce(t.Context(), "left/1", strings.NewReader("content"), digestOf("content")); err != nil {
 		t.Fatal(err)
 	}
-	// The same, and then a PUT, which begins its two days anew.
+	// In the same state, a PUT starts a new period of two days.
 	mark("left/2", "left/2")
 	age()
 	stage(t, s, "left/2", "content")
 	open(t, dir)
 	if !has(t, s, "left/1") || staged(t, dir, "left/1") {
-		t.Error("what PutOnce has put is staged, or gone")
+		t.Error("the object of PutOnce is staged or missing")
 	}
 	if !has(t, s, "left/2") || !staged(t, dir, "left/2") {
-		t.Error("what was put anew has expired with what was left before")
+		t.Error("the new object has expired with the old marker")
 	}
-	// The same, and then nothing.
+	// In the same state, nothing else happens.
 	mark("left/3", "left/3")
 	if err := s.Keep(t.Context(), "left/3"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("Keep of a marker without an object: %v", err)
 	}
-	// What is no marker removes nothing.
+	// Invalid markers remove nothing.
 	for i, content := range []string{"", "left/1", "../url.key", "left"} {
 		mark(fmt.Sprint("other ", i), content)
 	}
 	age()
 	open(t, dir)
 	if entries, err := os.ReadDir(filepath.Join(dir, "staged")); err != nil || len(entries) != 0 {
-		t.Errorf("left are %v, %v", entries, err)
+		t.Errorf("markers: %v, %v", entries, err)
 	}
 	if !has(t, s, "left/1") || has(t, s, "left/2") {
-		t.Error("the sweep removes what is kept, or leaves what is staged")
+		t.Error("the sweep removed a permanent object, or did not remove a staged one")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "url.key")); err != nil {
 		t.Error(err)
 	}
 }
 
-// Of Keep and a sweep by another process one comes first: an object that Keep has found is there for good.
+// TestKeepOrSweep runs Keep and a sweep by another process at once. If Keep
+// succeeds, the object is permanent.
 func TestKeepOrSweep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, other := open(t, dir), open(t, dir)
 	s.BaseURL = baseURL
-	var kept, expired int
+	var permanent, expired int
 	for i := range 50 {
 		key := fmt.Sprint("key/", i)
 		stage(t, s, key, key)
@@ -211,7 +214,7 @@ func TestKeepOrSweep(t *testing.T) {
 		wait.Wait()
 		switch {
 		case err == nil:
-			kept++
+			permanent++
 		case errors.Is(err, registry.ErrNotFound):
 			expired++
 		default:
@@ -221,10 +224,11 @@ func TestKeepOrSweep(t *testing.T) {
 			t.Fatalf("Keep: %v; the object is there: %t", err, has(t, s, key))
 		}
 	}
-	t.Logf("%d were kept, %d had expired", kept, expired)
+	t.Logf("%d are permanent, %d expired", permanent, expired)
 }
 
-// Uploads to one key through two processes: one is stored, with one marker.
+// TestUploadsAtOnce uploads objects to one key through two processes. One
+// object is stored.
 func TestUploadsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -250,7 +254,8 @@ func TestUploadsAtOnce(t *testing.T) {
 				statuses[i] = w.Code
 			})
 		}
-		// An operator may come between: the object that he finds or puts stays.
+		// An operator may store an object at the same time. An object that
+		// PutOnce finds or stores is permanent.
 		wait.Go(func() { put = stores[0].PutOnce(t.Context(), key, strings.NewReader("put"), digestOf("put")) })
 		wait.Wait()
 		won := 0
@@ -275,7 +280,8 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// A body that breaks off, or stands still, leaves nothing. One that comes slowly outlasts the server's patience with bodies.
+// TestSlowUploads checks that an incomplete body leaves nothing, and that a
+// slow one may exceed the server's read timeout.
 func TestSlowUploads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -314,7 +320,8 @@ func TestSlowUploads(t *testing.T) {
 	if err := off.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if answer, _ := http.ReadResponse(bufio.NewReader(off), nil); answer == nil || answer.StatusCode != http.StatusBadRequest {
+	answer, _ := http.ReadResponse(bufio.NewReader(off), nil)
+	if answer == nil || answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("a body that breaks off: %v", answer)
 	}
 	off.Close()
@@ -335,7 +342,8 @@ func TestSlowUploads(t *testing.T) {
 	}
 }
 
-// All answers to a PUT are JSON, and say nothing of what was wrong.
+// TestUploadAnswers checks that all responses to a PUT are JSON and contain no
+// details.
 func TestUploadAnswers(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -351,12 +359,27 @@ func TestUploadAnswers(t *testing.T) {
 		want   string
 	}{
 		{"CONTENT", nil, 400, `{"errors":["malformed request"],"code":"invalid"}`},
-		{"content", func(r *http.Request) { r.Header.Del("If-None-Match") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
-		{"content", func(r *http.Request) { r.Header.Add("If-None-Match", "*") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
-		{"content", func(r *http.Request) { r.Header.Add("Content-Encoding", "gzip") }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
+		{
+			"content", func(r *http.Request) { r.Header.Del("If-None-Match") }, 403,
+			`{"errors":["forbidden"],"code":"forbidden"}`,
+		},
+		{
+			"content", func(r *http.Request) { r.Header.Add("If-None-Match", "*") }, 403,
+			`{"errors":["forbidden"],"code":"forbidden"}`,
+		},
+		{
+			"content", func(r *http.Request) { r.Header.Add("Content-Encoding", "gzip") }, 403,
+			`{"errors":["forbidden"],"code":"forbidden"}`,
+		},
 		{"content", func(r *http.Request) { r.ContentLength = -1 }, 403, `{"errors":["forbidden"],"code":"forbidden"}`},
-		{"content", func(r *http.Request) { r.URL.Path = "/objects/k" }, 405, `{"errors":["method not allowed"],"code":"method_not_allowed"}`},
-		{"content", func(r *http.Request) { r.Method = http.MethodGet }, 405, `{"errors":["method not allowed"],"code":"method_not_allowed"}`},
+		{
+			"content", func(r *http.Request) { r.URL.Path = "/objects/k" }, 405,
+			`{"errors":["method not allowed"],"code":"method_not_allowed"}`,
+		},
+		{
+			"content", func(r *http.Request) { r.Method = http.MethodGet }, 405,
+			`{"errors":["method not allowed"],"code":"method_not_allowed"}`,
+		},
 		{"content", nil, 200, `{}`},
 		{"content", nil, 412, `{"errors":["precondition failed"],"code":"precondition_failed"}`},
 	} {
@@ -366,13 +389,18 @@ func TestUploadAnswers(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)
-		if w.Code != test.status || w.Body.String() != test.want+"\n" || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%d %s %v, want %d %s", w.Code, w.Body, w.Header(), test.status, test.want)
+		if w.Code != test.status {
+			t.Errorf("status %d, want %d", w.Code, test.status)
 		}
+		if got := w.Body.String(); got != test.want+"\n" {
+			t.Errorf("body %s, want %s", got, test.want)
+		}
+		checkErrorHeader(t, w.Header())
 	}
 }
 
-// A URL to PUT holds for an hour where nothing else is said, whatever the lifetime of those to GET.
+// TestPutLifetime checks that the default lifetime of a URL to PUT is an hour,
+// for any lifetime of URLs to GET.
 func TestPutLifetime(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -402,7 +430,8 @@ func TestPutLifetime(t *testing.T) {
 	}
 }
 
-// No query but the signed one, in whatever order and spelling of the same, has a PUT accepted.
+// FuzzPutQuery checks that a PUT is only accepted with the signed query, in any
+// order and encoding.
 func FuzzPutQuery(f *testing.F) {
 	s, err := disk.Open(f.TempDir())
 	if err != nil {
@@ -438,7 +467,7 @@ func FuzzPutQuery(f *testing.F) {
 	f.Add(signed.RawQuery, "a/key2")
 	f.Add(signed.RawQuery, "a/key\n"+q.Get("expires"))
 	f.Fuzz(func(t *testing.T, query, key string) {
-		r := request(t, u, "CONTENT") // so that nothing is stored: whether it got that far is the question
+		r := request(t, u, "CONTENT") // wrong bytes, so that an accepted request stores nothing
 		r.URL.RawQuery, r.URL.Path = query, disk.PutPath+key
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)

@@ -2,5 +2,5 @@ package presign
 
 import "time"
 
-// SetClock has a signer take another clock.
+// SetClock replaces the clock of a signer.
 func (s *Signer) SetClock(now func() time.Time) { s.now = now }

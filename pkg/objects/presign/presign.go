@@ -26,7 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 )
 
-// Options of New.
+// Options are the options of [New].
 type Options struct {
 	// Lifetime of URLs. If zero, it is 60 minutes. A URL expires earlier if the
 	// credentials that signed it do.
@@ -50,7 +50,8 @@ type Signer struct {
 }
 
 // secretSigner is a signer for one secret access key. The SDK's signer looks up
-// its derived key by access key ID alone, so it must not meet another secret.
+// its derived key only by access key ID, so it must not be used with another
+// secret.
 type secretSigner struct {
 	secret string
 	*v4.Signer
@@ -147,7 +148,7 @@ func (s *Signer) signerOf(secret string) *v4.Signer {
 	latest := s.signer.Load()
 	if latest == nil || latest.secret != secret {
 		latest = &secretSigner{secret, v4.NewSigner(func(o *v4.SignerOptions) {
-			o.DisableURIPathEscaping = true // the path is escaped as S3 wants it
+			o.DisableURIPathEscaping = true // the path is escaped already
 		})}
 		s.signer.Store(latest)
 	}

@@ -16,13 +16,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var someone = aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", SessionToken: "IQoJ/b3+Jp=="}
+var someone = aws.Credentials{
+	AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+	SessionToken: "IQoJ/b3+Jp==",
+}
 
 func from(c aws.Credentials) aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c, nil })
 }
 
-// The SDK's signer, on the URL that the SDK's client of S3 asks for, is the one to agree with.
+// TestAsTheSDKSigns compares a URL with the one of the SDK's signer for the
+// same request.
 func TestAsTheSDKSigns(t *testing.T) {
 	t.Parallel()
 	without := someone
@@ -33,25 +37,47 @@ func TestAsTheSDKSigns(t *testing.T) {
 		bucket string
 		style  bool
 	}{
-		"a role's":           {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
-		"a user's":           {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
-		"China's":            {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
-		"the cloud's":        {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"Europe's own":       {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"one that is apart":  {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fourth":           {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fifth":            {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
-		"a sixth":            {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a name with dots":   {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
-		"an old name":        {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "Larder_Old", false},
-		"a short name":       {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "la", false},
-		"an emulator's":      {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")}, "larder-archives", true},
-		"one behind a path":  {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com/some/where/")}, "larder-archives", true},
-		"one with hosts":     {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")}, "larder-archives", false},
-		"an address":         {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:9000")}, "larder-archives", false},
-		"an address of IPv6": {aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://[::1]:9000")}, "larder-archives", false},
+		"a role's":          {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
+		"a user's":          {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
+		"China's":           {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
+		"the cloud's":       {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"Europe's own":      {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"one that is apart": {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fourth":          {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a fifth":           {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
+		"a sixth":           {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
+		"a name with dots":  {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
+		"an old name":       {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "Larder_Old", false},
+		"a short name":      {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "la", false},
+		"an emulator's": {
+			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")},
+			"larder-archives", true,
+		},
+		"one behind a path": {
+			aws.Config{
+				Region: "us-east-1", Credentials: from(someone),
+				BaseEndpoint: aws.String("https://s3.example.com/some/where/"),
+			},
+			"larder-archives", true,
+		},
+		"one with hosts": {
+			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")},
+			"larder-archives", false,
+		},
+		"an address": {
+			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:9000")},
+			"larder-archives", false,
+		},
+		"an address of IPv6": {
+			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://[::1]:9000")},
+			"larder-archives", false,
+		},
 	} {
-		signer, err := presign.New(test.config, test.bucket, presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style})
+		signer, err := presign.New(
+			test.config,
+			test.bucket,
+			presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +86,9 @@ func TestAsTheSDKSigns(t *testing.T) {
 			o.UsePathStyle = test.style
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}))
-		for _, key := range []string{"modules/acme/vpc/aws/1.0.0/abc.tar.gz", "modules/acme/vpc/aws/1.0.0-rc.1+b.2/a_b~c.tar.gz", "x"} {
+		for _, key := range []string{
+			"modules/acme/vpc/aws/1.0.0/abc.tar.gz", "modules/acme/vpc/aws/1.0.0-rc.1+b.2/a_b~c.tar.gz", "x",
+		} {
 			got, err := signer.SignGet(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +97,7 @@ func TestAsTheSDKSigns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Theirs says at which time and for which operation, as ours need not.
+			// The SDK's URL also has the operation, which is not needed.
 			place, _, _ := strings.Cut(theirs.URL, "?")
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, place+"?X-Amz-Expires=5400", nil)
 			if err != nil {
@@ -85,11 +113,15 @@ func TestAsTheSDKSigns(t *testing.T) {
 	}
 }
 
-// A day's key does not outlive the day, nor the credentials that it is of.
+// TestKeyChanges checks that the cached key is replaced on another day and for
+// other credentials.
 func TestKeyChanges(t *testing.T) {
 	t.Parallel()
 	now, credentials := time.Date(2026, 11, 21, 23, 59, 59, 0, time.UTC), someone
-	config := aws.Config{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return credentials, nil })}
+	config := aws.Config{
+		Region:      "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return credentials, nil }),
+	}
 	sign := func(s *presign.Signer) string {
 		s.SetClock(func() time.Time { return now })
 		signed, err := s.SignGet(t.Context(), "x")
@@ -105,8 +137,8 @@ func TestKeyChanges(t *testing.T) {
 		}
 		return s
 	}
-	kept := fresh()
-	sign(kept)
+	reused := fresh()
+	sign(reused)
 	for name, change := range map[string]func(){
 		"nothing":        func() {},
 		"another day":    func() { now = now.Add(time.Second) },
@@ -115,13 +147,13 @@ func TestKeyChanges(t *testing.T) {
 		"another id":     func() { credentials.AccessKeyID += "x" },
 	} {
 		change()
-		if got, want := sign(kept), sign(fresh()); got != want {
+		if got, want := sign(reused), sign(fresh()); got != want {
 			t.Errorf("%s:\n%s\n%s", name, got, want)
 		}
 	}
 }
 
-// An error names the object, but nothing of the credentials.
+// TestErrors checks that errors contain no credentials.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no credentials")
@@ -164,7 +196,8 @@ func BenchmarkSignGet(b *testing.B) {
 	credentials := someone
 	credentials.SessionToken = strings.Repeat("token+/=", 128) // as long as a role's
 	config := aws.Config{Region: "eu-central-1", Credentials: from(credentials)}
-	const key = "providers/acme/inventory/1.0.0/0000000000000000000000000000000000000000000000000000000000000000/terraform-provider-inventory_1.0.0_linux_amd64.zip"
+	const key = "providers/acme/inventory/1.0.0/0000000000000000000000000000000000000000000000000000000000000000/" +
+		"terraform-provider-inventory_1.0.0_linux_amd64.zip"
 	b.Run("ours", func(b *testing.B) {
 		s, err := presign.New(config, "larder-archives", presign.Options{})
 		if err != nil {
@@ -181,7 +214,8 @@ func BenchmarkSignGet(b *testing.B) {
 		s := s3.NewPresignClient(s3.NewFromConfig(config))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := s.PresignGetObject(b.Context(), &s3.GetObjectInput{Bucket: aws.String("larder-archives"), Key: aws.String(key)}); err != nil {
+			in := &s3.GetObjectInput{Bucket: aws.String("larder-archives"), Key: aws.String(key)}
+			if _, err := s.PresignGetObject(b.Context(), in); err != nil {
 				b.Fatal(err)
 			}
 		}

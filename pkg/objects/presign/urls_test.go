@@ -12,8 +12,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/presign"
 )
 
-// urlCase is what decides how a URL reads. A field that is not set has the
-// default of sign.
+// urlCase contains the inputs of a URL. If a field is not set, sign uses a
+// default.
 type urlCase struct {
 	name        string
 	key         string
@@ -100,7 +100,7 @@ var urlCases = []urlCase{
 	{name: "another day in local time", at: time.Date(2026, 11, 22, 1, 0, 0, 0, time.FixedZone("", 2*60*60))},
 }
 
-// token returns credentials with a session token, as those of a role.
+// token returns credentials with a session token, like those of a role.
 func token(session string) aws.Credentials {
 	c := someone
 	c.SessionToken = session
@@ -129,9 +129,9 @@ func (c urlCase) sign(t *testing.T) string {
 	return url
 }
 
-// The golden file holds one line "name: URL" for each case. The URLs are those
-// of an earlier, independent implementation of Signature Version 4, so this
-// test never rewrites them.
+// TestURLs compares URLs with a file that has one line "name: URL" for each
+// case. They come from an earlier, independent implementation of Signature
+// Version 4, so this test never rewrites them.
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile("testdata/urls.golden.txt")

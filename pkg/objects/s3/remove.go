@@ -12,23 +12,30 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Remove removes all that is below a prefix for good: each version of each object, and each delete marker, one by one, so that
-// one which is held back is named. It returns how many it has removed, also where it fails. Nothing being there is no error, and
-// a missing permission is registry.ErrForbidden.
+// Remove permanently removes all objects below a prefix: each version of each
+// object, and each delete marker. It sends one request for each, so that errors
+// name the object.
 //
-// In a bucket without versions an object is the version null of itself, so that the permissions are the same:
-// s3:ListBucketVersions and s3:DeleteObjectVersion.
+// It returns the number of removed versions and markers, even if it fails. It
+// returns nil if there are none, and registry.ErrForbidden if a permission is
+// missing.
+//
+// In a bucket without versions, an object is its own version null. The
+// permissions are therefore always s3:ListBucketVersions and
+// s3:DeleteObjectVersion.
 func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err error) {
 	if err := objects.CheckFolder(prefix); err != nil {
 		return 0, err
 	}
-	// How often each was deleted: an object without versions may be put once more meanwhile.
+	// An object without versions may be stored again during the removal, so count
+	// the deletions.
 	deleted := make(map[version]int)
 	for {
-		// Always the first page, of what is left: markers of what was deleted lead nowhere.
+		// Request the first page each time, because continuation markers may refer to
+		// deleted objects.
 		page, err := s.client.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: &prefix})
 		if err != nil {
-			return removed, s.refused(prefix, "s3:ListBucketVersions", err)
+			return removed, s.explain(prefix, "s3:ListBucketVersions", err)
 		}
 		found := versionsOf(page)
 		if len(found) == 0 {
@@ -37,23 +44,24 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 		for _, v := range found {
 			_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &v.key, VersionId: &v.id})
 			if err != nil {
-				err = s.refused(v.key, "s3:DeleteObjectVersion", err)
+				err = s.explain(v.key, "s3:DeleteObjectVersion", err)
 			}
 			switch {
-			case errors.Is(err, registry.ErrNotFound): // somebody else was faster
+			case errors.Is(err, registry.ErrNotFound): // another client removed it
 			case err != nil:
 				return removed, err
 			default:
 				removed++
 			}
 			if deleted[v]++; deleted[v] > 3 {
-				return removed, fmt.Errorf("bucket %s: object %s, version %s, was deleted and is still there", s.bucket, v.key, v.id)
+				return removed, fmt.Errorf("bucket %s: object %s, version %s, was deleted but still exists",
+					s.bucket, v.key, v.id)
 			}
 		}
 	}
 }
 
-// version is one of an object, or a delete marker.
+// version identifies a version of an object, or a delete marker.
 type version struct{ key, id string }
 
 func versionsOf(page *s3.ListObjectVersionsOutput) (all []version) {
@@ -66,10 +74,11 @@ func versionsOf(page *s3.ListObjectVersionsOutput) (all []version) {
 	return all
 }
 
-// refused says which permission is missing, where one is.
-func (s *Store) refused(key, permission string, err error) error {
+// explain translates an error, and names the permission if it is missing.
+func (s *Store) explain(key, permission string, err error) error {
 	if c := code(err); c == "AccessDenied" || c == "Forbidden" {
-		return fmt.Errorf("bucket %s: object %s: %w: it needs the permission %s: %w", s.bucket, key, registry.ErrForbidden, permission, err)
+		return fmt.Errorf("bucket %s: object %s: %w: the permission %s is missing: %w",
+			s.bucket, key, registry.ErrForbidden, permission, err)
 	}
 	return s.translate(key, err)
 }

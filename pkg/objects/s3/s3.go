@@ -1,9 +1,12 @@
-// Package s3 is objects.Store on one S3 bucket.
+// Package s3 implements [objects.Store] and [objects.Stage] in an S3 bucket.
 //
-// An object is put by a single conditional PutObject, so that S3 itself refuses to replace it and verifies the SHA-256 of
-// all its bytes; 5 GB is the most that takes. Presigned URLs to GET sign the host and nothing else of what a client sends,
-// so that any client can use them; those to PUT sign all that makes the request the one which PutOnce would send, and the
-// tag of a staged object. The bucket needs a lifecycle rule that expires objects with that tag.
+// PutOnce sends a single conditional PutObject, so that S3 itself rejects a
+// replacement and verifies the SHA-256 of all bytes. This limits objects to 5
+// GB.
+//
+// Presigned URLs to GET sign only the host, so that any client can use them.
+// URLs to PUT sign the headers that PutOnce would send, and the tag of a staged
+// object. The bucket needs a lifecycle rule that expires objects with this tag.
 package s3
 
 import (
@@ -32,24 +35,28 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Options of New.
+// Options are the options of [New].
 type Options struct {
-	// Lifetime of signed URLs; 60 minutes where it is zero. They end earlier where the credentials that sign them do.
+	// Lifetime of signed URLs. If zero, it is 60 minutes. A URL expires earlier if
+	// the credentials that signed it do.
 	Lifetime time.Duration
-	// PutLifetime is that of URLs to PUT; 60 minutes where it is zero. A request must begin within it.
+	// PutLifetime is the lifetime of URLs to PUT. If zero, it is 60 minutes. A
+	// request must begin within it.
 	PutLifetime time.Duration
-	// PathStyle puts the bucket into the path and not into the host, as S3's emulators need it.
+	// PathStyle puts the bucket into the path instead of the host, which emulators
+	// of S3 need.
 	PathStyle bool
 }
 
-// Store is an objects.Store and an objects.Stage in S3.
+// Store is an [objects.Store] and an [objects.Stage] in S3.
 type Store struct {
 	client *s3.Client
 	bucket string
 	put    *s3.PresignClient
 	get    *presign.Signer
-	// noGet is why there is no get: an endpoint of no use for any request, and that is when it is told.
-	noGet error
+	// getErr is set if get is nil because the endpoint is not valid. It is
+	// returned when a URL is signed, because all requests fail then.
+	getErr error
 }
 
 var (
@@ -61,28 +68,36 @@ var (
 func New(config aws.Config, bucket string, options Options) *Store {
 	client := s3.NewFromConfig(config, func(o *s3.Options) {
 		o.UsePathStyle = options.PathStyle
-		// Checksums are given where they count. What the SDK would add on its own would have to be sent by whoever uses a
-		// presigned URL.
+		// The requests set checksums explicitly. Users of presigned URLs would have to
+		// send any others that the SDK adds.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	store := &Store{client: client, bucket: bucket, put: s3.NewPresignClient(client, s3.WithPresignExpires(cmp.Or(options.PutLifetime, time.Hour)))}
-	// There may be an endpoint for S3 alone, which the client has found.
+	store := &Store{
+		client: client,
+		bucket: bucket,
+		put:    s3.NewPresignClient(client, s3.WithPresignExpires(cmp.Or(options.PutLifetime, time.Hour))),
+	}
+	// Use the client's endpoint, because S3 can have one of its own.
 	config.BaseEndpoint = client.Options().BaseEndpoint
-	store.get, store.noGet = presign.New(config, bucket, presign.Options{Lifetime: options.Lifetime, PathStyle: options.PathStyle})
+	store.get, store.getErr = presign.New(
+		config,
+		bucket,
+		presign.Options{Lifetime: options.Lifetime, PathStyle: options.PathStyle},
+	)
 	return store
 }
 
 const (
-	// maxConflicts is how often an object is put while S3 answers that somebody else
-	// is putting or deleting it, with 409. Of two writers at once, the slower one so
-	// finds out who won.
+	// maxConflicts is the number of attempts while S3 answers with 409 because
+	// another client is storing or deleting the object. With several attempts,
+	// the slower of two writers learns which one succeeded.
 	maxConflicts = 5
-	// maxAppearing is how often an object is put that S3 says is there, and that is
-	// not there when it is looked at: somebody has deleted it, or, on servers that
-	// take an object's name before they have the object, is about to put it.
+	// maxAppearing is the number of attempts while S3 reports that the object
+	// exists, but does not find it. Another client may have deleted it. Some
+	// servers also reserve an object's name before they have the object.
 	maxAppearing = 10
-	// maxWait bounds the wait between two attempts.
+	// maxWait is the longest wait between two attempts.
 	maxWait = 1600 * time.Millisecond
 )
 
@@ -95,9 +110,10 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	if err != nil {
 		return fmt.Errorf("object %s: %w", key, err)
 	}
-	// A body that is too long would be cut off and stored before anyone noticed.
+	// S3 would store only the first bytes of a longer body.
 	if end, err := body.Seek(0, io.SeekEnd); err != nil || end-begin != digest.Size {
-		return fmt.Errorf("%w object %s: its body has %d bytes, not %d", registry.ErrInvalid, key, end-begin, digest.Size)
+		return fmt.Errorf("%w object %s: its body has %d bytes instead of %d",
+			registry.ErrInvalid, key, end-begin, digest.Size)
 	}
 	for attempt := 1; ; attempt++ {
 		if _, err := body.Seek(begin, io.SeekStart); err != nil {
@@ -106,21 +122,21 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		in := s.putOnce(key, digest)
 		in.Body = body
 		_, err := s.client.PutObject(ctx, in, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
-		refused := s.translate(key, err)
+		failed := s.translate(key, err)
 		most := 1
 		switch {
 		case code(err) == "PreconditionFailed":
-			refused = cmp.Or(s.settle(ctx, key), refused)
-			if errors.Is(refused, registry.ErrNotFound) {
+			failed = cmp.Or(s.ensureKept(ctx, key), failed)
+			if errors.Is(failed, registry.ErrNotFound) {
 				most = maxAppearing
-				refused = fmt.Errorf("bucket %s: object %s: %w: it was there, and was gone when it was looked at: %w",
+				failed = fmt.Errorf("bucket %s: object %s: %w: it exists, but S3 does not find it: %w",
 					s.bucket, key, registry.ErrUnavailable, err)
 			}
 		case status(err) == http.StatusConflict:
 			most = maxConflicts
 		}
 		if attempt >= most {
-			return refused
+			return failed
 		}
 		select {
 		case <-ctx.Done():
@@ -130,7 +146,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	}
 }
 
-// putOnce is a request to put an object whose digest was checked.
+// putOnce returns the request to store an object with a valid digest.
 func (s *Store) putOnce(key string, digest objects.Digest) *s3.PutObjectInput {
 	sum, _ := hex.DecodeString(digest.SHA256)
 	return &s3.PutObjectInput{
@@ -141,11 +157,13 @@ func (s *Store) putOnce(key string, digest objects.Digest) *s3.PutObjectInput {
 	}
 }
 
-// settle makes sure that an object which is there will stay, for a caller that counts on it. Most who put cannot read
-// tags; that an object is about to expire, S3 tells whoever may read it.
+// ensureKept makes sure that an existing object is permanent, because the
+// caller relies on it. Most writers cannot read tags, but S3 reports the expiry
+// of an object to every reader.
 //
-// Source: x-amz-expiration of https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
-func (s *Store) settle(ctx context.Context, key string) error {
+// Source: x-amz-expiration of
+// https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
+func (s *Store) ensureKept(ctx context.Context, key string) error {
 	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
 		return s.translate(key, err)
@@ -154,12 +172,16 @@ func (s *Store) settle(ctx context.Context, key string) error {
 		return nil
 	}
 	if err := s.Keep(ctx, key); err != nil {
-		return fmt.Errorf("%w: object %s was uploaded to be published, was not, and is about to expire (%s): publish it as that was begun, or try again when it is gone: %w", registry.ErrConflict, key, aws.ToString(out.Expiration), err)
+		return registry.WithHint(
+			fmt.Errorf("%w: object %s is an unfinished upload that expires soon (%s), and cannot be made permanent: %w",
+				registry.ErrConflict, key, aws.ToString(out.Expiration), err),
+			"Publish in the same way as before, or try again after it has expired.")
 	}
 	return nil
 }
 
-// SignPut implements objects.Stage. S3 refuses headers that begin with x-amz- and are not signed; Keep looks for the others.
+// SignPut implements [objects.Stage]. S3 rejects unsigned headers that begin
+// with x-amz-. Keep checks the others.
 func (s *Store) SignPut(ctx context.Context, key string, digest objects.Digest) (objects.Upload, error) {
 	if err := objects.CheckUpload(key, digest); err != nil {
 		return objects.Upload{}, err
@@ -168,18 +190,19 @@ func (s *Store) SignPut(ctx context.Context, key string, digest objects.Digest) 
 	in.Tagging = aws.String(objects.Tag + "=" + objects.TagStaged)
 	request, err := s.put.PresignPutObject(ctx, in)
 	if err != nil {
-		return objects.Upload{}, fmt.Errorf("signing a URL for %s: %w", key, err)
+		return objects.Upload{}, fmt.Errorf("cannot sign a URL for %s: %w", key, err)
 	}
 	upload := objects.Upload{URL: request.URL, Header: make(map[string]string)}
 	for name := range request.SignedHeader {
-		if name != "Host" { // which is in the URL
+		if name != "Host" { // the URL has the host
 			upload.Header[name] = request.SignedHeader.Get(name)
 		}
 	}
 	return upload, nil
 }
 
-// Keep implements objects.Stage. An object without a tag was put by PutOnce, and is kept.
+// Keep implements [objects.Stage]. An object without the tag was stored by
+// PutOnce, and is permanent.
 func (s *Store) Keep(ctx context.Context, key string) error {
 	if err := objects.CheckKey(key); err != nil {
 		return err
@@ -188,7 +211,8 @@ func (s *Store) Keep(ctx context.Context, key string) error {
 	if err != nil || !staged {
 		return err
 	}
-	// A header that is not signed cannot be forbidden, and this one has clients unpack the archive on the way.
+	// Clients would unpack an archive with a Content-Encoding. S3 accepts this
+	// header even if it is not signed.
 	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
 		return s.translate(key, err)
@@ -196,9 +220,11 @@ func (s *Store) Keep(ctx context.Context, key string) error {
 	if encoding := aws.ToString(out.ContentEncoding); encoding != "" {
 		return fmt.Errorf("%w object %s: it was put with Content-Encoding %q", registry.ErrInvalid, key, encoding)
 	}
-	_, err = s.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{Bucket: &s.bucket, Key: &key, Tagging: &types.Tagging{TagSet: tags}})
+	_, err = s.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
+		Bucket: &s.bucket, Key: &key, Tagging: &types.Tagging{TagSet: tags},
+	})
 	if err != nil {
-		// Of two who keep it at once, the later one meets a tag that nobody may change.
+		// If two clients call Keep at once, the later one may not change the tag.
 		if _, staged, again := s.tags(ctx, key); again == nil && !staged {
 			return nil
 		}
@@ -206,7 +232,8 @@ func (s *Store) Keep(ctx context.Context, key string) error {
 	return s.translate(key, err)
 }
 
-// tags says whether an object is staged, and returns the tags of one that is kept, for it may have others too.
+// tags reports whether an object is staged. It returns the tags that make it
+// permanent, including its other tags.
 func (s *Store) tags(ctx context.Context, key string) (kept []types.Tag, staged bool, err error) {
 	out, err := s.client.GetObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
@@ -222,11 +249,14 @@ func (s *Store) tags(ctx context.Context, key string) (kept []types.Tag, staged 
 	return kept, staged, nil
 }
 
-// withPayloadHash tells the signer the hash of the body, which it would otherwise read the body to compute.
+// withPayloadHash sets the hash of the body, so that the signer does not read
+// the body to compute it.
 func withPayloadHash(sha256 string) func(*middleware.Stack) error {
 	return func(stack *middleware.Stack) error {
 		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("KnownPayloadHash",
-			func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			func(
+				ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+			) (middleware.FinalizeOutput, middleware.Metadata, error) {
 				return next.HandleFinalize(v4.SetPayloadHash(ctx, sha256), in)
 			}), "ComputePayloadHash", middleware.Before)
 	}
@@ -234,8 +264,8 @@ func withPayloadHash(sha256 string) func(*middleware.Stack) error {
 
 // SignGet implements objects.Store.
 func (s *Store) SignGet(ctx context.Context, key string) (string, error) {
-	if s.noGet != nil {
-		return "", fmt.Errorf("signing a URL for %s: %w", key, s.noGet)
+	if s.getErr != nil {
+		return "", fmt.Errorf("cannot sign a URL for %s: %w", key, s.getErr)
 	}
 	return s.get.SignGet(ctx, key)
 }
@@ -261,7 +291,7 @@ func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.
 			return nil, s.translate(key, err)
 		}
 	}
-	// S3 knows no empty range. One that is asked for, or begins at the end, is one all the same.
+	// S3 does not support empty ranges, including those at the end.
 	info, err := s.Stat(ctx, key)
 	if err != nil {
 		return nil, err
@@ -293,7 +323,10 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 			return s.translate(prefix, err)
 		}
 		for _, object := range page.Contents {
-			if err := visit(objects.Info{Key: aws.ToString(object.Key), Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}); err != nil {
+			info := objects.Info{
+				Key: aws.ToString(object.Key), Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified),
+			}
+			if err := visit(info); err != nil {
 				return err
 			}
 		}
@@ -309,8 +342,8 @@ func code(err error) string {
 	return ""
 }
 
-// status returns the HTTP status of an error: 0 if there was no response, and -1 if
-// there was no request.
+// status returns the HTTP status of an error. It returns 0 if there was no
+// response, and -1 if there was no request.
 func status(err error) int {
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return response.HTTPStatusCode()
@@ -318,7 +351,7 @@ func status(err error) int {
 	return -1
 }
 
-// translate gives an error the sentinel on which a caller can act.
+// translate wraps an error with the sentinel for the caller.
 func (s *Store) translate(key string, err error) error {
 	if err == nil {
 		return nil
@@ -328,14 +361,15 @@ func (s *Store) translate(key string, err error) error {
 	switch code := code(err); {
 	case code == "PreconditionFailed":
 		sentinel = registry.ErrExists
-	// The last one is what S3 may say of the tags of an object that has expired in a bucket with versions.
+		// S3 can return MethodNotAllowed for the tags of an expired object in a bucket
+		// with versions.
 	case code == "NoSuchKey" || code == "NotFound" || code == "MethodNotAllowed":
 		sentinel = registry.ErrNotFound
-	case code == "InvalidRange" || code == "BadDigest" || code == "XAmzContentSHA256Mismatch" || code == "XAmzContentChecksumMismatch":
+	case code == "InvalidRange" || code == "BadDigest" || code == "EntityTooLarge",
+		code == "XAmzContentSHA256Mismatch" || code == "XAmzContentChecksumMismatch":
 		sentinel = registry.ErrInvalid
-	case code == "EntityTooLarge":
-		sentinel = registry.ErrInvalid
-	// What is below an error's status cannot be read, and is perhaps another's.
+		// A response with a status below 400 could not be read. It may be another
+		// server's.
 	case code == "SlowDown" || status == http.StatusConflict,
 		status >= 0 && status < http.StatusBadRequest || status >= http.StatusInternalServerError:
 		sentinel = registry.ErrUnavailable

@@ -29,7 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Each test of the suite has a bucket of its own on one server.
+// TestStore runs the suite on one server, with a bucket for each test.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	server := s3test.ForTest(t, "first")
@@ -40,12 +40,14 @@ func TestStore(t *testing.T) {
 		if _, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			t.Fatal(err)
 		}
-		// Nobody can sign for the past; a URL of a second is over after two.
+		// A URL cannot be signed for the past, so wait until a URL of a second
+		// has expired.
 		signer := func(lifetime time.Duration) (store *s3.Store, wait func()) {
 			if wait = func() {}; lifetime < 0 {
 				lifetime, wait = time.Second, func() { time.Sleep(2100 * time.Millisecond) }
 			}
-			return s3.New(awstest.Config(server.URL), bucket, s3.Options{PathStyle: true, Lifetime: lifetime, PutLifetime: lifetime}), wait
+			options := s3.Options{PathStyle: true, Lifetime: lifetime, PutLifetime: lifetime}
+			return s3.New(awstest.Config(server.URL), bucket, options), wait
 		}
 		staged := func(ctx context.Context, key string) (bool, error) {
 			out, err := client.GetObjectTagging(ctx, &awss3.GetObjectTaggingInput{Bucket: &bucket, Key: &key})
@@ -93,8 +95,9 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// expiring is a client of a bucket with the lifecycle rule, of which versitygw has none: S3 tells in answers to GET and HEAD
-// when an object expires.
+// expiring is a client of a bucket with the lifecycle rule, which versitygw
+// does not support. S3 reports the expiry of an object in responses to GET and
+// HEAD.
 type expiring struct {
 	bucket string
 	staged func(ctx context.Context, key string) (bool, error)
@@ -112,12 +115,14 @@ func (e *expiring) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// A presigned URL is good for any client: of all headers it signs the host alone. It holds for an hour.
+// TestSignedHeaders checks that a presigned URL only signs the host, so that
+// any client can use it, and expires after an hour.
 func TestSignedHeaders(t *testing.T) {
 	t.Parallel()
 	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
-	signed, err := s3.New(config, "bucket", s3.Options{}).SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz")
+	signed, err := s3.New(config, "bucket", s3.Options{}).
+		SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,18 +136,27 @@ func TestSignedHeaders(t *testing.T) {
 	}
 	for name := range q {
 		switch name {
-		case "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "x-id":
+		case "X-Amz-Algorithm",
+			"X-Amz-Credential",
+			"X-Amz-Date",
+			"X-Amz-Expires",
+			"X-Amz-SignedHeaders",
+			"X-Amz-Signature",
+			"x-id":
 		default:
 			t.Errorf("the query has %s", name)
 		}
 	}
-	// A plus in a path means itself to Go and a space to others.
-	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
+	// Go reads a plus sign in a path as a plus sign, and other programs as a
+	// space.
+	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" ||
+		!strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
 		t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
 	}
 }
 
-// The endpoint that S3 has for itself is the one of URLs, and one that is no URL signs none.
+// TestSignedEndpoint checks that URLs use the endpoint of S3 itself, and that
+// an invalid endpoint is an error.
 func TestSignedEndpoint(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 	t.Setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
@@ -161,15 +175,18 @@ func TestSignedEndpoint(t *testing.T) {
 	}
 }
 
-// A URL to PUT is good for one request alone: all its headers are signed, and none is in the query, where S3 would not look
-// for it. It holds for an hour.
+// TestSignedUpload checks that a URL to PUT is for exactly one request, and
+// expires after an hour. All headers are signed, and none is in the query,
+// where S3 would ignore it.
 func TestSignedUpload(t *testing.T) {
 	t.Parallel()
 	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
 	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	for lifetime, want := range map[time.Duration]string{0: "3600", 10 * time.Minute: "600"} {
-		upload, err := s3.New(config, "bucket", s3.Options{PutLifetime: lifetime, Lifetime: time.Minute}).SignPut(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz", objects.Digest{SHA256: sum, Size: 4})
+		store := s3.New(config, "bucket", s3.Options{PutLifetime: lifetime, Lifetime: time.Minute})
+		upload, err := store.SignPut(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz",
+			objects.Digest{SHA256: sum, Size: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +195,8 @@ func TestSignedUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := u.Query()
-		if got := q.Get("X-Amz-SignedHeaders"); got != "content-length;content-type;host;if-none-match;x-amz-checksum-sha256;x-amz-tagging" {
+		const headers = "content-length;content-type;host;if-none-match;x-amz-checksum-sha256;x-amz-tagging"
+		if got := q.Get("X-Amz-SignedHeaders"); got != headers {
 			t.Errorf("signed headers %q", got)
 		}
 		if q.Get("X-Amz-Expires") != want {
@@ -186,32 +204,44 @@ func TestSignedUpload(t *testing.T) {
 		}
 		for name := range q {
 			switch name {
-			case "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Content-Sha256", "x-id":
+			case "X-Amz-Algorithm",
+				"X-Amz-Credential",
+				"X-Amz-Date",
+				"X-Amz-Expires",
+				"X-Amz-SignedHeaders",
+				"X-Amz-Signature",
+				"X-Amz-Content-Sha256",
+				"x-id":
 			default:
 				t.Errorf("the query has %s", name)
 			}
 		}
 		if want := map[string]string{
-			"Content-Length": "4", "Content-Type": "application/octet-stream", "If-None-Match": "*", "X-Amz-Tagging": "larder=staged",
+			"Content-Length":        "4",
+			"Content-Type":          "application/octet-stream",
+			"If-None-Match":         "*",
+			"X-Amz-Tagging":         "larder=staged",
 			"X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=",
 		}; !maps.Equal(upload.Header, want) {
 			t.Errorf("headers %v", upload.Header)
 		}
-		if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" || !strings.Contains(upload.URL, "/1.0.0%2Bbuild.5/") {
+		if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" ||
+			!strings.Contains(upload.URL, "/1.0.0%2Bbuild.5/") {
 			t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
 		}
 	}
 }
 
-// bucket is a bucket of one object, whose tags a policy guards as the template's does.
+// bucket is a bucket with one object, whose tags are protected by a policy like
+// that of the template.
 type bucket struct {
 	tags     string // as XML
-	encoding string // the object's
+	encoding string // of the object
 	expires  string
-	gone     string // the code of its absence, where it is not there
-	denied   bool   // tagging, to all
-	late     bool   // somebody else keeps the object right before
-	asked    []string
+	gone     string // the error code if the object is missing
+	denied   bool   // tagging is denied
+	late     bool   // another client makes the object permanent just before
+	requests []string
 }
 
 func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -220,7 +250,7 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if tagging {
 		what += " tags"
 	}
-	b.asked = append(b.asked, what)
+	b.requests = append(b.requests, what)
 	fail := func(status int, code string) {
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
@@ -261,22 +291,32 @@ func tag(key, value string) string {
 	return "<Tag><Key>" + key + "</Key><Value>" + value + "</Value></Tag>"
 }
 
-// Keep changes tags where it must and never else, for the policy denies changing those of a kept object.
+// TestKeep checks that Keep only changes the tags of a staged object. The
+// policy denies other changes.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		bucket bucket
-		want   error
-		tags   string
-		asked  string
+		bucket   bucket
+		want     error
+		tags     string
+		requests string
 	}{
-		"staged":         {bucket{tags: tag("larder", "staged")}, nil, tag("larder", "kept"), "GET tags, HEAD, PUT tags"},
-		"kept":           {bucket{tags: tag("larder", "kept")}, nil, tag("larder", "kept"), "GET tags"},
-		"no tag":         {bucket{}, nil, "", "GET tags"},
-		"another's tag":  {bucket{tags: tag("owner", "staged")}, nil, tag("owner", "staged"), "GET tags"},
-		"several tags":   {bucket{tags: tag("owner", "me") + tag("larder", "staged")}, nil, tag("owner", "me") + tag("larder", "kept"), "GET tags, HEAD, PUT tags"},
-		"two at once":    {bucket{tags: tag("larder", "staged"), late: true}, nil, tag("larder", "kept"), "GET tags, HEAD, PUT tags, GET tags"},
-		"encoded":        {bucket{tags: tag("larder", "staged"), encoding: "gzip"}, registry.ErrInvalid, tag("larder", "staged"), "GET tags, HEAD"},
+		"staged":        {bucket{tags: tag("larder", "staged")}, nil, tag("larder", "kept"), "GET tags, HEAD, PUT tags"},
+		"kept":          {bucket{tags: tag("larder", "kept")}, nil, tag("larder", "kept"), "GET tags"},
+		"no tag":        {bucket{}, nil, "", "GET tags"},
+		"another's tag": {bucket{tags: tag("owner", "staged")}, nil, tag("owner", "staged"), "GET tags"},
+		"several tags": {
+			bucket{tags: tag("owner", "me") + tag("larder", "staged")}, nil, tag("owner", "me") + tag("larder", "kept"),
+			"GET tags, HEAD, PUT tags",
+		},
+		"two at once": {
+			bucket{tags: tag("larder", "staged"), late: true}, nil, tag("larder", "kept"),
+			"GET tags, HEAD, PUT tags, GET tags",
+		},
+		"encoded": {
+			bucket{tags: tag("larder", "staged"), encoding: "gzip"}, registry.ErrInvalid, tag("larder", "staged"),
+			"GET tags, HEAD",
+		},
 		"expired":        {bucket{gone: "NoSuchKey"}, registry.ErrNotFound, "", "GET tags"},
 		"delete marker":  {bucket{gone: "MethodNotAllowed"}, registry.ErrNotFound, "", "GET tags"},
 		"not permission": {bucket{tags: tag("larder", "staged"), denied: true}, errAny, tag("larder", "staged"), "GET tags"},
@@ -287,42 +327,54 @@ func TestKeep(t *testing.T) {
 		if !errors.Is(err, test.want) && (!errors.Is(test.want, errAny) || err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
-		if got := strings.Join(test.bucket.asked, ", "); got != test.asked || test.bucket.tags != test.tags {
-			t.Errorf("%s: asked %s; the tags are %s", name, got, test.bucket.tags)
+		if got := strings.Join(test.bucket.requests, ", "); got != test.requests || test.bucket.tags != test.tags {
+			t.Errorf("%s: requests: %s; the tags are %s", name, got, test.bucket.tags)
 		}
 	}
 }
 
 var errAny = errors.New("any error")
 
-// Who puts an object that is staged has it kept, or learns that it will go; most cannot read tags.
+// TestPutOnceOfStaged checks that PutOnce of a staged object makes it
+// permanent, or returns ErrConflict. Most writers cannot read tags.
 func TestPutOnceOfStaged(t *testing.T) {
 	t.Parallel()
 	const expires = `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="larder-staged"`
 	for name, test := range map[string]struct {
-		bucket bucket
-		want   error
-		asked  string
+		bucket   bucket
+		want     error
+		requests string
 	}{
-		"kept":                   {bucket{tags: tag("larder", "kept"), denied: true}, registry.ErrExists, "PUT, HEAD"},
-		"another rule":           {bucket{denied: true, expires: `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="ten-years"`}, registry.ErrExists, "PUT, HEAD"},
-		"staged":                 {bucket{tags: tag("larder", "staged"), expires: expires}, registry.ErrExists, "PUT, HEAD, GET tags, HEAD, PUT tags"},
-		"staged, tagging denied": {bucket{tags: tag("larder", "staged"), expires: expires, denied: true}, registry.ErrConflict, "PUT, HEAD, GET tags"},
+		"kept": {bucket{tags: tag("larder", "kept"), denied: true}, registry.ErrExists, "PUT, HEAD"},
+		"another rule": {
+			bucket{denied: true, expires: `expiry-date="Fri, 23 Dec 2033 00:00:00 GMT", rule-id="ten-years"`},
+			registry.ErrExists, "PUT, HEAD",
+		},
+		"staged": {
+			bucket{tags: tag("larder", "staged"), expires: expires}, registry.ErrExists,
+			"PUT, HEAD, GET tags, HEAD, PUT tags",
+		},
+		"staged, tagging denied": {
+			bucket{tags: tag("larder", "staged"), expires: expires, denied: true}, registry.ErrConflict,
+			"PUT, HEAD, GET tags",
+		},
 	} {
 		server := httptest.NewServer(&test.bucket)
 		store := s3.New(awstest.Config(server.URL), "bucket", s3.Options{PathStyle: true})
-		err := store.PutOnce(t.Context(), "key", strings.NewReader("test"), objects.Digest{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 4})
+		const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+		err := store.PutOnce(t.Context(), "key", strings.NewReader("test"), objects.Digest{SHA256: sum, Size: 4})
 		server.Close()
 		if !errors.Is(err, test.want) || errors.Is(err, registry.ErrExists) != errors.Is(test.want, registry.ErrExists) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
-		if got := strings.Join(test.bucket.asked, ", "); got != test.asked {
-			t.Errorf("%s: asked %s", name, got)
+		if got := strings.Join(test.bucket.requests, ", "); got != test.requests {
+			t.Errorf("%s: requests: %s", name, got)
 		}
 	}
 }
 
-// A function's credentials have a session token. It goes into the query, and the whole fits into a header.
+// TestSessionToken checks that the query has the session token of a function's
+// credentials, and that the URL fits into a header.
 func TestSessionToken(t *testing.T) {
 	t.Parallel()
 	config := awstest.Config("https://unused.example.com")
@@ -337,12 +389,20 @@ func TestSessionToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q := u.Query(); q.Get("X-Amz-Security-Token") != token || q.Get("X-Amz-SignedHeaders") != "host" || len(signed) > 4<<10 {
-		t.Errorf("%d bytes, signed headers %q", len(signed), q.Get("X-Amz-SignedHeaders"))
+	q := u.Query()
+	if got := q.Get("X-Amz-Security-Token"); got != token {
+		t.Errorf("token %q", got)
+	}
+	if got := q.Get("X-Amz-SignedHeaders"); got != "host" {
+		t.Errorf("signed headers %q", got)
+	}
+	if len(signed) > 4<<10 {
+		t.Errorf("the URL has %d bytes", len(signed))
 	}
 }
 
-// The request puts once, and carries the sum that S3 verifies; the body is read once.
+// TestPutRequest checks that the request is conditional and has the sum that S3
+// verifies, and that the body is read once.
 func TestPutRequest(t *testing.T) {
 	t.Parallel()
 	var got http.Header
@@ -355,7 +415,8 @@ func TestPutRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"If-None-Match": "*", "X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", "X-Amz-Content-Sha256": sum, "Content-Length": "4", "Content-Encoding": "",
+		"If-None-Match": "*", "X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=",
+		"X-Amz-Content-Sha256": sum, "Content-Length": "4", "Content-Encoding": "",
 	} {
 		if got.Get(name) != want {
 			t.Errorf("%s is %q, want %q", name, got.Get(name), want)
@@ -396,7 +457,7 @@ func TestErrors(t *testing.T) {
 		calls := 0
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead {
-				return // it is there, and stays
+				return // the object exists
 			}
 			calls++
 			w.Header().Set("Content-Type", "application/xml")
@@ -406,19 +467,22 @@ func TestErrors(t *testing.T) {
 		config := awstest.Config(server.URL)
 		config.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 		store := s3.New(config, "bucket", s3.Options{PathStyle: true})
-		err := store.PutOnce(t.Context(), "key", strings.NewReader(""), objects.Digest{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"})
-		for _, sentinel := range []error{registry.ErrExists, registry.ErrNotFound, registry.ErrInvalid, registry.ErrUnavailable} {
+		const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+		err := store.PutOnce(t.Context(), "key", strings.NewReader(""), objects.Digest{SHA256: empty})
+		for _, sentinel := range []error{
+			registry.ErrExists, registry.ErrNotFound, registry.ErrInvalid, registry.ErrUnavailable,
+		} {
 			wanted := test.want != nil && errors.Is(test.want, sentinel)
 			if err == nil || errors.Is(err, sentinel) != wanted {
 				t.Errorf("%s: %v", code, err)
 			}
 		}
 		if want := map[bool]int{true: 5, false: 1}[code == "ConditionalRequestConflict"]; calls != want {
-			t.Errorf("%s: asked %d times, want %d", code, calls, want)
+			t.Errorf("%s: %d requests, want %d", code, calls, want)
 		}
 		server.Close()
 		if _, err := store.Stat(t.Context(), "key"); !errors.Is(err, registry.ErrUnavailable) {
-			t.Errorf("nobody answers: %v", err)
+			t.Errorf("without a server: %v", err)
 		}
 	}
 }

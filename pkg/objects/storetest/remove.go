@@ -11,7 +11,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// All that is below a prefix goes, and nothing else; what went can be put anew, and removing again removes nothing.
+// remove checks that Remove removes everything below a prefix and nothing else.
+// Removed objects can be stored again, and removing again removes nothing.
 func remove(t *testing.T, s Backend) {
 	const below = "modules/acme/vpc/aws/1.0.0/"
 	others := []string{"modules/acme/vpc/aws/1.0.0+a/x", "modules/acme/vpc/aws/1.0.01", "modules/acme/vpc/aws/1.1.0/x"}
@@ -25,7 +26,7 @@ func remove(t *testing.T, s Backend) {
 		t.Errorf("Remove: %d, %v", removed, err)
 	}
 	if got := keys(t, s, ""); fmt.Sprint(got) != fmt.Sprint(others) {
-		t.Errorf("what is left: %q", got)
+		t.Errorf("stored afterwards: %q", got)
 	}
 	for _, key := range []string{below + "x", below + "y/z", staged} {
 		if _, err := s.Stat(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
@@ -38,19 +39,21 @@ func remove(t *testing.T, s Backend) {
 	put(t, s, below+"x", "other")
 	put(t, s, staged, "staged")
 	if got := content(t, s, below+"x", 0, -1); got != "other" {
-		t.Errorf("put anew: %q", got)
+		t.Errorf("stored again: %q", got)
 	}
-	for _, prefix := range []string{"", "/", "modules", strings.TrimSuffix(below, "/"), "modules//", "../", "modules/../"} {
+	for _, prefix := range []string{
+		"", "/", "modules", strings.TrimSuffix(below, "/"), "modules//", "../", "modules/../",
+	} {
 		if removed, err := s.Remove(t.Context(), prefix); removed != 0 || !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("Remove(%q): %d, %v", prefix, removed, err)
 		}
 	}
 	if got := len(keys(t, s, "")); got != len(others)+2 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
 }
 
-// removing is a body during whose first read something else happens.
+// removing is a body whose first read calls a function.
 type removing struct {
 	io.ReadSeeker
 	once sync.Once
@@ -62,7 +65,8 @@ func (r *removing) Read(p []byte) (int, error) {
 	return r.ReadSeeker.Read(p)
 }
 
-// An object can be put while others beside it are removed.
+// removeWhilePutting checks that an object can be stored while others below the
+// same prefix are removed.
 func removeWhilePutting(t *testing.T, s Backend) {
 	const below, body = "modules/acme/vpc/aws/1.0.0/", "content"
 	put(t, s, below+"y/z", "other")
@@ -75,6 +79,6 @@ func removeWhilePutting(t *testing.T, s Backend) {
 		t.Errorf("PutOnce: %v", err)
 	}
 	if got := keys(t, s, below); len(got) != 1 || got[0] != below+"y/x" {
-		t.Errorf("what is there: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// send is what a client does with an upload.
+// send sends an upload in the way that a client does.
 func send(t *testing.T, s Backend, method string, u objects.Upload, body string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, u.URL, strings.NewReader(body))
@@ -27,7 +27,7 @@ func send(t *testing.T, s Backend, method string, u objects.Upload, body string)
 		t.Fatal(err)
 	}
 	for name, value := range u.Header {
-		r.Header.Set(name, value) // the length is the body's own
+		r.Header.Set(name, value) // http sets the length from the body
 	}
 	response, err := s.Client.Do(r)
 	if err != nil {
@@ -57,8 +57,8 @@ func stage(t *testing.T, s Backend, key, body string) {
 	}
 }
 
-// nothing says that the store is empty, and takes an object yet.
-func nothing(t *testing.T, s Backend) {
+// checkEmpty checks that the store is empty and still accepts an object.
+func checkEmpty(t *testing.T, s Backend) {
 	t.Helper()
 	if found := keys(t, s, ""); len(found) != 0 {
 		t.Errorf("stored: %q", found)
@@ -91,22 +91,25 @@ func upload(t *testing.T, s Backend) {
 	if found := keys(t, s, ""); len(found) != 1 || found[0] != key {
 		t.Errorf("Walk visits %q", found)
 	}
-	if response, got := request(t, s, http.MethodGet, sign(t, s, key)); response.StatusCode != http.StatusOK || got != body || response.Header.Get("Content-Encoding") != "" {
+	response, got := request(t, s, http.MethodGet, sign(t, s, key))
+	if response.StatusCode != http.StatusOK || got != body || response.Header.Get("Content-Encoding") != "" {
 		t.Errorf("GET: %s, %d bytes, %v", response.Status, len(got), response.Header)
 	}
 	if !s.Staged(t, key) {
 		t.Error("it is not staged")
 	}
-	// Once.
+	// The URL can be used once.
 	if status, answer := send(t, s, http.MethodPut, u, body); status != http.StatusPreconditionFailed {
 		t.Errorf("the second PUT: %d %s, want 412", status, answer)
 	}
 	other := strings.ToUpper(body)
-	if status, answer := send(t, s, http.MethodPut, signPut(t, s, key, other), other); status != http.StatusPreconditionFailed {
+	status, answer := send(t, s, http.MethodPut, signPut(t, s, key, other), other)
+	if status != http.StatusPreconditionFailed {
 		t.Errorf("a PUT of other bytes: %d %s, want 412", status, answer)
 	}
 	put(t, s, "put/once", "kept")
-	if status, answer := send(t, s, http.MethodPut, signPut(t, s, "put/once", "kept"), "kept"); status != http.StatusPreconditionFailed || s.Staged(t, "put/once") {
+	status, answer = send(t, s, http.MethodPut, signPut(t, s, "put/once", "kept"), "kept")
+	if status != http.StatusPreconditionFailed || s.Staged(t, "put/once") {
 		t.Errorf("a PUT over what PutOnce has put: %d %s, want 412", status, answer)
 	}
 	if got := content(t, s, key, 0, -1); got != body {
@@ -125,7 +128,7 @@ func uploadOfOtherBytes(t *testing.T, s Backend) {
 			t.Errorf("%s bytes: %d %s, want 403", name, status, answer)
 		}
 	}
-	nothing(t, s)
+	checkEmpty(t, s)
 }
 
 func uploadWithOtherHeaders(t *testing.T, s Backend) {
@@ -134,7 +137,7 @@ func uploadWithOtherHeaders(t *testing.T, s Backend) {
 	of := digest("THE RIGHT BYTES")
 	sum := sha256.Sum256([]byte("THE RIGHT BYTES"))
 	if of.Size != digest(body).Size {
-		t.Fatal("this is no test of the sum")
+		t.Fatal("the sizes must be equal")
 	}
 	changes := map[string]map[string]string{
 		"put again":     {"If-None-Match": ""},
@@ -163,8 +166,9 @@ func uploadWithOtherHeaders(t *testing.T, s Backend) {
 			}
 		}
 	}
-	nothing(t, s)
-	// A header that has clients unpack the archive is refused sooner or later.
+	checkEmpty(t, s)
+	// A header that makes clients unpack the archive is rejected by the PUT or
+	// by Keep.
 	const other = "modules/acme/vpc/aws/2.0.0/encoded.tar.gz"
 	u = signPut(t, s, other, body)
 	u.Header["Content-Encoding"] = "gzip"
@@ -185,7 +189,7 @@ func alteredUpload(t *testing.T, s Backend) {
 		t.Fatal(err)
 	}
 	if !signed.IsAbs() || signed.Fragment != "" || !strings.HasSuffix(signed.Path, key) {
-		t.Errorf("the URL is no absolute one that ends in the key: %s", signed.Path)
+		t.Errorf("the URL is not an absolute one that ends in the key: %s", signed.Path)
 	}
 	with := func(u *url.URL) objects.Upload {
 		return objects.Upload{URL: u.String(), Header: signPut(t, s, key, body).Header}
@@ -196,7 +200,9 @@ func alteredUpload(t *testing.T, s Backend) {
 	added.RawQuery += "&versionId=1"
 	none := *signed
 	none.RawQuery = ""
-	for name, altered := range map[string]url.URL{"another object": elsewhere, "an added parameter": added, "no query": none} {
+	for name, altered := range map[string]url.URL{
+		"another object": elsewhere, "an added parameter": added, "no query": none,
+	} {
 		if status, answer := send(t, s, http.MethodPut, with(&altered), body); status != http.StatusForbidden {
 			t.Errorf("%s: %d %s, want 403", name, status, answer)
 		}
@@ -222,7 +228,7 @@ func alteredUpload(t *testing.T, s Backend) {
 			t.Errorf("%s with a URL to PUT: %d", method, status)
 		}
 	}
-	// What is signed to read cannot be used to write, whatever is sent with it.
+	// A URL to GET cannot be used to write.
 	get, err := url.Parse(sign(t, s, key))
 	if err != nil {
 		t.Fatal(err)
@@ -234,23 +240,26 @@ func alteredUpload(t *testing.T, s Backend) {
 			t.Errorf("PUT with a URL to GET: %d %s", status, answer)
 		}
 	}
-	nothing(t, s)
+	checkEmpty(t, s)
 	mixed = *get
 	mixed.RawQuery = signed.RawQuery
-	if response, got := request(t, s, http.MethodGet, mixed.String()); response.StatusCode != http.StatusForbidden || strings.Contains(got, body) {
+	response, got := request(t, s, http.MethodGet, mixed.String())
+	if response.StatusCode != http.StatusForbidden || strings.Contains(got, body) {
 		t.Errorf("GET of an object with a query to PUT: %s", response.Status)
 	}
 }
 
 func expiredUpload(t *testing.T, s Backend) {
 	const body = "the right bytes"
-	if status, answer := send(t, s, http.MethodPut, s.SignPutFor(t, key, digest(body), -time.Minute), body); status != http.StatusForbidden {
+	status, answer := send(t, s, http.MethodPut, s.SignPutFor(t, key, digest(body), -time.Minute), body)
+	if status != http.StatusForbidden {
 		t.Errorf("an expired URL: %d %s, want 403", status, answer)
 	}
 	if found := keys(t, s, ""); len(found) != 0 {
 		t.Errorf("stored: %q", found)
 	}
-	if status, answer := send(t, s, http.MethodPut, s.SignPutFor(t, key, digest(body), time.Minute), body); status != http.StatusOK {
+	status, answer = send(t, s, http.MethodPut, s.SignPutFor(t, key, digest(body), time.Minute), body)
+	if status != http.StatusOK {
 		t.Errorf("a URL of a minute: %d %s", status, answer)
 	}
 }
@@ -286,7 +295,7 @@ func oneOfManyUploads(t *testing.T, s Backend) {
 			t.Errorf("writers %d and %d both won", won, i)
 		case status == http.StatusOK:
 			won = i
-		// S3 may also say that it cannot tell yet.
+		// S3 may also return a conflict.
 		case status != http.StatusPreconditionFailed && status != http.StatusConflict:
 			t.Errorf("writer %d: %d", i, status)
 		}
@@ -295,7 +304,7 @@ func oneOfManyUploads(t *testing.T, s Backend) {
 		t.Errorf("writer %d won, stored is %.3q…", won, got)
 	}
 	if !s.Staged(t, key) {
-		t.Error("what won is not staged")
+		t.Error("the stored object is not staged")
 	}
 }
 
@@ -307,26 +316,28 @@ func keep(t *testing.T, s Backend) {
 			t.Errorf("Keep: %v", err)
 		}
 		if s.Staged(t, key) || !s.Staged(t, "another") {
-			t.Error("Keep has kept another object")
+			t.Error("Keep changed another object")
 		}
 	}
 	if got := content(t, s, key, 0, -1); got != "content" {
 		t.Errorf("afterwards the object is %q", got)
 	}
-	if status, _ := send(t, s, http.MethodPut, signPut(t, s, key, "content"), "content"); status != http.StatusPreconditionFailed || s.Staged(t, key) {
-		t.Errorf("a PUT over a kept object: %d", status)
+	status, _ := send(t, s, http.MethodPut, signPut(t, s, key, "content"), "content")
+	if status != http.StatusPreconditionFailed || s.Staged(t, key) {
+		t.Errorf("a PUT over a permanent object: %d", status)
 	}
 	put(t, s, "put/once", "content")
 	if err := s.Keep(t.Context(), "put/once"); err != nil {
-		t.Errorf("Keep of what PutOnce has put: %v", err)
+		t.Errorf("Keep of an object stored by PutOnce: %v", err)
 	}
-	// The beginning of a key is none either, but versitygw knows the tags of what is a folder to it.
+	// The beginning of a key is not a key either. versitygw returns tags for it
+	// if it is a folder.
 	for _, missing := range []string{"missing", "not/there", key + ".sig"} {
 		if err := s.Keep(t.Context(), missing); !errors.Is(err, registry.ErrNotFound) {
-			t.Errorf("Keep(%s), which is not there: %v, want ErrNotFound", missing, err)
+			t.Errorf("Keep(%s), which is missing: %v, want ErrNotFound", missing, err)
 		}
 	}
-	// Two who commit at once.
+	// Several clients commit at once.
 	var (
 		wait sync.WaitGroup
 		errs [8]error
@@ -340,11 +351,12 @@ func keep(t *testing.T, s Backend) {
 	}
 }
 
-// An operator may put an object that the publish API has staged. From then on it
-// is kept.
+// keepByPutOnce checks that PutOnce of an object that the publish API has
+// staged makes it permanent.
 func keepByPutOnce(t *testing.T, s Backend) {
 	stage(t, s, key, "content")
-	if err := s.PutOnce(t.Context(), key, strings.NewReader("content"), digest("content")); !errors.Is(err, registry.ErrExists) {
+	err := s.PutOnce(t.Context(), key, strings.NewReader("content"), digest("content"))
+	if !errors.Is(err, registry.ErrExists) {
 		t.Errorf("PutOnce of a staged object: %v, want ErrExists", err)
 	}
 	if s.Staged(t, key) {
@@ -353,7 +365,7 @@ func keepByPutOnce(t *testing.T, s Backend) {
 }
 
 func badUploads(t *testing.T, s Backend) {
-	for _, key := range []string{"", ".", "..", "/a", "a/", "a//b", "../a", "a/../b", "a/..", "./a", "a\\b", "a\x00b", "a\nb", "\u00e4", strings.Repeat("a", 1025)} {
+	for _, key := range invalidKeys {
 		if _, err := s.SignPut(t.Context(), key, digest("x")); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("SignPut(%q): %v, want ErrInvalid", key, err)
 		}

@@ -26,25 +26,28 @@ import (
 type Backend struct {
 	objects.Store
 	objects.Stage
-	// Remover is of who may remove objects.
+	// Remover removes objects, with the permission to do so.
 	Remover
-	// Client reaches the store's URLs.
+	// Client can connect to the store's URLs.
 	Client *http.Client
-	// SignFor signs as SignGet does, with another lifetime, which may be over already.
+	// SignFor is like SignGet with another lifetime. A negative lifetime returns
+	// an expired URL.
 	SignFor func(t *testing.T, key string, lifetime time.Duration) string
-	// SignPutFor signs as SignPut does, likewise.
+	// SignPutFor is like SignPut with another lifetime.
 	SignPutFor func(t *testing.T, key string, digest objects.Digest, lifetime time.Duration) objects.Upload
-	// Staged says whether an object will expire.
+	// Staged reports whether an object will expire.
 	Staged func(t *testing.T, key string) bool
 }
 
-// Remover removes all that is below a prefix, which ends in a slash, staged or kept, and whatever the store keeps of it besides,
-// and returns how many pieces that were. Nothing being there is no error. A prefix without a slash is registry.ErrInvalid.
+// Remover removes all objects below a prefix, which ends in a slash, with their
+// metadata. It returns the number of removed objects. It returns nil if there
+// are none, and registry.ErrInvalid for a prefix without a slash.
 type Remover interface {
 	Remove(ctx context.Context, prefix string) (removed int, err error)
 }
 
-// Run checks all that objects.Store and objects.Stage promise. open returns an empty store.
+// Run checks the contracts of [objects.Store] and [objects.Stage]. open returns
+// an empty store.
 func Run(t *testing.T, open func(*testing.T) Backend) {
 	t.Helper()
 	for _, test := range []struct {
@@ -128,11 +131,13 @@ func putOnce(t *testing.T, s Backend) {
 		t.Errorf("stored: %q", got)
 	}
 	info, err := s.Stat(t.Context(), key)
-	if age := time.Since(info.Modified); err != nil || info.Key != key || info.Size != 5 || age > time.Hour || age < -time.Hour {
+	age := time.Since(info.Modified)
+	if err != nil || info.Key != key || info.Size != 5 || age > time.Hour || age < -time.Hour {
 		t.Errorf("Stat = %+v, %v", info, err)
 	}
 	if err := s.Walk(t.Context(), key, func(walked objects.Info) error {
-		if walked.Size != info.Size || walked.Modified.Sub(info.Modified).Abs() > time.Second { // S3 has whole seconds in one of them
+		// S3 rounds one of the two times to seconds.
+		if walked.Size != info.Size || walked.Modified.Sub(info.Modified).Abs() > time.Second {
 			t.Errorf("Walk = %+v, Stat = %+v", walked, info)
 		}
 		return nil
@@ -170,7 +175,8 @@ func wrongBytes(t *testing.T, s Backend) {
 }
 
 func interrupted(t *testing.T, s Backend) {
-	if err := s.PutOnce(t.Context(), key, Broken(strings.NewReader("half and half"), 4), digest("half and half")); err == nil {
+	err := s.PutOnce(t.Context(), key, Broken(strings.NewReader("half and half"), 4), digest("half and half"))
+	if err == nil {
 		t.Error("PutOnce of a body that breaks off succeeds")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -184,7 +190,7 @@ func interrupted(t *testing.T, s Backend) {
 	put(t, s, key, "content")
 }
 
-// Broken is a body that can be read up to a number of bytes, and then fails.
+// Broken returns a body that fails after a number of bytes.
 func Broken(body io.ReadSeeker, after int64) io.ReadSeeker {
 	return &broken{body, io.MultiReader(io.LimitReader(body, after), iotest.ErrReader(errors.New("the line went dead")))}
 }
@@ -194,8 +200,14 @@ type broken struct {
 	io.Reader
 }
 
+// invalidKeys are keys that every store rejects.
+var invalidKeys = []string{
+	"", ".", "..", "/a", "a/", "a//b", "../a", "a/../b", "a/..", "./a", "a\\b", "a\x00b", "a\nb", "\u00e4",
+	strings.Repeat("a", 1025),
+}
+
 func badKeys(t *testing.T, s Backend) {
-	for _, key := range []string{"", ".", "..", "/a", "a/", "a//b", "../a", "a/../b", "a/..", "./a", "a\\b", "a\x00b", "a\nb", "\u00e4", strings.Repeat("a", 1025)} {
+	for _, key := range invalidKeys {
 		if err := s.PutOnce(t.Context(), key, strings.NewReader("x"), digest("x")); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("PutOnce(%q): %v, want ErrInvalid", key, err)
 		}
@@ -216,7 +228,10 @@ func openRanges(t *testing.T, s Backend) {
 	for _, test := range []struct {
 		offset, length int64
 		want           string
-	}{{0, -1, "0123456789"}, {0, 10, "0123456789"}, {0, 1, "0"}, {3, 4, "3456"}, {9, 1, "9"}, {5, -1, "56789"}, {5, 100, "56789"}, {0, 0, ""}, {3, 0, ""}, {10, 0, ""}, {10, -1, ""}, {10, 5, ""}} {
+	}{
+		{0, -1, "0123456789"}, {0, 10, "0123456789"}, {0, 1, "0"}, {3, 4, "3456"}, {9, 1, "9"}, {5, -1, "56789"},
+		{5, 100, "56789"}, {0, 0, ""}, {3, 0, ""}, {10, 0, ""}, {10, -1, ""}, {10, 5, ""},
+	} {
 		if got := content(t, s, key, test.offset, test.length); got != test.want {
 			t.Errorf("Open(%d, %d) reads %q, want %q", test.offset, test.length, got, test.want)
 		}
@@ -310,7 +325,7 @@ func signedURL(t *testing.T, s Backend) {
 		t.Fatal(err)
 	}
 	if !u.IsAbs() || u.Fragment != "" || !strings.HasSuffix(u.Path, key) {
-		t.Errorf("the URL is no absolute one that ends in the key: %s", u.Path)
+		t.Errorf("the URL is not an absolute one that ends in the key: %s", u.Path)
 	}
 	response, got := request(t, s, http.MethodGet, signed)
 	if response.StatusCode != http.StatusOK || got != body {
@@ -319,19 +334,22 @@ func signedURL(t *testing.T, s Backend) {
 	if e := response.Header.Get("Content-Encoding"); e != "" {
 		t.Errorf("Content-Encoding %q: clients would unpack the archive on the way", e)
 	}
-	// go-getter sorts and encodes the query again.
+	// go-getter sorts the query and encodes it again.
 	u.RawQuery = u.Query().Encode()
 	if response, _ := request(t, s, http.MethodGet, u.String()); response.StatusCode != http.StatusOK {
 		t.Errorf("GET with the query encoded again: %s", response.Status)
 	}
-	if response, got := request(t, s, http.MethodGet, signed, "Range", "bytes=2-11"); response.StatusCode != http.StatusPartialContent || got != "0123456789" {
+	response, got = request(t, s, http.MethodGet, signed, "Range", "bytes=2-11")
+	if response.StatusCode != http.StatusPartialContent || got != "0123456789" {
 		t.Errorf("GET of a range: %s, %q", response.Status, got)
 	}
-	// go-getter asks HEAD first and goes on whatever the answer is.
-	if response, got := request(t, s, http.MethodHead, signed); got != "" || response.StatusCode != http.StatusOK && response.StatusCode != http.StatusForbidden {
+	// go-getter sends HEAD first and continues after any response.
+	response, got = request(t, s, http.MethodHead, signed)
+	if got != "" || response.StatusCode != http.StatusOK && response.StatusCode != http.StatusForbidden {
 		t.Errorf("HEAD: %s, %q", response.Status, got)
 	}
-	if response, _ := request(t, s, http.MethodGet, sign(t, s, "missing.tar.gz")); response.StatusCode != http.StatusNotFound {
+	response, _ = request(t, s, http.MethodGet, sign(t, s, "missing.tar.gz"))
+	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("GET of a missing object: %s", response.Status)
 	}
 }
@@ -355,11 +373,12 @@ func alteredURL(t *testing.T, s Backend) {
 		u, q := *signed, signed.Query()
 		alter(&u, q)
 		u.RawQuery, u.RawPath = q.Encode(), ""
-		if response, got := request(t, s, http.MethodGet, u.String()); response.StatusCode != http.StatusForbidden || strings.Contains(got, body) || strings.Contains(got, secret) {
+		response, got := request(t, s, http.MethodGet, u.String())
+		if response.StatusCode != http.StatusForbidden || strings.Contains(got, body) || strings.Contains(got, secret) {
 			t.Errorf("%s: %s", name, response.Status)
 		}
 	}
-	// Each parameter counts: without it, and with one character of it changed.
+	// Each parameter is signed: remove it, and change one character of it.
 	for name := range signed.Query() {
 		for _, change := range []func(string) string{
 			func(string) string { return "" },
@@ -401,7 +420,8 @@ func expiredURL(t *testing.T, s Backend) {
 	if response, _ := request(t, s, http.MethodGet, s.SignFor(t, key, time.Minute)); response.StatusCode != http.StatusOK {
 		t.Errorf("a URL of a minute: %s", response.Status)
 	}
-	if response, _ := request(t, s, http.MethodGet, s.SignFor(t, key, -time.Minute)); response.StatusCode != http.StatusForbidden {
+	response, _ := request(t, s, http.MethodGet, s.SignFor(t, key, -time.Minute))
+	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("an expired URL: %s, want 403", response.Status)
 	}
 }

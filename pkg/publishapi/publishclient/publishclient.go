@@ -1,11 +1,12 @@
-// Package publishclient is the client of the publish API: it publishes to a
-// registry with the registry's own credentials. It announces what package releases
-// has prepared, uploads it, has the registry inspect it, and commits.
+// Package publishclient is the client of the publish API. It publishes to a
+// registry with the registry's own credentials. It announces a release that
+// package releases has prepared, uploads it, has the registry inspect it, and
+// commits.
 //
-// Nothing is visible before the commit. To continue a publish that ended early,
-// publish again: what was uploaded is found there, and is not sent twice. A
-// credential goes to the registry alone, and no error holds the URL of a file,
-// which is a permission.
+// Nothing is visible before the commit. If a publish was interrupted, publish
+// again: the registry has the uploaded files, which are not sent twice.
+// Credentials are sent only to the registry. Errors never contain the URL of a
+// file, which grants a permission.
 package publishclient
 
 import (
@@ -33,35 +34,39 @@ import (
 const (
 	// parallel is how many files are sent or inspected at once.
 	parallel = 4
-	// pause is between two questions about the same.
-	pause = 2 * time.Second
-	// patience is how long an inspection may take, which is as long as a function may.
-	patience = 15 * time.Minute
-	// attempts is how often what fails on the registry's side is asked for.
+	// interval is the time between two requests for the same result.
+	interval = 2 * time.Second
+	// timeout is how long an inspection may take. It equals the maximum
+	// duration of a function.
+	timeout = 15 * time.Minute
+	// attempts is how often a request that fails in the registry is sent.
 	attempts = 3
-	// farewell is how long giving up an upload may take.
-	farewell = 3 * time.Second
+	// abortTimeout is how long aborting an upload may take.
+	abortTimeout = 3 * time.Second
 )
 
-// Publisher publishes to one registry.
+// Publisher publishes to one registry. Create one with [Open].
 type Publisher struct {
-	// Host is how a person writes the registry's.
+	// Host is the registry's host in the form for people.
 	Host string
-	// Client uploads, and Service is the registry's endpoint.
+	// Client uploads files, and Service is the registry's publish API.
 	Client  *client.Client
 	Service *client.Service
 	// Progress may be nil.
 	Progress progress.Reporter
-	// Pause and Patience are what they should be where they are zero.
-	Pause, Patience time.Duration
+	// Interval is the time between two requests for the same result, and
+	// Timeout bounds an inspection. If zero, two seconds and 15 minutes are
+	// used.
+	Interval, Timeout time.Duration
 }
 
-// Open finds the endpoint of a registry by discovery. It is registry.ErrNotFound where the registry has none.
+// Open finds the publish API of a registry by discovery. It returns
+// registry.ErrNotFound if the registry has none.
 func Open(ctx context.Context, c *client.Client, host string) (*Publisher, error) {
 	service, err := c.Service(ctx, host, protocol.PublishService)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, registry.WithHint(err,
-			"The host is no Larder, or has no endpoint for publishing. Check the host name.")
+			"The host is not a Larder registry, or does not have the publish API. Check the host name.")
 	}
 	if err != nil {
 		return nil, err
@@ -69,57 +74,64 @@ func Open(ctx context.Context, c *client.Client, host string) (*Publisher, error
 	return &Publisher{Host: host, Client: c, Service: service}, nil
 }
 
-// InterruptedError says that a publish was interrupted.
+// InterruptedError means that a publish was interrupted.
 type InterruptedError struct {
 	cause error
-	// committing says that the commit was on its way, and may have arrived.
+	// committing reports that the commit was sent, and may have arrived.
 	committing bool
 }
 
 func (e *InterruptedError) Error() string {
 	if e.committing {
-		return "interrupted as it was to become visible: running it again finishes that, or says that it is done"
+		return "interrupted during the commit: the version may be visible already"
 	}
-	return "interrupted: nothing is visible of it, and running it again goes on from what is uploaded"
+	return "interrupted: nothing is visible yet"
 }
 
-// Unwrap returns what is known of the interruption.
+// Unwrap returns the cause of the interruption.
 func (e *InterruptedError) Unwrap() error { return e.cause }
 
-// Module publishes a module. Errors are those of publish.Publisher's, in the registry's words, and what its credentials do
-// not permit.
+// Module publishes a module. Errors are those of publish.Publisher with the
+// registry's texts, and errors about the credential.
 func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, []releases.File{m.Archive}, protocol.Announcement{
+	published, err := p.publish(ctx, thing{
+		m.Address.String(), m.Address.Path(), ours.Version,
+	}, []releases.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description,
 	})
 	if err != nil {
 		return releases.ModuleResult{}, err
 	}
 	theirs := published.Module
-	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 || !registry.IsSHA256(theirs.SHA256) || theirs.Size < 0 {
-		return releases.ModuleResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
+	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 ||
+		!registry.IsSHA256(theirs.SHA256) || theirs.Size < 0 {
+		return releases.ModuleResult{}, p.errAnswer("the published record does not match the release")
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	return result, nil
 }
 
-// Provider publishes a provider.
+// Provider publishes a provider. Errors are those of [Publisher.Module].
 func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) (releases.ProviderResult, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Files, protocol.Announcement{Protocols: ours.Protocols})
+	published, err := p.publish(
+		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Files,
+		protocol.Announcement{Protocols: ours.Protocols},
+	)
 	if err != nil {
 		return releases.ProviderResult{}, err
 	}
 	theirs := published.Provider
-	if theirs == nil || theirs.Version != ours.Version || theirs.Sums.SHA256 != ours.Sums.SHA256 || !slices.Equal(theirs.Protocols, ours.Protocols) ||
+	if theirs == nil || theirs.Version != ours.Version || theirs.Sums.SHA256 != ours.Sums.SHA256 ||
+		!slices.Equal(theirs.Protocols, ours.Protocols) ||
 		!slices.EqualFunc(theirs.Packages, ours.Packages, samePackage) || !keyID.MatchString(theirs.SigningKey) {
-		return releases.ProviderResult{}, p.errAnswer("the record that it publishes is not that of what was sent")
+		return releases.ProviderResult{}, p.errAnswer("the published record does not match the release")
 	}
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
-	// What is printed is checked first.
+	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d
 	}
@@ -136,15 +148,17 @@ func isNoPlatform(p registry.Platform) bool {
 	return err != nil
 }
 
-// samePackage compares what follows from a package's bytes.
+// samePackage compares the fields that derive from a package's bytes.
 func samePackage(a, b registry.ProviderPackage) bool {
 	a.Object, b.Object = "", ""
 	return a == b
 }
 
-// Deprecate says of what is published at a path, modules/… or providers/…, or of one version of it, that it should not be
-// used any more, or takes that back.
-func (p *Publisher) Deprecate(ctx context.Context, path string, version *registry.Version, d protocol.Deprecation) error {
+// Deprecate deprecates the module or provider at a path, modules/… or
+// providers/…, or one version of it. An empty message undoes that.
+func (p *Publisher) Deprecate(
+	ctx context.Context, path string, version *registry.Version, d protocol.Deprecation,
+) error {
 	at := path + "/deprecation"
 	if version != nil {
 		at = path + "/" + version.String() + "/deprecation"
@@ -153,7 +167,7 @@ func (p *Publisher) Deprecate(ctx context.Context, path string, version *registr
 	return p.explain(err, path)
 }
 
-// thing is what is published.
+// thing is a version to publish.
 type thing struct {
 	address string
 	path    string // modules/… or providers/…
@@ -162,16 +176,17 @@ type thing struct {
 
 func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/uploads" }
 
-// upload is one under way.
+// upload is an upload in progress.
 type upload struct {
 	protocol.Begun
 	at    string
 	files []releases.File
-	sent  atomic.Int32 // how many of them were stored
+	sent  atomic.Int32 // number of stored files
 }
 
-// parts are the files, by their numbers, in the order in which they go. What says who has made a provider, and of which
-// files, is small, and goes before the zips: a signature by a wrong key is found out before hundreds of megabytes are sent.
+// parts returns the indexes of the files, in the order in which they are sent.
+// The small files with the checksums and the signature come before the zips. A
+// wrong signature is then reported before hundreds of megabytes are sent.
 func (u *upload) parts() [][]int {
 	var first, zips []int
 	for i, f := range u.files {
@@ -184,23 +199,33 @@ func (u *upload) parts() [][]int {
 	return [][]int{first, zips}
 }
 
-func (p *Publisher) publish(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (protocol.Published, error) {
+func (p *Publisher) publish(
+	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+) (protocol.Published, error) {
 	for _, f := range files {
 		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
 	}
 	published, err := p.begin(ctx, t, files, a)
 	if err != nil && ctx.Err() != nil {
-		return protocol.Published{}, &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
+		interrupted := &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
+		if interrupted.committing {
+			return protocol.Published{}, registry.WithHint(interrupted, "Publish again to complete it.")
+		}
+		return protocol.Published{}, registry.WithHint(interrupted, "Publish again to continue from the uploaded files.")
 	}
 	return published, p.explain(err, t.path)
 }
 
-// begin begins, and goes on to the end. It begins again where the URLs for uploading hold no longer, which is once and as
-// often as something was uploaded by them, and once where the registry does not know the upload any more.
+// begin publishes from the announcement to the commit. It starts over if the
+// URLs have expired, but more than once only if a file was uploaded each time.
+// It also starts over once if the registry no longer has the upload.
 //
-// An upload is given up only where the registry refuses it for good: who begins the same again goes on with it, and two who
-// publish the same at once share it.
-func (p *Publisher) begin(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (protocol.Published, error) {
+// It aborts an upload only if the registry rejects it permanently. Anyone who
+// publishes the same again continues the upload, and two concurrent publishes
+// of the same content share it.
+func (p *Publisher) begin(
+	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+) (protocol.Published, error) {
 	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
 		if err != nil {
@@ -216,10 +241,10 @@ func (p *Publisher) begin(ctx context.Context, t thing, files []releases.File, a
 			return published, nil
 		case errors.Is(err, errExpired) && (!expired || u.sent.Load() > 0):
 			expired = true
-			p.step("uploading took longer than it may; beginning again with what is left")
+			p.step("the upload URLs have expired; starting over with the remaining files")
 		case errors.Is(err, errLost) && !lost:
 			lost = true
-			p.step(p.Host + " does not know the upload any more; beginning again")
+			p.step(p.Host + " no longer has the upload; starting over")
 		default:
 			if ctx.Err() == nil && isFinal(err) {
 				p.abort(ctx, u)
@@ -229,10 +254,11 @@ func (p *Publisher) begin(ctx context.Context, t thing, files []releases.File, a
 	}
 }
 
-// isFinal says whether the registry itself has refused something that it will refuse again. What stands between may answer
-// as it likes, and so may the store while a connection is bad.
+// isFinal reports whether the registry itself has rejected something
+// permanently. Other servers in between may return anything, and so may the
+// store on a bad connection.
 func isFinal(err error) bool {
-	return client.Said(err) != "" && !errors.Is(err, errUploading) &&
+	return client.ErrorText(err) != "" && !errors.Is(err, errUploading) &&
 		(errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrExists))
 }
 
@@ -251,7 +277,9 @@ func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Pu
 	return p.commit(ctx, t, u)
 }
 
-func (p *Publisher) announce(ctx context.Context, t thing, files []releases.File, a protocol.Announcement) (*upload, error) {
+func (p *Publisher) announce(
+	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+) (*upload, error) {
 	u := &upload{files: files}
 	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
 		return u, err
@@ -263,35 +291,36 @@ func (p *Publisher) announce(ctx context.Context, t thing, files []releases.File
 		return put.Name == f.Name && (put.Stored || put.URL != "")
 	})
 	if !same || !uploadID.MatchString(u.Upload) {
-		return u, p.errAnswer("it does not say where to put the files")
+		return u, p.errAnswer("no URLs for the files")
 	}
 	u.at = t.uploads() + "/" + u.Upload
 	return u, nil
 }
 
-// errCommitting marks what failed in the commit.
+// errCommitting marks errors of the commit.
 var errCommitting = errors.New("committing")
 
 var (
-	// errUploading marks what failed in sending a file, where the store answers and not the registry.
+	// errUploading marks errors of sending a file, which come from the store
+	// and not from the registry.
 	errUploading = errors.New("uploading")
-	// errExpired says that a URL for uploading holds no longer.
+	// errExpired means that the URL for an upload has expired.
 	errExpired = errors.New("its URL has expired")
-	// errLost says that the registry has no such upload of this caller's.
-	errLost = errors.New("the registry does not know the upload any more")
+	// errLost means that the registry has no such upload of this caller.
+	errLost = errors.New("the registry no longer has the upload")
 )
 
-// lost is an error of something that was asked of an upload, which is not to be taken for one of what is published: that
-// there is no such upload is not what the caller has asked for.
+// lost converts a registry.ErrNotFound about an upload, so that it is not
+// mistaken for one about the published version.
 func (p *Publisher) lost(what string, err error) error {
 	if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	said := cmp.Or(strings.TrimSuffix(client.Said(err), "."), errLost.Error())
-	return registry.WithHint(registry.Errorf(errLost, "%s: cannot finish %s: %s", p.Host, what, said), "Publish it again.")
+	text := cmp.Or(strings.TrimSuffix(client.ErrorText(err), "."), errLost.Error())
+	return registry.WithHint(registry.Errorf(errLost, "%s: cannot finish %s: %s", p.Host, what, text), "Publish it again.")
 }
 
-// announceMissing reports how much is to be sent, as one transfer.
+// announceMissing reports the size of all files to send as one transfer.
 func (p *Publisher) announceMissing(u *upload) (sent func(int64), end func()) {
 	missing, size := 0, int64(0)
 	for i, put := range u.Files {
@@ -309,7 +338,7 @@ func (p *Publisher) announceMissing(u *upload) (sent func(int64), end func()) {
 	return func(int64) {}, func() {}
 }
 
-// send puts files where they go, several at once, unless they are there.
+// send uploads files, several at once, unless they are stored already.
 func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, total func(int64)) error {
 	var expired atomic.Value
 	group, ctx := errgroup.WithContext(ctx)
@@ -330,11 +359,11 @@ func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, to
 			open := func() (io.ReadCloser, error) { return f.Open() }
 			err := p.Client.Upload(ctx, client.Upload{URL: put.URL, Header: put.Header, Size: f.Size, Open: open, Sent: sent})
 			switch {
-			case err == nil, errors.Is(err, registry.ErrExists): // names of objects say what is in them
+			case err == nil, errors.Is(err, registry.ErrExists): // names of objects derive from their content
 				u.sent.Add(1)
 				return nil
 			case errors.Is(err, registry.ErrForbidden):
-				// No scope would help. What is on its way already goes on.
+				// No scope would help. Transfers in progress continue.
 				expired.Store(registry.Errorf(errExpired, "cannot upload %s: its URL has expired", f.Name))
 				return nil
 			}
@@ -382,24 +411,26 @@ func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published p
 	return published, p.lost("publishing", err)
 }
 
-// abort gives an upload up, so that it does not count any more among those under way. What is stored stays to be found.
+// abort aborts an upload, so that it no longer counts towards the limit. Stored
+// files remain for the next publish.
 func (p *Publisher) abort(ctx context.Context, u *upload) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	_, _ = p.Service.Do(ctx, http.MethodDelete, u.at, nil, nil) // it ends by itself some time
+	_, _ = p.Service.Do(ctx, http.MethodDelete, u.at, nil, nil) // it expires anyway
 }
 
-// persist asks until it is done. Where the gateway in front of the registry gives up waiting, the registry goes on.
-func (p *Publisher) persist(ctx context.Context, what string, ask func() (done bool, status int, err error)) error {
-	wait, until := p.Pause, time.Now().Add(patience)
+// persist repeats a request until it is done. If the gateway in front of the
+// registry times out, the registry continues.
+func (p *Publisher) persist(ctx context.Context, what string, send func() (done bool, status int, err error)) error {
+	wait, until := p.Interval, time.Now().Add(timeout)
 	if wait == 0 {
-		wait = pause
+		wait = interval
 	}
-	if p.Patience != 0 {
-		until = time.Now().Add(p.Patience)
+	if p.Timeout != 0 {
+		until = time.Now().Add(p.Timeout)
 	}
-	for failed, told := 0, false; ; {
-		done, status, err := ask()
+	for failed, reported := 0, false; ; {
+		done, status, err := send()
 		unavailable := errors.Is(err, registry.ErrUnavailable)
 		switch {
 		case err == nil && done:
@@ -417,16 +448,16 @@ func (p *Publisher) persist(ctx context.Context, what string, ask func() (done b
 		}
 		if time.Now().After(until) {
 			if err == nil {
-				err = registry.Errorf(registry.ErrUnavailable, "%s: %s has not ended yet", p.Host, what)
+				err = registry.Errorf(registry.ErrUnavailable, "%s: %s is still in progress", p.Host, what)
 			}
 			if hint := registry.Hint(err); hint != "" && hint != client.TryLater {
 				return err
 			}
-			return registry.WithHint(err, "Publish it again. What is uploaded is not sent twice.")
+			return registry.WithHint(err, "Publish it again. Uploaded files are not sent twice.")
 		}
-		if !told {
-			p.step("waiting for " + p.Host + ", which goes on " + what)
-			told = true
+		if !reported {
+			p.step("waiting for " + p.Host + ", which is still " + what)
+			reported = true
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -438,7 +469,7 @@ func (p *Publisher) persist(ctx context.Context, what string, ask func() (done b
 	}
 }
 
-// refusal is what the registry says in words of its own, which stand for themselves.
+// refusal is an error with the registry's own text.
 type refusal struct {
 	error
 	text string
@@ -447,26 +478,26 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Unwrap() error { return r.error }
 
-// explain returns an error in the registry's own words, if it has some, and adds
-// to the hint which scope publishing at a path needs, if that is missing.
+// explain returns an error with the registry's own text, if there is one. If a
+// scope is missing, it adds to the hint which scope publishing at a path needs.
 func (p *Publisher) explain(err error, path string) error {
-	said := client.Said(err)
+	text := client.ErrorText(err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, registry.ErrForbidden) && (said == "" || said == "forbidden"),
+	case errors.Is(err, registry.ErrForbidden) && (text == "" || text == "forbidden"),
 		errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrBadCredential):
 		hint := strings.TrimSpace(registry.Hint(err) + " Publishing needs the scope publish:" + path + ".")
 		return registry.WithHint(err, "%s", hint)
-	case said == "", errors.Is(err, errUploading),
+	case text == "", errors.Is(err, errUploading),
 		errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, registry.ErrIssuer):
 		return err
 	}
-	return &refusal{err, p.Host + ": " + strings.TrimSuffix(said, ".")}
+	return &refusal{err, p.Host + ": " + strings.TrimSuffix(text, ".")}
 }
 
 func (p *Publisher) errAnswer(what string) error {
-	return registry.Errorf(registry.ErrInvalid, "cannot read the answer of %s: %s", p.Host, what)
+	return registry.Errorf(registry.ErrInvalid, "cannot read the response of %s: %s", p.Host, what)
 }
 
 func (p *Publisher) step(what string) {

@@ -2,8 +2,8 @@ package core
 
 import "errors"
 
-// codes are the stable names of the errors, for programs. An error that wraps two
-// of them has the name of the first.
+// codes are the stable names of the errors, for programs. An error that wraps
+// two of them has the first name in this list.
 var codes = []struct {
 	err  error
 	code string

@@ -1,7 +1,10 @@
-// Package core is the part of package registry that reads no address and no version: the errors that every other package
-// speaks in, and the characters that paths are made of. Package registry has both under its own name, and who links it
-// anyhow takes them there. What must be small and start fast takes them here, without the clients' parsers and their
-// tables of Unicode.
+// Package core has the errors of all packages, and the characters of paths.
+// These are the parts of package registry that need no parser of addresses and
+// versions.
+//
+// Most packages use it through package registry. Programs that must be small
+// and start fast use it directly. They do without the clients' parsers and
+// their Unicode tables.
 package core
 
 import (
@@ -11,43 +14,49 @@ import (
 
 // The errors that packages wrap and pkg/httpapi turns into statuses.
 var (
-	// ErrInvalid says that what was asked for or handed in is malformed. HTTP 400.
+	// ErrInvalid means that the input is malformed. HTTP 400.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnauthenticated says that there is no credential, where one is needed. HTTP 401.
+	// ErrUnauthenticated means that a required credential is missing. HTTP 401.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrBadCredential says that a credential does not hold. HTTP 401.
+	// ErrBadCredential means that a credential is not valid. HTTP 401.
 	ErrBadCredential = errors.New("bad credential")
-	// ErrForbidden says that the caller's scopes do not reach, or that a signed URL is altered, expired or for something
-	// else. HTTP 403.
+	// ErrForbidden means that the caller lacks the permission. It is also the
+	// error for a signed URL that was altered, has expired, or is for another
+	// object. HTTP 403.
 	ErrForbidden = errors.New("forbidden")
-	// ErrNotFound says that there is no such thing. HTTP 404.
+	// ErrNotFound means that the requested thing does not exist. HTTP 404.
 	ErrNotFound = errors.New("not found")
-	// ErrExists says that something else is stored under this name and that it is not replaced. HTTP 409.
+	// ErrExists means that other content is stored under the name and is not
+	// replaced. HTTP 409.
 	ErrExists = errors.New("already exists")
-	// ErrWithdrawn says that a version was taken out of the registry for good. It comes with ErrNotFound for who reads it, and
-	// with ErrExists for who publishes it.
+	// ErrWithdrawn means that a version was permanently removed from the
+	// registry. It comes with [ErrNotFound] when reading and with [ErrExists]
+	// when publishing.
 	ErrWithdrawn = errors.New("withdrawn")
-	// ErrConflict says that another writer was faster; reading again and retrying is right. HTTP 409.
+	// ErrConflict means that another writer was faster. Read again and retry.
+	// HTTP 409.
 	ErrConflict = errors.New("conflicting write")
-	// ErrCorrupt means that the registry's own data is not as it was written, so
-	// that it is neither returned nor overwritten. HTTP 500.
+	// ErrCorrupt means that stored data of the registry is damaged. It is
+	// neither returned nor overwritten. HTTP 500.
 	ErrCorrupt = errors.New("damaged")
-	// ErrSchema means that another release has written what this one does not
+	// ErrSchema means that another release wrote data that this one does not
 	// read. HTTP 500.
 	ErrSchema = errors.New("incompatible release")
-	// ErrUnavailable says that a store cannot answer at present; trying again later is right. HTTP 503.
+	// ErrUnavailable means that a store cannot answer now. Retry later. HTTP
+	// 503.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrIssuer means that an issuer of identities answers in a way that trying again
-	// does not mend, such as with a certificate that is not trusted. It comes with
-	// ErrUnavailable. HTTP 503.
+	// ErrIssuer means that an issuer of identities is misconfigured, for
+	// example with an untrusted certificate. Retrying does not help. It comes
+	// with [ErrUnavailable]. HTTP 503.
 	ErrIssuer = errors.New("unusable issuer")
-	// ErrDiskFull means that the registry's disk, or the quota on it, has no room.
-	// HTTP 507.
+	// ErrDiskFull means that the registry's disk or its quota is full. HTTP
+	// 507.
 	ErrDiskFull = errors.New("the disk is full")
 )
 
-// IsPlain says whether a path has only characters that mean themselves in a URL, on every server on the way: those that
-// RFC 3986 calls unreserved, the slash, and the plus of build metadata.
+// IsPlain reports whether a path needs no escaping in a URL on any server. Its
+// characters must be those that RFC 3986 calls unreserved, the slash, and the
+// plus of build metadata.
 func IsPlain(path string) bool {
 	for _, c := range []byte(path) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && strings.IndexByte("/._~+-", c) < 0 {

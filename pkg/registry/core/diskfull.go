@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// DiskFull returns err, or an ErrDiskFull that names the file in its place if a
-// full disk or a used-up quota caused it. It is the one place where error numbers
-// of the system mean a full disk.
+// DiskFull returns an [ErrDiskFull] that names the file if a full disk or quota
+// caused err, and otherwise err. Only this function recognizes the error
+// numbers of a full disk.
 func DiskFull(err error) error {
 	if errors.Is(err, ErrDiskFull) || !causedByFullDisk(err) {
 		return err

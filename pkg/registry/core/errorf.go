@@ -2,7 +2,7 @@ package core
 
 import "fmt"
 
-// kinded is an error of a kind that its text does not name.
+// kinded is an error of a kind that is not in its text.
 type kinded struct {
 	error
 	kind error
@@ -10,8 +10,8 @@ type kinded struct {
 
 func (k *kinded) Unwrap() []error { return []error{k.error, k.kind} }
 
-// Errorf is like [fmt.Errorf], and the error that it returns is also kind, such as
-// [ErrInvalid], whose own text is not in it.
+// Errorf is like [fmt.Errorf]. The error also wraps kind, such as [ErrInvalid],
+// whose text does not appear in it.
 func Errorf(kind error, format string, args ...any) error {
 	return &kinded{fmt.Errorf(format, args...), kind}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hinted is an error with a hint beside it.
+// hinted is an error with a hint.
 type hinted struct {
 	error
 	hint string
@@ -15,8 +15,8 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// WithHint returns err with a hint: one or more sentences that say what to do
-// about it. The text of err stays as it is. WithHint returns nil if err is nil.
+// WithHint returns err with a hint: one or more sentences about what to do. The
+// text of err does not change. WithHint returns nil if err is nil.
 func WithHint(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -24,7 +24,7 @@ func WithHint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// Hint returns the outermost hint of err, and nothing if it has none. Of a
+// Hint returns the outermost hint of err, or "" if it has none. For a
 // [ProblemsError] it returns the hints of all problems.
 func Hint(err error) string {
 	h, ok := errors.AsType[*hinted](err)

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// ProblemsError is all that is wrong with one thing, in the order in which it was
-// found. Each problem has a code, and can have a hint.
+// ProblemsError is a list of problems with one thing, in the order in which
+// they were found. Each problem has a code, and can have a hint.
 type ProblemsError struct {
-	// What cannot be done because of them, such as "publish acme/note". It can be
-	// empty.
+	// What names the task that failed because of them, such as "publish
+	// acme/note". It can be empty.
 	What     string
 	Problems []error
 }
 
-// ShownProblems is how many problems a text has. What reads ProblemsError itself
-// has them all.
+// ShownProblems is the maximum number of problems in the error's text.
 const ShownProblems = 10
 
-// Error returns "cannot publish acme/note: 2 problems: " and the problems, and of
-// more than [ShownProblems] the first.
+// Error returns a text such as "cannot publish acme/note: 2 problems: "
+// followed by the first [ShownProblems] problems.
 func (e *ProblemsError) Error() string {
 	if len(e.Problems) == 1 {
 		if e.What == "" {
@@ -43,10 +42,13 @@ func (e *ProblemsError) Error() string {
 	return text.String()
 }
 
-// Summary returns how many problems there are, without them, such as
-// "cannot publish acme/note: 2 problems".
+// Summary returns the number of problems without the problems themselves, such
+// as "cannot publish acme/note: 2 problems".
 func (e *ProblemsError) Summary() string {
 	text := fmt.Sprintf("%d problems", len(e.Problems))
+	if len(e.Problems) == 1 {
+		text = "1 problem"
+	}
 	if e.What != "" {
 		text = "cannot " + e.What + ": " + text
 	}
@@ -56,12 +58,13 @@ func (e *ProblemsError) Summary() string {
 // Unwrap returns the problems.
 func (e *ProblemsError) Unwrap() []error { return e.Problems }
 
-// Problems collects what is wrong with one thing. Its zero value can be used.
+// Problems collects the problems with one thing. Its zero value is ready to
+// use.
 type Problems struct{ found []error }
 
-// Add collects err if it is [ErrInvalid], and returns nil then. It returns any
-// other error, after which nothing can be said of the thing. It collects the
-// problems of a [*ProblemsError] one by one.
+// Add collects err if it is [ErrInvalid], and returns nil. Otherwise it returns
+// err, and the caller stops looking for problems. Add collects the problems of
+// a [*ProblemsError] one by one.
 func (p *Problems) Add(err error) error {
 	if err == nil || !errors.Is(err, ErrInvalid) {
 		return err
@@ -74,10 +77,11 @@ func (p *Problems) Add(err error) error {
 	return nil
 }
 
-// Any reports whether there is any problem.
+// Any reports whether any problem was collected.
 func (p *Problems) Any() bool { return len(p.found) > 0 }
 
-// Err returns a [*ProblemsError], or nil if there is no problem.
+// Err returns a [*ProblemsError], or nil if there are no problems. what is its
+// What.
 func (p *Problems) Err(what string) error {
 	if len(p.found) == 0 {
 		return nil

@@ -33,21 +33,31 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(core.WithHint(bad("a"), "Write %s anew.", "a"))
+	add(core.WithHint(bad("a"), "Replace %s.", "a"))
 	check("cannot publish acme/note: invalid file a")
+	one := &core.ProblemsError{What: "publish acme/note", Problems: []error{bad("a")}}
+	if got, want := one.Summary(), "cannot publish acme/note: 1 problem"; got != want {
+		t.Errorf("summary %q, want %q", got, want)
+	}
 	add(&core.ProblemsError{Problems: []error{bad("b"), bad("c")}})
 	check("cannot publish acme/note: 3 problems: invalid file a; invalid file b; invalid file c")
 	err := all.Err("publish acme/note")
-	if !errors.Is(err, core.ErrInvalid) || core.Code(err) != "invalid" || core.Hint(err) != "Write a anew." {
-		t.Errorf("code %q, hint %q", core.Code(err), core.Hint(err))
+	if !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("%v is not ErrInvalid", err)
 	}
-	for _, hint := range []string{"Sign it.", "Sign it.", "Write a anew."} {
+	if code := core.Code(err); code != "invalid" {
+		t.Errorf("code %q, want invalid", code)
+	}
+	if hint := core.Hint(err); hint != "Replace a." {
+		t.Errorf("hint %q, want %q", hint, "Replace a.")
+	}
+	for _, hint := range []string{"Sign it.", "Sign it.", "Replace a."} {
 		add(core.WithHint(bad("d"), "%s", hint))
 	}
-	if got := core.Hint(fmt.Errorf("here: %w", all.Err(""))); got != "Write a anew. Sign it." {
+	if got := core.Hint(fmt.Errorf("here: %w", all.Err(""))); got != "Replace a. Sign it." {
 		t.Errorf("hints: %q", got)
 	}
-	if got := core.Hint(core.WithHint(all.Err(""), "Begin again.")); got != "Begin again." {
+	if got := core.Hint(core.WithHint(all.Err(""), "Start again.")); got != "Start again." {
 		t.Errorf("the outermost hint: %q", got)
 	}
 	for i := range 6 {

@@ -1,4 +1,5 @@
-// The provider note is a real one for tests to publish and install. Its resource note_file is a file on disk.
+// The provider note is a real provider for tests to publish and install. Its
+// resource note_file is a file on disk.
 package main
 
 import (
@@ -22,14 +23,15 @@ import (
 var version = "dev"
 
 func main() {
-	// Protocol 6 is what it serves by default.
+	// It serves protocol 6 by default.
 	opts := providerserver.ServeOpts{Address: "registry.example.com/acme/note"}
-	if err := providerserver.Serve(context.Background(), func() provider.Provider { return note{} }, opts); err != nil {
+	if err := providerserver.Serve(context.Background(), func() provider.Provider { return note{} },
+		opts); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// note is the provider, which has nothing to configure.
+// note is the provider. It has no configuration.
 type note struct{}
 
 func (note) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -49,7 +51,7 @@ func (note) Resources(context.Context) []func() resource.Resource {
 // file is the resource.
 type file struct{}
 
-// fileModel is what is planned and kept of a file.
+// fileModel has the attributes of a file.
 type fileModel struct {
 	Path    string `tfsdk:"path"`
 	Content string `tfsdk:"content"`
@@ -99,7 +101,7 @@ func (file) Read(ctx context.Context, req resource.ReadRequest, resp *resource.R
 	resp.Diagnostics.Append(resp.State.Set(ctx, f)...)
 }
 
-// Update is never called, as any change replaces the file.
+// Update is never called, since any change replaces the file.
 func (file) Update(_ context.Context, _ resource.UpdateRequest, resp *resource.UpdateResponse) {
 	resp.Diagnostics.AddError("A file is replaced, not changed", "This is a mistake in the provider.")
 }

@@ -1,0 +1,4 @@
+package safehcl
+
+// InvalidFromHere is for tests.
+const InvalidFromHere = invalidFromHere

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+// versionRows are the rows of a table of versions. The first columns are the
+// version and its state. The last column is the reason for the state.
+type versionRows struct {
+	between int // number of columns between the state and the reason
+	rows    [][]string
+}
+
+func (r *versionRows) add(v registry.Version, state, why string, between ...string) {
+	for len(between) < r.between {
+		between = append(between, "-")
+	}
+	r.rows = append(r.rows, append(append([]string{v.String(), state}, between...), why))
+}
+
+func (r *versionRows) missing(versions []registry.Version) {
+	for _, v := range versions {
+		r.add(v, "missing", "its record is missing: run `larder verify`")
+	}
+}
+
+// withdrawn adds a withdrawn version. The reason includes who withdrew it and
+// when. The record no longer has the time of the publish.
+func (r *versionRows) withdrawn(p page, v registry.Version, w registry.Withdrawal) {
+	by := cmp.Or(w.By, "unknown")
+	if p.Width > 0 {
+		by = shortIdentity(by, 40)
+	}
+	r.add(v, "withdrawn", fmt.Sprintf("%s (%s, %s)", w.Reason, by, w.At.UTC().Format(time.DateOnly)))
+}
+
+// printVersions prints the versions that clients can select.
+func printVersions[V registry.Record](p page, versions []V) {
+	for _, v := range versions {
+		if v.Listed() {
+			p.printf("%s\n", v.Number())
+		}
+	}
+}
+
+// deprecated prints that all versions of an address are deprecated. It prints
+// nothing if the message is empty.
+func (p page) deprecated(address, message string) {
+	if message != "" {
+		p.println("%s is %s: %s", address, p.Paint("deprecated", paintState("deprecated")), message)
+		p.printf("\n")
+	}
+}
+
+// addressDeprecation returns the deprecation message of an address. It is empty
+// if the address is not deprecated.
+func addressDeprecation(all iter.Seq2[registry.Summary, error], address string) (string, error) {
+	for summary, err := range all {
+		if err != nil || summary.Address == address {
+			return summary.Deprecated, err
+		}
+	}
+	return "", nil
+}
+
+// moduleView is a list of a module's versions.
+type moduleView struct {
+	Address string `json:"address"`
+	// Deprecated is the deprecation message for all versions.
+	Deprecated string                   `json:"deprecated,omitempty"`
+	Versions   []registry.ModuleVersion `json:"versions"`
+	// Missing lists the versions with missing records.
+	Missing []registry.Version `json:"missing,omitempty"`
+}
+
+func listModule(ctx context.Context, from *catalog.Catalog, m registry.Module) (moduleView, error) {
+	versions, err := from.Modules.All(ctx, m)
+	missing, err := missingVersions(ctx, err, m, from.Modules)
+	v := moduleView{Address: m.String(), Versions: versions, Missing: missing}
+	if err == nil {
+		v.Deprecated, err = addressDeprecation(from.Modules.Summaries(ctx, m.Namespace), v.Address)
+	}
+	return v, err
+}
+
+func (v moduleView) text(p page) {
+	p.deprecated(v.Address, v.Deprecated)
+	rows := versionRows{between: 4}
+	for _, m := range v.Versions {
+		if m.Withdrawn != nil {
+			rows.withdrawn(p, m.Version, *m.Withdrawn)
+			continue
+		}
+		name, why := state(m.Deprecated, m.Hidden)
+		rows.add(m.Version, name, why,
+			formatTime(m.PublishedAt), shortPublisher(m.PublishedBy), humanize.IBytes(uint64(m.Size)), "sha256:"+m.SHA256)
+	}
+	rows.missing(v.Missing)
+	p.Table([]terminal.Column{
+		versionColumn, stateColumn, publishedColumn, byColumn, {Title: "SIZE", Right: true},
+		{Title: "ARCHIVE", Min: len("sha256:01234567…"), Optional: true}, reasonColumn,
+	}, rows.rows)
+}
+
+func (v moduleView) quiet(p page) {
+	printVersions(p, v.Versions)
+}
+
+// providerView is a list of a provider's versions.
+type providerView struct {
+	Address string `json:"address"`
+	// Deprecated is the deprecation message for all versions.
+	Deprecated string                     `json:"deprecated,omitempty"`
+	Versions   []registry.ProviderVersion `json:"versions"`
+	// Missing lists the versions with missing records.
+	Missing []registry.Version `json:"missing,omitempty"`
+}
+
+func listProvider(ctx context.Context, from *catalog.Catalog, a registry.Provider) (providerView, error) {
+	versions, err := from.Providers.All(ctx, a)
+	missing, err := missingVersions(ctx, err, a, from.Providers)
+	v := providerView{Address: a.String(), Versions: versions, Missing: missing}
+	if err == nil {
+		v.Deprecated, err = addressDeprecation(from.Providers.Summaries(ctx, a.Namespace), v.Address)
+	}
+	return v, err
+}
+
+func (v providerView) text(p page) {
+	p.deprecated(v.Address, v.Deprecated)
+	rows := versionRows{between: 5}
+	for _, one := range v.Versions {
+		if one.Withdrawn != nil {
+			rows.withdrawn(p, one.Version, *one.Withdrawn)
+			continue
+		}
+		name, why := state(one.Deprecated, false)
+		platforms := make([]string, len(one.Packages))
+		for i, pkg := range one.Packages {
+			platforms[i] = pkg.String()
+		}
+		rows.add(one.Version, name, why, formatTime(one.PublishedAt), shortPublisher(one.PublishedBy),
+			strings.Join(one.Protocols, " "), one.SigningKey, strings.Join(platforms, " "))
+	}
+	rows.missing(v.Missing)
+	p.Table([]terminal.Column{
+		versionColumn, stateColumn, publishedColumn, byColumn,
+		{Title: "PROTOCOLS", Optional: true}, {Title: "KEY", Min: 9, Optional: true},
+		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: shortList}, reasonColumn,
+	}, rows.rows)
+}
+
+func (v providerView) quiet(p page) {
+	printVersions(p, v.Versions)
+}
+
+// mirrorProviderView is a list of a mirrored provider's versions.
+type mirrorProviderView struct {
+	Address  string                   `json:"address"`
+	Versions []registry.MirrorVersion `json:"versions"`
+	// Missing lists the versions with missing records.
+	Missing []registry.Version `json:"missing,omitempty"`
+}
+
+func listMirrorProvider(
+	ctx context.Context, from *catalog.Catalog, a registry.MirrorProvider,
+) (mirrorProviderView, error) {
+	versions, err := from.Mirror.All(ctx, a)
+	missing, err := missingVersions(ctx, err, a, from.Mirror.Versions)
+	return mirrorProviderView{a.String(), versions, missing}, err
+}
+
+func (v mirrorProviderView) text(p page) {
+	rows := versionRows{between: 5}
+	for _, one := range v.Versions {
+		if one.Withdrawn != nil {
+			rows.withdrawn(p, one.Version, *one.Withdrawn)
+			continue
+		}
+		for _, pkg := range one.Packages {
+			rows.add(one.Version, "", "", formatTime(pkg.MirroredAt), shortPublisher(pkg.MirroredBy),
+				pkg.String(), humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
+		}
+	}
+	rows.missing(v.Missing)
+	mirrored := publishedColumn
+	mirrored.Title = "MIRRORED"
+	p.Table([]terminal.Column{
+		versionColumn, stateColumn, mirrored, byColumn, {Title: "PLATFORM"}, {Title: "SIZE", Right: true},
+		{Title: "SIGNED BY", Min: 12}, reasonColumn,
+	}, rows.rows)
+}
+
+func (v mirrorProviderView) quiet(p page) {
+	printVersions(p, v.Versions)
+}
+
+// missingVersions returns the versions with missing records. It returns nil
+// instead of failed if this is the only damage to the address.
+func missingVersions[A registry.Address, R registry.Record](
+	ctx context.Context, failed error, address A, versions catalog.Versions[A, R],
+) ([]registry.Version, error) {
+	if !errors.Is(failed, registry.ErrCorrupt) {
+		return nil, failed
+	}
+	s, err := versions.Stored(ctx, address)
+	if err == nil && len(s.Missing) > 0 && len(s.Unreadable) == 0 {
+		return s.Missing, nil
+	}
+	return nil, cmp.Or(err, failed)
+}
