@@ -3,11 +3,13 @@ package rehearsal
 import (
 	"bytes"
 	"context"
+	_ "embed" // for sitecustomize.py
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -24,7 +26,13 @@ type Moto struct {
 	cmd   *exec.Cmd
 	out   bytes.Buffer
 	ended chan struct{}
+	dir   string // with sitecustomize.py
 }
+
+// sitecustomize is a Python file that lets moto update managed policies.
+//
+//go:embed moto/sitecustomize.py
+var sitecustomize []byte
 
 // ErrNoMoto means that moto_server is not on PATH.
 var ErrNoMoto = errors.New("moto_server is not on PATH")
@@ -42,14 +50,26 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 	}
 	_, port, _ := net.SplitHostPort(address)
 	m := &Moto{URL: "http://localhost:" + port, ended: make(chan struct{})}
+	if m.dir, err = os.MkdirTemp("", "moto-"); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "sitecustomize.py"), sitecustomize, 0o600); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(m.dir))
+	}
 	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
+	pythonPath := m.dir
+	if others := os.Getenv("PYTHONPATH"); others != "" {
+		pythonPath += string(filepath.ListSeparator) + others
+	}
+	m.cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonPath)
 	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
 	startGroup(m.cmd) // it may be a script that starts the server
 	if err := m.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start moto_server: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot start moto_server: %w", err), os.RemoveAll(m.dir))
 	}
 	go func() {
 		_ = m.cmd.Wait()
+		_ = os.RemoveAll(m.dir)
 		close(m.ended)
 	}()
 	client := sts.NewFromConfig(awstest.Config(m.URL), func(o *sts.Options) { o.RetryMaxAttempts = 1 })

@@ -1,0 +1,18 @@
+# Python imports this file when moto_server starts. It lets moto update a managed
+# policy, as CloudFormation does. Without it, moto loses a policy that changes.
+import json
+
+try:
+    from moto.iam.models import ManagedPolicy, iam_backends
+    from moto.utilities.utils import get_partition
+except ImportError:
+    pass
+else:
+
+    def update(cls, original_resource, new_resource_name, cloudformation_json, account_id, region_name):
+        document = json.dumps(cloudformation_json["Properties"]["PolicyDocument"])
+        backend = iam_backends[account_id][get_partition(region_name)]
+        backend.create_policy_version(original_resource.arn, document, "true")
+        return original_resource
+
+    ManagedPolicy.update_from_cloudformation_json = classmethod(update)
