@@ -104,7 +104,14 @@ func (b block) script(page, address string) string {
 
 const preamble = `set -eu
 servers=()
-trap 'status=$?; for server in "${servers[@]}"; do kill "$server" || true; done; wait; exit $status' EXIT
+finish() {
+  status=$?
+  for server in "${servers[@]}"; do kill "$server" || true; done
+  [ -z "${GNUPGHOME-}" ] || { gpgconf --kill all || true; rm -rf "$GNUPGHOME"; }
+  wait
+  exit $status
+}
+trap finish EXIT
 `
 
 // The commands of each page succeed, one after another, in an empty folder. Only
