@@ -69,6 +69,10 @@ var rules = []rule{
 	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
+		"pkg/docs/render", []string{"pkg/safehcl"},
+		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
+	},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
 	{"pkg/httpapi", []string{"pkg/registry/core", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
@@ -372,6 +376,23 @@ func TestHCLHasOneParser(t *testing.T) {
 		} {
 			if slices.Contains(p.Imports, parser) && name != "pkg/safehcl" {
 				t.Errorf("%s imports %s", name, parser)
+			}
+		}
+	}
+}
+
+// HTML is rendered when a module is published. Only the package that extracts
+// documentation imports the renderer, so that no reader links it.
+func TestRendererHasOneImporter(t *testing.T) {
+	t.Parallel()
+	for name, p := range list(t) {
+		if slices.Contains(p.Imports, modulePath+"pkg/docs/render") && name != "pkg/docs/extract" {
+			t.Errorf("%s imports the renderer of documentation", name)
+		}
+		for _, i := range p.Imports {
+			isRenderer := strings.HasPrefix(i, "github.com/yuin/goldmark") || strings.HasPrefix(i, "github.com/microcosm-cc/")
+			if isRenderer && name != "pkg/docs/render" {
+				t.Errorf("%s imports %s", name, i)
 			}
 		}
 	}

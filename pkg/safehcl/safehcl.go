@@ -114,7 +114,7 @@ func (p *Parser) Parse(ctx context.Context, name string, source []byte) (*hcl.Fi
 	}
 	tokens, unclosed := scan(name, source)
 	if unclosed != nil {
-		return nil, at(*unclosed, "the comment is not closed")
+		return nil, at(*unclosed, unclosedComment)
 	}
 	r := reader{ctx: ctx, tokens: tokens, newlines: true, literalsOnly: p.LiteralsOnly, work: p.work}
 	r.body(hclsyntax.TokenEOF)
@@ -204,6 +204,8 @@ func FirstError(name string, diagnostics hcl.Diagnostics) error {
 	}
 	return nil
 }
+
+const unclosedComment = "the comment is not closed"
 
 // invalidFromHere is the problem of an error that the parser does not report.
 const invalidFromHere = "the syntax is invalid from here on"

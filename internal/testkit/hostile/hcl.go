@@ -6,6 +6,7 @@ package hostile
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -279,6 +280,10 @@ func quadratic() []HCL {
 		{Name: "heredoc with interpolations", Make: repeated("x = <<A\n", "${a}\n", "A\n")},
 		{Name: "heredoc with text", Make: repeated("x = <<A\n", "a\n", "A\n")},
 		{Name: "heredoc with empty lines", Make: repeated("x = <<A\n", "\n", "A\n")},
+		{Name: "provider blocks with versions", Make: numbered("provider \"a\" {\n  version = \"N\"\n}\n")},
+		{Name: "blocks of one variable", Make: numbered("variable \"a\" {\n  default = N\n}\n")},
+		{Name: "variables with defaults", Make: numbered("variable \"aN\" {\n  default = [N]\n}\n")},
+		{Name: "required providers", Make: numbered("terraform {\n  required_providers {\n    aN = \"N\"\n  }\n}\n")},
 		{Name: "heredoc with long lines", Make: repeated("x = <<A\n", "abcdefghijklmnopqrstuvwxyz\n", "A\n")},
 		{Name: "heredoc with dollars", Make: repeated("x = <<A\n", "$ ", "\nA\n")},
 		{Name: "quoted template with interpolations", Make: repeated(`x = "`, "${a}", "\"\n")},
@@ -399,4 +404,19 @@ func jsonInputs() []HCL {
 // openers.
 func closersFirstJSON(closing, open string) func(int) []byte {
 	return nested("", closing, "", open, "")
+}
+
+// numbered returns a function that repeats a text with growing numbers in the
+// place of N.
+func numbered(text string) func(size int) []byte {
+	return func(size int) []byte {
+		var all []byte
+		for i := 0; ; i++ {
+			next := strings.ReplaceAll(text, "N", strconv.Itoa(i))
+			if len(all)+len(next) > size {
+				return all
+			}
+			all = append(all, next...)
+		}
+	}
 }

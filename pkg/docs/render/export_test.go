@@ -1,0 +1,17 @@
+package render
+
+// Unsanitized returns a README as the builder writes it.
+func Unsanitized(source string) string {
+	document := parse(source)
+	if document == nil {
+		return ""
+	}
+	w := write(document, source, "a", nil)
+	if w.full() {
+		return ""
+	}
+	return string(w.out)
+}
+
+// Sanitized returns HTML as the policy leaves it.
+func Sanitized(source string) string { return sanitize().Sanitize(source) }

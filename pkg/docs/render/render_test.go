@@ -1,0 +1,252 @@
+package render_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/docs/render"
+)
+
+func TestReadmes(t *testing.T) {
+	t.Parallel()
+	for file, name := range map[string]string{"vpc": "vpc", "html": "endpoints", "old": "endpoints"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			source, err := os.ReadFile("testdata/" + file + ".md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			readme := render.Markdown(string(source), name)
+			checkReadme(t, readme)
+			text := readme.HTML + "\n"
+			if readme.Rest != "" {
+				text += "<!-- the rest -->\n" + readme.Rest + "\n"
+			}
+			golden.Equal(t, "testdata/"+file+".html", []byte(text))
+		})
+	}
+}
+
+// The elements of READMEs, and the values of their attributes.
+var (
+	attributes = map[string]*regexp.Regexp{
+		"a href":         regexp.MustCompile(`^(https?://[^/?#@]+([/?#]|$)|mailto:[^/]|#readme-.)`),
+		"a rel":          regexp.MustCompile(`^nofollow noopener noreferrer$`),
+		"a id":           regexp.MustCompile(`^readme-[\pL\pM\pN_-]+$`),
+		"a data-folder":  regexp.MustCompile(`^(modules|examples)/[A-Za-z0-9._-]+$`),
+		"heading id":     regexp.MustCompile(`^readme-[\pL\pM\pN_-]+$`),
+		"td align":       regexp.MustCompile(`^(left|center|right)$`),
+		"th align":       regexp.MustCompile(`^(left|center|right)$`),
+		"td colspan":     regexp.MustCompile(`^\d{1,3}$`),
+		"th colspan":     regexp.MustCompile(`^\d{1,3}$`),
+		"td rowspan":     regexp.MustCompile(`^\d{1,3}$`),
+		"th rowspan":     regexp.MustCompile(`^\d{1,3}$`),
+		"ol start":       regexp.MustCompile(`^\d{1,9}$`),
+		"details open":   regexp.MustCompile(`^$`),
+		"pre tabindex":   regexp.MustCompile(`^0$`),
+		"pre role":       regexp.MustCompile(`^group$`),
+		"pre aria-label": regexp.MustCompile(`^Code$`),
+		"span class":     regexp.MustCompile(`^(key|str|num|ty|comment|bidi)$`),
+	}
+	allowed = strings.Fields(`a abbr b blockquote br caption cite code dd del details dfn div dl dt em h3 h4 h5 h6 hr
+		i ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul var`)
+	headings = []string{"h3", "h4", "h5", "h6"}
+)
+
+// checkHTML fails the test unless all elements and attributes are allowed, and
+// the HTML ends with the element that it is inside.
+func checkHTML(t *testing.T, source string) {
+	t.Helper()
+	document, err := html.Parse(strings.NewReader(`<main><section>` + source + `</section><footer></footer></main>`))
+	if err != nil {
+		t.Errorf("cannot parse the HTML: %v", err)
+		return
+	}
+	main := document.FirstChild.LastChild.FirstChild
+	if main.LastChild.Data != "footer" || main.LastChild.PrevSibling != main.FirstChild {
+		t.Errorf("the HTML does not end with its parent: %.2000s", source)
+	}
+	ids := make(map[string]bool)
+	for n := range main.FirstChild.Descendants() {
+		switch n.Type {
+		case html.ElementNode:
+			checkElement(t, n.Data, n.Attr)
+			checkRel(t, n)
+			for _, a := range n.Attr {
+				if a.Key == "id" && ids[a.Val] {
+					t.Errorf("two elements have the anchor %q", a.Val)
+				}
+				ids[a.Val] = ids[a.Val] || a.Key == "id"
+			}
+		case html.TextNode:
+			if strings.ContainsFunc(n.Data, isBidi) {
+				t.Errorf("the text %.200q has a control character that changes its direction", n.Data)
+			}
+		default:
+			t.Errorf("the HTML has a node of type %d", n.Type)
+		}
+	}
+}
+
+func isBidi(r rune) bool { return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 }
+
+func checkElement(t *testing.T, name string, attrs []html.Attribute) {
+	t.Helper()
+	if !slices.Contains(allowed, name) {
+		t.Errorf("the HTML has the element %q", name)
+	}
+	element := name
+	if slices.Contains(headings, name) {
+		element = "heading"
+	}
+	for _, a := range attrs {
+		if values := attributes[element+" "+a.Key]; values == nil || !values.MatchString(a.Val) {
+			t.Errorf("the HTML has %s %s=%q", name, a.Key, a.Val)
+		}
+	}
+}
+
+// checkRel fails the test unless the links to other sites have a rel.
+func checkRel(t *testing.T, n *html.Node) {
+	t.Helper()
+	values := make(map[string]string)
+	for _, a := range n.Attr {
+		values[a.Key] = a.Val
+	}
+	if href := values["href"]; href != "" && !strings.HasPrefix(href, "#") && values["rel"] == "" {
+		t.Errorf("the link to %q has no rel", href)
+	}
+}
+
+func checkReadme(t *testing.T, readme render.Readme) {
+	t.Helper()
+	checkHTML(t, readme.HTML+"\n"+readme.Rest)
+	checkHTML(t, readme.HTML)
+	checkHTML(t, readme.Rest)
+}
+
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, source := range map[string]string{
+		"empty":                       "",
+		"heading is the name":         "# VPC\n\na",
+		"heading has fillers":         "# terraform-aws-vpc\n\na",
+		"heading says more":           "# VPC peering",
+		"second heading":              "# A\n# vpc",
+		"second level":                "## vpc",
+		"sixth level":                 "###### a",
+		"same headings":               "# a\n# a\n# a-1",
+		"anchors of GitHub":           "# a *B* & `c`_d Ü!",
+		"link to a heading":           "[x](#A)\n# a",
+		"link to nothing":             "[x](#b)\n# a",
+		"link to a file":              "[x](docs/a.md)",
+		"link to a submodule":         "[x](modules/a)",
+		"link to an example":          "[x](./examples/a-b/)",
+		"link to an example's README": "[x](examples/a/README.md)",
+		"link to a file of one":       "[x](examples/a/main.tf)",
+		"link above":                  "[x](modules/..)",
+		"image":                       "![a](https://b.example/c.png)",
+		"image without a text":        "![](https://b.example/c.png)",
+		"image in the module":         "![](docs/c.png)",
+		"image in a link":             "[![a](b.png)](https://c.example)",
+		"entities":                    `&lt;b&gt; \&amp; &copy;`,
+		"tight list":                  "- a\n- b",
+		"list from 3":                 "3. a",
+		"task":                        "- [x] a",
+		"controls in text":            "a\u202Eb\u0007",
+		"controls in code":            "`a\u202Eb`",
+		"generated text":              "a\n<!-- BEGIN_TF_DOCS -->\n## Inputs\nb\n<!-- END_TF_DOCS -->\nc",
+		"generated with text of a template": "<!-- BEGIN_TF_DOCS -->\n# A\n\nb\n\n## Usage\n```hcl\n## Inputs\na = 1\n```\n" +
+			"## Inputs\n\n### x\n\nc\n\n## License\n\nd\n<!-- END_TF_DOCS -->",
+		"generated by other tools": "a\n<!--- BEGIN_TF_DOCS --->\n## Inputs\nb\n<!--- END_TF_DOCS --->\n" +
+			"<!-- BEGIN TFDOC -->\n## Variables\nb\n<!-- END TFDOC -->\n" +
+			"<!-- BEGIN_AUTOMATED_TF_DOCS_BLOCK -->\n## Outputs\nb\n<!-- END_AUTOMATED_TF_DOCS_BLOCK -->",
+		"comment":                  "<!-- a\n\nb -->\nc",
+		"badges":                   "![a](https://b.example/c.png)![d](https://b.example/e.png)",
+		"linked badges":            "[![a](b.png)](https://c.example)[![d](e.png)](https://f.example)",
+		"name with a badge":        "# VPC ![a](https://b.example/c.png)\n\nd",
+		"heading with a badge":     "# A b ![c](https://d.example/e.png)",
+		"heading of an image":      "# ![a](https://b.example/c.png)",
+		"footnote":                 "a[^1]\n\n[^1]: b",
+		"generated without an end": "a\n\n<!-- BEGIN_TF_DOCS -->\nb",
+		"element across blocks":    "<details>\n\na\n\n</details>\n\nb",
+		"end tag without a start":  "> a\n> </blockquote>\n> </div>\n\nb",
+		"alert":                    "> [!NOTE]\n> a *b*\n>\n> c",
+		"end tag of a quote":       "> a </blockquote> *b*\n>\n> c",
+		"link in a link":           `<a href="https://a.example">a [b](https://b.example)</a> [c](https://c.example)`,
+		"open link":                "<a href=\"https://a.example\">a\n\n[b](https://b.example)",
+		"raw link in a link":       `<a href="https://a.example">a <a href="https://b.example">b</a> c</a>`,
+		"block in a paragraph":     "a <div>b</div>",
+		"invalid UTF-8":            "a\xffb",
+		"Windows lines":            "a\r\n\r\n    b\r\n    c",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			readme := render.Markdown(source, "vpc")
+			checkReadme(t, readme)
+			texts.Text(t, readme.HTML+"\n")
+		})
+	}
+}
+
+// A long README has two parts. The first one does not end with a heading.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	part := func(size int) string { return "# a\n\n" + strings.Repeat("b", size) + "\n\n" }
+	for name, c := range map[string]struct {
+		source string
+		// first and rest are the numbers of headings.
+		first, rest int
+	}{
+		"short":            {part(1_000), 1, 0},
+		"one long block":   {part(5_000), 1, 0},
+		"little remains":   {part(1_400) + part(200), 2, 0},
+		"two parts":        {part(1_400) + part(900) + part(900), 1, 2},
+		"long first block": {part(5_000) + part(900), 1, 1},
+		"open element":     {"<details>\n\n" + part(1_400) + part(900) + "</details>\n\n" + part(900), 2, 1},
+		"headings only":    {strings.Repeat("# abcdefgh\n\n", 300), 300, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			readme := render.Markdown(c.source, "")
+			checkReadme(t, readme)
+			if got := strings.Count(readme.HTML, "<h3"); got != c.first {
+				t.Errorf("the first part has %d headings, want %d", got, c.first)
+			}
+			if readme.RestHeadings != c.rest {
+				t.Errorf("the rest has %d headings, want %d", readme.RestHeadings, c.rest)
+			}
+			if got := strings.Count(readme.Rest, "<h3"); got != readme.RestHeadings {
+				t.Errorf("the rest has %d headings, but counts %d", got, readme.RestHeadings)
+			}
+		})
+	}
+}
+
+func BenchmarkMarkdown(b *testing.B) {
+	source, err := os.ReadFile("testdata/vpc.md")
+	if err != nil {
+		b.Fatal(err)
+	}
+	readme := strings.Repeat(string(source), 100<<10/len(source))
+	b.SetBytes(int64(len(readme)))
+	for b.Loop() {
+		render.Markdown(readme, "vpc")
+	}
+}
+
+func BenchmarkHCL(b *testing.B) {
+	attributes := strings.Repeat("  name = optional(list(object({ type = string })), []) # a comment\n", 58)
+	source := "map(object({\n" + attributes + "}))"
+	b.SetBytes(int64(len(source)))
+	for b.Loop() {
+		render.HCL(source)
+	}
+}
