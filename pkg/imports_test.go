@@ -69,6 +69,11 @@ var rules = []rule{
 	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
+	{
+		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
+		[]string{"net/http", "github.com/aws/", "database/sql"},
+	},
 	{
 		"pkg/docs/render", []string{"pkg/safehcl"},
 		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
@@ -298,7 +303,10 @@ const (
 
 // leaves link nothing of this project but pkg/registry/core and each other. Every
 // package may link them.
-var leaves = []string{"pkg/connerror", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest", "pkg/ttlcache"}
+var leaves = []string{
+	"pkg/connerror", "pkg/docs", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest",
+	"pkg/ttlcache",
+}
 
 // publishing returns the packages that both ends of the publish API link, and
 // more.

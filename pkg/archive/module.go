@@ -29,6 +29,10 @@ type Module struct {
 	// Size of the archive in bytes.
 	Size  int64
 	Files []File
+	// Sources are the files that document the module, by path. They are
+	// configuration and READMEs in the root, and in the folders directly below
+	// modules/ and examples/. The value is nil if a file exceeds a limit.
+	Sources map[string][]byte
 }
 
 // Folders returns the folders with configuration that a module block can use as
@@ -45,14 +49,6 @@ func Folders(files []File) (folders []string) {
 	slices.Sort(folders)
 	return slices.Compact(folders)
 }
-
-// The limits of configuration: bytes of one file, bytes of all files, and
-// number of files.
-const (
-	maxConfig      = 1 << 20
-	maxConfigs     = 16 << 20
-	maxConfigFiles = 10_000
-)
 
 // ReadModule reads a packed module to its end and verifies it. The module must
 // unpack within its own folder, have configuration at its root or below
@@ -104,7 +100,7 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 	// includes headers and padding.
 	most := maxSize + maxFiles*2048
 	content := digest{ctx: ctx, r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
-	m, configs, err := readTar(&content)
+	m, s, err := readTar(&content)
 	if err == nil {
 		_, err = io.Copy(io.Discard, &content) // bytes after the tar's end are part of the content sum
 	}
@@ -118,22 +114,22 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 		return Module{}, err
 	}
 	m.ContentSHA256 = content.sum()
-	return m, checkConfigs(ctx, m.Files, configs)
+	m.Sources = s.documented()
+	return m, checkConfigs(ctx, m.Files, s.configs)
 }
 
-// readTar returns the files of a tar and the content of its configuration
-// files.
-func readTar(r io.Reader) (Module, map[string][]byte, error) {
+// readTar returns the files of a tar and the content of its sources.
+func readTar(r io.Reader) (Module, *sources, error) {
 	var m Module
-	configs := make(map[string][]byte)
-	var total, config int64
+	s := newSources()
+	var total int64
 	var paths []string
 	var named int // bytes of paths
 	in := tar.NewReader(r)
 	for {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return m, configs, checkModulePaths(paths)
+			return m, s, checkModulePaths(paths)
 		}
 		if err != nil {
 			return Module{}, nil, err
@@ -158,18 +154,8 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 		if total += f.Size; len(m.Files) > maxFiles || total > maxSize {
 			return Module{}, nil, invalidArchive("it has more than %d files or more than %s", maxFiles, shownSize(maxSize))
 		}
-		if isConfig(f.Path) {
-			if config += f.Size; f.Size > maxConfig {
-				return Module{}, nil, registry.WithHint(invalidModule("%s has more than %s", f.Path, shownSize(maxConfig)),
-					"Move long texts to files that file() or templatefile() reads.")
-			}
-			if config > maxConfigs {
-				return Module{}, nil, registry.WithHint(invalidModule("its configuration has more than %s", shownSize(maxConfigs)),
-					"Split the module.")
-			}
-			if configs[f.Path], err = io.ReadAll(in); err != nil {
-				return Module{}, nil, err
-			}
+		if err := s.read(f, in); err != nil {
+			return Module{}, nil, err
 		}
 	}
 }
@@ -178,14 +164,14 @@ func readTar(r io.Reader) (Module, map[string][]byte, error) {
 // It must have a name that clients read, and be at the root or below modules/.
 func isConfig(p string) bool {
 	dir, name := path.Dir(p), path.Base(p)
-	if dir != "." && !strings.HasPrefix(dir, "modules/") {
-		return false
-	}
+	return (dir == "." || strings.HasPrefix(dir, "modules/")) && isConfigName(name)
+}
+
+// isConfigName reports whether clients read a file with this name. They ignore
+// leftovers of editors.
+func isConfigName(name string) bool {
 	isAutosave := strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || isAutosave {
-		return false
-	}
-	return hasExtension(name)
+	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") && !isAutosave && hasExtension(name)
 }
 
 // hasExtension reports whether a file name has an extension of configuration.
