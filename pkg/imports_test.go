@@ -69,6 +69,10 @@ var rules = []rule{
 	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
+		"pkg/docs/compare", []string{},
+		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/", "github.com/zclconf/", "database/sql"},
+	},
 	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
 	{
 		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
