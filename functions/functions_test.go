@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -105,11 +107,15 @@ func deploy(t *testing.T) deployed {
 		"modules":   start(t, "modules", env),
 		"providers": start(t, "providers", env),
 		"mirror":    start(t, "mirror", env),
+		"metadata":  start(t, "metadata", env),
 		"publish":   start(t, "publish", env),
 	}}
 	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
 	for _, r := range modules.Routes() {
 		routes["ANY "+r.Path] = d.functions["modules"]
+	}
+	for _, r := range metadata.Routes() {
+		routes["ANY "+r.Path] = d.functions["metadata"]
 	}
 	d.gateway = lambda.StartGateway(routes)
 	t.Cleanup(func() {
@@ -157,6 +163,9 @@ func (d deployed) publish(t *testing.T, address, version, content string) {
 	}
 }
 
+// publishedAt matches a publication time in a listing.
+var publishedAt = regexp.MustCompile(`"20\d\d-\d\d-\d\dT[\d:]+Z"`)
+
 // The real clients get a module from the functions, and its archive from S3.
 func TestInit(t *testing.T) {
 	t.Parallel()
@@ -166,9 +175,13 @@ func TestInit(t *testing.T) {
 	}
 	// The next request sees the published versions.
 	response, body := d.get(t, "/v1/modules/Acme/vpc/aws/versions")
-	if response.StatusCode != 200 ||
-		body != `{"modules":[{"versions":[{"version":"2.0.0+build.5"},{"version":"1.2.0"},{"version":"1.0.0"}]}]}`+"\n" {
-		t.Errorf("versions: %s %s", response.Status, body)
+	if response.StatusCode != 200 {
+		t.Errorf("versions: %s, want 200", response.Status)
+	}
+	const want = `{"modules":[{"versions":[{"version":"2.0.0+build.5","published_at":"TIME"},` +
+		`{"version":"1.2.0","published_at":"TIME"},{"version":"1.0.0","published_at":"TIME"}]}]}` + "\n"
+	if got := publishedAt.ReplaceAllString(body, `"TIME"`); got != want {
+		t.Errorf("versions: %s, want %s", got, want)
 	}
 	response, _ = d.get(t, "/v1/modules/Acme/vpc/aws/1.0/download")
 	location := response.Header.Get("X-Terraform-Get")
@@ -276,6 +289,8 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 		"/.well-known/terraform.json",
 		"/v1/modules/acme/vpc/aws/versions", "/v1/modules/acme/vpc/aws/1.0.0/download",
 		"/v1/providers/acme/x/versions", "/v1/mirror/example.com/acme/x/index.json",
+		"/v1/modules", "/v1/modules/search", "/v1/modules/acme", "/v1/modules/acme/vpc/aws", "/v1/modules/acme/vpc/aws/1.0.0",
+		"/v1/modules/acme/vpc/aws/download", "/v1/providers/acme/x", "/v1/mirror", "/v1/openapi.json",
 		"/", "", "//", "/..", "/v1/modules/../x", "/v1/modules/acme/vpc/aws//versions",
 		"/v1/modules/acme%/vpc/aws/versions", "/v1/modules/acme%2Fvpc/aws/versions", "/v1/modules/a b/vpc/aws/versions",
 		"/v1/modules/a?b=c/vpc/aws/versions", "/v1/modules/a#b/vpc/aws/versions", "/v1/modules/\u00e4/vpc/aws/versions",
@@ -403,7 +418,7 @@ func TestFunctionsAreSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, most := range map[string]float64{"discovery": 1.1, "modules": 1.7, "providers": 1.7, "mirror": 1.7} {
+	for name, most := range map[string]float64{"discovery": 1.1, "modules": 1.7, "providers": 1.7, "mirror": 1.7, "metadata": 1.7} {
 		got, err := lambda.PackedSize(filepath.Join(dist, name, "bootstrap"))
 		if err != nil {
 			t.Fatal(err)
@@ -478,7 +493,7 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
 		first, err1 := os.ReadFile(filepath.Join("..", "dist", arch, name, "bootstrap"))
 		second, err2 := os.ReadFile(filepath.Join(elsewhere, "dist", arch, name, "bootstrap"))
 		if err1 != nil || err2 != nil || !bytes.Equal(first, second) {

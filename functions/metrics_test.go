@@ -151,6 +151,10 @@ func TestMetrics(t *testing.T) {
 			1,
 		},
 		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 1},
+		{"metadata", "GET", "/v1/modules", d.token, 200, "Requests 2xx 1", 3},
+		{"metadata", "GET", "/v1/modules/acme/vpc/aws", d.token, 200, "Requests 2xx 1", 3},
+		{"metadata", "GET", "/v1/modules/acme/-/aws", d.token, 400, "Requests 4xx 1", 0},
+		{"metadata", "GET", "/v1/modules", "", 401, "Refusals 1, Requests 4xx 1", 0},
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
 		lines := 2

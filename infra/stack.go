@@ -28,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -43,10 +44,13 @@ type function struct {
 	name   string
 	routes []httpapi.Route
 	// partitions are patterns of the partition keys of which it reads single
-	// items. keys are patterns of those of which it reads all items.
-	partitions, keys []string
+	// items. queried are patterns of those of which it reads all items.
+	partitions, queried []string
 	// objects is a pattern of the keys of the objects for which it signs URLs.
 	objects string
+	// fetches means that it uses these URLs itself. So its log has no downloads
+	// to count.
+	fetches bool
 	// login means that it serves the login of people to clients.
 	login bool
 	// publishes means that it writes. Its permissions are those of publishing.
@@ -62,9 +66,14 @@ func functions() []function {
 			objects: "modules/*"},
 		{
 			name: "providers", routes: providers.Routes(), objects: "providers/*",
-			partitions: []string{"providers/*", "tokens"}, keys: []string{"keys/*"},
+			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
 		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+		{
+			name: "metadata", routes: metadata.Routes(), objects: "modules/*/docs.json.gz", fetches: true,
+			partitions: []string{"modules/*", "providers/*", "catalog/*", "tokens"},
+			queried:    []string{"catalog/*", "namespaces"},
+		},
 		{name: "publish", routes: publishapi.Routes(), publishes: true},
 	}
 }
@@ -79,7 +88,8 @@ type stack struct {
 	bucket       awss3.IBucket
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
-	// requests are the log groups of the functions that clients read from.
+	// requests are the log groups of the functions that hand out URLs, by which
+	// downloads are counted.
 	requests []awslogs.LogGroup
 	// accessLog is the gateway's log group. It is nil if the gateway does not
 	// log.
@@ -129,7 +139,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		"The policy for principals that withdraw versions; attach it, with the operator's, only while you need it")
 	st.output(settings.OutputRequestLogs, awscdk.Fn_Join(jsii.String(","),
 		st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupName() })),
-		"The log groups of the functions that serve clients")
+		"The log groups of the functions that locate archives")
 	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)),
 		"How many days these logs are stored")
 	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"),
@@ -366,12 +376,18 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			allow("ReadItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()},
 				onPartitions(f.partitions...)),
 			allow("SignObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
-		if f.keys != nil {
-			statements = append(statements, allow("QueryKeys", jsii.Strings("dynamodb:Query"),
-				[]*string{st.table.TableArn()}, onPartitions(f.keys...)))
+		if f.queried != nil {
+			statements = append(statements, allow("QueryItems", jsii.Strings("dynamodb:Query"),
+				[]*string{st.table.TableArn()}, onPartitions(f.queried...)))
 		}
 		variables = st.variables()
-		st.requests = append(st.requests, logs)
+		if f.fetches {
+			// The garbage collector then runs early enough for a large catalog,
+			// which the function caches.
+			variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
+		} else {
+			st.requests = append(st.requests, logs)
+		}
 	case f.login:
 		variables = settings.LoginEnvironment(st.login())
 	}

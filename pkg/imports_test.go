@@ -69,19 +69,6 @@ var rules = []rule{
 	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/docs/compare", []string{},
-		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/", "github.com/zclconf/", "database/sql"},
-	},
-	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
-	{
-		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
-		[]string{"net/http", "github.com/aws/", "database/sql"},
-	},
-	{
-		"pkg/docs/render", []string{"pkg/safehcl"},
-		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
-	},
 	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
 	{"pkg/httpapi", []string{"pkg/registry/core", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
@@ -92,26 +79,45 @@ var rules = []rule{
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
+	{
+		"pkg/docs/compare", []string{},
+		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/", "github.com/zclconf/", "database/sql"},
+	},
+	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
+	{
+		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
+		[]string{"net/http", "github.com/aws/", "database/sql"},
+	},
 	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
+		"pkg/docs/render", []string{"pkg/safehcl"},
+		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
+	},
 	{
 		"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/progress"},
 		[]string{"github.com/aws/", "database/sql", "net/http"},
 	},
 	{
-		"pkg/inspection", []string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive"},
+		"pkg/inspection",
+		[]string{
+			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/docs/extract", "pkg/docs/render",
+		},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
 	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
 		"pkg/releases",
-		[]string{"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/protocol", "pkg/signing"},
+		[]string{
+			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/protocol", "pkg/signing",
+		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/publish",
 		[]string{
 			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/objects", "pkg/protocol",
-			"pkg/signing", "pkg/releases",
+			"pkg/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -130,6 +136,15 @@ var rules = []rule{
 		"pkg/mirror",
 		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi"},
 		[]string{"github.com/aws/", "database/sql"},
+	},
+	{
+		"pkg/metadata",
+		[]string{
+			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects",
+		},
+		[]string{
+			"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark", "html/template",
+		},
 	},
 	{
 		"pkg/client",
@@ -180,6 +195,9 @@ var rules = []rule{
 			"pkg/archive",
 			"pkg/objects",
 			"pkg/catalog",
+			"pkg/docs/extract",
+			"pkg/docs/render",
+			"pkg/inspection",
 			"pkg/releases",
 			"pkg/publish",
 		},
@@ -194,6 +212,8 @@ var rules = []rule{
 			"pkg/catalog",
 			"pkg/progress",
 			"pkg/archive",
+			"pkg/docs/extract",
+			"pkg/docs/render",
 			"pkg/objects",
 			"pkg/releases",
 			"pkg/signing",
@@ -235,10 +255,14 @@ var rules = []rule{
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{
+		"functions/metadata", onDeployed("pkg/metadata", "pkg/deployed"),
+		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
+	},
+	{
 		"functions/publish",
 		onDeployed(
 			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive",
-			"pkg/inspection", "pkg/signing",
+			"pkg/inspection", "pkg/signing", "pkg/docs/extract", "pkg/docs/render",
 		),
 		notInFunctions(),
 	},
@@ -255,10 +279,15 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
+		"pkg/metadata/metadataclient",
+		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/requestlog"},
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
+	{
 		"infra",
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
-			"pkg/providers", "pkg/mirror", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics",
+			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},
@@ -317,6 +346,7 @@ var leaves = []string{
 func publishing(more ...string) []string {
 	return append(
 		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/signing",
+		"pkg/docs/extract", "pkg/docs/render",
 	)
 }
 

@@ -24,7 +24,7 @@ import (
 
 // little has small amounts that are enough to run all code.
 var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2,
-	clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, attacks: 2, attackTime: 20 * time.Second}
+	clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2, attackTime: 20 * time.Second}
 
 // functions builds some of the functions, in the fastest way.
 func functions(t *testing.T) map[string]string {
@@ -34,14 +34,14 @@ func functions(t *testing.T) map[string]string {
 	}
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules",
-		"./functions/publish", "./functions/testdata/bare")
+		"./functions/metadata", "./functions/publish", "./functions/testdata/bare")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	return map[string]string{
-		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"), "publish": filepath.Join(dir,
-			"publish"),
+		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"),
+		"metadata": filepath.Join(dir, "metadata"), "publish": filepath.Join(dir, "publish"),
 	}
 }
 
@@ -95,7 +95,7 @@ func TestSections(t *testing.T) {
 		found := cells(tables...)
 		for cell, want := range map[string]float64{
 			"module versions, of 1/GetItem": 1, "module versions, of 5,000/GetItem": 1, "module versions, of 5,000/Query": 0,
-			"module versions, of 5,000/read units": 4,
+			"module versions, of 5,000/read units": 13,
 			"module versions, of 100/read units":   1, "module download/GetItem": 1, "module download/the first also GetItem": 1,
 			"module download/S3": 0,
 		} {
@@ -117,6 +117,38 @@ func TestSections(t *testing.T) {
 		}
 		if f := cells(found.tables...)["provider download/in this one, median"]; f == nil || f.value <= 0 {
 			t.Error(f)
+		}
+	})
+	t.Run("search", func(t *testing.T) {
+		tables, err := measureSearches(t.Context(), binaries, t.TempDir(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := make(map[string]*figure)
+		for _, table := range tables {
+			for cell, f := range cells(table) {
+				found[table.title+"/"+cell] = f
+			}
+		}
+		for cell, want := range map[string]float64{
+			"50 modules in 40 namespaces, SQLite/search/reads, first":      41,
+			"50 modules in 40 namespaces, DynamoDB/search/reads, first":    41,
+			"50 modules in 40 namespaces, DynamoDB/search/reads, next":     0,
+			"50 modules in one namespace, DynamoDB/list/reads, first":      2,
+			"50 modules in one namespace, DynamoDB/version/reads, next":    2,
+			"50 modules in one namespace, DynamoDB/version/objects read":   1,
+			"50 modules in one namespace, DynamoDB/list/read units, next":  0,
+			"50 modules in one namespace, DynamoDB/list/read units, first": 17,
+		} {
+			if f := found[cell]; f == nil || f.value != want {
+				t.Errorf("%s: %s, want %v", cell, f, want)
+			}
+		}
+		for _, cell := range []string{"the function/3 modules in 40 namespaces/memory",
+			"the function/50 modules in one namespace/next, processor", "3 modules in 40 namespaces, SQLite/list/answer"} {
+			if f := found[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
 		}
 	})
 	t.Run("load", func(t *testing.T) {
@@ -214,7 +246,9 @@ func TestCalls(t *testing.T) {
 			for cell, want := range map[string]float64{
 				"--store, module, next version/items of Write": 4, "--registry, module, next version/writes": 4,
 				"5 versions/writes": 5, "module versions/Get": 1, "module versions, not found/Get": 1,
-				"mistyped version of a module/Snapshot": 1, "the first and further versions/writes of each": 1,
+				"--store, module, next version/object writes": 2, "--registry, module, next version/object writes": 4,
+				"--registry, module, next version/object reads": 6,
+				"mistyped version of a module/Snapshot":         1, "the first and further versions/writes of each": 1,
 			} {
 				if f := found[cell]; f == nil || f.value != want {
 					t.Errorf("%s: %s, want %v", cell, f, want)

@@ -21,6 +21,7 @@ var bounds = map[string]struct{ size, start float64 }{
 	"modules":   {1.7, 3},
 	"providers": {1.7, 3},
 	"mirror":    {1.7, 3},
+	"metadata":  {1.7, 3},
 }
 
 // beside returns a ratio to the bare function, with a bound unless that is 0.
@@ -39,6 +40,7 @@ var first = []struct{ function, path string }{
 	{"modules", "/v1/modules/acme/vpc/aws/versions"},
 	{"providers", "/v1/providers/acme/inventory/versions"},
 	{"mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json"},
+	{"metadata", "/v1/providers/acme/inventory"},
 	{"publish", ""},
 }
 

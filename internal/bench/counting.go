@@ -20,7 +20,7 @@ type callCount struct {
 	// conflicts is the number of calls that failed because of another writer.
 	conflicts int
 	// objectReads counts Stat, Open and Walk. objectWrites counts PutOnce,
-	// Keep, Remove and uploads with signed URLs.
+	// PutStaged, Keep, Remove and uploads with signed URLs.
 	objectReads, objectWrites int
 }
 
@@ -145,6 +145,12 @@ func (s countedStore) Walk(ctx context.Context, prefix string, visit func(object
 func (s countedStore) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
 	s.wrote()
 	return s.storage.PutOnce(ctx, key, body, digest)
+}
+
+// PutStaged implements objects.Stage.
+func (s countedStore) PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	s.wrote()
+	return s.storage.PutStaged(ctx, key, body, digest)
 }
 
 // Keep implements objects.Stage.

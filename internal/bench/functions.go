@@ -36,20 +36,21 @@ func build(ctx context.Context, architecture, scratch string) (map[string]string
 		return nil, fmt.Errorf("cannot run scripts/build: %w\n%s", err, out)
 	}
 	found := map[string]string{bare: filepath.Join(scratch, bare+"-"+architecture)}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
 		found[name] = filepath.Join("dist", architecture, name, "bootstrap")
 	}
 	return found, lambda.BuildBare(ctx, architecture, found[bare])
 }
 
 // deployment is the environment of functions on emulators: a table with
-// published items, and a bucket that must receive no requests.
+// published items, and a bucket.
 type deployment struct {
 	binaries       map[string]string // of the functions
 	dynamo         *dynamodbtest.Server
 	table          catalog.Table
 	bucket         *httptest.Server
 	bucketRequests atomic.Int64 // the number of requests to the bucket
+	object         []byte       // what all keys of the bucket have, or nil
 	env            map[string]string
 	token          string
 }
@@ -66,17 +67,27 @@ func deploy(ctx context.Context, binaries map[string]string,
 	if err != nil {
 		return nil, err
 	}
+	return deployOn(ctx, dynamo, binaries, fill)
+}
+
+// deployOn is like deploy, on an emulator of DynamoDB that it closes.
+func deployOn(ctx context.Context, dynamo *dynamodbtest.Server, binaries map[string]string,
+	fill func(context.Context, catalog.Table) error) (*deployment, error) {
 	d := &deployment{binaries: binaries, dynamo: dynamo, table: dynamodb.New(awstest.Config(dynamo.URL), tableName)}
-	d.bucket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	d.bucket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.bucketRequests.Add(1)
-		w.WriteHeader(http.StatusNotImplemented)
+		if d.object == nil || r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		_, _ = w.Write(d.object) // the client may have closed the connection
 	}))
 	d.env = settings.Settings{Table: tableName, Bucket: bucketName, PresignLifetime: time.Hour,
 		PathStyle: true}.Environment()
 	d.env["AWS_ENDPOINT_URL_DYNAMODB"], d.env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, d.bucket.URL
 	var digest string
 	d.token, digest = access.NewToken()
-	err = errors.Join(fill(ctx, d.table),
+	err := errors.Join(fill(ctx, d.table),
 		catalog.New(d.table).AddToken(ctx, digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}))
 	if err != nil {
 		d.close()

@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -43,7 +44,7 @@ type routed struct {
 func functionRoutes() []routed {
 	return []routed{
 		{"discovery", discovery.Routes()}, {"modules", modules.Routes()}, {"providers", providers.Routes()},
-		{"mirror", mirror.Routes()}, {"publish", publishapi.Routes()},
+		{"mirror", mirror.Routes()}, {"metadata", metadata.Routes()}, {"publish", publishapi.Routes()},
 	}
 }
 

@@ -47,6 +47,7 @@ var sections = []section{
 	{"init", "init from the registry, compared with a static file server", []string{"tofu"}, initialise},
 	{"calls", "calls of the table and of the object store for each operation", nil, calls},
 	{"scale", "reads from a large registry, compared with a small one", nil, scale},
+	{"search", "lists and searches of a large registry", nil, search},
 	{"load", "many concurrent clients, while versions are published", nil, load},
 	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
@@ -70,13 +71,15 @@ type amounts struct {
 	load             time.Duration
 	mirrored         int           // versions that are mirrored at once
 	together         int           // rounds of two publishes at once
+	few, many        int           // modules of the registries that are searched
+	cached           time.Duration // how long functions cache the catalog, and a little more
 	attacks          int           // of each kind of attack, at most
 	attackTime       time.Duration // for the configuration that is sent to one target
 }
 
 var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
 	reads: 500, clients: 200, load: time.Minute, mirrored: 200, together: 20,
-	attacks: 1 << 20, attackTime: 15 * time.Minute}
+	few: 1_000, many: 20_000, cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -33,10 +33,12 @@ const (
 )
 
 // The calls of publishing one version. The publish API looks the credential up
-// once. It claims the inspection of each file, and then records it.
+// once. It claims the inspection of each file, and then records it. A module has
+// two objects, its archive and its documentation. The publish API checks both,
+// and reads the documentation for its words.
 var (
-	moduleDirect   = callBounds{reads: 1, writes: 1, objectWrites: 1}
-	moduleThrough  = callBounds{reads: 6, writes: 4, objectReads: 4, objectWrites: 2}
+	moduleDirect   = callBounds{reads: 1, writes: 1, objectWrites: 2}
+	moduleThrough  = callBounds{reads: 6, writes: 4, objectReads: 6, objectWrites: 4}
 	providerDirect = callBounds{reads: 3, writes: 1, objectReads: releaseFiles - 1, objectWrites: releaseFiles - 1}
 	// A release reads the keys when it is announced, verified and published.
 	providerThrough = callBounds{

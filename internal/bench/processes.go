@@ -24,6 +24,7 @@ const (
 type memoryWatch struct {
 	pid  int
 	done chan struct{}
+	once sync.Once
 	all  sync.WaitGroup
 
 	mu   sync.Mutex
@@ -71,8 +72,9 @@ func (w *memoryWatch) take() float64 {
 	return float64(peak) / (1 << 20)
 }
 
+// close ends the samples. Later calls do nothing.
 func (w *memoryWatch) close() {
-	close(w.done)
+	w.once.Do(func() { close(w.done) })
 	w.all.Wait()
 }
 

@@ -94,33 +94,57 @@ var operator = registry.Publisher{
 
 var long = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) // long ago
 
+// before returns the time of the publish of the version that is i versions
+// before the newest. The intervals vary all digits, as in a real listing.
+func before(i int) time.Time { return long.Add(-time.Duration(i) * 133_337 * time.Second) }
+
 // sum returns a fake digest of a file.
 func sum(of ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, of...)) }
 
 // module writes a module with a number of versions, and the records of the
 // newest ones.
 func (s *shelf) module(ctx context.Context, m registry.Module, versions, records int) error {
+	return s.moduleWith(ctx, m, versions, records, registry.ModuleVersion{
+		PublishedAt: long, PublishedBy: operator, Description: "A network with public and private subnets",
+	})
+}
+
+// moduleWith is like module. All records are like the given one, except for
+// their versions and archives.
+func (s *shelf) moduleWith(
+	ctx context.Context, m registry.Module, versions, records int, like registry.ModuleVersion,
+) error {
 	all := newest(versions)
-	listing, err := protocol.Compress(protocol.ModuleListing(all))
+	var listing protocol.ModuleListing
+	for i, v := range all {
+		listing.Versions = append(listing.Versions, protocol.ListedModule{Version: v, PublishedAt: before(i)})
+	}
+	compressed, err := protocol.Compress(listing)
 	if err != nil {
 		return err
 	}
-	if err := s.put(ctx, m.Path(), "listing", listing); err != nil {
+	if err := s.put(ctx, m.Path(), "listing", compressed); err != nil {
 		return err
 	}
 	for _, v := range all[:records] {
 		digest := sum(m, v)
-		hexadecimal := hex.EncodeToString(digest[:])
-		err := s.putJSON(ctx, m.Path(), "version/"+v.String(), registry.ModuleVersion{
-			Version: v, Object: m.ArchiveKey(v,
-				hexadecimal), SHA256: hexadecimal, ContentSHA256: hexadecimal, Size: 12345,
-			PublishedAt: long, PublishedBy: operator, Description: "A network with public and private subnets",
-		})
-		if err != nil {
+		record := like
+		record.Version, record.SHA256, record.Size = v, hex.EncodeToString(digest[:]), 12345
+		record.ContentSHA256, record.Object = record.SHA256, m.ArchiveKey(v, record.SHA256)
+		if err := s.putJSON(ctx, m.Path(), "version/"+v.String(), record); err != nil {
 			return err
 		}
 	}
-	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.Summary{Address: m.String(), Latest: all[0]})
+	like.Version = all[0]
+	return s.moduleEntry(ctx, m, like)
+}
+
+// moduleEntry writes the catalog entry of a module.
+func (s *shelf) moduleEntry(ctx context.Context, m registry.Module, latest registry.ModuleVersion) error {
+	return s.putJSON(ctx, "catalog/"+m.Namespace, m.Path(), registry.Summary{
+		Address: m.String(), Latest: latest.Version, Description: latest.Description, Words: latest.Words,
+		PublishedAt: latest.PublishedAt, Source: latest.PublishedBy.SourceURL(),
+	})
 }
 
 // packages returns the packages of a version.
@@ -152,7 +176,7 @@ func (s *shelf) provider(ctx context.Context, p registry.Provider, key string, v
 		file := of[0].StoredFile // any file will do
 		record := registry.ProviderVersion{
 			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: file, Signature: file, SigningKey: key,
-			PublishedAt: long, PublishedBy: operator,
+			PublishedAt: before(i), PublishedBy: operator,
 		}
 		listing.Versions = append(listing.Versions, protocol.ListProvider(record))
 		if i >= records {

@@ -40,7 +40,7 @@ const (
 	few, many = "module versions, of 100", "module versions, of 5,000"
 	// growth is the bound on the processor time for many versions, relative to
 	// a few.
-	growth = 2
+	growth = 5
 )
 
 var kinds = []kind{

@@ -41,6 +41,7 @@ func Scenarios() []Scenario {
 		{"a module with a token: publish, deprecate, init", publishModuleScenario},
 		{"a provider with a token: publish, deprecate, init, apply", publishProviderScenario},
 		{"publishing with a CI job's identity", trustScenario},
+		{"the metadata API: list, search, describe", metadataScenario},
 		{"withdrawing: count downloads, withdraw, no more downloads", withdrawScenario},
 		{"the operator: verify, audit, doctor --stack", operatorScenario},
 	}
@@ -201,6 +202,59 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	return r.installModule(ctx, address, "1.0.0", "lost")
+}
+
+// metadataScenario lists, finds and describes the module and the providers of
+// earlier scenarios. A token for another namespace gets none of them.
+func metadataScenario(ctx context.Context, r *Registry) error {
+	if err := r.get(ctx, "/v1/openapi.json", "", http.StatusOK); err != nil {
+		return err
+	}
+	if err := r.get(ctx, "/v1/modules", "", http.StatusUnauthorized); err != nil {
+		return err
+	}
+	token, err := r.readersToken(ctx)
+	if err != nil {
+		return err
+	}
+	module, provider := "/v1/modules/"+r.Namespace, "/v1/providers/"+r.Namespace
+	for path, text := range map[string]string{
+		"/v1/modules": `"modules":[{`,
+		"/v1/modules/search?q=hello+" + r.Namespace: r.Namespace + "/hello/null/1.2.0",
+		module:                       r.Namespace + "/hello/null/1.2.0",
+		module + "/hello":            r.Namespace + "/hello/null/1.2.0",
+		module + "/hello/null":       `"versions":["1.2.0"]`,
+		module + "/hello/null/1.2.0": `"readme"`,
+		"/v1/providers":              `"providers":[{`,
+		provider:                     r.Namespace + "/note/",
+		provider + "/note":           `"protocols":[`,
+		provider + "/note/1.0.0":     `"protocols":[`,
+		"/v1/mirror":                 "one.example.com",
+	} {
+		body, err := r.read(ctx, path, token, http.StatusOK)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(body, text) {
+			return fmt.Errorf("GET %s: the response lacks %s: %s", path, text, body)
+		}
+	}
+	// The redirect leads to a 204.
+	if _, err := r.read(ctx, module+"/hello/null/download", token, http.StatusNoContent); err != nil {
+		return err
+	}
+	other, err := r.newToken(ctx, "other", "read:modules/other/*")
+	if err != nil {
+		return err
+	}
+	if err := r.get(ctx, module+"/hello/null", other, http.StatusForbidden); err != nil {
+		return err
+	}
+	body, err := r.read(ctx, "/v1/modules", other, http.StatusOK)
+	if err == nil && !strings.Contains(body, `"total":0`) {
+		err = fmt.Errorf("a token for another namespace gets %s", body)
+	}
+	return err
 }
 
 // signedRelease returns a folder with a release of the test provider, signed
@@ -418,23 +472,32 @@ func (r *Registry) keyID(ctx context.Context) (string, error) {
 // get requests a path, with a token or without one. It returns an error unless
 // the response has the status and is JSON.
 func (r *Registry) get(ctx context.Context, path, token string, want int) error {
+	body, err := r.read(ctx, path, token, want)
+	if err == nil && !json.Valid([]byte(body)) {
+		err = fmt.Errorf("GET %s: not JSON: %s", path, body)
+	}
+	return err
+}
+
+// read returns the body of the response to a request, which must have a status.
+func (r *Registry) read(ctx context.Context, path, token string, want int) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := r.HTTP.Do(request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err == nil && (response.StatusCode != want || !json.Valid(body)) {
+	if err == nil && response.StatusCode != want {
 		err = fmt.Errorf("GET %s: %s, want %d: %s", path, response.Status, want, body)
 	}
-	return err
+	return string(body), err
 }
 
 // publishModule publishes a module with a text as its output.

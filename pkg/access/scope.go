@@ -161,6 +161,19 @@ func matchesAll(pattern, other []string, below bool) bool {
 	return (pattern[0] == "*" || pattern[0] == other[0]) && matchesAll(pattern[1:], other[1:], below)
 }
 
+// reaches reports whether a pattern could cover something below a path.
+func (p Pattern) reaches(path []string) bool {
+	for i, segment := range path {
+		if i == len(p) || p[i] == "**" {
+			return true
+		}
+		if p[i] != "*" && p[i] != segment {
+			return false
+		}
+	}
+	return true
+}
+
 // covers reports whether one of the patterns covers a resource.
 func covers(patterns []Pattern, thing []string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return matches(p, thing, true) })

@@ -67,6 +67,12 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for range 2 {
+		docs := registry.StoredFile{Object: vpc.DocsKey(first, "d0c"), SHA256: "d0c"}
+		if _, err := c.SetDocs(ctx, vpc, first, docs, "words", "eve"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, d := range []struct {
 		message string
 		hide    bool
@@ -109,6 +115,7 @@ func TestAudit(t *testing.T) {
 		"dee: undeprecate modules/acme/vpc/aws 1.0.0:",
 		"dee: hide modules/acme/vpc/aws 1.0.0: leaks",
 		"dee: deprecate modules/acme/vpc/aws 1.0.0: use 2.0.0",
+		"eve: document modules/acme/vpc/aws 1.0.0: sha256:d0c",
 		"mia: mirror " + random.Path() + " 3.0.0: linux_386",
 		"mia: mirror " + random.Path() + " 3.0.0: linux_amd64",
 		"token ci: publish providers/acme/inventory 1.0.0:",

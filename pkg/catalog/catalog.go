@@ -3,9 +3,10 @@
 // catalog entry, which makes the address findable.
 //
 // A version becomes visible in one write of its record, the listing, the entry
-// and the audit trail. A record does not change after that, with two
-// exceptions: a version can be deprecated, and withdrawing it replaces the
-// record with a tombstone. A version number is never reused.
+// and the audit trail. A record does not change after that, with three
+// exceptions. A version can be deprecated, its documentation can be set, and
+// withdrawing it replaces the record with a tombstone. A version number is never
+// reused.
 //
 // Each change reads all its inputs in one snapshot, and starts again if another
 // writer interferes. An item that cannot be read is [registry.ErrCorrupt]: it
@@ -14,8 +15,8 @@
 //
 // A test enforces the order in which the files build on one another:
 //
-//	table, layout, items, audit, index, kinds, versions, uploads, publish,
-//	lifecycle, repair, keys, tokens, catalog
+//	table, layout, items, audit, index, kinds, versions, details, uploads,
+//	publish, lifecycle, repair, keys, tokens, catalog
 package catalog
 
 import (

@@ -77,7 +77,7 @@ func listed(t testing.TB, c *catalog.Catalog, m registry.Module) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(versions)
+	return fmt.Sprint(versions.All())
 }
 
 func TestPublishModule(t *testing.T) {
@@ -306,11 +306,15 @@ func BenchmarkVersions(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			table := &tabletest.Faulty{Table: open(b)}
 			vpc := module(b, "acme/vpc/aws")
-			versions := make([]registry.Version, count)
+			versions := make([]protocol.ListedModule, count)
+			published := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			for i := range versions {
-				versions[i] = registry.Version{Major: uint64(i / 100), Minor: uint64(i % 100)}
+				versions[i] = protocol.ListedModule{
+					Version:     registry.Version{Major: uint64(i / 100), Minor: uint64(i % 100)},
+					PublishedAt: published.Add(time.Duration(i) * 37 * time.Hour),
+				}
 			}
-			rendered, err := protocol.Compress(protocol.ModuleListing(versions))
+			rendered, err := protocol.Compress(protocol.ModuleListing{Versions: versions})
 			if err != nil {
 				b.Fatal(err)
 			}

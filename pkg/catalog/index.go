@@ -26,8 +26,9 @@ type listing[R registry.Record] interface {
 	add(R)
 	// drop removes a version, whatever its build metadata.
 	drop(registry.Version)
-	// warn replaces the warnings with those of a summary.
-	warn(registry.Summary)
+	// follow replaces what the listing has from the entry: the source of a
+	// module, or the warnings of a provider.
+	follow(registry.Summary)
 	// deprecated returns the warnings' reason for deprecating all versions.
 	deprecated() string
 	encode() (protocol.Document, error)
@@ -53,12 +54,14 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	}
 	x.summary.DeprecatedVersions = all
 	versions := x.listing.versions()
-	x.summary.Unlisted = len(versions) == 0
-	if x.summary.Unlisted {
-		x.summary.Latest, x.summary.Description = registry.Version{}, ""
+	if len(versions) == 0 {
+		// Nothing of a version that is not listed remains.
+		x.summary = registry.Summary{
+			Address: x.summary.Address, Deprecated: x.summary.Deprecated, Unlisted: true,
+		}
 		return false
 	}
-	x.summary.Latest = latestOf(versions)
+	x.summary.Latest, x.summary.Unlisted = latestOf(versions), false
 	return x.summary.Latest == n
 }
 
@@ -77,7 +80,7 @@ func latestOf(versions []registry.Version) registry.Version {
 // no version is listed.
 func (x *index[R]) encode() (listing, entry []byte, err error) {
 	if !x.summary.Unlisted {
-		x.listing.warn(x.summary)
+		x.listing.follow(x.summary)
 		if listing, err = x.listing.encode(); err != nil {
 			return nil, nil, err
 		}
@@ -151,9 +154,4 @@ func (x *storedIndex[R]) check(address string) error {
 		return corrupt(x.listed.Key, fmt.Sprintf("it lacks version %s, which is the entry's latest", x.summary.Latest))
 	}
 	return nil
-}
-
-// sortNewestFirst sorts versions into the order of listings.
-func sortNewestFirst(versions []registry.Version) {
-	slices.SortFunc(versions, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 }

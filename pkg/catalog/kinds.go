@@ -24,8 +24,8 @@ type kind[A registry.Address, R registry.Record] interface {
 	// signer returns the ID of the signing key that a record needs, or "" if it
 	// needs none.
 	signer(R) string
-	// description returns the description of a version.
-	description(R) string
+	// describe sets the fields of an entry that are those of its latest version.
+	describe(entry *registry.Summary, latest R)
 	// warns reports whether listings warn of deprecations.
 	warns() bool
 	// warning returns why a version is deprecated, if clients show a warning
@@ -44,15 +44,19 @@ type (
 	mirrorKind   struct{}
 )
 
-func (moduleKind) prefix() string                              { return "modules/" }
-func (moduleKind) warns() bool                                 { return false }
-func (moduleKind) namespaced() bool                            { return true }
-func (moduleKind) catalog(m registry.Module) string            { return m.Namespace }
-func (moduleKind) signer(registry.ModuleVersion) string        { return "" }
-func (moduleKind) description(r registry.ModuleVersion) string { return r.Description }
-func (moduleKind) warning(registry.ModuleVersion) string       { return "" }
+func (moduleKind) prefix() string                        { return "modules/" }
+func (moduleKind) warns() bool                           { return false }
+func (moduleKind) namespaced() bool                      { return true }
+func (moduleKind) catalog(m registry.Module) string      { return m.Namespace }
+func (moduleKind) signer(registry.ModuleVersion) string  { return "" }
+func (moduleKind) warning(registry.ModuleVersion) string { return "" }
 func (moduleKind) newListing(registry.Module) listing[registry.ModuleVersion] {
-	return &numberListing[registry.ModuleVersion, protocol.ModuleListing]{}
+	return &moduleListing{}
+}
+
+func (moduleKind) describe(entry *registry.Summary, latest registry.ModuleVersion) {
+	entry.Description, entry.Words, entry.LatestDeprecated = latest.Description, latest.Words, latest.Deprecated
+	entry.PublishedAt, entry.Source = latest.PublishedAt, latest.PublishedBy.SourceURL()
 }
 
 func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool) (registry.ModuleVersion, error) {
@@ -64,15 +68,18 @@ func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.
 	return registry.ModuleVersion{Version: v, Withdrawn: &w}
 }
 
-func (providerKind) prefix() string                              { return "providers/" }
-func (providerKind) warns() bool                                 { return true }
-func (providerKind) namespaced() bool                            { return true }
-func (providerKind) catalog(p registry.Provider) string          { return p.Namespace }
-func (providerKind) signer(r registry.ProviderVersion) string    { return r.SigningKey }
-func (providerKind) description(registry.ProviderVersion) string { return "" }
-func (providerKind) warning(r registry.ProviderVersion) string   { return r.Deprecated }
+func (providerKind) prefix() string                            { return "providers/" }
+func (providerKind) warns() bool                               { return true }
+func (providerKind) namespaced() bool                          { return true }
+func (providerKind) catalog(p registry.Provider) string        { return p.Namespace }
+func (providerKind) signer(r registry.ProviderVersion) string  { return r.SigningKey }
+func (providerKind) warning(r registry.ProviderVersion) string { return r.Deprecated }
 func (providerKind) newListing(p registry.Provider) listing[registry.ProviderVersion] {
 	return &providerListing{address: p}
+}
+
+func (providerKind) describe(entry *registry.Summary, latest registry.ProviderVersion) {
+	entry.PublishedAt, entry.Source = latest.PublishedAt, latest.PublishedBy.SourceURL()
 }
 
 func (providerKind) deprecate(r registry.ProviderVersion, message string, hide bool) (registry.ProviderVersion, error) {
@@ -87,16 +94,17 @@ func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registr
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
 
-func (mirrorKind) prefix() string                            { return "mirror/" }
-func (mirrorKind) warns() bool                               { return false }
-func (mirrorKind) namespaced() bool                          { return false }
-func (mirrorKind) catalog(registry.MirrorProvider) string    { return mirrorCatalog }
-func (mirrorKind) signer(registry.MirrorVersion) string      { return "" }
-func (mirrorKind) description(registry.MirrorVersion) string { return "" }
-func (mirrorKind) warning(registry.MirrorVersion) string     { return "" }
+func (mirrorKind) prefix() string                         { return "mirror/" }
+func (mirrorKind) warns() bool                            { return false }
+func (mirrorKind) namespaced() bool                       { return false }
+func (mirrorKind) catalog(registry.MirrorProvider) string { return mirrorCatalog }
+func (mirrorKind) signer(registry.MirrorVersion) string   { return "" }
+func (mirrorKind) warning(registry.MirrorVersion) string  { return "" }
 func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVersion] {
-	return &numberListing[registry.MirrorVersion, protocol.MirrorListing]{}
+	return &mirrorListing{}
 }
+
+func (mirrorKind) describe(*registry.Summary, registry.MirrorVersion) {}
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
 	return r, fmt.Errorf("%w deprecation: only its own registry can deprecate a mirrored provider", registry.ErrInvalid)
@@ -106,26 +114,53 @@ func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.
 	return registry.MirrorVersion{Version: v, Withdrawn: &w}
 }
 
-// numberListing is the listing of a module or a mirrored provider. It contains
-// only version numbers.
-type numberListing[R registry.Record, L ~[]registry.Version] struct{ list L }
+// moduleListing is the listing of a module.
+type moduleListing struct{ list protocol.ModuleListing }
 
-func (l *numberListing[R, L]) decode(d protocol.Document) (err error) {
-	l.list, err = protocol.Decode[L](d)
+func (l *moduleListing) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[protocol.ModuleListing](d)
 	return err
 }
 
-func (l *numberListing[R, L]) versions() []registry.Version { return l.list }
+func (l *moduleListing) versions() []registry.Version { return l.list.All() }
 
-func (l *numberListing[R, L]) add(r R) {
-	l.list = append(l.list, r.Number())
-	sortNewestFirst(l.list)
+func (l *moduleListing) add(r registry.ModuleVersion) {
+	l.list.Versions = append(l.list.Versions, protocol.ListModule(r))
+	slices.SortFunc(l.list.Versions, func(a, b protocol.ListedModule) int {
+		return registry.CompareVersions(b.Version, a.Version)
+	})
 }
 
-func (l *numberListing[R, L]) drop(v registry.Version)            { l.list = slices.DeleteFunc(l.list, v.Same) }
-func (l *numberListing[R, L]) warn(registry.Summary)              {}
-func (l *numberListing[R, L]) deprecated() string                 { return "" }
-func (l *numberListing[R, L]) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+func (l *moduleListing) drop(v registry.Version) {
+	l.list.Versions = slices.DeleteFunc(l.list.Versions, func(m protocol.ListedModule) bool {
+		return m.Version.Same(v)
+	})
+}
+
+func (l *moduleListing) follow(entry registry.Summary)      { l.list.Source = entry.Source }
+func (l *moduleListing) deprecated() string                 { return "" }
+func (l *moduleListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+
+// mirrorListing is the listing of a mirrored provider. It contains only version
+// numbers.
+type mirrorListing struct{ list protocol.MirrorListing }
+
+func (l *mirrorListing) decode(d protocol.Document) (err error) {
+	l.list, err = protocol.Decode[protocol.MirrorListing](d)
+	return err
+}
+
+func (l *mirrorListing) versions() []registry.Version { return l.list }
+
+func (l *mirrorListing) add(r registry.MirrorVersion) {
+	l.list = append(l.list, r.Version)
+	slices.SortFunc(l.list, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+}
+
+func (l *mirrorListing) drop(v registry.Version)            { l.list = slices.DeleteFunc(l.list, v.Same) }
+func (l *mirrorListing) follow(registry.Summary)            {}
+func (l *mirrorListing) deprecated() string                 { return "" }
+func (l *mirrorListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
 
 // providerListing is the listing of a provider.
 type providerListing struct {
@@ -153,8 +188,8 @@ func (l *providerListing) drop(v registry.Version) {
 	})
 }
 
-// warn sets the warnings that clients print, whichever version they choose.
-func (l *providerListing) warn(s registry.Summary) {
+// follow sets the warnings that clients print, whichever version they choose.
+func (l *providerListing) follow(s registry.Summary) {
 	l.list.Warnings = nil
 	if s.Deprecated != "" {
 		l.list.Warnings = append(l.list.Warnings, l.allDeprecated()+s.Deprecated)

@@ -20,7 +20,7 @@ import (
 // layers are the files of the package. Each uses only declarations of those
 // before it.
 var layers = []string{
-	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "uploads.go",
+	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go", "uploads.go",
 	"publish.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "catalog.go",
 }
 

@@ -81,15 +81,8 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 		s.index.summary.Deprecated = d.Message
 		return s.indexErr
 	}
-	switch err := s.published(); {
-	case s.exists && s.recordErr == nil && s.record.Number() != *n:
-		return fmt.Errorf("version %s: %w", n, registry.ErrNotFound)
-	case s.exists && s.recordErr == nil && s.record.Withdrawal() != nil:
-		return s.record.Withdrawal().Gone(*n)
-	case err != nil:
+	if err := s.editable(); err != nil {
 		return err
-	case s.indexErr != nil:
-		return s.indexErr
 	}
 	listed := !s.index.summary.Unlisted
 	record, err := v.kind.deprecate(s.record, d.Message, d.Hide)
@@ -118,10 +111,59 @@ func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) er
 	return nil
 }
 
+// editable returns nil if the record can be changed. If the version does not
+// exist, it returns [registry.ErrNotFound]. If it was withdrawn, it also returns
+// [registry.ErrWithdrawn]. Otherwise it is [registry.ErrCorrupt].
+func (s *state[R]) editable() error {
+	switch err := s.published(); {
+	case s.exists && s.recordErr == nil && s.record.Number() != s.number:
+		return fmt.Errorf("version %s: %w", s.number, registry.ErrNotFound)
+	case s.exists && s.recordErr == nil && s.record.Withdrawal() != nil:
+		return s.record.Withdrawal().Gone(s.number)
+	case err != nil:
+		return err
+	}
+	return s.indexErr
+}
+
 // isWarned reports whether the listing has the same warning for all versions as
 // the entry.
 func (v Versions[A, R]) isWarned(s *state[R]) bool {
 	return !v.kind.warns() || s.index.listing.deprecated() == s.index.summary.Deprecated
+}
+
+// SetDocs sets the documentation and the search words of a published module
+// version, which may have been published without them. The caller stores the
+// object first. changed reports whether the record had other documentation or
+// words.
+//
+// Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
+// [registry.ErrCorrupt].
+func (c *Catalog) SetDocs(
+	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, words, by string,
+) (changed bool, err error) {
+	v := c.Modules
+	err = v.update(ctx, m, &n, nil, func(s *state[registry.ModuleVersion]) (registry.AuditEntry, error) {
+		changed = false
+		if err := s.editable(); err != nil {
+			return registry.AuditEntry{}, err
+		}
+		record := s.record
+		record.SetDocs(docs, words)
+		if err := record.Validate(m.Path()); err != nil {
+			return registry.AuditEntry{}, err
+		}
+		if reflect.DeepEqual(record, s.record) {
+			return registry.AuditEntry{}, errUnchanged
+		}
+		changed = true
+		v.set(s, record)
+		return registry.AuditEntry{By: by, Action: registry.AuditDocument, Detail: "sha256:" + docs.SHA256}, nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("cannot document %s %s: %w", m, n, err)
+	}
+	return changed, nil
 }
 
 // Withdraw removes a version from the registry permanently. The record becomes

@@ -218,7 +218,7 @@ func TestDeprecateModule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(versions)
+		return fmt.Sprint(versions.All())
 	}
 	first, second := record(t, "1.0.0", "").Version, record(t, "1.1.0", "").Version
 	latest, err := c.Modules.Deprecate(t.Context(), m, &second, catalog.Deprecation{Message: "bad", Hide: true, By: "ada"})

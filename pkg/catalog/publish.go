@@ -102,7 +102,7 @@ func (v Versions[A, R]) Commit(
 		if current.Ended == registry.UploadAborted {
 			return nil, fmt.Errorf("upload %s was aborted: %w", u.ID, registry.ErrNotFound)
 		}
-		current.Ended = registry.UploadCommitted
+		current.End(registry.UploadCommitted)
 		change, err := encode(items[0], current)
 		return []Change{change}, err
 	})

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -119,7 +121,7 @@ func (v Versions[A, R]) derive(a A, records []R, stored storedIndex[R]) index[R]
 	}
 	for _, r := range records {
 		if !x.summary.Unlisted && r.Number() == x.summary.Latest {
-			x.summary.Description = v.kind.description(r)
+			v.kind.describe(&x.summary, r)
 		}
 	}
 	if stored.hasEntry(a.String()) {
@@ -239,9 +241,26 @@ func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) 
 	case complete:
 		again, err := json.Marshal(is.summary)
 		if err != nil || !bytes.Equal(again, want) {
-			s.mismatch(DerivedEntry, "it is %s instead of %s", again, want)
+			s.mismatch(DerivedEntry, "%s", differingFields(again, want))
 		}
 	}
+}
+
+// differingFields describes how an entry in JSON differs from the expected one.
+func differingFields(is, want []byte) string {
+	var have, expected map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(is, &have), json.Unmarshal(want, &expected)); err != nil {
+		return fmt.Sprintf("it is %.200q instead of %.200q", is, want)
+	}
+	all := maps.Clone(have)
+	maps.Copy(all, expected)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !bytes.Equal(have[name], expected[name]) {
+			out = append(out, fmt.Sprintf("field %s is %s instead of %s", name, shown(have[name]), shown(expected[name])))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // differ describes how a listing differs from the expected one.
@@ -261,9 +280,21 @@ func differ(is, want []registry.Version) string {
 	missing("it lacks", want, is)
 	missing("it has additional versions", is, want)
 	if len(out) == 0 {
-		return "its details of versions differ from the records, or their order is wrong"
+		return "it has the right versions, but their order or other details, such as times, differ from the records"
 	}
 	return strings.Join(out, "; ")
+}
+
+// shown returns the value of a field for people.
+func shown(value json.RawMessage) string {
+	const maxShown = 100
+	switch text := []rune(string(value)); {
+	case len(text) == 0:
+		return "missing"
+	case len(text) > maxShown:
+		return string(text[:maxShown]) + "…"
+	}
+	return string(value)
 }
 
 // Rebuild repairs the derived items of an address from its records, and reports

@@ -215,7 +215,7 @@ func (c *Catalog) EndUpload(
 		if err := check(ended); err != nil || ended.Ended != "" {
 			return nil, err
 		}
-		ended.Ended = how
+		ended.End(how)
 		return endUpload(items[0], items[1], ended, now)
 	})
 	return ended, err

@@ -110,7 +110,9 @@ func sortRecords[R registry.Record](records []R) {
 
 // Summaries returns the addresses that have a listed version, sorted. It
 // returns those of one namespace, or of all namespaces if namespace is empty.
-// Mirrored providers have no namespace.
+// Mirrored providers have no namespace. An entry that cannot be read is
+// [registry.ErrCorrupt], and others can follow. No entry follows any other
+// error.
 func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error] {
 	return func(yield func(registry.Summary, error) bool) {
 		catalogs := []string{namespace}
@@ -122,17 +124,29 @@ func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Se
 			}
 		}
 		for _, name := range catalogs {
-			for item, err := range query(ctx, v.table, Query{Partition: catalogPartition(name), Prefix: v.kind.prefix()}) {
-				var summary registry.Summary
-				if err == nil {
-					err = decode(item, &summary)
-				}
-				if err == nil && summary.Unlisted {
-					continue
-				}
-				if !yield(summary, err) || err != nil {
+			for summary, err := range v.summaries(ctx, name, v.kind.prefix()) {
+				if !yield(summary, err) || err != nil && !errors.Is(err, registry.ErrCorrupt) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// summaries returns the entries of a catalog whose keys begin with a prefix,
+// without those of addresses that have no listed version.
+func (v Versions[A, R]) summaries(ctx context.Context, catalog, prefix string) iter.Seq2[registry.Summary, error] {
+	return func(yield func(registry.Summary, error) bool) {
+		for item, err := range query(ctx, v.table, Query{Partition: catalogPartition(catalog), Prefix: prefix}) {
+			var summary registry.Summary
+			if err == nil {
+				err = decode(item, &summary)
+			}
+			if err == nil && summary.Unlisted {
+				continue
+			}
+			if !yield(summary, err) {
+				return
 			}
 		}
 	}
@@ -279,22 +293,22 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 	return changes, nil
 }
 
-// describe sets the description of the entry to that of the latest version. If
-// the change makes another version the latest, describe reads its record. That
-// read is consistent, since every change of that record also changes the entry.
-// If the record cannot be read, the description is empty.
+// describe sets the fields of the entry that are those of the latest version.
+// If the change makes another version the latest, describe reads its record.
+// That read is consistent, since every change of that record also changes the
+// entry. If the record cannot be read, the fields are empty.
 func (v Versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
 	var was registry.Summary
 	_ = decode(s.entry, &was) // stays empty if there is no entry
 	switch {
 	case s.latest:
-		s.index.summary.Description = v.kind.description(s.record)
+		v.kind.describe(&s.index.summary, s.record)
 	case !s.index.summary.Unlisted && s.index.summary.Latest != was.Latest:
 		record, err := v.Get(ctx, a, s.index.summary.Latest)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
 			return err
 		}
-		s.index.summary.Description = v.kind.description(record)
+		v.kind.describe(&s.index.summary, record)
 	}
 	return nil
 }

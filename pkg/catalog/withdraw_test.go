@@ -83,7 +83,8 @@ func kinds(t testing.TB) map[string]kind {
 				if err != nil {
 					return nil, err
 				}
-				return protocol.Decode[protocol.ModuleListing](data)
+				l, err := protocol.Decode[protocol.ModuleListing](data)
+				return l.All(), err
 			},
 			latest: func(ctx context.Context, c *catalog.Catalog) (latest string, err error) {
 				for s, err := range c.Modules.Summaries(ctx, "") {

@@ -204,6 +204,19 @@ func (c *Client) at(base *url.URL, host svchost.Hostname) *Service {
 	return &Service{URL: &u, client: c, host: host}
 }
 
+// Parent returns the service one level above s, for services that share a base
+// URL. It returns false unless the last element of the URL's path is name.
+func (s *Service) Parent(name string) (*Service, bool) {
+	path, found := strings.CutSuffix(s.URL.Path, "/"+name+"/")
+	if !found || s.URL.RawPath != "" {
+		return nil, false
+	}
+	parent, above := *s, *s.URL
+	above.Path = path + "/"
+	parent.URL = &above
+	return &parent, true
+}
+
 // GetJSON requests a path below the service's URL and decodes the response into
 // `into`. Any status but 200 is an error. It returns the URL of the response
 // after redirects, because clients resolve relative URLs in the response

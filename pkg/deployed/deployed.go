@@ -57,6 +57,16 @@ func Serve(newHandler func(*Registry) nethttp.Handler) {
 	lambdahttp.Start(r.Access.RequireRead(newHandler(r)))
 }
 
+// ServeSelfChecking is like Serve for a handler that checks access itself, with
+// the registry's access control.
+func ServeSelfChecking(newHandler func(*Registry) nethttp.Handler) {
+	r, err := Open(os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.Start(newHandler(r))
+}
+
 // ServePublish is like Serve for the function that publishes, and serves
 // callers who may publish.
 func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Handler) {

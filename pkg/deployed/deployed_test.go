@@ -133,11 +133,13 @@ func fill(tb testing.TB, table catalog.Table) {
 		check(err)
 		return v
 	}
-	var versions []registry.Version
+	var versions protocol.ModuleListing
 	for i := range 5000 {
-		versions = append(versions, version(fmt.Sprintf("1.%d.%d", i/100, i%100)))
+		versions.Versions = append(versions.Versions, protocol.ListedModule{
+			Version: version(fmt.Sprintf("1.%d.%d", i/100, i%100)), PublishedAt: time.Unix(int64(i)*100_003, 0).UTC(),
+		})
 	}
-	listing, err := protocol.Compress(protocol.ModuleListing(versions))
+	listing, err := protocol.Compress(versions)
 	check(err)
 	// Publishing them one by one would take longer than all the tests here.
 	check(

@@ -25,13 +25,19 @@ func WriteJSON(w http.ResponseWriter, status int, cacheControl string, v any) {
 	writeBody(w, status, cacheControl, body.Bytes())
 }
 
-// WriteNoContent writes a 204. It sets the content type that a body would have.
+// WriteNoContent writes a 204 with [WriteEmpty].
 func WriteNoContent(w http.ResponseWriter, cacheControl string) {
+	WriteEmpty(w, http.StatusNoContent, cacheControl)
+}
+
+// WriteEmpty writes a response without a body, such as a redirect. It sets the
+// content type that a body would have.
+func WriteEmpty(w http.ResponseWriter, status int, cacheControl string) {
 	h := w.Header()
 	h.Set("Content-Type", contentTypeJSON)
 	h.Set("Cache-Control", cacheControl)
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusNoContent)
+	w.WriteHeader(status)
 }
 
 // Document is a JSON document that is stored compressed. Both methods fail if
@@ -56,7 +62,7 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, cacheControl string, 
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Vary", "Accept-Encoding")
+	w.Header().Add("Vary", "Accept-Encoding")
 	if gzipped {
 		w.Header().Set("Content-Encoding", "gzip")
 	}

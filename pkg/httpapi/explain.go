@@ -32,8 +32,10 @@ func (e *explained) Unwrap() error { return e.cause }
 // contain anything that the caller may not see, such as the causes of err. Both
 // are truncated and made printable.
 //
-// Use it only for publishing, behind access control. Endpoints that read never
-// use it, so that their errors reveal nothing. A 401 always has its fixed
+// Use it only behind access control, for publishing and for invalid parameters
+// in the query of a request. The text for a query describes nothing but the
+// query. Endpoints that read use it for nothing else, so that their errors
+// reveal nothing. A 401 always has its fixed
 // message. So does a failure of the registry, except core.ErrCorrupt and
 // core.ErrIssuer, which another attempt does not fix.
 func Explain(err error, text string) error {

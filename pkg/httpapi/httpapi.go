@@ -4,8 +4,8 @@
 //
 // Every response has Content-Type and Cache-Control. The body of an error is
 // {"errors":["…"],"code":"…"} with a fixed text that reveals nothing, and a
-// stable code that reveals no more. Only publishing replaces the text, with
-// [Explain], because publishers must learn what is wrong with their files.
+// stable code that reveals no more. [Explain] replaces the text for publishers,
+// who must learn what is wrong with their files, and for invalid queries.
 package httpapi
 
 import (

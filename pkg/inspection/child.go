@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,18 +40,24 @@ const (
 	// maxProblem is the largest size of an error text and of a hint, in bytes.
 	// They may quote any part of the archive.
 	maxProblem = 4 << 10
+	// maxPart is the largest number of bytes of documentation in a message. A
+	// message has them in base64.
+	maxPart = 32 << 10
 	// watchInterval is the time between two checks of the memory.
 	watchInterval = 5 * time.Millisecond
 )
 
 // In the protocol between the two processes, the parent sends an assignment as
-// a line of JSON. The child then sends lines of JSON, each of which requests
-// bytes or ends the inspection. The parent answers a read with the number of
-// bytes in four bytes, big-endian, and the bytes.
+// a line of JSON. The child then sends lines of JSON. Each of them requests
+// bytes, has the result, or has a part of the documentation. The parent answers
+// a read with the number of bytes in four bytes, big-endian, and the bytes.
+//
+// The documentation follows the result of a valid module. If the child ends
+// before its last part, the module is valid and has no documentation.
 
 // protocol is the version of the messages. After an upgrade, the child may be
 // another version of the program, which does not support it.
-const protocol = 1
+const protocol = 2
 
 // assignment is the work of a child, with its limits.
 type assignment struct {
@@ -63,8 +70,9 @@ type assignment struct {
 
 // message is a message from a child.
 type message struct {
-	Read   *read   `json:"read,omitempty"`
-	Result *result `json:"result,omitempty"`
+	Read     *read   `json:"read,omitempty"`
+	Result   *result `json:"result,omitempty"`
+	Document *part   `json:"document,omitempty"`
 }
 
 type read struct {
@@ -77,6 +85,16 @@ type result struct {
 	// Problem is the error text for an invalid archive. Hint is its hint, if any.
 	Problem string `json:"problem,omitempty"`
 	Hint    string `json:"hint,omitempty"`
+	// Documents reports whether the documentation follows.
+	Documents bool `json:"documents,omitempty"`
+}
+
+// part is a part of a module's documentation. Each has some of its data. The
+// last one has no data, but all other fields.
+type part struct {
+	Data  []byte   `json:"data,omitempty"`
+	Words string   `json:"words,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 // RunIfChild inspects an archive and ends the process if a [Process] started it
@@ -104,8 +122,8 @@ func child(in io.Reader, out io.Writer) (code int) {
 	}
 	source.working = newStopwatch(a.Timeout, func() { os.Exit(exitTime) })
 	limit(a)
-	found, err := inspect(context.Background(), a.Request, source)
-	answer := &result{Found: found}
+	found, sources, err := inspect(context.Background(), a.Request, source)
+	answer := &result{Found: found, Documents: a.Request.Kind == Module}
 	if err != nil {
 		if !errors.Is(err, registry.ErrInvalid) {
 			fmt.Fprintln(os.Stderr, "cannot inspect:", err)
@@ -116,7 +134,26 @@ func child(in io.Reader, out io.Writer) (code int) {
 	if err := source.out.Encode(message{Result: answer}); err != nil {
 		return 1
 	}
+	if answer.Documents {
+		if err := sendDocument(source.out, a.Request.Name, sources); err != nil {
+			return 1
+		}
+	}
 	return 0
+}
+
+// sendDocument extracts the documentation of a module and sends it in parts.
+func sendDocument(out *json.Encoder, name string, sources map[string][]byte) error {
+	d, err := document(context.Background(), name, sources)
+	if err != nil {
+		return err
+	}
+	for data := range slices.Chunk(d.Data, maxPart) {
+		if err := out.Encode(message{Document: &part{Data: data}}); err != nil {
+			return err
+		}
+	}
+	return out.Encode(message{Document: &part{Words: d.Words, Notes: d.Notes}})
 }
 
 // shorten returns the first maxProblem bytes of a text as valid UTF-8.

@@ -12,6 +12,7 @@ import (
 	"io"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -29,6 +30,8 @@ type Request struct {
 	Kind Kind `json:"kind"`
 	// Size of the archive in bytes.
 	Size int64 `json:"size"`
+	// Name is that of a module, for its documentation.
+	Name string `json:"name,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
 	ProviderType string            `json:"provider_type,omitempty"`
 	Platform     registry.Platform `json:"platform,omitzero"`
@@ -42,7 +45,14 @@ type Found struct {
 	ContentSHA256 string `json:"content_sha256,omitempty"`
 	// H1 of a provider, see [archive.Provider].
 	H1 string `json:"h1,omitempty"`
+	// Document is the documentation of a module. It is extracted after the
+	// archive is known to be valid, so its failure does not make the archive
+	// invalid.
+	Document extract.Document `json:"-"`
 }
+
+// document extracts the documentation of a module. Tests replace it.
+var document = extract.Encode
 
 // InThisProcess inspects archives in the calling process.
 type InThisProcess struct{}
@@ -51,27 +61,32 @@ type InThisProcess struct{}
 // archive is not valid, the error of ctx, or the error of reading source.
 func (InThisProcess) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
 	in := &tracked{ReaderAt: source}
-	found, err := inspect(ctx, request, in)
+	found, sources, err := inspect(ctx, request, in)
 	if in.failed != nil {
 		return Found{}, in.failed
+	}
+	if err == nil && request.Kind == Module {
+		found.Document, err = document(ctx, request.Name, sources)
 	}
 	return found, err
 }
 
-func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
+// inspect reads an archive to its end. For a module, it also returns the files
+// from which the documentation is extracted.
+func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, map[string][]byte, error) {
 	switch request.Kind {
 	case Module:
 		stream := bufio.NewReaderSize(io.NewSectionReader(source, 0, request.Size), maxRead)
 		found, err := archive.ReadModule(ctx, stream)
-		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, err
+		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, found.Sources, err
 	case ProviderZip:
 		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
 		if err == nil {
 			err = found.RunsOn(request.Platform)
 		}
-		return Found{SHA256: found.SHA256, H1: found.H1}, err
+		return Found{SHA256: found.SHA256, H1: found.H1}, nil, err
 	}
-	return Found{}, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
+	return Found{}, nil, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
 }
 
 // tracked records the first error of reading a source, which does not make the

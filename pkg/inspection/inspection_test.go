@@ -28,6 +28,7 @@ import (
 
 // TestMain lets a Process start this program as a child.
 func TestMain(m *testing.M) {
+	inspection.SetDocument(document)
 	inspection.RunIfChild()
 	os.Exit(m.Run())
 }
@@ -113,6 +114,11 @@ func checkSame(t *testing.T, request inspection.Request, packed []byte) error {
 	return err
 }
 
+// inspector is an [inspection.Process] or an [inspection.InThisProcess].
+type inspector interface {
+	Inspect(context.Context, inspection.Request, io.ReaderAt) (inspection.Found, error)
+}
+
 type failing struct{ err error }
 
 func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
@@ -122,9 +128,7 @@ func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
 func TestSourceFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	for _, inspector := range []interface {
-		Inspect(context.Context, inspection.Request, io.ReaderAt) (inspection.Found, error)
-	}{inspection.InThisProcess{}, inspection.Process{}} {
+	for _, inspector := range []inspector{inspection.InThisProcess{}, inspection.Process{}} {
 		request := inspection.Request{Kind: inspection.Module, Size: 100}
 		if _, err := inspector.Inspect(t.Context(), request, failing{broken}); !errors.Is(err, broken) {
 			t.Errorf("%T: got error %v, want the error of reading", inspector, err)

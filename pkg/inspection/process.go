@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -86,10 +88,15 @@ func (p Process) Inspect(ctx context.Context, request Request, source io.ReaderA
 		return Found{}, in.failed
 	case err == nil && result.Problem != "":
 		return Found{}, result.err()
-	case err == nil:
+	case err == nil && !result.undocumented():
 		return result.Found, nil
 	case ctx.Err() != nil:
 		return Found{}, ctx.Err()
+	case err == nil:
+		if p.Log != nil {
+			p.Log.Warn("extracting the documentation of a module failed", slog.String("output", c.trace.String()))
+		}
+		return result.Found, nil
 	}
 	return Found{}, p.reason(context.Cause(limited), died, a, c.trace.String())
 }
@@ -145,15 +152,14 @@ func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch)
 	lines := bufio.NewReaderSize(c.out, maxLine)
 	buffer := make([]byte, 4+maxRead)
 	for {
-		line, err := lines.ReadSlice('\n')
+		m, err := receive(lines)
 		if err != nil {
 			return nil, err
 		}
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil {
-			return nil, err
-		}
 		if m.Result != nil {
+			if m.Result.Documents {
+				m.Result.Found.Document = receiveDocument(lines)
+			}
 			return m.Result, nil
 		}
 		if m.Read == nil || m.Read.Length < 0 || m.Read.Length > maxRead || m.Read.Offset < 0 {
@@ -171,6 +177,35 @@ func (c *running) converse(a assignment, source io.ReaderAt, working *stopwatch)
 		}
 	}
 }
+
+// receive reads a message. A line of more than maxLine bytes is an error.
+func receive(lines *bufio.Reader) (m message, err error) {
+	line, err := lines.ReadSlice('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &m)
+	}
+	return m, err
+}
+
+// receiveDocument reads the parts of the documentation. If the child ends before
+// the last part, for example because of its limits, the result has only a note.
+func receiveDocument(lines *bufio.Reader) (d extract.Document) {
+	for {
+		m, err := receive(lines)
+		if err != nil || m.Document == nil || len(d.Data) > docs.MaxSize {
+			return extract.Document{Notes: []string{extract.Failed}}
+		}
+		if len(m.Document.Data) == 0 {
+			d.Words, d.Notes = m.Document.Words, m.Document.Notes
+			return d
+		}
+		d.Data = append(d.Data, m.Document.Data...)
+	}
+}
+
+// undocumented reports whether a module has no documentation, which the child
+// should have sent.
+func (r *result) undocumented() bool { return r.Documents && len(r.Found.Document.Data) == 0 }
 
 // reason returns the error for an inspection that ended without a result.
 func (p Process) reason(cause, died error, a assignment, trace string) error {

@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -54,6 +55,17 @@ type Data struct {
 	table *sqlite.Table
 }
 
+// Remove removes all objects below a prefix, as described for
+// [disk.Store.Remove]. It then empties the log of the database, which can have
+// content of a version that was withdrawn before.
+func (d *Data) Remove(ctx context.Context, prefix string) (removed int, err error) {
+	removed, err = d.Objects.Remove(ctx, prefix)
+	if err == nil {
+		err = d.table.TruncateLog(ctx)
+	}
+	return removed, err
+}
+
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
 
@@ -74,9 +86,9 @@ func (d *Data) handler(
 	if inspector == nil {
 		inspector = inspection.InThisProcess{}
 	}
-	protect := control.RequireRead
+	protect, identify := control.RequireRead, control.Identify
 	if open {
-		protect = func(h http.Handler) http.Handler { return h }
+		protect, identify = func(h http.Handler) http.Handler { return h }, access.Everyone
 	}
 	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, settings.DefaultPublishLimits)
 	return httpapi.Wrap(log, httpapi.Join(
@@ -84,6 +96,7 @@ func (d *Data) handler(
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog.Modules, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store))},
+		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(d.Catalog, &store, identify)},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
 	))

@@ -40,7 +40,11 @@ func (f *fake) Listing(_ context.Context, m registry.Module) (protocol.Document,
 	if m != vpc {
 		return nil, registry.ErrNotFound
 	}
-	return protocol.Compress(protocol.ModuleListing(f.versions))
+	var listing protocol.ModuleListing
+	for _, v := range f.versions {
+		listing.Versions = append(listing.Versions, protocol.ListedModule{Version: v})
+	}
+	return protocol.Compress(listing)
 }
 
 func (f *fake) Get(_ context.Context, m registry.Module, v registry.Version) (registry.ModuleVersion, error) {

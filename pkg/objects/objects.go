@@ -58,6 +58,9 @@ type Stage interface {
 	// digest under the key, once and within a limited time. It does not check
 	// whether the key has an object.
 	SignPut(ctx context.Context, key string, digest Digest) (Upload, error)
+	// PutStaged is like PutOnce of a [Store], but a new object is staged. It
+	// does not change an existing object.
+	PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest Digest) error
 	// Keep makes an object permanent. It does nothing if the object is permanent
 	// already. It returns registry.ErrInvalid if the object was uploaded with
 	// headers that change what clients download.

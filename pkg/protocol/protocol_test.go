@@ -8,6 +8,9 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -15,15 +18,57 @@ import (
 
 func TestModuleListing(t *testing.T) {
 	t.Parallel()
-	want := protocol.ModuleListing(versions(t, "2.0.0", "1.0.0-rc.1+b", "0.0.0"))
-	encoded, err := protocol.Compress(want)
-	if err != nil {
-		t.Fatal(err)
+	published := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
+	newest := protocol.ListModule(registry.ModuleVersion{Version: version(t, "2.0.0"), PublishedAt: published})
+	others := []protocol.ListedModule{{Version: version(t, "1.0.0-rc.1+b")}, {Version: version(t, "0.0.0")}}
+	tests := map[string]struct {
+		listing protocol.ModuleListing
+		text    string
+	}{
+		"without versions": {
+			protocol.ModuleListing{Versions: []protocol.ListedModule{}},
+			`{"modules":[{"versions":[]}]}`,
+		},
+		"with all fields": {
+			protocol.ModuleListing{Source: "https://example.com/net", Versions: []protocol.ListedModule{newest}},
+			`{"modules":[{"source":"https://example.com/net",` +
+				`"versions":[{"version":"2.0.0","published_at":"2026-01-02T02:04:05Z"}]}]}`,
+		},
+		"of an earlier release": {
+			protocol.ModuleListing{Versions: others},
+			`{"modules":[{"versions":[{"version":"1.0.0-rc.1+b"},{"version":"0.0.0"}]}]}`,
+		},
 	}
-	got, err := protocol.Decode[protocol.ModuleListing](encoded)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, %v", got, err)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			encoded, err := protocol.Compress(tt.listing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := encoded.JSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.text+"\n", string(text)); diff != "" {
+				t.Errorf("JSON (-want +got):\n%s", diff)
+			}
+			got, err := protocol.Decode[protocol.ModuleListing](encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.listing, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+		})
 	}
+	// Clients fail on null.
+	if text, err := json.Marshal(protocol.ModuleListing{}); string(text) != `{"modules":[{"versions":[]}]}` {
+		t.Errorf("no listing is %s, %v", text, err)
+	}
+}
+
+func TestDamagedModuleListing(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"", "hello", "\x1f\x8b"} {
 		if _, err := protocol.Decode[protocol.ModuleListing]([]byte(bad)); err == nil {
 			t.Errorf("Decode(%q) succeeds", bad)

@@ -23,11 +23,16 @@ type ListedProvider struct {
 	Version   registry.Version    `json:"version"`
 	Protocols []string            `json:"protocols"`
 	Platforms []registry.Platform `json:"platforms"`
+	// PublishedAt is missing in listings that earlier releases wrote.
+	PublishedAt time.Time `json:"published_at,omitzero"`
 }
 
 // ListProvider returns the entry of a version in a listing.
 func ListProvider(v registry.ProviderVersion) ListedProvider {
-	l := ListedProvider{Version: v.Version, Protocols: v.Protocols, Platforms: make([]registry.Platform, len(v.Packages))}
+	l := ListedProvider{
+		Version: v.Version, Protocols: v.Protocols, Platforms: make([]registry.Platform, len(v.Packages)),
+		PublishedAt: listedTime(v.PublishedAt),
+	}
 	for i, p := range v.Packages {
 		l.Platforms[i] = p.Platform
 	}

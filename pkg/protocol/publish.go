@@ -101,6 +101,8 @@ type (
 		// Dropped are the platforms of the previous version of a provider that
 		// this version lacks.
 		Dropped *DroppedPlatforms `json:"dropped_platforms,omitempty"`
+		// Notes describe what is missing in the documentation of a module.
+		Notes []string `json:"notes,omitempty"`
 	}
 	// Deprecation has the reason for a deprecation. An empty message ends it.
 	Deprecation struct {

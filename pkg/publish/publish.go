@@ -21,6 +21,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -103,7 +105,7 @@ func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (release
 func (p *Publisher) packModule(ctx context.Context, m releases.Module) (*releases.PreparedModule, error) {
 	packed, err := p.preparer().Module(ctx, m)
 	if err == nil {
-		packed.Place(m.Address.ArchiveKey(m.Version, packed.Record.SHA256))
+		packed.Place()
 	}
 	return packed, err
 }
@@ -123,12 +125,12 @@ func moduleResult(
 }
 
 // restore stores an archive again if it is missing from the store and m has the
-// same bytes. It reports whether it did. It returns registry.ErrCorrupt if the
-// stored archive is damaged.
+// same bytes. It reports whether it did. It then also stores the documentation
+// again. It returns registry.ErrCorrupt if the stored archive is damaged.
 func (p *Publisher) restore(
 	ctx context.Context, m *releases.PreparedModule, stored registry.ModuleVersion,
 ) (bool, error) {
-	err := objects.CheckStored(ctx, p.Objects, stored.Files()[0])
+	err := objects.CheckStored(ctx, p.Objects, stored.Archive())
 	if err == nil {
 		return false, nil
 	}
@@ -143,16 +145,38 @@ func (p *Publisher) restore(
 	return true, p.upload(ctx, m, stored)
 }
 
-// upload stores an archive under the key of a record. Keys identify their
-// content, so an existing object is the right one.
+// upload stores the archive and the documentation of a module at once, under the
+// keys of a record. Keys identify their content, so an existing object is the
+// right one. Documentation that differs from that of the record is not stored.
 func (p *Publisher) upload(ctx context.Context, m *releases.PreparedModule, to registry.ModuleVersion) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.uploadArchive(ctx, m, to) })
+	if m.Docs != nil && to.Docs != nil && m.Docs.SHA256 == to.Docs.SHA256 {
+		group.Go(func() error { return p.uploadDocs(ctx, *m.Docs, *to.Docs) })
+	}
+	return group.Wait()
+}
+
+func (p *Publisher) uploadArchive(ctx context.Context, m *releases.PreparedModule, to registry.ModuleVersion) error {
 	body, err := m.Archive.Open()
 	if err != nil {
 		return fmt.Errorf("cannot upload the archive: %w", err)
 	}
 	defer body.Close()
-	_, err = p.put(ctx, fmt.Sprintf("%s %s", m.Address, to.Version), body, to.Files()[0], func(int64) {})
+	_, err = p.put(ctx, fmt.Sprintf("%s %s", m.Address, to.Version), body, to.Archive(), func(int64) {})
 	return err
+}
+
+func (p *Publisher) uploadDocs(ctx context.Context, file releases.File, to registry.StoredFile) error {
+	body, err := file.Open()
+	if err == nil {
+		defer body.Close()
+		err = p.Objects.PutOnce(ctx, to.Object, body, objects.Digest{SHA256: to.SHA256, Size: to.Size})
+	}
+	if err != nil && !errors.Is(err, registry.ErrExists) {
+		return fmt.Errorf("cannot upload the documentation: %w", err)
+	}
+	return nil
 }
 
 // put stores a file under its key unless the key has an object, and reports

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
@@ -152,6 +154,15 @@ func TestModule(t *testing.T) {
 	if want := "modules/acme/vpc/aws/1.0.0/" + r.SHA256 + ".tar.gz"; r.Object != want {
 		t.Errorf("object: %s, want %s", r.Object, want)
 	}
+	if r.Docs == nil {
+		t.Fatal("the record has no documentation")
+	}
+	if want := "modules/acme/vpc/aws/1.0.0/" + r.Docs.SHA256 + "/docs.json.gz"; r.Docs.Object != want {
+		t.Errorf("documentation: %s, want %s", r.Docs.Object, want)
+	}
+	if err := objects.CheckStored(t.Context(), b.store, *r.Docs); err != nil {
+		t.Errorf("documentation: %v", err)
+	}
 	progress.CheckComplete(t, "packing ", "checking ", "uploading acme/vpc/aws 1.0.0")
 	if sent := progress.Transfers("uploading "); len(sent) != 1 || sent[0].Moved != r.Size || len(progress.Steps()) != 2 {
 		t.Errorf("progress: %+v of %d bytes, %q", sent, r.Size, progress.Steps())
@@ -165,7 +176,10 @@ func TestModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := archive.Module{SHA256: r.SHA256, ContentSHA256: r.ContentSHA256, Size: r.Size, Files: stored.Files}
+	want := archive.Module{
+		SHA256: r.SHA256, ContentSHA256: r.ContentSHA256, Size: r.Size, Files: stored.Files,
+		Sources: map[string][]byte{"main.tf": []byte("# a\n")},
+	}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Errorf("stored archive: (-want +got)\n%s", diff)
 	}
@@ -188,10 +202,14 @@ func TestModule(t *testing.T) {
 	if got := b.versions(t); got != "[1.0.0]" {
 		t.Errorf("versions: %s", got)
 	}
-	if n := b.objects(t); n != 1 {
-		t.Errorf("%d objects, want 1: other content was stored", n)
+	if n := b.objects(t); n != perModule {
+		t.Errorf("%d objects, want %d: other content was stored", n, perModule)
 	}
 }
+
+// perModule is the number of objects of a module version: its archive and its
+// documentation.
+const perModule = 2
 
 func (b backend) objects(t *testing.T) int {
 	t.Helper()
@@ -261,8 +279,112 @@ func TestRestore(t *testing.T) {
 	if again, err = p.Module(t.Context(), m); err != nil || !again.Unchanged || again.Restored {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if info, err := emptied.store.Stat(t.Context(), first.Record.Object); err != nil || info.Size != first.Record.Size {
-		t.Errorf("%+v, %v", info, err)
+	for _, f := range first.Record.Files() {
+		if err := objects.CheckStored(t.Context(), emptied.store, f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNotRestored checks that publishing again changes nothing if only the
+// documentation is missing, or the archive and other documentation.
+func TestNotRestored(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	p := b.publisher()
+	m := module(t, "1.0.0", "a")
+	first, err := p.Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := first.Record.Docs
+	if _, err := b.remover(t).Remove(t.Context(), path.Dir(docs.Object)+"/"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.Unchanged || again.Restored {
+		t.Errorf("unchanged: %t, restored: %t", again.Unchanged, again.Restored)
+	}
+	if diff := cmp.Diff(first.Record, again.Record); diff != "" {
+		t.Errorf("the record: (-first +again)\n%s", diff)
+	}
+	other := registry.StoredFile{SHA256: strings.Repeat("0", 64), Size: 9}
+	other.Object = m.Address.DocsKey(m.Version, other.SHA256)
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, other, "", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	emptied := embedded(t)
+	p.Objects = emptied.store
+	if again, err = p.Module(t.Context(), m); err != nil || !again.Restored {
+		t.Errorf("without the archive: %+v, %v", again, err)
+	}
+	if diff := cmp.Diff([]string{first.Record.Object}, emptied.keys(t)); diff != "" {
+		t.Errorf("restored objects: (-want +got)\n%s", diff)
+	}
+}
+
+// TestUnchangedWithoutDocs checks that publishing again does not need the
+// documentation, without which a version can still be installed.
+func TestUnchangedWithoutDocs(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	p := b.publisher()
+	m := module(t, "1.0.0", "a")
+	if _, err := p.Module(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	docs := registry.StoredFile{Object: m.Address.DocsKey(m.Version, "5"), SHA256: "5", Size: 7}
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, docs, "words", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.Unchanged {
+		t.Error("it is not unchanged")
+	}
+	if again.Restored {
+		t.Error("something was restored")
+	}
+}
+
+// TestTakenNamespace checks that nothing can be published to a namespace whose
+// address is taken, and that a dry run reports that too.
+func TestTakenNamespace(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	b := embedded(t)
+	p := b.publisher()
+	m := module(t, "1.0.0", "a")
+	m.Address.Namespace = "search"
+	provider := newRelease(t, "1.0.0", "linux_amd64").provider()
+	provider.Address.Namespace = "search"
+	prepare := releases.Preparer{}
+	for name, try := range map[string]func(context.Context) error{
+		"module":             func(ctx context.Context) error { _, err := p.Module(ctx, m); return err },
+		"module, dry run":    func(ctx context.Context) error { _, err := p.CheckModule(ctx, m); return err },
+		"module, prepared":   func(ctx context.Context) error { _, err := prepare.Module(ctx, m); return err },
+		"provider":           func(ctx context.Context) error { _, err := p.Provider(ctx, provider); return err },
+		"provider, dry run":  func(ctx context.Context) error { _, err := p.CheckProvider(ctx, provider); return err },
+		"provider, prepared": func(ctx context.Context) error { _, err := prepare.Provider(ctx, provider); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := try(t.Context())
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("got error %v, want ErrInvalid", err)
+			}
+			texts.Error(t, err)
+		})
+	}
+	if n := b.objects(t); n > 0 {
+		t.Errorf("%d objects are stored", n)
+	}
+	if known, err := p.Catalog.HasNamespace(t.Context(), "search"); err != nil || known {
+		t.Errorf("the namespace exists: %t, %v", known, err)
 	}
 }
 
@@ -296,8 +418,8 @@ func TestBuildMetadata(t *testing.T) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
-	if n := b.objects(t); n != 2 {
-		t.Errorf("%d objects, want 2: a rejected module was uploaded", n)
+	if n := b.objects(t); n != 2*perModule {
+		t.Errorf("%d objects, want %d: a rejected module was uploaded", n, 2*perModule)
 	}
 }
 
@@ -325,14 +447,18 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// faultyStore fails at its only write: before it, half-way, or after it like a
-// lost response.
+// faultyStore fails at each write of a file: before it, half-way, or after it
+// like a lost response.
 type faultyStore struct {
 	objects.Store
+	file string // how its key ends
 	when string
 }
 
 func (s *faultyStore) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if !strings.HasSuffix(key, s.file) {
+		return s.Store.PutOnce(ctx, key, body, digest)
+	}
 	switch s.when {
 	case "half-way":
 		if err := s.Store.PutOnce(ctx, key, storetest.Broken(body, digest.Size/2), digest); err == nil {
@@ -368,17 +494,19 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 			t.Errorf("%s: visible is %s", name, visible)
 		}
 		again, err := b.publisher().Module(t.Context(), m)
-		if err != nil || again.Unchanged != (visible != "[]") || b.versions(t) != "[1.0.0]" || b.objects(t) != 1 {
+		if err != nil || again.Unchanged != (visible != "[]") || b.versions(t) != "[1.0.0]" || b.objects(t) != perModule {
 			t.Errorf("%s, then again: %+v, %v", name, again, err)
 		}
 		return true
 	}
-	for _, when := range []string{"before", "half-way", "after"} {
-		b := empty(t)
-		p := b.publisher()
-		p.Objects = &faultyStore{b.store, when}
-		if !check("storing fails "+when, b, p) {
-			t.Errorf("storing does not fail %s", when)
+	for _, file := range []string{".tar.gz", "docs.json.gz"} {
+		for _, when := range []string{"before", "half-way", "after"} {
+			b := empty(t)
+			p := b.publisher()
+			p.Objects = &faultyStore{b.store, file, when}
+			if !check("storing "+file+" fails "+when, b, p) {
+				t.Errorf("storing %s does not fail %s", file, when)
+			}
 		}
 	}
 	calls := int64(1)
@@ -401,16 +529,19 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 	}
 }
 
-// interrupted is a store that calls a function after its first write.
+// interrupted is a store that calls a function after the first write of an
+// archive.
 type interrupted struct {
 	objects.Store
-	puts int
-	then func()
+	archives, docs atomic.Int32
+	then           func()
 }
 
 func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
 	err := s.Store.PutOnce(ctx, key, body, digest)
-	if s.puts++; s.puts == 1 {
+	if strings.HasSuffix(key, "/"+registry.DocsName) {
+		s.docs.Add(1)
+	} else if s.archives.Add(1) == 1 {
 		s.then()
 	}
 	return err
@@ -462,8 +593,8 @@ func TestPublishInBetween(t *testing.T) {
 			if result.Unchanged != test.unchanged || result.Restored {
 				t.Errorf("unchanged: %t, restored: %t", result.Unchanged, result.Restored)
 			}
-			if store.puts != 1 {
-				t.Errorf("%d uploads", store.puts)
+			if archives, docs := store.archives.Load(), store.docs.Load(); archives != 1 || docs != 1 {
+				t.Errorf("%d archives and %d documentations were uploaded", archives, docs)
 			}
 			if test.versions == "" {
 				return

@@ -96,7 +96,7 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 	control := access.New(access.Settings{}, d.catalog)
 	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
 	published := publishapi.NewAt(
-		catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspection.InThisProcess{}, limits, now, renew,
+		catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspectorOf{d.faults}, limits, now, renew,
 	)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(published)},
@@ -140,10 +140,13 @@ type faults struct {
 	publish, published func() error
 	// end is called before the end of an upload is written.
 	end    func() error
+	stage  func() error
 	keep   func() error
 	stat   func(key string) error
 	opened func(key string, stored io.ReadCloser) (io.ReadCloser, error)
-	claims claims
+	// inspected is called with the result of an inspection.
+	inspected func(*inspection.Found)
+	claims    claims
 	// reads and writes count the calls of the table.
 	reads, writes atomic.Int64
 }
@@ -241,6 +244,19 @@ func (c *claims) count() int {
 	return c.begun
 }
 
+// inspectorOf is an inspector whose results a test changes.
+type inspectorOf struct{ *faults }
+
+func (i inspectorOf) Inspect(
+	ctx context.Context, request inspection.Request, source io.ReaderAt,
+) (inspection.Found, error) {
+	found, err := inspection.InThisProcess{}.Inspect(ctx, request, source)
+	if err == nil && i.inspected != nil {
+		i.inspected(&found)
+	}
+	return found, err
+}
+
 type objectsOf struct{ *faults }
 
 func (o objectsOf) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
@@ -262,6 +278,13 @@ func (o objectsOf) Stat(ctx context.Context, key string) (objects.Info, error) {
 
 func (o objectsOf) SignPut(ctx context.Context, key string, digest objects.Digest) (objects.Upload, error) {
 	return o.Store.SignPut(ctx, key, digest)
+}
+
+func (o objectsOf) PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if err := fails(o.stage); err != nil {
+		return err
+	}
+	return o.Store.PutStaged(ctx, key, body, digest)
 }
 
 func (o objectsOf) Keep(ctx context.Context, key string) error {

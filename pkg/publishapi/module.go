@@ -1,11 +1,17 @@
 package publishapi
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -41,8 +47,50 @@ func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.An
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
-	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{Kind: inspection.Module})
-	return registry.Inspection{ContentSHA256: found.ContentSHA256}, err
+	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{Kind: inspection.Module, Name: m.address.Name})
+	if err != nil {
+		return registry.Inspection{}, err
+	}
+	result := registry.Inspection{ContentSHA256: found.ContentSHA256}
+	if data := found.Document.Data; len(data) > 0 {
+		result.Docs, err = m.stageDocs(ctx, u.Version, data)
+	} else {
+		result.DocsNotes = found.Document.Notes
+	}
+	return result, err
+}
+
+// stageDocs stores documentation until the upload is committed.
+func (m module) stageDocs(ctx context.Context, v registry.Version, data []byte) (*registry.StoredFile, error) {
+	sum := sha256.Sum256(data)
+	file := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	file.Object = registry.UploadKey(m.address.Path(), v, file.SHA256, registry.DocsName)
+	digest := objects.Digest{SHA256: file.SHA256, Size: file.Size}
+	err := m.h.objects.PutStaged(ctx, file.Object, bytes.NewReader(data), digest)
+	if err != nil && !errors.Is(err, registry.ErrExists) {
+		// No error of storing is the fault of the uploaded file.
+		return nil, fmt.Errorf("%w: cannot store the documentation: %s", registry.ErrUnavailable, err.Error())
+	}
+	return &file, nil
+}
+
+// addWords adds the search words of the stored documentation to a record. It
+// returns the notes of the documentation.
+func (m module) addWords(ctx context.Context, record *registry.ModuleVersion) (notes []string, err error) {
+	stored, err := m.h.objects.Open(ctx, record.Docs.Object, 0, -1)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, errLostDocs
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the documentation: %w", err)
+	}
+	defer stored.Close()
+	d, err := docs.Decode(stored)
+	if err != nil {
+		return nil, err
+	}
+	record.SetDocs(*record.Docs, docs.Words(d, registry.MaxWords))
+	return extract.Notes(d), nil
 }
 
 func (m module) assemble(
@@ -51,17 +99,22 @@ func (m module) assemble(
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
-		PublishedAt: now, PublishedBy: by, Description: u.Description,
+		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: found[0].Docs,
 	}
+	notes := found[0].DocsNotes
 	return publication{
 		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			makeRecord := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
-				return record, prepare(ctx)
+				err := prepare(ctx)
+				if err == nil && record.Docs != nil {
+					notes, err = m.addWords(ctx, &record)
+				}
+				return record, err
 			}
 			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), makeRecord, u)
-			return protocol.Published{Module: &stored, Unchanged: !created}, err
+			return protocol.Published{Module: &stored, Unchanged: !created, Notes: notes}, err
 		},
 	}, nil
 }

@@ -15,6 +15,7 @@ package publishapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -227,6 +228,9 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := releases.CheckNamespace(s.namespace); err != nil {
+		return explain(err)
+	}
 	if err := h.mayBegin(ctx, s, caller); err != nil {
 		return err
 	}
@@ -295,7 +299,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Published) (skipped bool, err error) {
 	var files []registry.StoredFile
 	if p.Module != nil {
-		files = p.Module.Files()
+		// Without its documentation, a version can still be installed.
+		files = []registry.StoredFile{p.Module.Archive()}
 	} else {
 		files = p.Provider.Files()
 	}
@@ -716,6 +721,10 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	answer, err := p.commit(ctx, func(ctx context.Context) error {
 		return each(ctx, len(p.keep), func(ctx context.Context, i int) error { return h.keep(ctx, p.keep[i]) })
 	})
+	if errors.Is(err, errLostDocs) { // clients start over if the upload has ended
+		_, err := h.catalog.EndUpload(ctx, u.ID, u.Owner, registry.UploadAborted, h.now(), h.own(s, caller))
+		return cmp.Or(err, errNoUpload)
+	}
 	if errors.Is(err, registry.ErrNotFound) { // aborted at the same time
 		return errNoUpload
 	}
@@ -762,12 +771,20 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 		info, err = h.objects.Stat(ctx, f.Object)
 	}
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
+		name := path.Base(f.Object)
+		if name == registry.DocsName {
+			return errLostDocs
+		}
 		err := fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object)
-		return httpapi.Explain(registry.WithHint(err, "Publish it again."),
-			path.Base(f.Object)+" was changed or removed after its inspection")
+		return httpapi.Explain(registry.WithHint(err, "Publish it again."), name+" was changed or removed after its inspection")
 	}
 	return err
 }
+
+// errLostDocs means that staged documentation is gone, for example because an
+// earlier upload of the same content has staged it and it has expired. Only the
+// inspection of another upload stores it again.
+var errLostDocs = fmt.Errorf("%w: the staged documentation is gone", registry.ErrConflict)
 
 func (h *handler) abort(w http.ResponseWriter, r *http.Request) error {
 	s, caller, err := h.target(r)

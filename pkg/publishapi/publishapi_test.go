@@ -87,8 +87,14 @@ func TestPublishModule(t *testing.T) {
 	}
 	d.send(t, token, http.MethodGet, "/v1/modules/acme/vpc/aws/versions", nil).into(t, http.StatusNotFound, nil)
 	committed := u.commit(t)
-	committed.into(t, http.StatusOK, nil)
-	compare(t, "module-published", committed.body)
+	var published protocol.Published
+	committed.into(t, http.StatusOK, &published)
+	docs := published.Module.Docs
+	if docs == nil {
+		t.Fatal("the module has no documentation")
+	}
+	varies := []string{docs.SHA256, "DOCUMENTATION", fmt.Sprintf(`"size": %d`, docs.Size), `"size": "SIZE"`}
+	compare(t, "module-published", committed.body, varies...)
 	after := d.visible(t)
 	for range 2 {
 		if again := u.commit(t); again.status != http.StatusOK || string(again.body) != string(committed.body) {
@@ -107,15 +113,15 @@ func TestPublishModule(t *testing.T) {
 		record.SHA256 != sum(files["vpc.tar.gz"]) || record.ContentSHA256 == a.ContentSHA256 {
 		t.Errorf("%+v, %v", record, err)
 	}
-	if got := d.objects(t); len(got) != 1 || got[record.Object] != "kept" {
-		t.Error(got)
+	if diff := cmp.Diff(map[string]string{record.Object: "kept", docs.Object: "kept"}, d.objects(t)); diff != "" {
+		t.Errorf("objects: (-want +got)\n%s", diff)
 	}
 
 	// The same content is published already, even in another archive. Other
 	// content is rejected.
 	same := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files))
 	same.into(t, http.StatusOK, nil)
-	compare(t, "module-unchanged", same.body)
+	compare(t, "module-unchanged", same.body, varies...)
 	packed := announce(vpc(t, 2))
 	packed.ContentSHA256 = record.ContentSHA256
 	d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", packed).into(t, http.StatusOK, nil)
@@ -406,13 +412,16 @@ func TestFaultyStore(t *testing.T) {
 			t.Error("the version is published")
 		}
 		for key := range d.objects(t) {
+			if strings.HasSuffix(key, registry.DocsName) {
+				continue // TestLostDocumentation removes it
+			}
 			if err := os.Remove(filepath.Join(d.dir, "objects", key)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		u.commit(t).refused(t, texts, http.StatusConflict)
-		if d.visible(t) != "" {
-			t.Error(d.visible(t))
+		if visible := d.visible(t); strings.Contains(visible, "vpc.tar.gz") || strings.Contains(visible, " version/") {
+			t.Error(visible)
 		}
 	})
 }
@@ -652,8 +661,12 @@ func TestDeprecate(t *testing.T) {
 	}
 	// Nothing else of the version changes.
 	m.Deprecated, m.Hidden = "", false
-	if again, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); err != nil || again != m {
-		t.Errorf("%+v, %+v, %v", again, m, err)
+	again, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(m, again); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -758,6 +771,65 @@ func TestUnchangedOverDamage(t *testing.T) {
 			begin().refused(t, texts, http.StatusInternalServerError)
 		})
 	}
+}
+
+// A version can be installed without its documentation, so a publish of an
+// existing version does not need it.
+func TestUnchangedWithoutDocs(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, files := d.token(t, both), vpc(t, 1)
+	d.publishes(t, token, module1, files)
+	digest := sum([]byte("documentation that is not stored"))
+	docs := registry.StoredFile{
+		Object: registry.UploadKey(vpcAddress.Path(), v1, digest, registry.DocsName), SHA256: digest, Size: 7,
+	}
+	if _, err := d.catalog.SetDocs(t.Context(), vpcAddress, v1, docs, "words", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	var begun protocol.Begun
+	again := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files))
+	again.into(t, http.StatusOK, &begun)
+	if begun.Published == nil || !begun.Published.Unchanged {
+		t.Errorf("got %s", again.body)
+	}
+}
+
+// Nothing can be published to a namespace whose address is taken. What exists
+// there can still be changed.
+func TestTakenNamespace(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	d := open(t)
+	there := registry.Module{Namespace: "search", Name: "vpc", System: "aws"}
+	publish := func(context.Context, protocol.Document) (registry.ModuleVersion, error) {
+		return registry.ModuleVersion{Version: v1, Object: there.ArchiveKey(v1, "5"), SHA256: "5"}, nil
+	}
+	if _, _, err := d.catalog.Modules.Publish(t.Context(), there, v1, "ada", publish); err != nil {
+		t.Fatal(err)
+	}
+	before := d.visible(t)
+	for scope, path := range map[string]string{
+		"publish:modules/search/**":   "modules/search/vpc/aws/2.0.0",
+		"publish:providers/search/**": "providers/search/inventory/1.0.0",
+		"publish:**":                  "modules/search/vpc/aws/1.0.0",
+	} {
+		t.Run(scope, func(t *testing.T) {
+			refused := d.send(
+				t, d.token(t, scope), http.MethodPost, protocol.PublishPath+path+"/uploads", announce(vpc(t, 1)),
+			)
+			if code, want := refused.code(t), registry.Code(registry.ErrInvalid); code != want {
+				t.Errorf("code %q, want %q", code, want)
+			}
+			refused.refused(t, texts, http.StatusBadRequest)
+		})
+	}
+	if diff := cmp.Diff(before, d.visible(t)); diff != "" {
+		t.Errorf("visible (-before +after):\n%s", diff)
+	}
+	path := protocol.PublishPath + "modules/search/vpc/aws/1.0.0/deprecation"
+	body := protocol.Deprecation{Message: "use acme/vpc/aws"}
+	d.send(t, d.token(t, "publish:modules/search/**"), http.MethodPut, path, body).into(t, http.StatusNoContent, nil)
 }
 
 // The function's role cannot read objects that an operator has stored, and the

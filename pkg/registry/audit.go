@@ -21,8 +21,8 @@ type AuditEntry struct {
 	// Version is the version that was changed. It is nil if all versions or
 	// none were changed.
 	Version *Version `json:"version,omitempty"`
-	// Detail has details of the change: platforms, a message, a key's owner, or
-	// a token's name and scopes.
+	// Detail has details of the change: platforms, a message, the digest of
+	// documentation, a key's owner, or a token's name and scopes.
 	Detail string `json:"detail,omitempty"`
 	// Problem is why the entry cannot be trusted. It is empty if the entry is
 	// as it was written, and is never stored. If the time of the entry is
@@ -40,6 +40,7 @@ const (
 	AuditDeprecate   AuditAction = "deprecate"
 	AuditHide        AuditAction = "hide" // also deprecates
 	AuditUndeprecate AuditAction = "undeprecate"
+	AuditDocument    AuditAction = "document" // sets the documentation after the publish
 	AuditWithdraw    AuditAction = "withdraw"
 	AuditAddKey      AuditAction = "add-key"
 	AuditReplaceKey  AuditAction = "replace-key"

@@ -49,6 +49,31 @@ func (m Module) ArchiveKey(v Version, sha256 string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + ".tar.gz"
 }
 
+// DocsName is the name of the file with the documentation of a module version.
+const DocsName = "docs.json.gz"
+
+// DocsKey returns the object key of a version's documentation. The key contains
+// the digest, so that it never refers to two different contents.
+func (m Module) DocsKey(v Version, sha256 string) string {
+	return m.Path() + "/" + v.String() + "/" + sha256 + "/" + DocsName
+}
+
+// SetDocs sets the documentation and the search words of a version. The words
+// are cut so that they and the description have at most [MaxWords] bytes.
+func (v *ModuleVersion) SetDocs(file StoredFile, words string) {
+	v.Docs = &file
+	limit := max(MaxWords-len(v.Description), 0)
+	if len(words) > limit {
+		words = words[:max(strings.LastIndexByte(words[:limit+1], ' '), 0)]
+	}
+	v.Words = words
+}
+
+// MaxWords bounds the description and the search words of a version in bytes.
+// With them, its record and its catalog entry each fit into 4 KB. DynamoDB
+// charges that as one read.
+const MaxWords = 1 << 10
+
 // ModuleVersion is the record of one published version of a module.
 type ModuleVersion struct {
 	Version Version `json:"version"`
@@ -65,6 +90,12 @@ type ModuleVersion struct {
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
 	Description string    `json:"description,omitempty"`
+	// Docs is the stored file with the documentation, JSON compressed with gzip.
+	// It is missing if the version has none.
+	Docs *StoredFile `json:"docs,omitempty"`
+	// Words are the names in the documentation, for searches. They have at most
+	// 1 KiB.
+	Words string `json:"words,omitempty"`
 	// Deprecated is the reason for a deprecation. It is empty if the version is
 	// not deprecated.
 	Deprecated string `json:"deprecated,omitempty"`

@@ -26,6 +26,19 @@ type Publisher struct {
 	RunURL string `json:"run_url,omitempty"`
 }
 
+// SourceURL returns the URL of the repository that the identity of a CI job
+// proves. It is empty if there is none.
+func (p Publisher) SourceURL() string {
+	if p.Kind != PublisherOIDC || p.Repository == "" || !strings.HasPrefix(p.RunURL, "https://") {
+		return ""
+	}
+	before, _, found := strings.Cut(p.RunURL, "/"+p.Repository+"/")
+	if !found {
+		return ""
+	}
+	return before + "/" + p.Repository
+}
+
 // PublisherKind is the kind of credential of a [Publisher].
 type PublisherKind string
 

@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
+	"time"
 )
 
 // Record is the record of one version of a module, a provider or a mirrored
@@ -53,9 +55,19 @@ func (v ProviderVersion) Withdrawal() *Withdrawal { return v.Withdrawn }
 // Withdrawal implements [Record].
 func (v MirrorVersion) Withdrawal() *Withdrawal { return v.Withdrawn }
 
-// Files implements [Record].
+// Archive returns the archive that clients download.
+func (v ModuleVersion) Archive() StoredFile {
+	return StoredFile{Object: v.Object, SHA256: v.SHA256, Size: v.Size}
+}
+
+// Files implements [Record]. They are the archive and, if there is one, the
+// documentation.
 func (v ModuleVersion) Files() []StoredFile {
-	return []StoredFile{{Object: v.Object, SHA256: v.SHA256, Size: v.Size}}
+	files := []StoredFile{v.Archive()}
+	if v.Docs != nil {
+		files = append(files, *v.Docs)
+	}
+	return files
 }
 
 // Files implements [Record].
@@ -143,14 +155,37 @@ type Summary struct {
 	Latest Version `json:"latest"`
 	// Description is the description of a module's latest version.
 	Description string `json:"description,omitempty"`
+	// PublishedAt is the time of the publish of the latest version. Entries of
+	// mirrored providers have none.
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	// Source is the URL of the repository that published the latest version. It
+	// is empty if no identity proves it.
+	Source string `json:"source,omitempty"`
+	// Words are the names in the documentation of a module's latest version, for
+	// searches. They have at most 1 KiB.
+	Words string `json:"words,omitempty"`
 	// Deprecated is the reason for deprecating all versions.
 	Deprecated string `json:"deprecated,omitempty"`
+	// LatestDeprecated is the reason for deprecating a module's latest version.
+	LatestDeprecated string `json:"latest_deprecated,omitempty"`
 	// DeprecatedVersions are the deprecated versions of a provider, the newest
 	// first. Its listing has warnings for them.
 	DeprecatedVersions []DeprecatedVersion `json:"deprecated_versions,omitempty"`
 	// Unlisted means that no version is listed, because all are withdrawn or
 	// hidden. Latest is then empty.
 	Unlisted bool `json:"unlisted,omitempty"`
+}
+
+// LatestDeprecation returns the reason for deprecating the latest version, or
+// else the one for deprecating all versions. It is empty if there is neither.
+func (s Summary) LatestDeprecation() string {
+	reason := s.LatestDeprecated
+	for _, d := range s.DeprecatedVersions {
+		if d.Version == s.Latest {
+			reason = d.Message
+		}
+	}
+	return cmp.Or(reason, s.Deprecated)
 }
 
 // DeprecatedVersion is a deprecated version of a provider.

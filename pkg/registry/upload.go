@@ -22,6 +22,10 @@ type Upload struct {
 	Ended string `json:"ended,omitempty"`
 }
 
+// End records how an upload has ended. It drops the description, because the
+// item remains for some time even if the version is withdrawn.
+func (u *Upload) End(how string) { u.Ended, u.Description = how, "" }
+
 // The ways in which an upload can end.
 const (
 	UploadCommitted = "committed"
@@ -52,7 +56,12 @@ type Inspection struct {
 
 	// ContentSHA256 is for a module. H1 is for the package of a provider.
 	ContentSHA256 string `json:"content_sha256,omitempty"`
-	H1            string `json:"h1,omitempty"`
+	// Docs is the documentation of a module. It has no words, because this item
+	// remains for some time after the version is withdrawn. DocsNotes describe
+	// why there is no documentation.
+	Docs      *StoredFile `json:"docs,omitempty"`
+	DocsNotes []string    `json:"docs_notes,omitempty"`
+	H1        string      `json:"h1,omitempty"`
 	// Sums has the lines of SHA256SUMS: SHA-256 digests by file name.
 	Sums map[string]string `json:"sums,omitempty"`
 	// Protocols are the protocols in a manifest.

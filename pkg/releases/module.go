@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -36,6 +37,8 @@ type ModuleResult struct {
 
 	Files    []archive.File
 	Excluded []archive.Excluded
+	// Notes describe what is missing in the documentation.
+	Notes []string
 }
 
 // PreparedModule is a module that is ready to be published.
@@ -44,8 +47,10 @@ type PreparedModule struct {
 	// ModuleResult has a record without a publisher and a time. Its object key is
 	// the one that the publish API would choose.
 	ModuleResult
-	// Archive is the file to store.
+	// Archive and Docs are the files to store. Docs is nil if the module could
+	// not be documented.
 	Archive File
+	Docs    *File
 
 	packed *os.File
 }
@@ -56,6 +61,9 @@ func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 // Module verifies and packs a module. It returns the problems of the module as
 // a [*registry.ProblemsError]. The caller closes the result.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
+	if err := CheckNamespace(m.Address.Namespace); err != nil {
+		return nil, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
+	}
 	var problems registry.Problems
 	_ = problems.Add(CheckDescription(m.Description)) // any error is ErrInvalid
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
@@ -101,16 +109,41 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
 		Description: from.Description,
 	}
+	document, err := extract.Encode(ctx, m.Address.Name, found.Sources)
+	if err != nil {
+		return err
+	}
+	m.Notes = document.Notes
+	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)
-	m.Archive = File{Name: name, StoredFile: m.Record.Files()[0], open: func() (io.ReadSeekCloser, error) {
+	m.Archive = File{Name: name, StoredFile: m.Record.Archive(), open: func() (io.ReadSeekCloser, error) {
 		return unclosed{io.NewSectionReader(m.packed, 0, found.Size)}, nil
 	}}
 	return nil
 }
 
-// Place sets the object key of the archive in the file and in the record.
-func (m *PreparedModule) Place(key string) { m.Record.Object, m.Archive.Object = key, key }
+// setDocument adds the documentation of a module, if there is any.
+func (m *PreparedModule) setDocument(d extract.Document) {
+	if len(d.Data) == 0 {
+		return
+	}
+	file := fileOf(registry.DocsName, d.Data)
+	file.Object = registry.UploadKey(m.Address.Path(), m.Record.Version, file.SHA256, file.Name)
+	m.Docs = &file
+	m.Record.SetDocs(file.StoredFile, d.Words)
+}
+
+// Place sets the object keys of the archive and of the documentation to those
+// of a module that an operator publishes.
+func (m *PreparedModule) Place() {
+	key := m.Address.ArchiveKey(m.Record.Version, m.Record.SHA256)
+	m.Record.Object, m.Archive.Object = key, key
+	if m.Docs != nil {
+		m.Docs.Object = m.Address.DocsKey(m.Record.Version, m.Docs.SHA256)
+		m.Record.Docs.Object = m.Docs.Object
+	}
+}
 
 // Close removes the packed module.
 func (m *PreparedModule) Close() {

@@ -153,6 +153,17 @@ func parseFileVersion(text string) (registry.Version, error) {
 	return v, err
 }
 
+// CheckNamespace returns registry.ErrInvalid for a namespace to which nothing
+// can be published, because another resource has its address.
+func CheckNamespace(namespace string) error {
+	if namespace != "search" {
+		return nil
+	}
+	return registry.WithHint(
+		fmt.Errorf("%w namespace %s: it is reserved for the registry's search", registry.ErrInvalid, namespace),
+		"Choose another namespace.")
+}
+
 // invalidRelease returns registry.ErrInvalid for a release.
 func invalidRelease(format string, args ...any) error {
 	return fmt.Errorf("%w release: %s", registry.ErrInvalid, fmt.Sprintf(format, args...))

@@ -1,6 +1,7 @@
 package releases_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
 	"github.com/larder-registry/larder/pkg/archive"
+	documentation "github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -59,16 +61,26 @@ func TestPrepareModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, r := prepared.Archive, prepared.Record
+	f, docs, r := prepared.Archive, prepared.Docs, prepared.Record
+	if docs == nil {
+		t.Fatal("the module has no documentation")
+	}
 	want := registry.ModuleVersion{
 		Version: m.Version, SHA256: f.SHA256, ContentSHA256: r.ContentSHA256, Size: f.Size, Description: "A network",
 		Object: "modules/acme/vpc/aws/1.0.0/api/" + f.SHA256 + "/vpc.tar.gz",
+		Docs: &registry.StoredFile{
+			Object: "modules/acme/vpc/aws/1.0.0/api/" + docs.SHA256 + "/docs.json.gz", SHA256: docs.SHA256, Size: docs.Size,
+		},
+		Words: r.Words,
 	}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("record: (-want +got)\n%s", diff)
 	}
 	if f.Name != "vpc.tar.gz" {
 		t.Errorf("the archive is named %s", f.Name)
+	}
+	if _, err := documentation.Decode(bytes.NewReader(read(t, *docs))); err != nil {
+		t.Error(err)
 	}
 	if len(prepared.Files) != 1 {
 		t.Errorf("files: %+v", prepared.Files)
@@ -96,6 +108,20 @@ func TestPrepareModule(t *testing.T) {
 		if _, err := io.ReadAll(body); err == nil {
 			t.Error("the archive can be read after Close")
 		}
+	}
+	prepared.Place()
+	place := map[string]string{
+		"modules/acme/vpc/aws/1.0.0/" + f.SHA256 + ".tar.gz":          prepared.Archive.Object,
+		"modules/acme/vpc/aws/1.0.0/" + docs.SHA256 + "/docs.json.gz": prepared.Docs.Object,
+	}
+	for want, got := range place {
+		if got != want {
+			t.Errorf("an operator's file has the key %s, want %s", got, want)
+		}
+	}
+	files := []registry.StoredFile{prepared.Archive.StoredFile, prepared.Docs.StoredFile}
+	if diff := cmp.Diff(files, prepared.Record.Files()); diff != "" {
+		t.Errorf("an operator's record: (-want +got)\n%s", diff)
 	}
 	m.Dir = t.TempDir()
 	if _, err := new(releases.Preparer).Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {

@@ -83,7 +83,10 @@ type PreparedProvider struct {
 // problems as a [*registry.ProblemsError]. It does not check whether the
 // signature is by a key of the namespace.
 func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, error) {
-	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
+	r, err := p.prepare(m)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.read(ctx, true); err != nil {
 		return nil, err
 	}
@@ -96,7 +99,10 @@ func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, 
 func (p Preparer) ProviderFor(
 	ctx context.Context, m Provider, keys []registry.SigningKey, unpack bool,
 ) (*PreparedProvider, error) {
-	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
+	r, err := p.prepare(m)
+	if err != nil {
+		return nil, err
+	}
 	// Check the keys first, so that nobody enters the passphrase of an unusable key.
 	if err := r.checkKeys(keys); err != nil {
 		r.noKey = true
@@ -111,6 +117,14 @@ func (p Preparer) ProviderFor(
 		return nil, err
 	}
 	return r.finish(unpack)
+}
+
+// prepare returns a release that is not read yet.
+func (p Preparer) prepare(m Provider) (*PreparedProvider, error) {
+	if err := CheckNamespace(m.Address.Namespace); err != nil {
+		return nil, fmt.Errorf("cannot publish %s: %w", m.Address, err)
+	}
+	return &PreparedProvider{Address: m.Address, preparer: p, from: m}, nil
 }
 
 // read reads and verifies the files, and collects the problems. It returns

@@ -150,7 +150,7 @@ func healthy() *account {
 		`"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],` +
 		`"login":{"issuer":"https://id.example.com","client":"c"}}`
 	var names, digests []string
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
 		physical, digest := "larder-"+name+"-1", "digest-of-"+name+"="
 		env := settings.Settings{
 			Table:           tableName,
@@ -419,7 +419,8 @@ func TestHealthy(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"stack", "release", "table keys", "table", "table deletion protection", "table expiry", "table recovery",
 		"bucket versions", "bucket policy", "bucket public access", "bucket lifecycle", "bucket encryption",
-		"function discovery", "function mirror", "function modules", "function providers", "function publish",
+		"function discovery", "function metadata", "function mirror", "function modules", "function providers",
+		"function publish",
 		"alarms", "alarm subscribers", "certificate",
 	}, names); diff != "" {
 		t.Error(diff)
@@ -595,6 +596,7 @@ func TestFaults(t *testing.T) {
 		"another lifetime":    {variable("LARDER_PRESIGN_SECONDS", "60"), []string{"wrong function modules"}},
 		"other access":        {variable("LARDER_ACCESS", `{"public":["**"]}`), []string{"wrong function modules"}},
 		"other access everywhere": {everywhere(`{"public":["**"]}`), []string{
+			"wrong function metadata",
 			"wrong function mirror",
 			"wrong function modules",
 			"wrong function providers",
@@ -713,7 +715,8 @@ func TestUnknown(t *testing.T) {
 		"s3:GetEncryptionConfiguration":      {"AccessDenied", []string{"bucket encryption"}},
 		"lambda:GetFunctionConfiguration": {
 			"AccessDeniedException",
-			[]string{"function discovery", "function mirror", "function modules", "function providers", "function publish"},
+			[]string{"function discovery", "function metadata", "function mirror", "function modules", "function providers",
+				"function publish"},
 		},
 		"cloudwatch:DescribeAlarms":    {"AccessDenied", []string{"alarms"}},
 		"sns:ListSubscriptionsByTopic": {"AuthorizationError", []string{"alarm subscribers"}},

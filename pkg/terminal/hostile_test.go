@@ -14,7 +14,7 @@ func TestHostileText(t *testing.T) {
 	const hostile = "a\x1b[2Jb\x07c\nd\u202ee\x9bf\x1b]0;x"
 	var printed bytes.Buffer
 	o := terminal.New(&printed)
-	o.Color = true
+	terminal.AllowColors(&o)
 	for name, write := range map[string]func(){
 		"text":  func() { _, _ = o.Write([]byte(hostile + o.Paint("red", terminal.Red))) },
 		"table": func() { o.Table([]terminal.Column{{Title: "A"}, {Title: "B"}}, [][]string{{hostile, "end"}}) },
@@ -35,6 +35,18 @@ func TestHostileText(t *testing.T) {
 		if name == "table" && strings.Count(got, "\n") != 2 {
 			t.Errorf("%s: a cell has several lines: %q", name, got)
 		}
+	}
+}
+
+// Without colors, untrusted text cannot have any either.
+func TestHostileColors(t *testing.T) {
+	t.Parallel()
+	var printed bytes.Buffer
+	if _, err := terminal.New(&printed).Write([]byte("\x1b[31mred\x1b[0m")); err != nil {
+		t.Fatal(err)
+	}
+	if got := printed.String(); got != `\x1b[31mred\x1b[0m` {
+		t.Errorf("printed %q", got)
 	}
 }
 

@@ -37,13 +37,15 @@ type Output struct {
 // has its width. It has colors unless NO_COLOR is set (https://no-color.org) or
 // the terminal is dumb.
 func New(stream io.Writer) Output {
-	o := Output{Writer: escaper{stream}}
+	colors := new(bool)
+	o := Output{Writer: escaper{stream, colors}}
 	f, ok := stream.(interface{ Fd() uintptr })
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return o
 	}
 	o.Cursor = os.Getenv("TERM") != "dumb"
 	o.Color = o.Cursor && os.Getenv("NO_COLOR") == ""
+	*colors = o.Color
 	o.Width = 80 // used if the terminal does not report its width
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 		o.Width = width
@@ -51,18 +53,22 @@ func New(stream io.Writer) Output {
 	return o
 }
 
-// escaper escapes control characters, except line breaks and the sequences of
-// [Output.Paint].
-type escaper struct{ io.Writer }
+// escaper escapes control characters, except line breaks and, if the output has
+// colors, the sequences of [Output.Paint].
+type escaper struct {
+	io.Writer
+	colors *bool
+}
 
 func (e escaper) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(e.Writer, escape(strings.ToValidUTF8(string(p), "\uFFFD"))); err != nil {
+	text := escape(strings.ToValidUTF8(string(p), "\uFFFD"), *e.colors)
+	if _, err := io.WriteString(e.Writer, text); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func escape(s string) string {
+func escape(s string, colors bool) string {
 	var b strings.Builder
 	for s != "" {
 		n := strings.IndexFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
@@ -73,7 +79,7 @@ func escape(s string) string {
 		s = s[n:]
 		painted := ""
 		for _, c := range painters {
-			if strings.HasPrefix(s, c) {
+			if colors && strings.HasPrefix(s, c) {
 				painted = c
 			}
 		}

@@ -48,7 +48,7 @@ type (
 )
 
 func (allModules) Listing(context.Context, registry.Module) (protocol.Document, error) {
-	return protocol.Compress(protocol.ModuleListing(nil))
+	return protocol.Compress(protocol.ModuleListing{})
 }
 
 func (allModules) Get(_ context.Context, _ registry.Module, v registry.Version) (registry.ModuleVersion, error) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -23,10 +24,16 @@ import (
 func (r *run) module(m registry.Module) subject[registry.Module, registry.ModuleVersion] {
 	return subject[registry.Module, registry.ModuleVersion]{
 		address: m, versions: r.Catalog.Modules, count: func(r *Report) *int { return &r.Modules },
+		repair: func(ctx context.Context, n registry.Version, found []Finding) error {
+			return r.document(ctx, m, n, found)
+		},
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
 			return []check[registry.ModuleVersion]{
 				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
-					return r.archive(ctx, v.Files()[0], v.ContentSHA256, read)
+					return r.documentation(ctx, v, read)
+				},
+				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
+					return r.archive(ctx, v.Archive(), v.ContentSHA256, read)
 				},
 			}
 		},
@@ -157,6 +164,52 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 		}, nil
 	}
 	return nil, nil
+}
+
+// documentation verifies the documentation of a version of a module.
+func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
+	if v.Docs == nil {
+		none := Finding{Kind: Documentation, Note: true, Detail: "the version has no documentation"}
+		if !r.Repair {
+			none.Detail += "; `larder docs rebuild` makes it from the archive"
+		}
+		return []Finding{none}, nil
+	}
+	var found []Finding
+	var err error
+	if r.Quick {
+		found, err = r.inspect(ctx, *v.Docs)
+	} else {
+		_, found, err = r.small(ctx, *v.Docs, docs.MaxSize, read)
+	}
+	for i := range found {
+		found[i].Kind, found[i].Fix = Documentation, ""
+	}
+	return found, err
+}
+
+// document makes the documentation of a version again if findings are about it.
+func (r *run) document(ctx context.Context, m registry.Module, n registry.Version, found []Finding) error {
+	if r.Document == nil {
+		return nil
+	}
+	for i := range found {
+		if found[i].Kind != Documentation {
+			continue
+		}
+		r.documenting.Lock()
+		err := r.Document(ctx, m, n)
+		r.documenting.Unlock()
+		switch {
+		case err == nil:
+			found[i].Repaired = true
+		case errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrCorrupt), errors.Is(err, registry.ErrNotFound):
+			found[i].Detail += "; " + err.Error()
+		default:
+			return err
+		}
+	}
+	return nil
 }
 
 // packages verifies the package for a platform.

@@ -24,6 +24,7 @@ const (
 	CatalogEntry         Kind = "catalog-entry"
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
+	Documentation        Kind = "documentation"
 	Audit                Kind = "audit"
 	AuditMissing         Kind = "audit-missing"
 )
@@ -63,6 +64,8 @@ func (k Kind) remedy() string {
 			"--reason WHY` and publish it as a new version"
 	case Listing, CatalogEntry, Namespace:
 		return "run the command again with --repair"
+	case Documentation:
+		return "run the command again with --repair, or run `larder docs rebuild ADDRESS VERSION`; both need the archive"
 	case Record:
 		return "restore the item from a backup of the table"
 	case Audit:

@@ -3,14 +3,15 @@
 //   - content that differs from the record
 //   - signatures that no longer verify
 //   - listings and catalog entries that differ from the versions
+//   - documentation that is missing or damaged
 //   - an audit trail that disagrees with the stored versions, keys and tokens
 //
 // It reads one namespace at a time. For the whole registry it only has the
 // audit trail in memory. Because others may publish meanwhile, it reads
 // everything a second time, with new records, before it reports it. A repair
-// rebuilds derived data. It deletes nothing and changes no object, version or
-// key. It also leaves any item that may be the last to name a version, so that
-// nobody can reuse the number.
+// rebuilds derived data, including documentation. It deletes nothing and changes
+// no archive, version number or key. It also leaves any item that may be the
+// last to name a version, so that nobody can reuse the number.
 //
 // A table cannot be listed as a whole. Run finds an address by the catalog of
 // its namespace, by its objects or by the audit trail. It does not find an
@@ -54,8 +55,12 @@ type Verifier struct {
 	// Quick skips reading packages and archives. SHA256SUMS files and their
 	// signatures are small and are still read.
 	Quick bool
-	// Repair rebuilds wrong listings, catalog entries and namespaces.
+	// Repair rebuilds wrong listings, catalog entries and namespaces, and calls
+	// Document.
 	Repair bool
+	// Document makes the documentation of a version from its archive. Run calls
+	// it for one version at a time. If nil, documentation is not repaired.
+	Document func(context.Context, registry.Module, registry.Version) error
 	// AcceptLossBy is the person who accepts that the audit trail has lost the
 	// missing entries. If empty, missing entries are faults.
 	AcceptLossBy string
@@ -90,6 +95,9 @@ type run struct {
 
 	mu     sync.Mutex
 	report Report
+
+	// documenting is locked during Document, which needs much memory.
+	documenting sync.Mutex
 }
 
 // Run verifies the registry. It returns an error if it cannot read the
@@ -360,6 +368,9 @@ type subject[A registry.Address, R registry.Record] struct {
 	// checks returns the checks for a version. A check uses the record that it
 	// receives, which may be newer.
 	checks func(R) []check[R]
+	// repair repairs findings of a version, and marks those that it has repaired.
+	// It may be nil.
+	repair func(ctx context.Context, n registry.Version, found []Finding) error
 }
 
 // check verifies one aspect of a version. Its findings have no path and version
@@ -401,6 +412,11 @@ func verifyAddress[A registry.Address, R registry.Record](ctx context.Context, r
 				found, err := twice(ctx, r, s, record, run)
 				if err != nil {
 					return fmt.Errorf("%s %s: %w", s.address.Path(), record.Number(), err)
+				}
+				if r.Repair && s.repair != nil {
+					if err := s.repair(ctx, record.Number(), found); err != nil {
+						return err
+					}
 				}
 				for i := range found {
 					found[i].Path, found[i].Version = s.address.Path(), record.Number().String()
@@ -546,6 +562,9 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		case manifest:
 			f.Note, f.Detail = true, f.Detail+"; it is a staged manifest and should have expired: "+
 				"check that the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
+		case published && isDocumentation(s.address, info.Key):
+			f.Note, f.Detail = true, f.Detail+"; it is documentation that the version does not use, for example because "+
+				"it was damaged and made again"
 		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || published):
 			f.Note, f.Detail = true, f.Detail+"; it was uploaded with the publish API and not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < orphanedAfter:
@@ -614,6 +633,12 @@ func orphan(path string, info objects.Info) Finding {
 func isStagedManifest(a registry.Address, key string) bool {
 	_, provider := a.(registry.Provider)
 	return provider && isUploaded(a.Path(), key) && releases.IsManifest(key)
+}
+
+// isDocumentation reports whether an object is the documentation of a module.
+func isDocumentation(a registry.Address, key string) bool {
+	_, module := a.(registry.Module)
+	return module && strings.HasSuffix(key, "/"+registry.DocsName)
 }
 
 // isUploaded reports whether an object was uploaded with the publish API. It

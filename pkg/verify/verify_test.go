@@ -277,7 +277,7 @@ func TestIntact(t *testing.T) {
 		Providers: 1,
 		Mirrored:  1,
 		Versions:  9,
-		Objects:   3 + 3*4 + 3,
+		Objects:   3*2 + 3*4 + 3,
 		Bytes:     report.Bytes,
 		Findings:  []verify.Finding{},
 	}
@@ -413,6 +413,13 @@ func TestCorruptions(t *testing.T) {
 		}
 		return with(data)
 	}
+	moduleListing := func(versions ...registry.Version) func([]byte) []byte {
+		var l protocol.ModuleListing
+		for _, v := range versions {
+			l.Versions = append(l.Versions, protocol.ListedModule{Version: v})
+		}
+		return listing(protocol.Compress(l))
+	}
 	tests := map[string]struct {
 		corrupt func(*testing.T, data)
 		want    []string
@@ -494,14 +501,13 @@ func TestCorruptions(t *testing.T) {
 		},
 		"module listed without a version": {
 			func(t *testing.T, d data) {
-				d.item(t, m, "listing", listing(protocol.Compress(protocol.ModuleListing([]registry.Version{one}))))
+				d.item(t, m, "listing", moduleListing(one))
 			},
 			[]string{"listing " + m}, nil,
 		},
 		"module listed with a version too many": { // the listing may be the only trace of it
 			func(t *testing.T, d data) {
-				d.item(t, m, "listing",
-					listing(protocol.Compress(protocol.ModuleListing([]registry.Version{version("9.0.0"), one}))))
+				d.item(t, m, "listing", moduleListing(version("9.0.0"), one))
 			},
 			[]string{"version-without-record " + m + " 9.0.0"}, []string{"version-without-record " + m + " 9.0.0"},
 		},
@@ -586,8 +592,16 @@ func TestCorruptions(t *testing.T) {
 		},
 		"archive without record": {
 			func(t *testing.T, d data) { d.item(t, m, v, nil) },
-			[]string{"object-without-version " + m + " 1.0.0", "version-without-record " + m + " 1.0.0"},
-			[]string{"object-without-version " + m + " 1.0.0", "version-without-record " + m + " 1.0.0"},
+			[]string{
+				"object-without-version " + m + " 1.0.0", // the archive and the documentation
+				"object-without-version " + m + " 1.0.0",
+				"version-without-record " + m + " 1.0.0",
+			},
+			[]string{
+				"object-without-version " + m + " 1.0.0",
+				"object-without-version " + m + " 1.0.0",
+				"version-without-record " + m + " 1.0.0",
+			},
 		},
 		"records and listing lost": { // only the trail has them, and the catalog entry has one
 			func(t *testing.T, d data) {
@@ -597,7 +611,10 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{
 				"object-without-version " + m + " 1.0.0",
+				"object-without-version " + m + " 1.0.0",
 				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 2.0.0-rc.1",
 				"object-without-version " + m + " 2.0.0-rc.1",
 				"version-without-record " + m + " 1.0.0",
 				"version-without-record " + m + " 1.1.0",
@@ -605,7 +622,10 @@ func TestCorruptions(t *testing.T) {
 			},
 			[]string{
 				"object-without-version " + m + " 1.0.0",
+				"object-without-version " + m + " 1.0.0",
 				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 1.1.0",
+				"object-without-version " + m + " 2.0.0-rc.1",
 				"object-without-version " + m + " 2.0.0-rc.1",
 				"version-without-record " + m + " 1.0.0",
 				"version-without-record " + m + " 1.1.0",
@@ -839,8 +859,9 @@ func TestLostRecord(t *testing.T) {
 			lost++
 		}
 	}
-	// Each version has an archive, four files of a provider, and a package.
-	if lost != 6 || report.Faults() != lost+2*(1+4+1) || report.Versions != 3 {
+	// Each version has an archive with documentation, four files of a provider,
+	// and a package.
+	if lost != 6 || report.Faults() != lost+2*(2+4+1) || report.Versions != 3 {
 		t.Errorf("%+v", report)
 	}
 	if !bytes.Equal(listed, d.data(t, vpc.Path(), "listing")) {
@@ -982,7 +1003,7 @@ func TestAtRest(t *testing.T) {
 	defer empty.close()
 	if report := empty.verified(t, func(v *verify.Verifier) {
 		v.Now = nil
-	}); report.Faults() != 3+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
+	}); report.Faults() != 3*2+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
 		t.Errorf("%+v", report)
 	}
 }
@@ -1086,7 +1107,7 @@ func TestOnAWS(t *testing.T) {
 	if err := d.fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 18 {
+	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 21 {
 		t.Fatalf("%+v", report)
 	}
 	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
@@ -1098,6 +1119,7 @@ func TestOnAWS(t *testing.T) {
 	d.item(t, vpc.Path(), "version/2.0.0-rc.1", nil)
 	lost := []string{
 		"version-without-object " + vpc.Path() + " 1.0.0",
+		"object-without-version " + vpc.Path() + " 2.0.0-rc.1", // the archive and the documentation
 		"object-without-version " + vpc.Path() + " 2.0.0-rc.1",
 		"version-without-record " + vpc.Path() + " 2.0.0-rc.1",
 	}

@@ -211,7 +211,10 @@ func oneOf(words []string) string {
 // otherWords has the names that other programs use for the same commands.
 var otherWords = map[string][]string{
 	"larder publish":        {"push", "upload", "release"},
-	"larder list":           {"ls", "show", "search", "info", "versions", "modules", "providers"},
+	"larder list":           {"ls", "versions", "modules", "providers"},
+	"larder search":         {"find", "grep"},
+	"larder show":           {"info", "describe", "inspect", "view", "docs"},
+	"larder diff":           {"compare", "changes"},
 	"larder deprecate":      {"hide"},
 	"larder withdraw":       {"delete", "yank", "unpublish", "remove", "rm"},
 	"larder context":        {"config", "profile", "use", "switch", "login"},
@@ -297,6 +300,11 @@ func (c *cli) flagError(cmd *cobra.Command, err error) error {
 		if flag.Value.Type() == "bool" {
 			return registry.WithHint(usagef("--%s: invalid value%s", flag.Name, inError(e.GetValue())),
 				"Use --%s without a value, or with =true or =false.", flag.Name)
+		}
+		if flag.Value.Type() == "int" {
+			return registry.WithHint(
+				usagef("--%s: invalid value%s: it must be a whole number", flag.Name, inError(e.GetValue())),
+				"%s.", aboutFlag(flag))
 		}
 		return registry.WithHint(usagef("--%s: invalid value%s: %w", flag.Name, inError(e.GetValue()), e.Unwrap()),
 			"%s.", aboutFlag(flag))

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -63,7 +65,7 @@ PowerShell:
 
 Then open a new shell.`,
 		Example: `  larder completion bash > ~/.local/share/bash-completion/completions/larder
-  source <(larder completion bash)    # for this shell only`,
+  source <(larder completion bash)    # this shell only; needs bash-completion`,
 		ValidArgsFunction: firstOf(shellNames),
 	}
 	cmd.RunE = c.run(func(_ context.Context, args []string) (view, error) {
@@ -254,6 +256,9 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 	case name == "VERSION" && cmd.Parent().Name() == "publish":
 		return with(func(l *lookup) words { return l.nextVersions(args[at-1]) })
 	case name == "VERSION":
+		for at > 1 && wanted[at-1].name == "VERSION" {
+			at--
+		}
 		return with(func(l *lookup) words { return l.versions(args[at-1]) })
 	case name == "NAMESPACE":
 		return with((*lookup).namespaces)
@@ -263,7 +268,7 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 		return with((*lookup).providers)
 	case name == "HOSTNAME/NAMESPACE/TYPE":
 		return with((*lookup).mirrored)
-	case name == "ADDRESS" && cmd.Name() == "deprecate": // mirrored providers cannot be deprecated
+	case name == "ADDRESS" && (cmd.Name() == "deprecate" || cmd.Name() == "show"): // not for mirrored providers
 		return with(func(l *lookup) words { return slices.Concat(l.modules(), l.providers()) })
 	case strings.HasPrefix(name, "NAMESPACE|"):
 		return with(func(l *lookup) words { return slices.Concat(l.listed(), l.addresses()) })
@@ -280,21 +285,41 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 // completionTimeout is the maximum time for finding completions.
 const completionTimeout = 2 * time.Second
 
-// completeStored completes with the words that find returns for a registry's store.
-// It prints no errors, creates nothing, and returns no words for a registry that is
-// named by its URL.
+// completeStored completes with the words that find returns for a registry: its
+// store, or its URL if the command can use one. It prints no errors and creates
+// nothing.
 func (c *cli) completeStored(find func(*lookup) words) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
 		c.flags = cmd.Flags()
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		s, err := c.openToComplete(ctx)
+		found, err := c.complete(ctx, find)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		defer func() { _ = s.close() }() // nothing was written
-		return find(&lookup{ctx, s}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+}
+
+// complete returns the words that find returns for the command's registry.
+func (c *cli) complete(ctx context.Context, find func(*lookup) words) (found words, err error) {
+	if p, err := c.place(); err == nil && p.host != "" && !c.needsStore() {
+		err := c.onHost(p.host, func(credentials *client.Client) error {
+			credentials.Wait = time.Millisecond
+			remote, err := metadataclient.Open(ctx, credentials, p.host)
+			if err == nil {
+				found = find(&lookup{ctx: ctx, remote: remote})
+			}
+			return err
+		})
+		return found, err
+	}
+	s, err := c.openToComplete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.close() }() // nothing was written
+	return find(&lookup{ctx: ctx, store: s}), nil
 }
 
 // openToComplete opens the store without output. Unlike other commands it does not
@@ -313,11 +338,16 @@ func (c *cli) openToComplete(ctx context.Context) (*store, error) {
 	return openFolder(ctx, p.dir)
 }
 
-// lookup finds completions in a store. It skips unreadable entries.
+// lookup finds completions in a registry. It skips unreadable entries.
 type lookup struct {
 	ctx context.Context //nolint:containedctx // of one completion
+	// store is nil if the registry is named by its URL. Then remote is set.
 	*store
+	remote *metadataclient.Client
 }
+
+// maxRemote bounds the completions from a registry's own endpoint.
+const maxRemote = 500
 
 // described returns the addresses of summaries with their descriptions.
 func described(all iter.Seq2[registry.Summary, error]) (found words) {
@@ -334,13 +364,47 @@ func described(all iter.Seq2[registry.Summary, error]) (found words) {
 	return found
 }
 
-func (l *lookup) modules() words   { return described(l.catalog.Modules.Summaries(l.ctx, "")) }
-func (l *lookup) providers() words { return described(l.catalog.Providers.Summaries(l.ctx, "")) }
-func (l *lookup) mirrored() words  { return described(l.catalog.Mirror.Summaries(l.ctx, "")) }
+func (l *lookup) modules() words {
+	if l.remote != nil {
+		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Limit: maxRemote})
+		return described(each(mapped(all, moduleSummary)))
+	}
+	return described(l.catalog.Modules.Summaries(l.ctx, ""))
+}
+
+func (l *lookup) providers() words {
+	if l.remote != nil {
+		all, _, _ := l.remote.Providers(l.ctx, metadataclient.Query{Limit: maxRemote})
+		return described(each(mapped(all, providerSummary)))
+	}
+	return described(l.catalog.Providers.Summaries(l.ctx, ""))
+}
+
+func (l *lookup) mirrored() words {
+	if l.remote != nil {
+		all, _ := l.remote.Mirrored(l.ctx)
+		return described(each(mapped(all, mirroredSummary)))
+	}
+	return described(l.catalog.Mirror.Summaries(l.ctx, ""))
+}
+
+// each returns a sequence of elements without errors.
+func each[E any](all []E) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		for _, e := range all {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
 
 func (l *lookup) addresses() words { return slices.Concat(l.modules(), l.providers(), l.mirrored()) }
 
 func (l *lookup) namespaces() words {
+	if l.remote != nil {
+		return l.listed()
+	}
 	names, _ := l.catalog.Namespaces(l.ctx)
 	return names
 }
@@ -368,6 +432,9 @@ func (l *lookup) scopes() words {
 }
 
 func (l *lookup) tokens() (found words) {
+	if l.remote != nil {
+		return nil
+	}
 	tokens, damaged, _ := l.catalog.Tokens(l.ctx)
 	for _, t := range tokens {
 		found = append(found, cobra.CompletionWithDesc(t.Name, strings.Join(t.Scopes, " ")))
@@ -379,6 +446,9 @@ func (l *lookup) tokens() (found words) {
 }
 
 func (l *lookup) keys(namespace string) (found words) {
+	if l.remote != nil {
+		return nil
+	}
 	keys, _ := l.catalog.SigningKeys(l.ctx, namespace)
 	for _, k := range keys {
 		found = append(found, cobra.CompletionWithDesc(k.ID, k.Owner))
@@ -395,6 +465,10 @@ func (l *lookup) versions(address string) (found words) {
 	}
 	add := func(v registry.Version, state string) {
 		found = append(found, cobra.CompletionWithDesc(v.String(), state))
+	}
+	if l.remote != nil {
+		all, _ := l.remote.Listing(l.ctx, a)
+		return mapped(all, func(one metadataclient.Listed) string { return one.Version.String() })
 	}
 	switch a := a.(type) {
 	case registry.Module:
@@ -424,13 +498,22 @@ func (l *lookup) versions(address string) (found words) {
 	return found
 }
 
+// summaries returns the modules of a namespace.
+func (l *lookup) summaries(namespace string) iter.Seq2[registry.Summary, error] {
+	if l.remote != nil {
+		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Namespace: namespace})
+		return each(mapped(all, moduleSummary))
+	}
+	return l.catalog.Modules.Summaries(l.ctx, namespace)
+}
+
 // nextVersions returns the versions that may follow the latest version of a module.
 func (l *lookup) nextVersions(address string) words {
 	m, err := registry.ParseModule(address)
 	if err != nil {
 		return nil
 	}
-	for s, err := range l.catalog.Modules.Summaries(l.ctx, m.Namespace) {
+	for s, err := range l.summaries(m.Namespace) {
 		if err != nil {
 			break
 		}

@@ -29,8 +29,8 @@ stack:NAME. Commands use the current context unless a flag (--store, --registry,
 another registry. Flags take precedence over variables. The default registry is
 the folder ` + defaultData + `.
 
-With a URL you can publish, deprecate and run doctor. All other commands need
-the store.
+With a URL you can publish, deprecate, list, search, show, diff and run doctor.
+All other commands need the store.
 
 Contexts are in the file larder/config.json in your configuration folder:
 ~/.config on Linux, ~/Library/Application Support on macOS, %AppData% on

@@ -39,7 +39,7 @@ func (c *cli) deprecateCommand() *cobra.Command {
 
 Both clients print the message of a provider as a warning at each init that uses
 the provider. The module protocol has no deprecation messages. For modules, only
-` + "`larder list`" + ` shows the message.
+` + "`larder list`, `show` and `search`" + ` show that they are deprecated.
 
 With --hide, the registry also removes a version of a module from its listing.
 No client can select it, neither by a range nor by its exact version, and ` + "`init`" + `
@@ -65,7 +65,7 @@ again.` + throughRegistry,
 		if err := d.parse(args); err != nil {
 			return nil, err
 		}
-		to, err := c.publishPlace()
+		to, err := c.anyPlace()
 		if err != nil {
 			return nil, err
 		}

@@ -37,9 +37,9 @@ type remote struct {
 	ciIdentity bool
 }
 
-// publishPlace returns the registry that the command writes. It is for commands
-// that can use the registry's own endpoint.
-func (c *cli) publishPlace() (place, error) {
+// anyPlace returns the registry of a command that can use a store or the
+// registry's own endpoint.
+func (c *cli) anyPlace() (place, error) {
 	p, err := c.place()
 	if err != nil || p.host != "" || c.remote == (remote{}) {
 		return p, err
@@ -58,9 +58,20 @@ func clientConfiguration() (*client.Config, error) {
 	return client.LoadConfig(os.Environ(), home)
 }
 
-// throughEndpoint calls do with a publisher for a registry's own endpoint. It
-// adds hints about credentials and certificates to errors.
+// throughEndpoint calls do with a publisher for a registry's own endpoint.
 func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publishclient.Publisher) error) error {
+	return c.onHost(host, func(credentials *client.Client) error {
+		p, err := publishclient.Open(ctx, credentials, host)
+		if err != nil {
+			return err
+		}
+		return do(p)
+	})
+}
+
+// onHost calls do with a client that has the credentials for a registry. It
+// adds hints about credentials and certificates to errors.
+func (c *cli) onHost(host string, do func(*client.Client) error) error {
 	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
@@ -69,10 +80,7 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 	if err := configuration.UseIdentity(os.Environ(), host, identity); err != nil {
 		return err
 	}
-	p, err := publishclient.Open(ctx, client.New(configuration, "larder/"+version(), nil), host)
-	if err == nil {
-		err = do(p)
-	}
+	err = do(client.New(configuration, "larder/"+version(), nil))
 	if errors.Is(err, client.ErrUntrusted) {
 		if file := c.authorityOf(host); file != "" {
 			return registry.WithHint(err, "%s", trustHint(file, os.Getenv(authoritiesFromEnv), runtime.GOOS))

@@ -25,6 +25,7 @@ const (
 	exitExists
 	exitNotFound
 	exitUnchecked
+	exitBreaking
 )
 
 // usageError is an error in the command line. The exit code is exitUsage.
@@ -164,6 +165,7 @@ var errorKinds = []struct {
 	{isA[usageError], "usage", exitUsage},
 	{isA[*publish.RemainsError], "objects_remain", exitFailed},
 	{isA[uncheckedError], "not_checked", exitUnchecked},
+	{isA[breakingError], "breaking_changes", exitBreaking},
 	{isA[*local.NoRegistryError], "no_registry", 0},
 	{isA[*local.MismatchError], "registry_mismatch", 0},
 	{isA[*publishclient.InterruptedError], "interrupted", 0},

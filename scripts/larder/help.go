@@ -26,6 +26,7 @@ func exitCodesTopic() *cobra.Command {
   4  The version already exists with other content, or is withdrawn.
   5  Something that the command line names does not exist.
   6  doctor --stack found nothing wrong, but could not check everything.
+  7  diff found breaking changes.
 
 With --json, the field exit_code has the exit code. The field code has a stable
 name of the error, such as not_found.`,

@@ -33,54 +33,73 @@ missing if its record is missing.
 
 With --quiet the command prints only addresses or versions, the newest version
 first. It omits hidden, withdrawn and missing versions, which clients cannot
-select.`,
+select.` + readThroughRegistry + `
+It then omits hidden, withdrawn and missing versions too.`,
 		Example: `  larder list
   larder list acme
   larder list acme/vpc/aws --json
   larder list acme/inventory
-  larder list registry.opentofu.org/hashicorp/random`,
+  larder list registry.opentofu.org/hashicorp/random
+  larder list --registry https://registry.example.com`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			list, err := listing(strings.Join(args, ""))
+			what := strings.Join(args, "")
+			list, err := listing(what)
 			if err != nil {
 				return nil, err
+			}
+			from, err := c.anyPlace()
+			if err != nil {
+				return nil, err
+			}
+			if from.host != "" {
+				return c.onRemote(ctx, from, func(r *reader) (view, error) { return r.list(ctx, what) })
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
 				defer c.waiting("reading the catalog")()
 				v, err := list(ctx, s.catalog)
 				if errors.Is(err, registry.ErrNotFound) {
-					return v, suggestAddress(ctx, s.catalog, args[0], err)
+					return v, suggestAddress(ctx, s.catalog, args[0], c.repeatedFlags(), err)
 				}
 				return v, err
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.registryFlags(cmd)
 	return cmd
 }
 
 // suggestAddress adds a hint with the nearest existing address to the error for
-// listing something that does not exist.
-func suggestAddress(ctx context.Context, from *catalog.Catalog, what string, failed error) error {
+// listing something that does not exist. flags are those of
+// [cli.repeatedFlags].
+func suggestAddress(ctx context.Context, from *catalog.Catalog, what, flags string, failed error) error {
 	if near := nearAddress(ctx, from, what); near != "" {
-		return registry.WithHint(failed, "Did you mean `larder list %s`?", near)
+		return registry.WithHint(failed, "Did you mean `larder list %s%s`?", near, flags)
 	}
-	return registry.WithHint(failed, listHint)
+	return registry.WithHint(failed, listHint, flags)
 }
 
-// nearAddress returns the address, namespace or hostname that is nearest to
-// what, or an empty string.
+// nearAddress returns the address, namespace or hostname in a store that is
+// nearest to what, or an empty string.
 func nearAddress(ctx context.Context, from *catalog.Catalog, what string) string {
 	paths, err := from.AllEntries(ctx)
 	if err != nil {
 		return "" // the caller already reports an error
 	}
+	return nearest(what, mapped(paths, func(path string) string {
+		_, address, _ := strings.Cut(path, "/")
+		return address
+	}))
+}
+
+// nearest returns the address, or the namespace or hostname of an address, that
+// is nearest to what. It returns an empty string if none is near.
+func nearest(what string, addresses []string) string {
 	first, _, _ := strings.Cut(what, "/")
 	var sameNamespace, all []string
-	for _, path := range paths {
-		_, address, _ := strings.Cut(path, "/")
+	for _, address := range addresses {
 		parts := strings.Split(address, "/")
 		all = append(all, address, parts[0])
-		if strings.Contains(parts[0], ".") { // a hostname: its namespaces can be listed too
+		if strings.Contains(parts[0], ".") && len(parts) > 1 { // a hostname: its namespaces can be listed too
 			all = append(all, parts[0]+"/"+parts[1])
 		}
 		if strings.HasPrefix(address, what+"/") {
@@ -142,6 +161,8 @@ type summariesView struct {
 	Modules   []registry.Summary `json:"modules"`
 	Providers []registry.Summary `json:"providers"`
 	Mirrored  []registry.Summary `json:"mirrored"`
+	// remote reports whether the list has only what a credential can read.
+	remote bool
 }
 
 // listNamespace lists a namespace, or everything if namespace is empty.
@@ -152,7 +173,9 @@ func listNamespace(ctx context.Context, from *catalog.Catalog, namespace string)
 			return v, err
 		}
 	}
-	v = summariesView{[]registry.Summary{}, []registry.Summary{}, []registry.Summary{}}
+	v = summariesView{
+		Modules: []registry.Summary{}, Providers: []registry.Summary{}, Mirrored: []registry.Summary{},
+	}
 	for _, name := range names {
 		modules, err := collect(from.Modules.Summaries(ctx, name))
 		if err != nil {
@@ -178,9 +201,10 @@ func listMirrored(ctx context.Context, from *catalog.Catalog, part string) (v su
 	if err != nil {
 		return v, err
 	}
-	v = summariesView{[]registry.Summary{}, []registry.Summary{}, slices.DeleteFunc(all, func(s registry.Summary) bool {
+	v = summariesView{Modules: []registry.Summary{}, Providers: []registry.Summary{}}
+	v.Mirrored = slices.DeleteFunc(all, func(s registry.Summary) bool {
 		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
-	})}
+	})
 	if len(v.Mirrored) == 0 {
 		return v, fmt.Errorf("cannot list mirrored providers of %s: %w", part, registry.ErrNotFound)
 	}
@@ -202,14 +226,18 @@ func (v summariesView) text(p page) {
 		first = false
 		rows := make([][]string, len(part.all))
 		for i, s := range part.all {
-			state, _ := state(s.Deprecated, false)
-			rows[i] = []string{s.Address, s.Latest.String(), state, s.Description, s.Deprecated}
+			state, why := state(s.LatestDeprecation(), false)
+			rows[i] = []string{s.Address, s.Latest.String(), state, s.Description, why}
 		}
 		p.Table([]terminal.Column{
 			{Title: part.title, Min: 24}, {Title: "LATEST"}, stateColumn, {Title: "DESCRIPTION", Min: 12}, reasonColumn,
 		}, rows)
 	}
-	if first {
+	switch {
+	case !first:
+	case v.remote:
+		p.println("You can see nothing in this registry. It is empty, or the credential does not allow reading it.")
+	default:
 		p.printf("The registry is empty.\n")
 	}
 }

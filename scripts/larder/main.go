@@ -163,8 +163,13 @@ modules and providers, and mirrors public providers.`,
 		{"Publish", []*cobra.Command{
 			c.publishCommand(), c.mirrorCommand(), c.deprecateCommand(), c.withdrawCommand(), c.keyCommand(),
 		}},
-		{"Use", []*cobra.Command{c.listCommand(), c.contextCommand(), c.doctorCommand(), c.completionCommand()}},
-		{"Operate", []*cobra.Command{c.tokenCommand(), c.usageCommand(), c.auditCommand(), c.verifyCommand()}},
+		{"Use", []*cobra.Command{
+			c.listCommand(), c.searchCommand(), c.showCommand(), c.diffCommand(), c.contextCommand(), c.doctorCommand(),
+			c.completionCommand(),
+		}},
+		{"Operate", []*cobra.Command{
+			c.tokenCommand(), c.usageCommand(), c.auditCommand(), c.verifyCommand(), c.docsCommand(),
+		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
 		for _, cmd := range group.commands {

@@ -93,6 +93,24 @@ func (c *cli) place() (place, error) {
 	return p, err
 }
 
+// repeatedFlags returns the flags of the command that name the registry. Each
+// begins with a space, so that they can end a command that a hint suggests.
+func (c *cli) repeatedFlags() string {
+	var all strings.Builder
+	for _, flag := range []struct{ name, value string }{
+		{"store", c.placeFlags.store}, {"registry", c.placeFlags.registry}, {"context", c.placeFlags.context},
+		{"audience", c.remote.audience},
+	} {
+		if c.flags.Changed(flag.name) {
+			all.WriteString(" --" + flag.name + " " + quoted(flag.value))
+		}
+	}
+	if c.flags.Changed("ci-identity") {
+		all.WriteString(" --ci-identity")
+	}
+	return all.String()
+}
+
 // candidate is a flag or variable that can name a registry.
 type candidate struct {
 	from, value string

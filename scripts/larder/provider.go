@@ -72,7 +72,7 @@ interrupted publish leaves nothing visible. Run it again to upload the rest.` + 
 				}
 				m.Passphrase = []byte(os.Getenv(passphraseFromEnv))
 			}
-			to, err := c.publishPlace()
+			to, err := c.anyPlace()
 			if err != nil {
 				return nil, err
 			}

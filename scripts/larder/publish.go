@@ -116,7 +116,7 @@ pack an excluded file.
 The folder's root or a folder below modules/ must contain configuration, and all
 of it must parse. The command does not evaluate the configuration. It removes a
 leading v from the version. A description belongs to its version and never
-changes. ` + "`larder list`" + ` shows the description of the latest version.
+changes. ` + "`larder list`, `search` and `show`" + ` print it.
 
 Publishing the same content again changes nothing and succeeds. If the version
 exists with other content, the publish fails with exit code 4. An interrupted
@@ -134,7 +134,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			if m.Version, err = registry.ParseTag(args[2]); err != nil {
 				return nil, err
 			}
-			to, err := c.publishPlace()
+			to, err := c.anyPlace()
 			if err != nil {
 				return nil, err
 			}
@@ -150,7 +150,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 	}
 	c.registryFlags(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check the module and show the result without publishing")
-	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line for larder list")
+	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line about the module")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil,
 		"`PATTERN` of excluded files to pack, as in .terraformignore; can be repeated")
 	return cmd
@@ -263,6 +263,8 @@ type publishedModuleView struct {
 	// Source is the source of a module block. It is missing if the registry's
 	// host is unknown.
 	Source string `json:"source,omitempty"`
+	// Notes describe what is missing in the documentation.
+	Notes []string `json:"notes,omitempty"`
 
 	to     string
 	dryRun bool
@@ -276,7 +278,7 @@ func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) 
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files = result.Record, result.Files
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
-	v.NotCompared = result.NotCompared
+	v.NotCompared, v.Notes = result.NotCompared, result.Notes
 	if v.host.guessed == "" {
 		v.Source = v.source()
 	}
@@ -314,6 +316,7 @@ func (v publishedModuleView) text(p page) {
 	p.printf("  archive %s\n  content %s\n", p.digest("sha256:"+v.SHA256), p.digest("sha256:"+v.ContentSHA256))
 	p.notCompared(v.NotCompared)
 	v.printExcluded(p)
+	p.notes(v.Notes)
 	p.notChecked(v.NotChecked)
 	if !v.dryRun {
 		p.use(moduleBlock(strings.Split(v.Address, "/")[1], v.source(), v.Version.String()), v.host)

@@ -61,7 +61,7 @@ func openFolder(ctx context.Context, dir string) (*store, error) {
 		return nil, err
 	}
 	return &store{
-		catalog: data.Catalog, objects: data.Objects, remover: data.Objects, host: data.Host,
+		catalog: data.Catalog, objects: data.Objects, remover: data, host: data.Host,
 		noRequests: errLocalLog,
 		by:         whoami, close: data.Close,
 	}, nil
@@ -77,8 +77,9 @@ func whoami(context.Context) (registry.Publisher, error) {
 	return by, nil
 }
 
-// listHint is the hint if nothing similar exists.
-const listHint = "Run `larder list` to see what the registry contains."
+// listHint is the hint if nothing similar exists. Its argument is that of
+// [cli.repeatedFlags].
+const listHint = "Run `larder list%s` to see what the registry contains."
 
 // notFound returns the error for an address, or a version of it, that does not
 // exist. do is the verb in the error. The hint suggests the nearest address or
@@ -94,12 +95,12 @@ func (s *store) notFound(
 		what += " " + v.String()
 	}
 	err := fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound)
-	versions := (&lookup{ctx, s}).versions(a.String())
+	versions := (&lookup{ctx: ctx, store: s}).versions(a.String())
 	if v == nil || len(versions) == 0 {
 		if near := nearAddress(ctx, s.catalog, a.String()); near != "" && near != a.String() {
 			return registry.WithHint(err, "Did you mean %s?", near)
 		}
-		return registry.WithHint(err, listHint)
+		return registry.WithHint(err, listHint, "")
 	}
 	for i := range versions {
 		versions[i], _, _ = strings.Cut(versions[i], "\t")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
@@ -27,14 +28,16 @@ func (c *cli) verifyCommand() *cobra.Command {
   - wrong sizes, SHA-256 sums, hashes and contents
   - signatures that clients reject
   - listings and catalog entries that differ from the versions
+  - documentation that is missing or damaged
   - an audit trail that differs from the stored versions, keys and tokens
 
 Others can publish while the command runs.
 
-With --repair it rebuilds listings, catalog entries and namespaces. It deletes
-nothing, changes no object, version or key, and invents no audit entry. It does
-not touch an item that may be the only one to name a version. For each remaining
-fault it prints how to fix it.
+With --repair it rebuilds listings, catalog entries and namespaces, and makes
+documentation again from the archives. It deletes nothing, changes no archive,
+version number or key, and invents no audit entry. It does not touch an item
+that may be the only one to name a version. For each remaining fault it prints
+how to fix it.
 
 With --accept-loss it records the missing entries of the audit trail under your
 name. From then on it reports them as notes. Use this flag only if no backup has
@@ -51,6 +54,16 @@ With --quiet the command prints only faults.`,
 		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
 			return c.onStore(ctx, func(s *store) (view, error) {
 				v.Catalog, v.Objects = s.catalog, s.objects
+				if v.Repair {
+					d, err := s.documenter(ctx)
+					if err != nil {
+						return nil, err
+					}
+					v.Document = func(ctx context.Context, m registry.Module, n registry.Version) error {
+						_, err := d.Rebuild(ctx, m, n)
+						return err
+					}
+				}
 				if acceptLoss {
 					by, err := s.by(ctx)
 					if err != nil {
@@ -74,7 +87,7 @@ With --quiet the command prints only faults.`,
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().BoolVar(&v.Repair, "repair", false,
-		"rebuild listings, catalog entries and namespaces; change no object, version or key")
+		"rebuild listings, catalog entries, namespaces and documentation; change no archive or key")
 	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false,
 		"record the missing entries of the audit trail, and report them as notes from then on")
 	cmd.Flags().BoolVar(&v.AtRest, "at-rest", false,

@@ -104,13 +104,13 @@ func TestVerify(t *testing.T) {
 			out,
 			"version-without-object: modules/acme/vpc/aws 1.0.0: ",
 		) ||
-			!strings.Contains(out, "1 fault, ") {
+			!strings.Contains(out, "2 faults, ") {
 			t.Error(out)
 		}
 	}
-	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 1 ||
-		report.Findings[0].Kind != "version-without-object" ||
-		report.Findings[0].Fix == "" {
+	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 2 ||
+		report.Findings[0].Kind != "documentation" || report.Findings[0].Fix == "" ||
+		report.Findings[1].Kind != "version-without-object" || report.Findings[1].Fix == "" {
 		t.Error(out)
 	}
 	// Publishing the same content again fixes the fault.
@@ -236,8 +236,9 @@ func TestDamaged(t *testing.T) {
 		t.Error(out)
 	}
 	report, _ := verifies(t, data, 1, "--repair", "--json")
-	if len(report.Findings) != 2 || report.Findings[1].Kind != "version-without-record" ||
-		!strings.Contains(report.Findings[1].Fix, "`larder withdraw ") {
+	// The archive, the documentation and the record.
+	if len(report.Findings) != 3 || report.Findings[2].Kind != "version-without-record" ||
+		!strings.Contains(report.Findings[2].Fix, "`larder withdraw ") {
 		t.Errorf("%+v", report)
 	}
 	items(

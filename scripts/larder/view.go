@@ -55,7 +55,13 @@ func (p page) wrapAt(column int, text string) string {
 		o.Width = max(o.Width-column, 20)
 		text = digests.ReplaceAllString(text, "$1…")
 	}
-	return strings.ReplaceAll(o.Wrap(text), "\n", "\n"+strings.Repeat(" ", column))
+	lines := strings.Split(o.Wrap(text), "\n")
+	for i := range lines[1:] {
+		if lines[i+1] != "" {
+			lines[i+1] = strings.Repeat(" ", column) + lines[i+1]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // digests matches SHA-256 sums in a text.
@@ -81,11 +87,11 @@ func expiryState(expires, now time.Time) string {
 // paintState returns the color of a state.
 func paintState(state string) terminal.Color {
 	switch state {
-	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored":
+	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored", "documented":
 		return terminal.Green
-	case "deprecated", "hidden", "expires soon", "warning", "note", "unknown", "excluded":
+	case "deprecated", "hidden", "expires soon", "warning", "may change plans", "note", "unknown", "excluded":
 		return terminal.Yellow
-	case "withdrawn", "damaged", "missing", "expired", "revoked", "wrong", "fault":
+	case "withdrawn", "damaged", "missing", "expired", "revoked", "wrong", "fault", "failed", "breaking", "removed":
 		return terminal.Red
 	case "skipped":
 		return terminal.Faint
@@ -186,5 +192,12 @@ func (p page) digest(sum string) string {
 func (p page) warnings(all []string) {
 	for _, w := range all {
 		p.println("  %s: %s", p.Paint("warning", terminal.Yellow), w)
+	}
+}
+
+// notes prints notes about the documentation of a module.
+func (p page) notes(all []string) {
+	for _, note := range all {
+		p.println("  %s: %s", p.Paint("note", terminal.Yellow), note)
 	}
 }

@@ -46,6 +46,19 @@ func (m *meter) take() Reads {
 	return reads
 }
 
+// merge adds the reads of one request.
+func (m *meter) merge(r Reads) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads.GetItem += r.GetItem
+	m.reads.TransactGetItems += r.TransactGetItems
+	m.reads.Query += r.Query
+	m.reads.Other += r.Other
+	m.reads.Repeated += r.Repeated
+	m.reads.Units += r.Units
+	m.reads.Bytes += r.Bytes
+}
+
 func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	if operation == "TransactGetItems" {
@@ -58,18 +71,14 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch operation {
 	case "GetItem", "TransactGetItems", "Query":
 	default:
-		m.mu.Lock()
-		m.reads.Other++
-		m.mu.Unlock()
+		m.merge(Reads{Other: 1})
 		m.next.ServeHTTP(w, r)
 		return
 	}
 	recorded := httptest.NewRecorder()
 	m.next.ServeHTTP(recorded, r)
 	if isRepeated(r) {
-		m.mu.Lock()
-		m.reads.Repeated++
-		m.mu.Unlock()
+		m.merge(Reads{Repeated: 1})
 	} else {
 		m.count(operation, recorded.Body.Bytes())
 	}
@@ -93,25 +102,25 @@ func (m *meter) count(operation string, response []byte) {
 	if json.Unmarshal(response, &found) != nil {
 		found = answer{} // an error response has no items
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	var reads Reads
 	switch operation {
 	case "TransactGetItems":
-		m.reads.TransactGetItems++
+		reads.TransactGetItems = 1
 		for _, response := range found.Responses {
-			m.reads.add(2, response.Item.size())
+			reads.add(2, response.Item.size())
 		}
 	case "Query":
-		m.reads.Query++
+		reads.Query = 1
 		size := 0
 		for _, i := range found.Items {
 			size += i.size()
 		}
-		m.reads.add(1, size)
+		reads.add(1, size)
 	case "GetItem":
-		m.reads.GetItem++
-		m.reads.add(1, found.Item.size())
+		reads.GetItem = 1
+		reads.add(1, found.Item.size())
 	}
+	m.merge(reads)
 }
 
 // add counts a read that costs a number of units for each 4 KB.
@@ -130,9 +139,9 @@ type answer struct {
 
 // item has the attributes of an item, by name.
 type item map[string]struct {
-	S string
-	B []byte
-	N string
+	S string `json:",omitempty"`
+	B []byte `json:",omitempty"`
+	N string `json:",omitempty"`
 }
 
 // size returns the size of an item for which DynamoDB bills: the size of the

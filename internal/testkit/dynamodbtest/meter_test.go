@@ -1,7 +1,9 @@
 package dynamodbtest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,16 +23,23 @@ import (
 // item, and a read that finds nothing costs one unit.
 func TestReads(t *testing.T) {
 	t.Parallel()
-	d, err := Start(t.Context(), "x")
+	small, err := Start(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer small.Close()
+	large := StartLarge("x")
+	defer large.Close()
+	t.Run("Start", func(t *testing.T) { testReads(t, small) })
+	t.Run("StartLarge", func(t *testing.T) { testReads(t, large) })
+}
+
+func testReads(t *testing.T, d *Server) {
 	table := dynamodb.New(awstest.Config(d.URL), "x")
 	// The names of pk, sk, data, revision and schema have 22 bytes, the keys
 	// have 2, and each number 1 has 2.
 	text, binary := strings.Repeat("x", 4096-28), strings.Repeat("\xff", 4096-27)
-	err = table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "a"}, Data: []byte(text)},
+	err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "a"}, Data: []byte(text)},
 		catalog.Change{Key: catalog.Key{Partition: "p", Sort: "b"}, Data: []byte(binary)})
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +77,54 @@ func TestReads(t *testing.T) {
 	}
 	if none := d.Reads(); none != (Reads{}) {
 		t.Errorf("%+v", none)
+	}
+}
+
+// A large table is queried in pages of at most 1 MiB, or of fewer items.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	d := StartLarge("x")
+	defer d.Close()
+	table := dynamodb.New(awstest.Config(d.URL), "x")
+	const size = 100 << 10
+	for i := range 25 { // a write has at most 4 MiB
+		err := table.Write(t.Context(), catalog.Change{
+			Key: catalog.Key{Partition: "p", Sort: fmt.Sprintf("a/%02d", 24-i)}, Data: bytes.Repeat([]byte("x"), size),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := table.Write(t.Context(), catalog.Change{Key: catalog.Key{Partition: "p", Sort: "b"}, Data: []byte("x")},
+		catalog.Change{Key: catalog.Key{Partition: "q", Sort: "a/00"}, Data: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		query catalog.Query
+		count int
+		next  string
+	}{
+		"first":           {catalog.Query{Partition: "p", Prefix: "a/"}, 10, "a/09"},
+		"next":            {catalog.Query{Partition: "p", Prefix: "a/", After: "a/09"}, 10, "a/19"},
+		"last":            {catalog.Query{Partition: "p", Prefix: "a/", After: "a/19"}, 5, ""},
+		"limit":           {catalog.Query{Partition: "p", Prefix: "a/", After: "a/0", Limit: 2}, 2, "a/01"},
+		"without prefix":  {catalog.Query{Partition: "p", After: "a/23"}, 2, ""},
+		"after a missing": {catalog.Query{Partition: "p", Prefix: "a/", After: "a/235"}, 1, ""},
+		"missing":         {catalog.Query{Partition: "r"}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page, err := table.Query(t.Context(), test.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Items) != test.count {
+				t.Errorf("%d items, want %d", len(page.Items), test.count)
+			}
+			if page.Next != test.next {
+				t.Errorf("the next page begins after %q, want %q", page.Next, test.next)
+			}
+		})
 	}
 }
 

@@ -80,7 +80,7 @@ func fill(ctx context.Context, path, id string) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", dsn(path, "synchronous(FULL)"))
+	db, err := sql.Open("sqlite", dsn(path, "synchronous(FULL)", secureDelete))
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ func Open(ctx context.Context, path string) (*Table, error) {
 		"busy_timeout(10000)", // milliseconds to wait for the write of another process
 		"journal_mode(WAL)",   // readers never wait for a writer
 		"synchronous(FULL)",
+		secureDelete,
 	}
 	base, err := sqlite.NewConnector(dsn(path, pragmas...))
 	if err != nil {
@@ -86,6 +87,21 @@ func Open(ctx context.Context, path string) (*Table, error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// secureDelete makes SQLite overwrite deleted content with zeros. Otherwise the
+// secret of a withdrawn version would remain in the file for some time.
+const secureDelete = "secure_delete(ON)"
+
+// TruncateLog moves the content of the write-ahead log into the database and
+// empties the log. Until then, the log can have content that was deleted. If
+// another process prevents it for 10 seconds, the log stays until that process
+// or a later one empties it, which is not an error.
+func (t *Table) TruncateLog(ctx context.Context) error {
+	if _, err := t.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return t.failed("empty the log", err)
+	}
+	return nil
 }
 
 // dsn returns the data source name of an existing file.

@@ -63,6 +63,14 @@ func (s *Store) unmark(key string) error {
 	return s.syncDir(staged)
 }
 
+// PutStaged implements [objects.Stage].
+func (s *Store) PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	if err := objects.CheckUpload(key, digest); err != nil {
+		return err
+	}
+	return s.add(objects.ContextReader(ctx, body), digest, key, s.mark)
+}
+
 // Keep implements [objects.Stage].
 func (s *Store) Keep(_ context.Context, key string) error {
 	if err := objects.CheckKey(key); err != nil {

@@ -103,6 +103,15 @@ const (
 
 // PutOnce implements objects.Store.
 func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	return s.store(ctx, key, body, digest, false)
+}
+
+// PutStaged implements [objects.Stage].
+func (s *Store) PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
+	return s.store(ctx, key, body, digest, true)
+}
+
+func (s *Store) store(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest, staged bool) error {
 	if err := errors.Join(objects.CheckKey(key), digest.Check()); err != nil {
 		return err
 	}
@@ -121,10 +130,14 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		}
 		in := s.putOnce(key, digest)
 		in.Body = body
+		if staged {
+			in.Tagging = aws.String(objects.Tag + "=" + objects.TagStaged)
+		}
 		_, err := s.client.PutObject(ctx, in, s3.WithAPIOptions(withPayloadHash(digest.SHA256)))
 		failed := s.translate(key, err)
 		most := 1
 		switch {
+		case code(err) == "PreconditionFailed" && staged:
 		case code(err) == "PreconditionFailed":
 			failed = cmp.Or(s.ensureKept(ctx, key), failed)
 			if errors.Is(failed, registry.ErrNotFound) {

@@ -117,6 +117,44 @@ func upload(t *testing.T, s Backend) {
 	}
 }
 
+func putStaged(t *testing.T, s Backend) {
+	const body = "documentation"
+	stage := func(key, body string, of objects.Digest) error {
+		return s.PutStaged(t.Context(), key, strings.NewReader(body), of)
+	}
+	if err := stage(key, body, digest(body)); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, s, key, 0, -1); got != body {
+		t.Errorf("stored %q", got)
+	}
+	if !s.Staged(t, key) {
+		t.Error("the object is not staged")
+	}
+	if err := stage(key, body, digest(body)); !errors.Is(err, registry.ErrExists) {
+		t.Errorf("the second time: %v, want ErrExists", err)
+	}
+	if err := s.Keep(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if err := stage(key, body, digest(body)); !errors.Is(err, registry.ErrExists) {
+		t.Errorf("of a permanent object: %v, want ErrExists", err)
+	}
+	if s.Staged(t, key) {
+		t.Error("the permanent object became staged")
+	}
+	const other = "modules/acme/vpc/aws/2.0.0/other"
+	if err := stage(other, "DOCUMENTATION", digest(body)); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("with other bytes: %v, want ErrInvalid", err)
+	}
+	if err := stage("../"+other, body, digest(body)); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("with a bad key: %v, want ErrInvalid", err)
+	}
+	if found := keys(t, s, ""); len(found) != 1 {
+		t.Errorf("stored: %q", found)
+	}
+}
+
 func uploadOfOtherBytes(t *testing.T, s Backend) {
 	const body = "the right bytes"
 	u := signPut(t, s, key, body)

@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(*testing.T) Backend) {
 		{"AlteredUpload", alteredUpload},
 		{"ExpiredUpload", expiredUpload},
 		{"OneOfManyUploads", oneOfManyUploads},
+		{"PutStaged", putStaged},
 		{"Keep", keep},
 		{"KeepByPutOnce", keepByPutOnce},
 		{"BadUploads", badUploads},

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -110,8 +111,19 @@ func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (rel
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
+	result.Notes = nil
+	for _, note := range published.Notes[:min(len(published.Notes), maxNotes)] {
+		result.Notes = append(result.Notes, printable.Line(note, maxNote))
+	}
 	return result, nil
 }
+
+// maxNotes is the largest number of notes of a registry that are returned, and
+// maxNote the largest size of one, in bytes.
+const (
+	maxNotes = 20
+	maxNote  = 300
+)
 
 // Provider publishes a provider. Errors are those of [Publisher.Module].
 func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) (releases.ProviderResult, error) {

@@ -1,0 +1,116 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// reader is a caller who may read some resources.
+type reader struct {
+	everything bool
+	public     []Pattern
+	scopes     [][]Scope
+	identified bool // by a valid credential
+}
+
+type readerKey struct{}
+
+// Identify returns a handler that passes each request to next, except one with
+// a bad credential. If nothing is public, it also rejects a request without a
+// credential. It checks no permission to read. next must do so for each
+// resource in its response, with [CanRead] or [CheckRead].
+func (c *Control) Identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := c.identify(r)
+		if err != nil {
+			httpapi.Error(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), readerKey{}, who)))
+	})
+}
+
+func (c *Control) identify(r *http.Request) (*reader, error) {
+	credential, err := bearer(r)
+	if err != nil {
+		return nil, err
+	}
+	if credential == "" {
+		if len(c.public) == 0 {
+			return nil, errNoCredential
+		}
+		return &reader{public: c.public}, nil
+	}
+	who, err := c.authenticate(r.Context(), credential)
+	if err != nil {
+		return nil, err
+	}
+	requestlog.From(r.Context()).Caller = who.name
+	return &reader{public: c.public, scopes: who.scopes, identified: true}, nil
+}
+
+// Everyone is like [Control.Identify] for a registry that everyone may read
+// completely. It ignores credentials.
+func Everyone(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(WithEveryone(r.Context())))
+	})
+}
+
+// WithEveryone returns the context of a caller who may read everything.
+func WithEveryone(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readerKey{}, &reader{everything: true})
+}
+
+// CanRead reports whether the caller of a request may read a resource, such as
+// modules/acme/vpc/aws. It returns false unless [Control.Identify] or
+// [Everyone] has let the request through.
+func CanRead(ctx context.Context, path string) bool {
+	who, ok := ctx.Value(readerKey{}).(*reader)
+	if !ok {
+		return false
+	}
+	what := resource(path)
+	return who.everything || covers(who.public, what) || allows(who.scopes, Read, what)
+}
+
+// CanReadBelow reports whether the caller of a request may be able to read a
+// resource below a path, such as modules or modules/acme. It depends only on
+// the patterns of the caller and of public resources, so the result reveals
+// nothing about what exists. If it returns false, [CanRead] does too for
+// everything below.
+func CanReadBelow(ctx context.Context, path string) bool {
+	who, ok := ctx.Value(readerKey{}).(*reader)
+	if !ok {
+		return false
+	}
+	if who.everything {
+		return true
+	}
+	segments := strings.Split(path, "/")
+	for _, s := range slices.Concat(who.scopes...) {
+		if s.Verb == Read && s.Pattern.reaches(segments) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(who.public, func(p Pattern) bool { return p.reaches(segments) })
+}
+
+// CheckRead returns nil if [CanRead] returns true. Otherwise the error is
+// registry.ErrUnauthenticated for a caller without a credential, and
+// registry.ErrForbidden for any other. Call it before any lookup, so that the
+// error does not depend on what exists.
+func CheckRead(ctx context.Context, path string) error {
+	if CanRead(ctx, path) {
+		return nil
+	}
+	if who, ok := ctx.Value(readerKey{}).(*reader); ok && who.identified {
+		return errNoScope
+	}
+	return errNoCredential
+}

@@ -1,0 +1,70 @@
+package extract
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Document is the documentation of a module, ready to be stored.
+type Document struct {
+	// Data is the encoded [docs.Documentation]. It is empty if the module could
+	// not be documented.
+	Data []byte
+	// Words are the names for searches, see [docs.Words].
+	Words string
+	// Notes describe what is missing in the documentation. There are at most 20,
+	// and each is one line of at most 300 bytes.
+	Notes []string
+}
+
+// shownNotes is the largest number of notes of a Document, and shownNote the
+// largest size of one, in bytes.
+const (
+	shownNotes = 20
+	shownNote  = 300
+)
+
+// timeout is how long documenting a module may take.
+const timeout = 10 * time.Second
+
+// Encode extracts the documentation of a module and encodes it. The arguments
+// are those of [Extract]. If that is not possible or takes more than 10 seconds, the
+// result has no data, and its only note is [Failed] or [TooSlow]. Only the end of
+// ctx is an error.
+func Encode(ctx context.Context, name string, files map[string][]byte) (Document, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := Extract(limited, name, files)
+	var data []byte
+	if err == nil {
+		data, err = docs.Encode(found)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return Document{}, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return Document{Notes: []string{TooSlow}}, nil
+	case err != nil:
+		return Document{Notes: []string{Failed}}, nil
+	}
+	return Document{Data: data, Words: docs.Words(found, registry.MaxWords), Notes: Notes(found)}, nil
+}
+
+// Notes returns the notes of documentation for a [Document].
+func Notes(d docs.Documentation) (notes []string) {
+	for _, note := range d.Notes[:min(len(d.Notes), shownNotes)] {
+		notes = append(notes, printable.Line(note, shownNote))
+	}
+	return notes
+}
+
+// The notes for a module without documentation.
+const (
+	TooSlow = "The module has no documentation, because extracting it took too long."
+	Failed  = "The module has no documentation, because it could not be extracted."
+)

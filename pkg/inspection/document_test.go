@@ -1,0 +1,216 @@
+package inspection_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/extract"
+	"github.com/larder-registry/larder/pkg/inspection"
+)
+
+// Contents of main.tf for which document behaves badly.
+const (
+	dies    = "# the extraction of documentation dies\n"
+	hangs   = "# the extraction of documentation hangs\n"
+	grows   = "# the extraction of documentation takes all memory\n"
+	too     = "# the documentation is too large\n"
+	large   = "# the documentation is larger than a message\n"
+	exact   = "# the documentation fills two messages\n"
+	noted   = "# the documentation has many notes\n"
+	nothing = "# the module cannot be documented\n"
+)
+
+// document replaces the extraction of documentation in this test's program, and
+// so in its children.
+func document(ctx context.Context, name string, sources map[string][]byte) (extract.Document, error) {
+	d := extract.Document{Data: []byte("documentation"), Words: "cidr vpc_id"}
+	switch string(sources["main.tf"]) {
+	case dies:
+		fmt.Fprintln(os.Stderr, "documenting failed")
+		os.Exit(2)
+	case hangs:
+		select {
+		case <-ctx.Done():
+			return extract.Document{}, ctx.Err()
+		case <-time.After(time.Minute):
+		}
+	case grows:
+		for all := [][]byte{}; ; {
+			all = append(all, bytes.Repeat([]byte("x"), 1<<20))
+		}
+	case too:
+		d.Data = make([]byte, docs.MaxSize+1)
+	case large:
+		d.Data = noise(5*inspection.MaxPart + 1)
+	case exact:
+		d.Data = noise(2 * inspection.MaxPart)
+	case noted:
+		for range 20 {
+			d.Notes = append(d.Notes, strings.Repeat("<", 300)) // six bytes each in JSON
+		}
+	case nothing:
+		return extract.Document{Notes: []string{extract.TooSlow}}, nil
+	}
+	return d, nil
+}
+
+// noise returns bytes that all differ from their neighbors.
+func noise(size int) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i * i >> 8)
+	}
+	return data
+}
+
+// TestDocument checks that the documentation of a child is that of this
+// process, in several messages if it is large.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"small": "# a\n", "large": large, "exact": exact, "many notes": noted, "none": nothing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			packed := pack(t, text)
+			if err := checkSame(t, moduleRequest(packed), packed); err != nil {
+				t.Fatal(err)
+			}
+			found, err := inspection.Process{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := document(t.Context(), "", map[string][]byte{"main.tf": []byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, found.Document); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNoDocument checks that a module is valid if its child ends while it
+// documents it. The module then has only a note.
+func TestNoDocument(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text    string
+		process inspection.Process
+	}{
+		"crash":           {dies, inspection.Process{}},
+		"too much time":   {hangs, inspection.Process{Timeout: time.Second}},
+		"too much memory": {grows, inspection.Process{MaxMemory: 96 << 20}},
+		"too large":       {too, inspection.Process{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			test.process.Log = slog.New(slog.NewTextHandler(&log, nil))
+			packed := pack(t, test.text)
+			found, err := test.process.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.SHA256 == "" || found.ContentSHA256 == "" {
+				t.Errorf("the result has no digests: %+v", found)
+			}
+			want := extract.Document{Notes: []string{extract.Failed}}
+			if diff := cmp.Diff(want, found.Document); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if log.Len() == 0 {
+				t.Error("nothing is logged")
+			}
+			if test.text == dies && !strings.Contains(log.String(), "documenting failed") {
+				t.Errorf("the log lacks the output of the child: %s", log.String())
+			}
+		})
+	}
+}
+
+// TestCanceledDocument checks that the end of the context is an error, and not a
+// module without documentation.
+func TestCanceledDocument(t *testing.T) {
+	t.Parallel()
+	packed := pack(t, hangs)
+	for _, inspector := range []inspector{inspection.InThisProcess{}, inspection.Process{}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		source := &canceling{bytes.NewReader(packed), cancel}
+		found, err := inspector.Inspect(ctx, moduleRequest(packed), source)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%T: got error %v, want context.Canceled", inspector, err)
+		}
+		if len(found.Document.Data)+len(found.Document.Notes) > 0 {
+			t.Errorf("%T: got documentation %+v", inspector, found.Document)
+		}
+	}
+}
+
+// canceling is a source that soon after its first read calls a function. The
+// module is then read, and the extraction hangs.
+type canceling struct {
+	*bytes.Reader
+	cancel func()
+}
+
+func (c *canceling) ReadAt(p []byte, offset int64) (int, error) {
+	time.AfterFunc(500*time.Millisecond, c.cancel)
+	return c.Reader.ReadAt(p, offset)
+}
+
+// TestReceive checks that only a complete documentation of a valid size is
+// received.
+func TestReceive(t *testing.T) {
+	t.Parallel()
+	part := func(data []byte) string {
+		return `{"document":{"data":"` + base64.StdEncoding.EncodeToString(data) + `"}}` + "\n"
+	}
+	const end = `{"document":{"words":"a b","notes":["A note."]}}` + "\n"
+	full := part(noise(inspection.MaxPart))
+	most := docs.MaxSize / inspection.MaxPart
+	failed := extract.Document{Notes: []string{extract.Failed}}
+	complete := func(data []byte) extract.Document {
+		return extract.Document{Data: data, Words: "a b", Notes: []string{"A note."}}
+	}
+	for name, test := range map[string]struct {
+		sent string
+		want extract.Document
+	}{
+		"one part":           {part([]byte("x")) + end, complete([]byte("x"))},
+		"two parts":          {part([]byte("x")) + part([]byte("y")) + end, complete([]byte("xy"))},
+		"no part":            {end, complete(nil)},
+		"the largest":        {strings.Repeat(full, most) + end, complete(bytes.Repeat(noise(inspection.MaxPart), most))},
+		"larger":             {strings.Repeat(full, most) + part([]byte("x")) + end, failed},
+		"without an end":     {strings.Repeat(full, 2*most), failed},
+		"nothing":            {"", failed},
+		"the end is missing": {part([]byte("x")), failed},
+		"half a line":        {part([]byte("x")) + end[:len(end)-2], failed},
+		"no JSON":            {part([]byte("x")) + "hello\n" + end, failed},
+		"no base64":          {`{"document":{"data":"?"}}` + "\n" + end, failed},
+		"a request":          {part([]byte("x")) + `{"read":{"offset":0,"length":1}}` + "\n" + end, failed},
+		"a result":           {`{"result":{}}` + "\n" + end, failed},
+		"a long line":        {part(noise(4*inspection.MaxPart)) + end, failed},
+		"more after the end": {part([]byte("x")) + end + end, complete([]byte("x"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := inspection.ReceiveDocument(strings.NewReader(test.sent))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%.2000s", diff)
+			}
+		})
+	}
+}

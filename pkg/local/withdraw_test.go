@@ -1,0 +1,73 @@
+package local_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+)
+
+// filesWith returns the files in a folder that contain a text.
+func filesWith(t *testing.T, dir, text string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(text)) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// After a withdrawal, no byte of the folder has the description or the names of
+// the version.
+func TestWithdrawalLeavesNoBytes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, _, err := local.Create(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = data.Close() })
+	source := t.TempDir()
+	const secret = "hunter2"
+	config := "variable \"" + secret + "\" {\n  description = \"" + secret + "\"\n}\n"
+	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
+	m := registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+	for minor := range uint64(3) {
+		_, err := p.Module(t.Context(), releases.Module{
+			Dir: source, Address: m, Version: registry.Version{Major: 1, Minor: minor}, Description: "it has " + secret,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(filesWith(t, dir, secret)) == 0 {
+		t.Fatal("the test does not find the secret before the withdrawal")
+	}
+	w := publish.Withdrawer{Catalog: data.Catalog, Objects: data, By: "ada"}
+	for minor := range uint64(3) {
+		if _, err := w.Withdraw(t.Context(), m, registry.Version{Major: 1, Minor: minor}, "a leak"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := filesWith(t, dir, secret); len(found) > 0 {
+		t.Errorf("files with the secret: %q", found)
+	}
+}

@@ -1,0 +1,162 @@
+package metadata
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// moduleOf returns the module of a request, after checking that the caller may
+// read it.
+func moduleOf(r *http.Request) (registry.Module, error) {
+	address := r.PathValue("namespace") + "/" + r.PathValue("name") + "/" + r.PathValue("system")
+	if err := access.CheckRead(r.Context(), string(moduleEntries)+address); err != nil {
+		return registry.Module{}, err
+	}
+	return registry.ParseModule(address)
+}
+
+// providerOf returns the provider of a request, after checking that the caller
+// may read it.
+func providerOf(r *http.Request) (registry.Provider, error) {
+	address := r.PathValue("namespace") + "/" + r.PathValue("type")
+	if err := access.CheckRead(r.Context(), string(providerEntries)+address); err != nil {
+		return registry.Provider{}, err
+	}
+	return registry.ParseProvider(address)
+}
+
+// versionOf returns the version of a request, or latest if it names none.
+func versionOf(r *http.Request, latest registry.Version) (registry.Version, error) {
+	text := r.PathValue("version")
+	if text == "" {
+		return latest, nil
+	}
+	// As in the module registry protocol, a tag works too.
+	return registry.ParseVersion(strings.TrimPrefix(text, "v"))
+}
+
+// module serves "Latest Version for a Specific Module Provider" and "Get a
+// Specific Module". It reads the table twice and at most one object.
+func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
+	m, err := moduleOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := versionOf(r, registry.Version{}); err != nil {
+		return err
+	}
+	systems, err := h.catalog.Systems(r.Context(), m)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m, err)
+	}
+	at := slices.IndexFunc(systems, func(s registry.Summary) bool { return s.Address == m.String() })
+	v, err := versionOf(r, systems[at].Latest)
+	if err != nil {
+		return err
+	}
+	details, err := h.catalog.Modules.Details(r.Context(), m, v)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m, err)
+	}
+	record := details.Record
+	d := protocol.ModuleDetail{
+		ModuleSummary: protocol.ModuleSummary{
+			ID: m.String() + "/" + v.String(), Namespace: m.Namespace, Name: m.Name, Provider: m.System, Version: v,
+			Description: record.Description, Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
+			Deprecation: deprecation(cmp.Or(record.Deprecated, systems[at].Deprecated)),
+		},
+		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
+		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
+	}
+	for _, s := range systems {
+		if access.CanRead(r.Context(), string(moduleEntries)+s.Address) {
+			_, _, system := split(s.Address)
+			d.Providers = append(d.Providers, system)
+		}
+	}
+	d.Documentation, d.Documented, err = documentation(r.Context(), h.objects, record.Docs)
+	switch {
+	case err != nil && !isDamage(err):
+		return fmt.Errorf("documentation of module %s %s: %w", m, v, err)
+	case err != nil:
+		requestlog.From(r.Context()).Err = fmt.Errorf("documentation of module %s %s: %w", m, v, err)
+	}
+	d.Root.Name = m.Name
+	return respond(w, r, d)
+}
+
+// download serves "Download the Latest Version of a Module". It redirects to
+// the download of that version.
+func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
+	m, err := moduleOf(r)
+	if err != nil {
+		return err
+	}
+	latest, err := h.catalog.Modules.Summary(r.Context(), m)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m, err)
+	}
+	w.Header().Set("Location", latest.Latest.String()+"/download")
+	w.Header().Set("Vary", "Authorization")
+	httpapi.WriteEmpty(w, http.StatusFound, httpapi.NoStore)
+	return nil
+}
+
+// provider serves the description of a version of a provider. It reads the
+// table twice.
+func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
+	p, err := providerOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := versionOf(r, registry.Version{}); err != nil {
+		return err
+	}
+	summary, err := h.catalog.Providers.Summary(r.Context(), p)
+	if err != nil {
+		return fmt.Errorf("provider %s: %w", p, err)
+	}
+	v, err := versionOf(r, summary.Latest)
+	if err != nil {
+		return err
+	}
+	details, err := h.catalog.Providers.Details(r.Context(), p, v)
+	if err != nil {
+		return fmt.Errorf("provider %s: %w", p, err)
+	}
+	record := details.Record
+	d := protocol.ProviderDetail{
+		ProviderSummary: protocol.ProviderSummary{
+			ID: p.String() + "/" + v.String(), Namespace: p.Namespace, Name: p.Type, Alias: p.Type, Version: v,
+			Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
+			Deprecation: deprecation(cmp.Or(record.Deprecated, summary.Deprecated)),
+		},
+		Versions: oldestFirst(details.Versions), Docs: []string{}, Protocols: record.Protocols,
+		Packages: []protocol.ProviderFile{}, SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,
+	}
+	if d.Protocols == nil {
+		d.Protocols = []string{}
+	}
+	for _, pkg := range record.Packages {
+		d.Packages = append(d.Packages, protocol.ProviderFile{
+			Platform: pkg.Platform, Filename: pkg.Filename, SHA256: pkg.SHA256, H1: pkg.H1, Size: pkg.Size,
+		})
+	}
+	return respond(w, r, d)
+}
+
+// oldestFirst returns versions that have the newest first in the other order.
+func oldestFirst(versions []registry.Version) []registry.Version {
+	versions = slices.Clone(versions)
+	slices.Reverse(versions)
+	return versions
+}

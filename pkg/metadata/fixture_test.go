@@ -1,0 +1,325 @@
+package metadata_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+var published = time.Date(2026, 11, 22, 6, 55, 44, 0, time.UTC)
+
+// store is a registry for tests. Its items are written directly.
+type store struct {
+	t       testing.TB
+	table   *countingTable
+	objects *memory
+}
+
+func newStore(t testing.TB) *store {
+	t.Helper()
+	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = table.Close() })
+	return &store{t: t, table: &countingTable{Table: table}, objects: &memory{content: make(map[string][]byte)}}
+}
+
+// countingTable counts the calls of a table, and fails if err is set.
+type countingTable struct {
+	catalog.Table
+	mu    sync.Mutex
+	calls []string
+	err   error
+}
+
+func (c *countingTable) call(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, name)
+	return c.err
+}
+
+func (c *countingTable) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+// take returns the calls since the last one of take.
+func (c *countingTable) take() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := strings.Join(c.calls, " ")
+	c.calls = nil
+	return calls
+}
+
+func (c *countingTable) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	if err := c.call("Get"); err != nil {
+		return catalog.Item{}, err
+	}
+	return c.Table.Get(ctx, k)
+}
+
+func (c *countingTable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if err := c.call("Snapshot"); err != nil {
+		return nil, err
+	}
+	return c.Table.Snapshot(ctx, keys...)
+}
+
+func (c *countingTable) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	if err := c.call("Query"); err != nil {
+		return catalog.Page{}, err
+	}
+	return c.Table.Query(ctx, q)
+}
+
+// memory has objects. If err is set, it fails.
+type memory struct {
+	content map[string][]byte
+	reads   atomic.Int64
+	err     error
+}
+
+func (m *memory) Open(_ context.Context, key string, _, _ int64) (io.ReadCloser, error) {
+	m.reads.Add(1)
+	if m.err != nil {
+		return nil, m.err
+	}
+	content, ok := m.content[key]
+	if !ok {
+		return nil, registry.ErrNotFound
+	}
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+// put writes an item, as JSON unless it is a document.
+func (s *store) put(partition, sort string, v any) {
+	s.t.Helper()
+	data, ok := v.(protocol.Document)
+	if !ok {
+		var err error
+		if data, err = json.Marshal(v); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	change := catalog.Change{Key: catalog.Key{Partition: partition, Sort: sort}, Data: data}
+	if old, err := s.table.Table.Get(s.t.Context(), change.Key); err == nil {
+		change.Revision = old.Revision
+	}
+	if err := s.table.Write(s.t.Context(), change); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func version(t testing.TB, text string) registry.Version {
+	t.Helper()
+	v, err := registry.ParseVersion(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// moduleRecord returns the record of a version of a module.
+func moduleRecord(t testing.TB, address, number string) registry.ModuleVersion {
+	t.Helper()
+	m, err := registry.ParseModule(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := version(t, number)
+	return registry.ModuleVersion{
+		Version: v, Object: m.ArchiveKey(v, sum), SHA256: sum, ContentSHA256: sum, Size: 121, PublishedAt: published,
+		Description: "The network of " + address,
+		PublishedBy: registry.Publisher{
+			Kind: registry.PublisherOIDC, Issuer: "https://token.actions.githubusercontent.com", Subject: "repo:acme/vpc",
+			Repository: "acme/vpc", RunURL: "https://github.com/acme/vpc/actions/runs/1",
+		},
+	}
+}
+
+// module publishes versions of a module, the newest first. edit changes its
+// entry.
+func (s *store) module(address string, edit func(*registry.Summary), versions ...registry.ModuleVersion) {
+	s.t.Helper()
+	namespace, _, _ := strings.Cut(address, "/")
+	summary := registry.Summary{Address: address, Unlisted: true}
+	var listing protocol.ModuleListing
+	for _, v := range versions {
+		s.put("modules/"+address, "version/"+v.Version.String(), v)
+		if !v.Listed() {
+			continue
+		}
+		listing.Versions = append(listing.Versions, protocol.ListModule(v))
+		if summary.Unlisted {
+			summary = registry.Summary{
+				Address: address, Latest: v.Version, Description: v.Description, PublishedAt: v.PublishedAt,
+				Source: v.PublishedBy.SourceURL(), Words: v.Words,
+			}
+		}
+	}
+	document := protocol.Document{}
+	if len(listing.Versions) > 0 {
+		var err error
+		if document, err = protocol.Compress(listing); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if edit != nil {
+		edit(&summary)
+	}
+	s.put("modules/"+address, "listing", document)
+	s.put("catalog/"+namespace, "modules/"+address, summary)
+	s.put("namespaces", namespace, struct{}{})
+}
+
+// provider publishes version 1.0.0 of a provider.
+func (s *store) provider(address string) {
+	s.t.Helper()
+	namespace, kind, _ := strings.Cut(address, "/")
+	v := version(s.t, "1.0.0")
+	file := func(name string) registry.StoredFile {
+		return registry.StoredFile{Object: "providers/" + address + "/1.0.0/" + sum + "/" + name, SHA256: sum, Size: 116}
+	}
+	name := "terraform-provider-" + kind + "_1.0.0_linux_amd64.zip"
+	r := registry.ProviderVersion{
+		Version: v, Protocols: []string{"6.0"}, Sums: file("SHA256SUMS"), Signature: file("SHA256SUMS.sig"),
+		Packages: []registry.ProviderPackage{{
+			Platform: registry.Platform{OS: "linux", Arch: "amd64"}, StoredFile: file(name), Filename: name, H1: "h1:x",
+		}},
+		SigningKey: "51852D87348FFC4C", PublishedAt: published,
+		PublishedBy: registry.Publisher{Kind: registry.PublisherToken, Name: "ci"},
+	}
+	document, err := protocol.Compress(protocol.ProviderListing{Versions: []protocol.ListedProvider{
+		protocol.ListProvider(r),
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.put("providers/"+address, "version/1.0.0", r)
+	s.put("providers/"+address, "listing", document)
+	s.put("catalog/"+namespace, "providers/"+address,
+		registry.Summary{Address: address, Latest: v, PublishedAt: published})
+	s.put("namespaces", namespace, struct{}{})
+}
+
+// mirrored adds the entry of a mirrored provider.
+func (s *store) mirrored(address, latest string) {
+	s.t.Helper()
+	s.put("catalog/mirror", "mirror/"+address, registry.Summary{Address: address, Latest: version(s.t, latest)})
+}
+
+// documented returns a record with documentation.
+func (s *store) documented(r registry.ModuleVersion, d docs.Documentation) registry.ModuleVersion {
+	s.t.Helper()
+	text, err := docs.Encode(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	digest := sha256.Sum256(text)
+	name := hex.EncodeToString(digest[:])
+	key := strings.TrimSuffix(r.Object, sum+".tar.gz") + name + "/docs.json.gz"
+	s.objects.content[key] = text
+	r.Docs = &registry.StoredFile{Object: key, SHA256: name, Size: int64(len(text))}
+	return r
+}
+
+// token adds a token with scopes.
+func (s *store) token(scopes ...string) string {
+	s.t.Helper()
+	token, digest := access.NewToken()
+	s.addToken(digest, scopes...)
+	return token
+}
+
+func (s *store) addToken(digest string, scopes ...string) {
+	s.t.Helper()
+	err := catalog.New(s.table.Table).AddToken(s.t.Context(), digest,
+		registry.Token{Name: fmt.Sprint("tests ", digest[:6]), Scopes: scopes})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// server is the API of a store, and its log.
+type server struct {
+	http.Handler
+	log *bytes.Buffer
+}
+
+// serve serves the API to everyone.
+func (s *store) serve() server { return s.serveWith(access.Everyone) }
+
+// protect serves the API to holders of tokens.
+func (s *store) protect(settings string) server {
+	s.t.Helper()
+	rules, err := access.ParseSettings([]byte(settings))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.serveWith(access.New(rules, catalog.New(s.table.Table)).Identify)
+}
+
+func (s *store) serveWith(read func(http.Handler) http.Handler) server {
+	var log bytes.Buffer
+	return server{
+		httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), metadata.New(catalog.New(s.table), s.objects, read)), &log,
+	}
+}
+
+// get sends a request. header has names and values.
+func (s server) get(t testing.TB, path string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return s.send(t, http.MethodGet, path, header...)
+}
+
+func (s server) send(t testing.TB, method, path string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// read decodes the response to a request, which must be 200.
+func read[T any](t testing.TB, s server, path string, header ...string) (v T) {
+	t.Helper()
+	w := s.get(t, path, header...)
+	if w.Code != http.StatusOK {
+		t.Fatalf("GET %s: status %d, want 200: %s", path, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	return v
+}

@@ -1,0 +1,248 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// selection is the part of the catalog that a request selects.
+type selection struct {
+	query query
+	// namespace, name and system are parts of addresses. An empty one matches
+	// all.
+	namespace, name, system string
+	offset, limit           int
+	url                     *url.URL
+}
+
+// parseSelection parses a request for a list of a kind. Errors are
+// registry.ErrInvalid, and are explained to the caller.
+func parseSelection(r *http.Request, k kind) (selection, error) {
+	s, err := parseParameters(r, k)
+	if err != nil {
+		// It describes only the request.
+		return s, httpapi.Explain(err, err.Error())
+	}
+	return s, nil
+}
+
+func parseParameters(r *http.Request, k kind) (s selection, err error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return s, fmt.Errorf("%w query: %w", registry.ErrInvalid, err)
+	}
+	s = selection{
+		namespace: values.Get("namespace"), name: r.PathValue("name"), system: values.Get("provider"), url: r.URL,
+	}
+	if namespace := r.PathValue("namespace"); namespace != "" {
+		s.namespace = namespace
+	}
+	if s.namespace != "" && !k.allowsNamespace(s.namespace) {
+		return s, fmt.Errorf("%w namespace %.40q: an address cannot contain it", registry.ErrInvalid, s.namespace)
+	}
+	if s.query, err = parseQuery(values.Get("q")); err != nil {
+		return s, err
+	}
+	if s.offset, err = number(values, "offset", 0, 0); err != nil {
+		return s, err
+	}
+	s.limit, err = number(values, "limit", defaultLimit, 1)
+	s.limit = min(s.limit, maxLimit)
+	return s, err
+}
+
+// number returns a number of a query, or [math.MaxInt] for any larger one.
+func number(values url.Values, name string, missing, least int) (int, error) {
+	text := values.Get(name)
+	if text == "" {
+		return missing, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n < least {
+		return 0, fmt.Errorf("%w %s %.40q: it must be a number from %d", registry.ErrInvalid, name, text, least)
+	}
+	return n, nil
+}
+
+// page returns one page of the entries of a kind that the caller may read and
+// that the request selects. If the caller's scopes cannot cover any of them, it
+// reads nothing.
+func (h *handler) page(ctx context.Context, k kind, s selection) ([]*entry, protocol.ListMeta, error) {
+	var all []entry
+	if access.CanReadBelow(ctx, s.path(k)) {
+		var err error
+		if all, err = h.index.entries(ctx, k); err != nil {
+			return nil, protocol.ListMeta{}, err
+		}
+	}
+	found := s.query.search(all, func(e *entry) bool {
+		return s.includes(k, e.Address) && access.CanRead(ctx, string(k)+e.Address)
+	})
+	from := min(s.offset, len(found))
+	to := from + min(s.limit, len(found)-from)
+	return found[from:to], s.meta(len(found), to), nil
+}
+
+// path returns a path of which everything that a request selects is below.
+func (s selection) path(k kind) string {
+	path := strings.TrimSuffix(string(k), "/")
+	if s.namespace == "" || k == mirrorEntries { // whose hostname is first
+		return path
+	}
+	if path += "/" + s.namespace; s.name != "" {
+		path += "/" + s.name
+	}
+	return path
+}
+
+// includes reports whether an address has the parts that a request selects.
+func (s selection) includes(k kind, address string) bool {
+	var namespace, name, system string
+	switch k {
+	case moduleEntries:
+		namespace, name, system = split(address)
+	case providerEntries:
+		namespace, name, _ = strings.Cut(address, "/")
+		system = s.system
+	case mirrorEntries:
+		_, namespace, name = split(address)
+		system = s.system
+	}
+	return (s.namespace == "" || s.namespace == namespace) && (s.name == "" || s.name == name) &&
+		(s.system == "" || s.system == system)
+}
+
+// split returns the three parts of an address.
+func split(address string) (first, second, third string) {
+	first, rest, _ := strings.Cut(address, "/")
+	second, third, _ = strings.Cut(rest, "/")
+	return first, second, third
+}
+
+// meta describes a page that ends before the result with the number end.
+func (s selection) meta(total, end int) protocol.ListMeta {
+	m := protocol.ListMeta{Limit: s.limit, CurrentOffset: s.offset, Total: total}
+	if end < total {
+		m.NextOffset, m.NextURL = &end, s.at(end)
+	}
+	if s.offset > 0 {
+		before := max(0, min(s.offset, total)-s.limit)
+		m.PrevOffset, m.PrevURL = &before, s.at(before)
+	}
+	return m
+}
+
+// at returns the path of the same request with another offset.
+func (s selection) at(offset int) string {
+	values := s.url.Query()
+	values.Set("offset", strconv.Itoa(offset))
+	values.Set("limit", strconv.Itoa(s.limit))
+	return s.url.Path + "?" + values.Encode()
+}
+
+// modules serves "List Modules" and "List Latest Version of Module for All
+// Providers".
+func (h *handler) modules(w http.ResponseWriter, r *http.Request) error {
+	s, err := parseSelection(r, moduleEntries)
+	if err != nil {
+		return err
+	}
+	return h.listModules(w, r, s)
+}
+
+// searchModules serves "Search Modules".
+func (h *handler) searchModules(w http.ResponseWriter, r *http.Request) error {
+	s, err := parseSelection(r, moduleEntries)
+	if err != nil {
+		return err
+	}
+	if len(s.query.words) == 0 {
+		return httpapi.Explain(registry.ErrInvalid, "invalid search: it has no words")
+	}
+	return h.listModules(w, r, s)
+}
+
+func (h *handler) listModules(w http.ResponseWriter, r *http.Request, s selection) error {
+	found, meta, err := h.page(r.Context(), moduleEntries, s)
+	if err != nil {
+		return err
+	}
+	list := protocol.ModuleList{Meta: meta, Modules: []protocol.ModuleSummary{}}
+	for _, e := range found {
+		list.Modules = append(list.Modules, moduleSummary(e, s.query))
+	}
+	return respond(w, r, list)
+}
+
+func moduleSummary(e *entry, q query) protocol.ModuleSummary {
+	namespace, name, system := split(e.Address)
+	return protocol.ModuleSummary{
+		ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
+		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.deprecated),
+		Matches: q.matches(e),
+	}
+}
+
+// deprecation returns the note for a reason, or nil if the reason is empty.
+func deprecation(reason string) *protocol.DeprecationNote {
+	if reason == "" {
+		return nil
+	}
+	return &protocol.DeprecationNote{Reason: reason}
+}
+
+// providers serves lists of providers.
+func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
+	s, err := parseSelection(r, providerEntries)
+	if err != nil {
+		return err
+	}
+	found, meta, err := h.page(r.Context(), providerEntries, s)
+	if err != nil {
+		return err
+	}
+	list := protocol.ProviderList{Meta: meta, Providers: []protocol.ProviderSummary{}}
+	for _, e := range found {
+		namespace, name, _ := strings.Cut(e.Address, "/")
+		list.Providers = append(list.Providers, protocol.ProviderSummary{
+			ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Alias: name, Version: e.Latest,
+			Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.deprecated),
+		})
+	}
+	return respond(w, r, list)
+}
+
+// mirrored serves the list of mirrored providers.
+func (h *handler) mirrored(w http.ResponseWriter, r *http.Request) error {
+	s, err := parseSelection(r, mirrorEntries)
+	if err != nil {
+		return err
+	}
+	found, meta, err := h.page(r.Context(), mirrorEntries, s)
+	if err != nil {
+		return err
+	}
+	list := protocol.MirrorList{Meta: meta, Providers: []protocol.MirroredDetail{}}
+	for _, e := range found {
+		hostname, namespace, name := split(e.Address)
+		list.Providers = append(list.Providers, protocol.MirroredDetail{
+			Hostname: hostname, Namespace: namespace, Name: name, Version: e.Latest,
+		})
+	}
+	return respond(w, r, list)
+}

@@ -1,0 +1,138 @@
+// Package metadata serves lists, searches and descriptions of modules and
+// providers, in the format of the public registry's API.
+//
+// Callers only see what they may read. A list or a search omits everything
+// else, also from its counts. Lists and searches can be a minute old. The
+// description of a version is always current.
+//
+// Source: the public registry's API,
+// https://developer.hashicorp.com/terraform/registry/api-docs.
+package metadata
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/protocol"
+)
+
+// Objects reads documentation. Open returns registry.ErrNotFound if there is no
+// object with the key.
+type Objects interface {
+	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+}
+
+const (
+	modulesPath   = "/v1/modules"
+	providersPath = "/v1/providers"
+	mirrorPath    = "/v1/mirror"
+	openAPIPath   = "/v1/openapi.json"
+
+	modulePath   = modulesPath + "/{namespace}/{name}/{system}"
+	providerPath = providersPath + "/{namespace}/{type}"
+)
+
+// Routes returns the API's routes.
+func Routes() []httpapi.Route {
+	h := &handler{}
+	return httpapi.Routes(append(h.endpoints(), h.open()...))
+}
+
+// New returns a handler that serves the API. read is the middleware that
+// identifies callers, such as access.Control.Identify. The description of the
+// API itself needs no caller.
+func New(published *catalog.Catalog, stored Objects, read func(http.Handler) http.Handler) http.Handler {
+	return newHandler(published, stored).serve(read)
+}
+
+func newHandler(published *catalog.Catalog, stored Objects) *handler {
+	return &handler{catalog: published, objects: stored, index: newIndex(published)}
+}
+
+func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
+	return httpapi.Join(
+		httpapi.Service{Routes: httpapi.Routes(h.open()), Handler: httpapi.Mux(h.open()...)},
+		httpapi.Service{Routes: httpapi.Routes(h.endpoints()), Handler: read(httpapi.Mux(h.endpoints()...))},
+	)
+}
+
+type handler struct {
+	catalog *catalog.Catalog
+	objects Objects
+	index   *index
+}
+
+// open returns the endpoints that need no caller.
+func (h *handler) open() []httpapi.Endpoint { return []httpapi.Endpoint{get(openAPIPath, h.openAPI)} }
+
+// endpoints returns the endpoints that need a caller.
+func (h *handler) endpoints() []httpapi.Endpoint {
+	return []httpapi.Endpoint{
+		get(modulesPath, h.modules),
+		get(modulesPath+"/search", h.searchModules),
+		get(modulesPath+"/{namespace}", h.modules),
+		get(modulesPath+"/{namespace}/{name}", h.modules),
+		get(modulePath, h.module),
+		get(modulePath+"/{version}", h.module),
+		get(modulePath+"/download", h.download),
+		get(providersPath, h.providers),
+		get(providersPath+"/{namespace}", h.providers),
+		get(providerPath, h.provider),
+		get(providerPath+"/{version}", h.provider),
+		get(mirrorPath, h.mirrored),
+	}
+}
+
+func get(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
+	return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: path}, Serve: serve}
+}
+
+// openAPI serves the description of the API.
+func (h *handler) openAPI(w http.ResponseWriter, r *http.Request) error {
+	return respond(w, r, json.RawMessage(openAPIDocument))
+}
+
+//go:embed openapi.json
+var openAPIDocument []byte
+
+// respond writes a 200 with v as JSON, or a 304 if the client has that response
+// already.
+func respond(w http.ResponseWriter, r *http.Request, v any) error {
+	d, err := protocol.Compress(v)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(d)
+	// Weak, because the body can be compressed or not.
+	tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
+	w.Header().Set("ETag", tag)
+	w.Header().Add("Vary", "Authorization")
+	if !hasTag(r.Header.Values("If-None-Match"), tag) {
+		return httpapi.WriteDocument(w, r, httpapi.Revalidate, d)
+	}
+	w.Header().Add("Vary", "Accept-Encoding")
+	httpapi.WriteEmpty(w, http.StatusNotModified, httpapi.Revalidate)
+	return nil
+}
+
+// hasTag reports whether an If-None-Match header has a tag (RFC 9110, section
+// 13.1.2). Tags are compared weakly.
+func hasTag(header []string, tag string) bool {
+	for _, line := range header {
+		for one := range strings.SplitSeq(line, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}

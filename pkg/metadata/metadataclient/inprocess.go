@@ -1,0 +1,45 @@
+package metadataclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// InProcess returns a client of a handler of the metadata API in this process.
+// Its errors are those of the store, which a response conceals.
+func InProcess(api http.Handler) *Client {
+	return &Client{get: func(ctx context.Context, path string, into any) error {
+		entry := &requestlog.Entry{}
+		request, err := http.NewRequestWithContext(requestlog.NewContext(ctx, entry), http.MethodGet, "/v1/"+path, nil)
+		if err != nil {
+			return err
+		}
+		answer := &response{header: http.Header{}, status: http.StatusOK}
+		api.ServeHTTP(answer, request)
+		if answer.status == http.StatusOK {
+			return json.Unmarshal(answer.body.Bytes(), into)
+		}
+		if answer.status == http.StatusNotFound {
+			return cmp.Or(entry.Err, registry.ErrNotFound)
+		}
+		return cmp.Or(entry.Err, fmt.Errorf("cannot read the registry: status %d", answer.status))
+	}}
+}
+
+// response is a response in memory.
+type response struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *response) Header() http.Header         { return r.header }
+func (r *response) WriteHeader(status int)      { r.status = status }
+func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }

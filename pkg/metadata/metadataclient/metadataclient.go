@@ -1,0 +1,288 @@
+// Package metadataclient is the client of the metadata API. It reads lists,
+// searches and descriptions of modules and providers, over the network or from
+// a handler in the same process.
+//
+// Texts in the results are untrusted. Print them only through package terminal.
+package metadataclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// pageSize is the number of entries in a request for a list.
+	pageSize = 100
+	// maxEntries bounds a list.
+	maxEntries = 100_000
+)
+
+// Client reads one registry. Create one with [Open] or [InProcess].
+type Client struct {
+	// get requests a path below /v1/ and decodes the response. The error is
+	// registry.ErrNotFound if the response is 404.
+	get func(ctx context.Context, path string, into any) error
+	// host is that of the registry, for errors. It is empty in the same
+	// process.
+	host string
+}
+
+// Open finds the services of a registry by discovery. It returns
+// registry.ErrNotFound if the host is not a registry for modules.
+func Open(ctx context.Context, c *client.Client, host string) (*Client, error) {
+	modules, err := c.Service(ctx, host, "modules.v1")
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, registry.WithHint(err, "The host is not a registry for modules. Check the host name.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, ok := modules.Parent("modules")
+	if !ok {
+		return nil, noAPI(host)
+	}
+	return &Client{host: host, get: func(ctx context.Context, path string, into any) error {
+		_, err := all.Do(ctx, http.MethodGet, path, nil, into)
+		return err
+	}}, nil
+}
+
+// noAPI returns the error for a registry without the metadata API.
+func noAPI(host string) error {
+	return registry.WithHint(
+		registry.Errorf(registry.ErrNotFound, "cannot read the contents of %s: it does not have the metadata API", host),
+		"The host may run an earlier release of Larder, or another registry. "+
+			"An operator can use the store instead, with --store.",
+	)
+}
+
+// notFound returns the error for something that does not exist, or the error of
+// a registry without the metadata API.
+func (c *Client) notFound(ctx context.Context, err error, what string) error {
+	if !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	var list protocol.ModuleList
+	if err := c.get(ctx, "modules?limit=1", &list); err != nil {
+		if errors.Is(err, registry.ErrNotFound) && c.host != "" {
+			return noAPI(c.host)
+		}
+		return err
+	}
+	return registry.Errorf(registry.ErrNotFound, "cannot find %s: %w", what, registry.ErrNotFound)
+}
+
+// Query selects modules or providers. The zero Query selects all.
+type Query struct {
+	// Words are words to search for. All of them must match. The best results
+	// are first.
+	Words string
+	// Namespace is the namespace of the results.
+	Namespace string
+	// Name is the name of the modules. It needs a namespace.
+	Name string
+	// Limit is the maximum number of results. If 0, all results are returned.
+	Limit int
+}
+
+func (q Query) path(kind string, offset int) string {
+	values := url.Values{}
+	if q.Words != "" {
+		values.Set("q", q.Words)
+	}
+	if offset > 0 {
+		values.Set("offset", strconv.Itoa(offset))
+	}
+	limit := pageSize
+	if q.Limit > 0 {
+		limit = min(limit, q.Limit-offset)
+	}
+	values.Set("limit", strconv.Itoa(limit))
+	if q.Namespace != "" {
+		kind += "/" + url.PathEscape(q.Namespace)
+		if q.Name != "" {
+			kind += "/" + url.PathEscape(q.Name)
+		}
+	}
+	return kind + "?" + values.Encode()
+}
+
+// Modules returns the modules that the caller may read and their total number,
+// which is larger than the list if the query has a limit.
+func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary, int, error) {
+	return pages(ctx, c, q, "modules", func(l protocol.ModuleList) ([]protocol.ModuleSummary, protocol.ListMeta) {
+		return l.Modules, l.Meta
+	})
+}
+
+// Providers returns the providers that the caller may read and their total
+// number.
+func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSummary, int, error) {
+	return pages(ctx, c, q, "providers", func(l protocol.ProviderList) ([]protocol.ProviderSummary, protocol.ListMeta) {
+		return l.Providers, l.Meta
+	})
+}
+
+// Mirrored returns the mirrored providers that the caller may read.
+func (c *Client) Mirrored(ctx context.Context) ([]protocol.MirroredDetail, error) {
+	all, _, err := pages(ctx, c, Query{}, "mirror",
+		func(l protocol.MirrorList) ([]protocol.MirroredDetail, protocol.ListMeta) { return l.Providers, l.Meta })
+	return all, err
+}
+
+// pages requests all pages of a list.
+func pages[L, E any](
+	ctx context.Context, c *Client, q Query, kind string, part func(L) ([]E, protocol.ListMeta),
+) (all []E, total int, err error) {
+	all = []E{}
+	for offset := 0; ; {
+		var list L
+		if err := c.get(ctx, q.path(kind, offset), &list); err != nil {
+			if errors.Is(err, registry.ErrNotFound) && c.host != "" {
+				return nil, 0, noAPI(c.host)
+			}
+			return nil, 0, err
+		}
+		entries, meta := part(list)
+		all, total = append(all, entries...), max(meta.Total, len(all)+len(entries))
+		switch {
+		case q.Limit > 0 && len(all) >= q.Limit:
+			return all[:q.Limit], total, nil
+		case meta.NextOffset == nil:
+			return all, total, nil
+		case *meta.NextOffset <= offset || len(all) > maxEntries:
+			return nil, 0, registry.Errorf(registry.ErrInvalid, "cannot read the list of %s: it does not end", kind)
+		}
+		offset = *meta.NextOffset
+	}
+}
+
+// Module describes a version of a module, or the newest version if version is
+// nil. It returns registry.ErrNotFound if there is no such version, or if the
+// version is hidden.
+func (c *Client) Module(
+	ctx context.Context, m registry.Module, version *registry.Version,
+) (d protocol.ModuleDetail, err error) {
+	err = c.get(ctx, at(m.Path(), version), &d)
+	return d, c.notFound(ctx, err, named(m, version))
+}
+
+// Provider describes a version of a provider, or the newest version if version
+// is nil. It returns registry.ErrNotFound if there is no such version.
+func (c *Client) Provider(
+	ctx context.Context, p registry.Provider, version *registry.Version,
+) (d protocol.ProviderDetail, err error) {
+	err = c.get(ctx, at(p.Path(), version), &d)
+	return d, c.notFound(ctx, err, named(p, version))
+}
+
+func at(path string, version *registry.Version) string {
+	if version == nil {
+		return path
+	}
+	return path + "/" + url.PathEscape(version.String())
+}
+
+func named(a registry.Address, version *registry.Version) string {
+	if version == nil {
+		return a.String()
+	}
+	return a.String() + " " + version.String()
+}
+
+// Listed is a version in the list of an address.
+type Listed struct {
+	Version     registry.Version `json:"version"`
+	PublishedAt time.Time        `json:"published_at,omitzero"`
+	// Protocols and Platforms are those of a provider.
+	Protocols []string            `json:"protocols,omitempty"`
+	Platforms []registry.Platform `json:"platforms,omitempty"`
+}
+
+// Listing returns the versions of an address that clients can select, the
+// newest first. It returns registry.ErrNotFound if the address does not exist.
+func (c *Client) Listing(ctx context.Context, a registry.Address) (all []Listed, err error) {
+	switch a := a.(type) {
+	case registry.Module:
+		var list struct {
+			Modules []struct {
+				Versions []Listed `json:"versions"`
+			} `json:"modules"`
+		}
+		if err = c.get(ctx, a.Path()+"/versions", &list); err == nil && len(list.Modules) > 0 {
+			all = list.Modules[0].Versions
+		}
+	case registry.Provider:
+		var list struct {
+			Versions []Listed `json:"versions"`
+		}
+		err = c.get(ctx, a.Path()+"/versions", &list)
+		all = list.Versions
+	case registry.MirrorProvider:
+		var list protocol.MirrorListing
+		err = c.get(ctx, a.Path()+"/index.json", &list)
+		for _, v := range list {
+			all = append(all, Listed{Version: v})
+		}
+	default:
+		return nil, fmt.Errorf("cannot list %s: %w", a, registry.ErrInvalid)
+	}
+	if err != nil {
+		return nil, c.notFound(ctx, err, a.String())
+	}
+	slices.SortFunc(all, func(x, y Listed) int { return registry.CompareVersions(y.Version, x.Version) })
+	return append([]Listed{}, all...), nil
+}
+
+// Deprecation returns the reason for the deprecation of the latest version of a
+// module or a provider, or of all its versions. It is empty if there is none.
+func (c *Client) Deprecation(ctx context.Context, a registry.Address) (string, error) {
+	var note *protocol.DeprecationNote
+	switch a := a.(type) {
+	case registry.Module:
+		all, _, err := c.Modules(ctx, Query{Namespace: a.Namespace, Name: a.Name})
+		if err != nil {
+			return "", err
+		}
+		for _, m := range all {
+			if ModuleAddress(m) == a.String() {
+				note = m.Deprecation
+			}
+		}
+	case registry.Provider:
+		newest, err := c.Provider(ctx, a, nil)
+		if err != nil {
+			return "", err
+		}
+		note = newest.Deprecation
+	}
+	if note == nil {
+		return "", nil
+	}
+	return cmp.Or(note.Reason, "no reason given"), nil
+}
+
+// ModuleAddress returns NAMESPACE/NAME/SYSTEM.
+func ModuleAddress(m protocol.ModuleSummary) string {
+	return strings.Join([]string{m.Namespace, m.Name, m.Provider}, "/")
+}
+
+// ProviderAddress returns NAMESPACE/TYPE.
+func ProviderAddress(p protocol.ProviderSummary) string { return p.Namespace + "/" + p.Name }
+
+// MirroredAddress returns HOSTNAME/NAMESPACE/TYPE.
+func MirroredAddress(m protocol.MirroredDetail) string {
+	return strings.Join([]string{m.Hostname, m.Namespace, m.Name}, "/")
+}

@@ -1,0 +1,305 @@
+package metadataclient_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+const token = "s3cr3t-t0ken"
+
+// api is a registry with fixed responses by path and query. Requests need the
+// token. All other paths are 404.
+type api map[string]string
+
+func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	path := r.URL.RequestURI()
+	if path == "/.well-known/terraform.json" && a[path] == "" {
+		_, _ = io.WriteString(w, `{"modules.v1":"/v1/modules/"}`)
+		return
+	}
+	if got := r.Header.Get("Authorization"); got != "Bearer "+token && path != "/.well-known/terraform.json" {
+		http.Error(w, `{"errors":["authentication required"],"code":"unauthenticated"}`, http.StatusUnauthorized)
+		return
+	}
+	body, found := a[path]
+	if !found {
+		w.WriteHeader(http.StatusNotFound)
+		body = `{"errors":["not found"],"code":"not_found"}`
+	}
+	_, _ = io.WriteString(w, body)
+}
+
+// open returns a client of a server and the server's host.
+func open(t *testing.T, a http.Handler, token string) (*metadataclient.Client, string, error) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(a)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "https://")
+	file := filepath.Join(t.TempDir(), "tofurc")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", host, token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=" + file}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(config, "larder/test", server.Client().Transport)
+	c.Wait = time.Millisecond
+	opened, err := metadataclient.Open(t.Context(), c, host)
+	return opened, host, err
+}
+
+func opened(t *testing.T, a http.Handler) *metadataclient.Client {
+	t.Helper()
+	c, _, err := open(t, a, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// page returns a page of modules with the names m0, m1 and so on.
+func page(from, to, total int, next string) string {
+	var modules []string
+	for i := from; i < to; i++ {
+		modules = append(modules,
+			fmt.Sprintf(`{"namespace":"acme","name":"m%d","provider":"aws","version":"1.0.0"}`, i))
+	}
+	return fmt.Sprintf(`{"meta":{"total":%d%s},"modules":[%s]}`, total, next, strings.Join(modules, ","))
+}
+
+func next(offset int) string { return `,"next_offset":` + strconv.Itoa(offset) }
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{
+		"/v1/modules?limit=100":             page(0, 100, 150, next(100)),
+		"/v1/modules?limit=100&offset=100":  page(100, 150, 150, ""),
+		"/v1/modules?limit=7":               page(0, 7, 150, next(7)),
+		"/v1/modules/acme?limit=100&q=m1+m": page(1, 2, 1, ""),
+		"/v1/modules?limit=100&q=nothing":   `{"meta":{"total":0},"modules":[]}`,
+		"/v1/modules?limit=100&q=end":       page(0, 1, 2, next(0)),
+	})
+	for name, test := range map[string]struct {
+		query metadataclient.Query
+		want  []string // the first and the last address
+		total int
+		err   error
+	}{
+		"all":   {want: []string{"150", "acme/m0/aws", "acme/m149/aws"}, total: 150},
+		"limit": {query: metadataclient.Query{Limit: 7}, want: []string{"7", "acme/m0/aws", "acme/m6/aws"}, total: 150},
+		"words": {
+			metadataclient.Query{Words: "m1 m", Namespace: "acme"}, []string{"1", "acme/m1/aws", "acme/m1/aws"}, 1, nil,
+		},
+		"no result": {query: metadataclient.Query{Words: "nothing"}, want: []string{"0"}},
+		"no end":    {query: metadataclient.Query{Words: "end"}, err: registry.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, total, err := c.Modules(t.Context(), test.query)
+			if !errors.Is(err, test.err) {
+				t.Fatalf("error is %v", err)
+			}
+			if err != nil {
+				return
+			}
+			got := []string{strconv.Itoa(len(all))}
+			if len(all) > 0 {
+				got = append(got, metadataclient.ModuleAddress(all[0]), metadataclient.ModuleAddress(all[len(all)-1]))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if total != test.total {
+				t.Errorf("total is %d, want %d", total, test.total)
+			}
+		})
+	}
+}
+
+const list = "/v1/modules?limit=1"
+
+var (
+	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
+	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
+	random    = registry.MirrorProvider{
+		Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+	}
+	version = registry.Version{Major: 1, Minor: 2, Metadata: "b"}
+)
+
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{
+		"/v1/modules/acme/vpc/aws":         `{"version":"1.3.0","root":{"inputs":[{"name":"cidr"}]}}`,
+		"/v1/modules/acme/vpc/aws/1.2.0+b": `{"version":"1.2.0+b"}`,
+		"/v1/providers/acme/inventory":     `{"version":"1.1.0"}`,
+		list:                               page(0, 1, 1, ""),
+	})
+	newest, err := c.Module(t.Context(), vpc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("1.3.0", newest.Version.String()); diff != "" {
+		t.Errorf("newest version (-want +got):\n%s", diff)
+	}
+	if len(newest.Root.Inputs) != 1 {
+		t.Errorf("inputs: %+v", newest.Root.Inputs)
+	}
+	older, err := c.Module(t.Context(), vpc, &version)
+	if err != nil || older.Version != version {
+		t.Errorf("version %s, %v", older.Version, err)
+	}
+	provider, err := c.Provider(t.Context(), inventory, nil)
+	if err != nil || provider.Version.String() != "1.1.0" {
+		t.Errorf("version %s, %v", provider.Version, err)
+	}
+	if _, err := c.Provider(t.Context(), inventory, &version); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("another version: %v", err)
+	}
+}
+
+func TestListing(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{
+		"/v1/modules/acme/vpc/aws/versions": `{"modules":[{"versions":[
+			{"version":"1.0.0","published_at":"2026-01-02T03:04:05Z"},{"version":"1.2.0"}]}]}`,
+		"/v1/providers/acme/inventory/versions": `{"versions":[
+			{"version":"1.0.0","protocols":["6.0"],"platforms":[{"os":"linux","arch":"amd64"}]}]}`,
+		"/v1/mirror/registry.opentofu.org/hashicorp/random/index.json": `{"versions":{"1.0.0":{},"2.0.0":{}}}`,
+	})
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	numbered := func(major, minor uint64) registry.Version { return registry.Version{Major: major, Minor: minor} }
+	for _, test := range []struct {
+		address registry.Address
+		want    []metadataclient.Listed
+	}{
+		{vpc, []metadataclient.Listed{{Version: numbered(1, 2)}, {Version: numbered(1, 0), PublishedAt: at}}},
+		{inventory, []metadataclient.Listed{{
+			Version: numbered(1, 0), Protocols: []string{"6.0"}, Platforms: []registry.Platform{{OS: "linux", Arch: "amd64"}},
+		}}},
+		{random, []metadataclient.Listed{{Version: numbered(2, 0)}, {Version: numbered(1, 0)}}},
+	} {
+		got, err := c.Listing(t.Context(), test.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.address, diff)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		api   http.Handler
+		token string
+		err   error
+	}{
+		"no such module":  {api{list: page(0, 0, 0, "")}, token, registry.ErrNotFound},
+		"no metadata API": {api{}, token, registry.ErrNotFound},
+		"no modules": {
+			api{"/.well-known/terraform.json": `{"providers.v1":"/v1/providers/"}`}, token, registry.ErrNotFound,
+		},
+		"other paths":      {api{"/.well-known/terraform.json": `{"modules.v1":"/registry/"}`}, token, registry.ErrNotFound},
+		"wrong credential": {api{}, "other", registry.ErrBadCredential},
+		"invalid":          {api{"/v1/modules/acme/vpc/aws": `{"version":"one"}`}, token, registry.ErrInvalid},
+		"too long": {
+			api{"/v1/modules/acme/vpc/aws": `{"readme":"` + strings.Repeat("x", 9<<20) + `"}`}, token, registry.ErrInvalid,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, host, err := open(t, test.api, test.token)
+			if err == nil {
+				_, err = c.Module(t.Context(), vpc, nil)
+			}
+			if !errors.Is(err, test.err) {
+				t.Fatalf("error is %v, want %v", err, test.err)
+			}
+			texts.Error(t, err, host, "HOST", registry.Hint(err), stable(registry.Hint(err)))
+		})
+	}
+}
+
+// stable returns a hint without the name of the configuration file.
+func stable(hint string) string {
+	if i := strings.Index(hint, os.TempDir()); i >= 0 {
+		return hint[:i] + "FILE" + hint[i+strings.Index(hint[i:], " "):]
+	}
+	return hint
+}
+
+// A client in the same process returns the errors that responses conceal.
+func TestInProcess(t *testing.T) {
+	t.Parallel()
+	damaged := fmt.Errorf("item: %w", registry.ErrCorrupt)
+	c := metadataclient.InProcess(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/modules/acme/vpc/aws":
+			_, _ = io.WriteString(w, `{"version":"1.3.0"}`)
+		case "/v1/providers/acme/inventory":
+			requestlog.From(r.Context()).Err = damaged
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "/v1/mirror":
+			w.WriteHeader(http.StatusTeapot)
+		case "/v1/modules":
+			_, _ = io.WriteString(w, page(0, 0, 0, ""))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	if d, err := c.Module(t.Context(), vpc, nil); err != nil || d.Version.String() != "1.3.0" {
+		t.Errorf("%s, %v", d.Version, err)
+	}
+	if _, err := c.Provider(t.Context(), inventory, nil); !errors.Is(err, registry.ErrCorrupt) {
+		t.Errorf("damaged: %v", err)
+	}
+	if _, err := c.Module(t.Context(), vpc, &version); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := c.Mirrored(t.Context()); err == nil {
+		t.Error("an unexpected status is no error")
+	}
+}
+
+func TestDeprecation(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{
+		"/v1/modules/acme/vpc?limit=100": `{"modules":[
+			{"namespace":"acme","name":"vpc","provider":"aws","version":"1.0.0","deprecation":{"reason":"old"}},
+			{"namespace":"acme","name":"vpc","provider":"google","version":"1.0.0"}]}`,
+		"/v1/providers/acme/inventory": `{"version":"1.0.0","deprecation":{"reason":"older"}}`,
+	})
+	for address, want := range map[registry.Address]string{
+		vpc: "old", inventory: "older", random: "", registry.Module{Namespace: "acme", Name: "vpc", System: "google"}: "",
+	} {
+		got, err := c.Deprecation(t.Context(), address)
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v", address, got, err)
+		}
+	}
+}

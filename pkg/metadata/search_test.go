@@ -1,0 +1,264 @@
+package metadata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ranked are modules that a search for vpc finds, the best first.
+var ranked = []registry.Summary{
+	{Address: "acme/vpc/aws"},
+	{Address: "acme/vpc/google"},
+	{Address: "other/vpc/aws", Deprecated: "old"},
+	{Address: "acme/vpc-peering/aws"},
+	{Address: "acme/my-vpc/aws"},
+	{Address: "vpcs/net/aws"},
+	{Address: "acme/net/aws", Words: "cidr aws_vpc VPC_id"},
+	{Address: "acme/dns/aws", Description: "Names in a VPC"},
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	all := slices.Clone(ranked)
+	slices.SortFunc(all, func(a, b registry.Summary) int { return strings.Compare(a.Address, b.Address) })
+	for _, test := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"each rank", "vpc", []string{
+			"acme/vpc/aws", "acme/vpc/google", "other/vpc/aws", "acme/vpc-peering/aws", "acme/my-vpc/aws", "vpcs/net/aws",
+			"acme/net/aws", "acme/dns/aws",
+		}},
+		{"capital letters", "VPC-Peering", []string{"acme/vpc-peering/aws"}},
+		{"an address", "acme/vpc/aws", []string{"acme/vpc/aws"}},
+		{"a part of an address", "e/vpc/", []string{"acme/vpc/aws", "acme/vpc/google"}},
+		{"all words must match", "vpc google", []string{"acme/vpc/google"}},
+		{"words in different places", "net cidr", []string{"acme/net/aws"}},
+		{"words in another order", "cidr net", []string{"acme/net/aws"}},
+		{"part of an input", "pc_i", []string{"acme/net/aws"}},
+		{"a description", "names", []string{"acme/dns/aws"}},
+		{"nothing", "no-such-thing", nil},
+		{"one word that does not match", "vpc no-such-thing", nil},
+		{"invalid UTF-8", "\xff", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := metadata.Search(test.text, all...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The names that match are reported as written, and only some of them.
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	m := registry.Summary{Address: "acme/vpc/aws", Words: "cidr Subnet_ids subnet_a subnet_b subnet_c subnet_d subnet_e"}
+	for text, want := range map[string][]string{
+		"cidr":       {"cidr"},
+		"SUBNET":     {"Subnet_ids", "subnet_a", "subnet_b", "subnet_c", "subnet_d"},
+		"vpc":        nil,
+		"cidr t_ids": {"cidr", "Subnet_ids"},
+	} {
+		_, matches, err := metadata.Search(text, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([][]string{want}, matches); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func FuzzSearch(f *testing.F) {
+	f.Add("vpc aws", "acme/vpc/aws", "cidr subnet_ids", "A network", false)
+	f.Add("İ", "acme/vpc/aws", "ﬀ", "\xff", true)
+	f.Fuzz(func(t *testing.T, text, address, words, description string, deprecated bool) {
+		m := registry.Summary{Address: address, Words: words, Description: description}
+		if deprecated {
+			m.Deprecated = "old"
+		}
+		found, matches, err := metadata.Search(text, m)
+		if errors.Is(err, registry.ErrInvalid) {
+			if len(text) <= metadata.MaxQuery && len(strings.Fields(text)) <= 8 {
+				t.Errorf("%q is rejected", text)
+			}
+			return
+		}
+		if err != nil {
+			return // the address is not that of a module
+		}
+		everywhere := strings.ToLower(strings.Join([]string{address, words, description}, "\n"))
+		want := true
+		for _, word := range strings.Fields(strings.ToLower(text)) {
+			want = want && strings.Contains(everywhere, word)
+		}
+		// ToLower of a part can differ from that of the whole only at bytes that
+		// are not UTF-8.
+		if utf8.ValidString(everywhere) && want != (len(found) == 1) {
+			t.Errorf("%q in %q: found %t, want %t", text, everywhere, len(found) == 1, want)
+		}
+		for _, names := range matches {
+			if len(names) > metadata.MaxMatches {
+				t.Errorf("%d names match", len(names))
+			}
+			for _, name := range names {
+				if !strings.Contains(words, name) {
+					t.Errorf("the name %q is not in the words %q", name, words)
+				}
+			}
+		}
+	})
+}
+
+// at serves the API at a time that the test sets.
+func (s *store) at(now *time.Time) http.Handler {
+	return metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, func() time.Time { return *now })
+}
+
+func list(ctx context.Context, h http.Handler) int {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/modules", nil))
+	return w.Code
+}
+
+// Entries are cached for a minute. Then the table decides, even if it fails.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	s := sample(t)
+	now := published
+	h := s.at(&now)
+	for _, step := range []struct {
+		name   string
+		after  time.Duration
+		err    error
+		status int
+		calls  string
+	}{
+		{"first", 0, nil, 200, "Query Query Query"},
+		{"again", 0, nil, 200, ""},
+		{"the last moment", 59 * time.Second, registry.ErrUnavailable, 200, ""},
+		{"stale, and the table fails", time.Second, registry.ErrUnavailable, 503, "Query"},
+		{"the failure is not cached", 0, nil, 200, "Query Query Query"},
+		{"the clock is set back", -time.Hour, nil, 200, "Query Query Query"},
+	} {
+		now = now.Add(step.after)
+		s.table.fail(step.err)
+		s.table.take()
+		if got := list(t.Context(), h); got != step.status {
+			t.Errorf("%s: status %d, want %d", step.name, got, step.status)
+		}
+		if got := s.table.take(); got != step.calls {
+			t.Errorf("%s: calls %q, want %q", step.name, got, step.calls)
+		}
+	}
+}
+
+// waiting is a table whose queries wait.
+type waiting struct {
+	*countingTable
+	begun, end chan struct{}
+	once       sync.Once
+}
+
+func (w *waiting) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	w.once.Do(func() { close(w.begun) })
+	<-w.end
+	return w.countingTable.Query(ctx, q)
+}
+
+// Concurrent requests share one read of the table. It continues if the request
+// that began it ends.
+func TestConcurrentReads(t *testing.T) {
+	t.Parallel()
+	s := sample(t)
+	table := &waiting{countingTable: s.table, begun: make(chan struct{}), end: make(chan struct{})}
+	h := metadata.New(catalog.New(table), s.objects, access.Everyone)
+	first, cancel := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() { ended <- list(first, h) }()
+	<-table.begun
+	cancel()
+	if got := <-ended; got != 503 {
+		t.Errorf("a request that ends early: status %d, want 503", got)
+	}
+	const requests = 20
+	statuses := make(chan int)
+	for range requests {
+		go func() { statuses <- list(t.Context(), h) }()
+	}
+	close(table.end)
+	for range requests {
+		if got := <-statuses; got != 200 {
+			t.Errorf("status %d, want 200", got)
+		}
+	}
+	if diff := cmp.Diff("Query Query Query", s.table.take()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// BenchmarkSearch searches 20,000 modules with 1 KB of words each, as one
+// caller with a scope. It reports their memory.
+func BenchmarkSearch(b *testing.B) {
+	s := newStore(b)
+	const count, batch = 20_000, 50
+	s.put("namespaces", "acme", struct{}{})
+	var changes []catalog.Change
+	for i := range count {
+		address := fmt.Sprintf("acme/module-%05d/aws", i)
+		words := strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), registry.MaxWords/23)
+		changes = append(changes, catalog.Change{
+			Key: catalog.Key{Partition: "catalog/acme", Sort: "modules/" + address},
+			Data: fmt.Appendf(nil, `{"address":%q,"latest":"1.0.0","description":"Module %d","words":%q}`,
+				address, i, words),
+		})
+		if len(changes) == batch {
+			if err := s.table.Write(b.Context(), changes...); err != nil {
+				b.Fatal(err)
+			}
+			changes = nil
+		}
+	}
+	token := s.token("read:modules/acme/*")
+	h := s.protect("{}")
+	send := func() {
+		if w := h.get(b, "/v1/modules/search?q=input_19999", "Authorization", "Bearer "+token); w.Code != 200 {
+			b.Fatal(w.Code)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	send()
+	first := time.Since(begin)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	for b.Loop() {
+		send()
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/count, "B/module")
+	b.ReportMetric(float64(first.Milliseconds()), "ms/fill")
+}

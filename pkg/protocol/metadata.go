@@ -1,0 +1,162 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// A search has at most MaxSearch bytes and MaxSearchWords words.
+const (
+	MaxSearch      = 200
+	MaxSearchWords = 8
+)
+
+// ModuleList is a page of a list or a search of modules.
+//
+// Source: the public registry's API,
+// https://developer.hashicorp.com/terraform/registry/api-docs#list-modules.
+type ModuleList struct {
+	Meta    ListMeta        `json:"meta"`
+	Modules []ModuleSummary `json:"modules"`
+}
+
+// ProviderList is a page of a list of providers.
+type ProviderList struct {
+	Meta      ListMeta          `json:"meta"`
+	Providers []ProviderSummary `json:"providers"`
+}
+
+// MirrorList is a page of a list of mirrored providers. It is Larder's own.
+type MirrorList struct {
+	Meta      ListMeta         `json:"meta"`
+	Providers []MirroredDetail `json:"providers"`
+}
+
+// ListMeta describes a page of a list.
+type ListMeta struct {
+	Limit         int `json:"limit"`
+	CurrentOffset int `json:"current_offset"`
+	// NextOffset is the offset of the next page. It and the URL of the next
+	// page are missing on the last page. The page before has two such fields
+	// too, which are missing on the first page.
+	NextOffset *int   `json:"next_offset,omitempty"`
+	NextURL    string `json:"next_url,omitempty"`
+	PrevOffset *int   `json:"prev_offset,omitempty"`
+	PrevURL    string `json:"prev_url,omitempty"`
+	// Total is the number of results on all pages that the caller may read.
+	// The public registry has no such field.
+	Total int `json:"total"`
+}
+
+// ModuleSummary describes a module by its latest version, or by the version of
+// a [ModuleDetail].
+type ModuleSummary struct {
+	// ID is NAMESPACE/NAME/SYSTEM/VERSION.
+	ID string `json:"id"`
+	// Owner is always empty.
+	Owner     string           `json:"owner"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	Version   registry.Version `json:"version"`
+	// Provider is the system of the address.
+	Provider    string `json:"provider"`
+	Description string `json:"description"`
+	// Source is the URL of the repository that published the version, if its
+	// identity proves it.
+	Source      string    `json:"source"`
+	Tag         string    `json:"tag"`
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	// Downloads is always 0: Larder counts downloads in its log.
+	Downloads int `json:"downloads"`
+	// Verified is always false: it is a mark of the public registry.
+	Verified bool `json:"verified"`
+	// Deprecation is set if the module or the version is deprecated.
+	Deprecation *DeprecationNote `json:"deprecation,omitempty"`
+	// Matches are the names in the documentation that a search has found. The
+	// public registry has no such field.
+	Matches []string `json:"matches,omitempty"`
+}
+
+// DeprecationNote describes a deprecation.
+type DeprecationNote struct {
+	// Reason is the message of the person who deprecated it.
+	Reason string `json:"reason"`
+	// Link is always empty.
+	Link string `json:"link"`
+}
+
+// ModuleDetail describes one version of a module.
+type ModuleDetail struct {
+	ModuleSummary
+	docs.Documentation
+	// Providers are the systems for which the module exists.
+	Providers []string `json:"providers"`
+	// Versions are the listed versions, the oldest first.
+	Versions []registry.Version `json:"versions"`
+
+	// Documented reports whether the version has documentation that can be
+	// read. The public registry has neither this field nor the following ones.
+	Documented    bool               `json:"documented"`
+	PublishedBy   registry.Publisher `json:"published_by"`
+	SHA256        string             `json:"sha256"`
+	ContentSHA256 string             `json:"content_sha256"`
+	// Size is the size of the archive in bytes.
+	Size int64 `json:"size"`
+}
+
+// ProviderSummary describes a provider by its latest version, or by the version
+// of a [ProviderDetail].
+type ProviderSummary struct {
+	// ID is NAMESPACE/TYPE/VERSION.
+	ID          string           `json:"id"`
+	Owner       string           `json:"owner"`
+	Namespace   string           `json:"namespace"`
+	Name        string           `json:"name"`
+	Alias       string           `json:"alias"`
+	Version     registry.Version `json:"version"`
+	Tag         string           `json:"tag"`
+	Description string           `json:"description"`
+	Source      string           `json:"source"`
+	PublishedAt time.Time        `json:"published_at,omitzero"`
+	Downloads   int              `json:"downloads"`
+	Tier        string           `json:"tier"`
+	// Deprecation is set if the provider or the version is deprecated. The
+	// public registry has no such field.
+	Deprecation *DeprecationNote `json:"deprecation,omitempty"`
+}
+
+// ProviderDetail describes one version of a provider.
+type ProviderDetail struct {
+	ProviderSummary
+	// Versions are the listed versions, the oldest first.
+	Versions []registry.Version `json:"versions"`
+	// Docs is always empty.
+	Docs []string `json:"docs"`
+
+	// Protocols are the plugin protocols, such as 6.0. The public registry has
+	// neither this field nor the following ones.
+	Protocols   []string           `json:"protocols"`
+	Packages    []ProviderFile     `json:"packages"`
+	SigningKey  string             `json:"signing_key"`
+	PublishedBy registry.Publisher `json:"published_by"`
+}
+
+// ProviderFile is the package of a provider for one platform.
+type ProviderFile struct {
+	registry.Platform
+	Filename string `json:"filename"`
+	SHA256   string `json:"sha256"`
+	H1       string `json:"h1"`
+	// Size is the size of the file in bytes.
+	Size int64 `json:"size"`
+}
+
+// MirroredDetail describes a mirrored provider by its latest version.
+type MirroredDetail struct {
+	Hostname  string           `json:"hostname"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	Version   registry.Version `json:"version"`
+}

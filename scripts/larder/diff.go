@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/docs/compare"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+func (c *cli) diffCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "diff NAMESPACE/NAME/SYSTEM VERSION [VERSION]",
+		Short: "Compare two versions of a module",
+		Long: `Compare two versions of a module: its inputs, outputs, requirements,
+resources, module blocks and submodules. Without the second VERSION, compare
+with the newest version.
+
+Each line begins with + for an added entry, - for a removed one and ~ for a
+changed one. A change is breaking if a configuration that works with the first
+version may fail with the second one. It may change plans if, for example, a
+default or the version of a module block changed. The command does not compare
+READMEs, examples, the arguments of resources, or the conditions of validations.
+
+The exit code is 7 if there are breaking changes, and 0 if there are none.` + readThroughRegistry,
+		Example: `  larder diff acme/vpc/aws 1.2.0 2.0.0
+  larder diff acme/vpc/aws 1.2.0 --path modules/endpoints
+  larder diff acme/vpc/aws 1.2.0 2.0.0 --json`,
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			m, err := registry.ParseModule(args[0])
+			if err != nil {
+				return nil, err
+			}
+			from, err := versionArgument(args[1:])
+			if err != nil {
+				return nil, err
+			}
+			to, err := versionArgument(args[2:])
+			if err != nil {
+				return nil, err
+			}
+			return c.onReader(ctx, func(r *reader) (view, error) {
+				v, err := r.diff(ctx, m, from, to, path)
+				if err != nil {
+					return nil, err
+				}
+				return v, v.verdict()
+			})
+		}),
+	}
+	c.registryFlags(cmd)
+	cmd.Flags().StringVar(&path, "path", "", "compare the submodule or example at `PATH`, such as modules/endpoints")
+	return cmd
+}
+
+// diff compares two versions of a module. If path is not empty, it compares
+// this folder of them.
+func (r *reader) diff(
+	ctx context.Context, m registry.Module, from, to *registry.Version, path string,
+) (v diffView, err error) {
+	v.Address, v.flags = m.String(), r.flags
+	before, err := r.documented(ctx, m, from)
+	if err != nil {
+		return v, err
+	}
+	after, err := r.documented(ctx, m, to)
+	if err != nil {
+		return v, err
+	}
+	v.From, v.To = before.Version, after.Version
+	if path == "" {
+		v.Difference = compare.Modules(before.Documentation, after.Documentation)
+		return v, nil
+	}
+	old, err := folderAt(before.Documentation, path)
+	if err != nil {
+		return v, fmt.Errorf("cannot compare %s %s: %w", m, v.From, err)
+	}
+	current, err := folderAt(after.Documentation, path)
+	if err != nil {
+		return v, fmt.Errorf("cannot compare %s %s: %w", m, v.To, err)
+	}
+	v.Path, v.Difference = old.Path, compare.Folders(old, current)
+	return v, nil
+}
+
+// documented returns a version of a module that has documentation.
+func (r *reader) documented(
+	ctx context.Context, m registry.Module, version *registry.Version,
+) (protocol.ModuleDetail, error) {
+	found, err := r.Module(ctx, m, version)
+	switch {
+	case err != nil:
+		return found, r.notFound(ctx, m, version, err)
+	case !found.Documented:
+		return found, r.documentationError("compare", m, found.Version)
+	}
+	return found, nil
+}
+
+// breakingError reports that a comparison has found breaking changes.
+type breakingError struct{ error }
+
+// verdict returns a [breakingError] if there are breaking changes.
+func (v diffView) verdict() error {
+	if v.Breaking == 0 {
+		return nil
+	}
+	return registry.WithHint(breakingError{fmt.Errorf("%s %s has %s since %s",
+		v.subject(), v.To, english.Plural(v.Breaking, "breaking change", ""), v.From)},
+		"A configuration that works with %s may fail with %s.", v.From, v.To)
+}
+
+// diffView is the difference between two versions of a module.
+type diffView struct {
+	Address string           `json:"address"`
+	From    registry.Version `json:"from"`
+	To      registry.Version `json:"to"`
+	// Path is the path of the compared folder. It is missing for the whole
+	// module.
+	Path string `json:"path,omitempty"`
+	compare.Difference
+
+	// flags are those of [cli.repeatedFlags].
+	flags string
+}
+
+// subject returns the address with the path.
+func (v diffView) subject() string {
+	if v.Path == "" {
+		return v.Address
+	}
+	return v.Address + "//" + v.Path
+}
+
+// kindNames are the names of entries in lines, by the titles of sections.
+var kindNames = map[string]string{
+	"Inputs": "input", "Outputs": "output", "Requirements": "requirement", "Resources": "resource",
+	"Modules": "module block", "Submodules": "submodule",
+}
+
+func (v diffView) text(p page) {
+	p.printf("%s %s → %s\n", v.subject(), v.From, v.To)
+	column := v.column()
+	for _, s := range v.Sections() {
+		if len(s.Changes) > 0 {
+			p.printf("\n")
+		}
+		for _, change := range s.Changes {
+			p.change(kindNames[s.Title], change, column)
+		}
+	}
+	for _, change := range v.Submodules.Changes {
+		if change.Kind == compare.Changed {
+			p.printf("\n")
+			p.println("To see the changes of a submodule, run `larder diff %s %s %s --path %s%s`.",
+				v.Address, v.From, v.To, change.Name, v.flags)
+			break
+		}
+	}
+	if v.Breaking == 0 {
+		p.printf("\n")
+		p.println("%s", v.harmless())
+	}
+}
+
+// harmless describes a difference without breaking changes.
+func (v diffView) harmless() string {
+	for _, s := range v.Sections() {
+		if len(s.Changes) > 0 {
+			return "No breaking changes found. The command compares documentation and not what resources do."
+		}
+	}
+	return "No changes found. The command compares documentation and not what resources do."
+}
+
+// maxEntry is the longest entry that has its reasons next to it.
+const maxEntry = 40
+
+// column returns the column of the reasons.
+func (v diffView) column() (column int) {
+	for _, s := range v.Sections() {
+		for _, change := range s.Changes {
+			if n := len(entry(kindNames[s.Title], change)); n <= maxEntry {
+				column = max(column, n)
+			}
+		}
+	}
+	return column + len("  ")
+}
+
+// signs are the signs of changes.
+var signs = map[compare.Kind]string{compare.Added: "+", compare.Removed: "-", compare.Changed: "~"}
+
+// entry returns a change without its consequences, such as "+ input x".
+func entry(kind string, c compare.Change) string { return signs[c.Kind] + " " + kind + " " + c.Name }
+
+// change prints a change, its consequences, and its short fields.
+func (p page) change(kind string, c compare.Change, column int) {
+	line := entry(kind, c)
+	colored := p.Paint(line[:1], paintState(string(c.Kind))) + line[1:]
+	space := strings.Repeat(" ", column)
+	why := consequence(p, c)
+	switch {
+	case why == "":
+		p.printf("%s\n", colored)
+	case len(line)+2 <= column:
+		p.printf("%s%s%s\n", colored, space[len(line):], p.wrapAt(column, why))
+	default:
+		p.printf("%s\n%s%s\n", colored, space, p.wrapAt(column, why))
+	}
+	for _, f := range c.Fields {
+		if shownFields[f.Name] {
+			p.field(f, space)
+		}
+	}
+}
+
+// shownFields are the fields whose values are printed. The reasons describe the
+// others.
+var shownFields = map[string]bool{"type": true, "default": true, "version": true, "source": true}
+
+// maxField bounds a value in a line with two values.
+const maxField = 30
+
+// field prints both values of a field, in one line if they are short.
+func (p page) field(f compare.Field, space string) {
+	before, after := orNothing(tidy(f.Before)), orNothing(tidy(f.After))
+	if len(before) <= maxField && len(after) <= maxField && !strings.Contains(before+after, "\n") {
+		p.printf("%s%s → %s\n", space, before, after)
+		return
+	}
+	for _, value := range []struct {
+		sign, text string
+		color      terminal.Color
+	}{{"-", before, paintState(string(compare.Removed))}, {"+", after, paintState(string(compare.Added))}} {
+		for line := range strings.SplitSeq(p.shortValue(value.text), "\n") {
+			p.printf("%s%s %s\n", space, p.Paint(value.sign, value.color), p.wrapAt(len(space)+2, line))
+		}
+	}
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}
+
+// markNames are the words for marks.
+var markNames = map[compare.Mark]string{compare.Breaking: "breaking", compare.ChangesPlans: "may change plans"}
+
+// consequence returns the mark of a change with its reasons.
+func consequence(p page, c compare.Change) string {
+	reasons := strings.Join(c.Reasons, "; ")
+	name := markNames[c.Mark]
+	if name == "" {
+		return reasons
+	}
+	return p.Paint(name, paintState(name)) + ": " + reasons
+}

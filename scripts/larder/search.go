@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+func (c *cli) searchCommand() *cobra.Command {
+	limit := 20
+	cmd := &cobra.Command{
+		Use:   "search WORD…",
+		Short: "Search modules and providers",
+		Long: `Search modules and providers. All words must match a part of the address, the
+description, or a name in the documentation. These names are those of inputs,
+outputs, providers, types of resources and submodules. The best results are
+first, and deprecated ones are last.
+
+The column FOUND has the names in the documentation that match. The exit code is
+0 even if there are no results. With --quiet the command prints only addresses.` + readThroughRegistry,
+		Example: `  larder search vpc
+  larder search flow logs --limit 50
+  larder search aws_s3_bucket --quiet`,
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			fields := strings.Fields(strings.Join(args, " "))
+			words := strings.Join(fields, " ")
+			switch {
+			case words == "":
+				return nil, usagef("WORD is empty")
+			case len(fields) > protocol.MaxSearchWords:
+				return nil, usagef("there are more than %d words to search for", protocol.MaxSearchWords)
+			case len(words) > protocol.MaxSearch:
+				return nil, usagef("the words to search for have more than %d bytes", protocol.MaxSearch)
+			case limit < 1:
+				return nil, usagef("--limit must be at least 1")
+			}
+			return c.onReader(ctx, func(r *reader) (view, error) {
+				return asView(r.search(ctx, metadataclient.Query{Words: words, Limit: limit}))
+			})
+		}),
+	}
+	c.registryFlags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", limit, "print at most `N` modules and N providers")
+	return cmd
+}
+
+// search searches modules and providers.
+func (r *reader) search(ctx context.Context, q metadataclient.Query) (v searchView, err error) {
+	v.Query = q.Words
+	if v.Modules, v.ModulesTotal, err = r.Modules(ctx, q); err != nil {
+		return v, err
+	}
+	v.Providers, v.ProvidersTotal, err = r.Providers(ctx, q)
+	return v, err
+}
+
+// searchView has the results of a search, the best first.
+type searchView struct {
+	Query   string                   `json:"query"`
+	Modules []protocol.ModuleSummary `json:"modules"`
+	// ModulesTotal and ProvidersTotal are the numbers of results without the
+	// limit.
+	ModulesTotal   int                        `json:"modules_total"`
+	Providers      []protocol.ProviderSummary `json:"providers"`
+	ProvidersTotal int                        `json:"providers_total"`
+}
+
+func (v searchView) text(p page) {
+	if len(v.Modules)+len(v.Providers) == 0 {
+		p.println("No results for %q. Check the spelling, or search for part of a name, an input or a resource.", v.Query)
+		return
+	}
+	modules := make([][]string, len(v.Modules))
+	for i, m := range v.Modules {
+		modules[i] = resultRow(metadataclient.ModuleAddress(m), m.Version.String(), m.Description, m.Deprecation, m.Matches)
+	}
+	providers := make([][]string, len(v.Providers))
+	for i, m := range v.Providers {
+		providers[i] = resultRow(metadataclient.ProviderAddress(m), m.Version.String(), m.Description, m.Deprecation, nil)
+	}
+	p.results("MODULE", "modules", modules, v.ModulesTotal)
+	if len(modules) > 0 && len(providers) > 0 {
+		p.printf("\n")
+	}
+	p.results("PROVIDER", "providers", providers, v.ProvidersTotal)
+}
+
+func resultRow(address, latest, description string, note *protocol.DeprecationNote, matches []string) []string {
+	state := ""
+	if note != nil {
+		state = "deprecated"
+	}
+	return []string{address, latest, state, strings.Join(matches, " "), description}
+}
+
+// results prints a table of results. It prints nothing if there are none.
+func (p page) results(title, kind string, rows [][]string, total int) {
+	if len(rows) == 0 {
+		return
+	}
+	p.Table([]terminal.Column{
+		{Title: title, Min: 24}, {Title: "LATEST"}, stateColumn, {Title: "FOUND", Min: 16, Shorten: shortList},
+		{Title: "DESCRIPTION", Min: 12},
+	}, rows)
+	if total > len(rows) {
+		p.println("These are %d of %s. For more, use --limit.",
+			len(rows), english.Plural(total, strings.TrimSuffix(kind, "s"), kind))
+	}
+}
+
+func (v searchView) quiet(p page) {
+	for _, m := range v.Modules {
+		p.printf("%s\n", metadataclient.ModuleAddress(m))
+	}
+	for _, m := range v.Providers {
+		p.printf("%s\n", metadataclient.ProviderAddress(m))
+	}
+}

@@ -1,0 +1,390 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// showFlags has the flags of `larder show`.
+type showFlags struct {
+	path   string
+	readme bool
+}
+
+func (c *cli) showCommand() *cobra.Command {
+	var flags showFlags
+	cmd := &cobra.Command{
+		Use:   "show ADDRESS [VERSION]",
+		Short: "Show what is in a module or provider",
+		Long: `Show who published a version of a module or provider, from what, and how to use
+it. For a module, also show its inputs, outputs, resources, requirements,
+submodules and examples. Without VERSION, show the newest version.
+
+ADDRESS is NAMESPACE/NAME/SYSTEM for a module and NAMESPACE/TYPE for a provider.
+For a mirrored provider, use ` + "`larder list`" + ` instead.
+
+With --quiet the command prints only the version. With --json it prints all
+folders of a module, whatever --path is.` + readThroughRegistry,
+		Example: `  larder show acme/vpc/aws
+  larder show acme/vpc/aws 1.2.0 --readme
+  larder show acme/vpc/aws --path modules/endpoints
+  larder show acme/inventory --registry https://registry.example.com`,
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			a, err := registry.ParseAddress(args[0])
+			if err != nil {
+				return nil, err
+			}
+			version, err := versionArgument(args[1:])
+			if err != nil {
+				return nil, err
+			}
+			if err := flags.check(a, c.repeatedFlags()); err != nil {
+				return nil, err
+			}
+			return c.onReader(ctx, func(r *reader) (view, error) { return r.show(ctx, a, version, flags) })
+		}),
+	}
+	c.registryFlags(cmd)
+	cmd.Flags().StringVar(&flags.path, "path", "", "show the submodule or example at `PATH`, such as modules/endpoints")
+	cmd.Flags().BoolVar(&flags.readme, "readme", false, "also print the README, in Markdown")
+	return cmd
+}
+
+// check checks the flags for an address. In hints it repeats those of
+// [cli.repeatedFlags].
+func (f showFlags) check(a registry.Address, flags string) error {
+	switch a.(type) {
+	case registry.MirrorProvider:
+		return registry.WithHint(usagef("cannot show %s: it is a mirrored provider", a),
+			"Run `larder list %s%s` to list its versions.", a, flags)
+	case registry.Provider:
+		if f.path != "" || f.readme {
+			return usagef("--path and --readme are for modules, but %s is a provider", a)
+		}
+	}
+	return nil
+}
+
+// show returns the view of a version, or of the newest version if version is
+// nil.
+func (r *reader) show(ctx context.Context, a registry.Address, version *registry.Version, f showFlags) (view, error) {
+	if p, ok := a.(registry.Provider); ok {
+		found, err := r.Provider(ctx, p, version)
+		if err != nil {
+			return nil, r.notFound(ctx, a, version, err)
+		}
+		return shownProviderView{found, p, r.host}, nil
+	}
+	m, ok := a.(registry.Module)
+	if !ok {
+		return nil, fmt.Errorf("cannot show %s: %w address", a, registry.ErrInvalid)
+	}
+	found, err := r.Module(ctx, m, version)
+	if err != nil {
+		return nil, r.notFound(ctx, a, version, err)
+	}
+	if !found.Documented && f.path != "" {
+		return nil, r.documentationError("show", m, found.Version)
+	}
+	v := shownModuleView{
+		ModuleDetail: found, address: m, host: r.host, readme: f.readme, flags: r.flags,
+		rebuildHint: r.rebuildHint(m, found.Version),
+	}
+	v.folder, err = folderAt(found.Documentation, f.path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot show %s %s: %w", a, found.Version, err)
+	}
+	return v, nil
+}
+
+// folderAt returns the folder of a module at a path. The root has an empty
+// path.
+func folderAt(d docs.Documentation, path string) (docs.Folder, error) {
+	path = strings.Trim(strings.TrimPrefix(path, "./"), "/")
+	if path == "" || path == "." {
+		return d.Root, nil
+	}
+	folders := slices.Concat(d.Submodules, d.Examples)
+	for _, f := range folders {
+		if f.Path == path {
+			return f, nil
+		}
+	}
+	err := fmt.Errorf("the folder%s is %w", inError(path), registry.ErrNotFound)
+	if len(folders) == 0 {
+		return docs.Folder{}, registry.WithHint(err, "The module has no submodules and no examples.")
+	}
+	paths := mapped(folders, func(f docs.Folder) string { return f.Path })
+	return docs.Folder{}, registry.WithHint(err, "Use one of %s.", strings.Join(paths, ", "))
+}
+
+// shownModuleView is a version of a module.
+type shownModuleView struct {
+	protocol.ModuleDetail
+
+	address registry.Module
+	folder  docs.Folder
+	host    addressing
+	readme  bool
+	// flags are those of [cli.repeatedFlags].
+	flags string
+	// rebuildHint describes how to make the documentation if there is none.
+	rebuildHint string
+}
+
+func (v shownModuleView) text(p page) {
+	source := v.address.String()
+	if v.folder.Path != "" {
+		source += "//" + v.folder.Path
+	}
+	p.head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), [][2]string{
+		{"Archive", p.digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
+		{"Versions", versionList(v.Versions)},
+	}))
+	if !v.Documented {
+		block := moduleBlock(v.address.Name, v.host.host+"/"+source, v.Version.String())
+		p.use(withLines(block, "# The inputs are unknown, and some may be required."), v.host)
+		p.printf("\n")
+		p.println("This version has no readable documentation. %s", v.rebuildHint)
+		return
+	}
+	if !strings.HasPrefix(v.folder.Path, "examples/") && !v.folder.Empty {
+		name := v.address.Name
+		if v.folder.Path != "" {
+			name = path.Base(v.folder.Path)
+		}
+		p.use(blockWithInputs(name, v.host.host+"/"+source, v.Version.String(), v.folder.Inputs), v.host)
+	}
+	p.folder(v.folder)
+	if v.folder.Path == "" {
+		p.folders("Submodules", v.Submodules)
+		p.folders("Examples", v.Examples)
+		if all := slices.Concat(v.Submodules, v.Examples); len(all) > 0 {
+			p.printf("\n")
+			p.println("To see one of them, run `larder show %s %s --path %s%s`.",
+				v.address, v.Version, all[0].Path, v.flags)
+		}
+	}
+	if v.readme {
+		p.readme(v.folder.Readme)
+	}
+	if len(v.Notes) > 0 {
+		p.printf("\n")
+		p.warnings(v.Notes)
+	}
+}
+
+func (v shownModuleView) quiet(p page) { p.printf("%s\n", v.Version) }
+
+// blockWithInputs returns the block that uses a module, with a line for each
+// required input to fill in.
+func blockWithInputs(name, source, version string, inputs []docs.Input) string {
+	block := moduleBlock(name, source, version)
+	var required []docs.Input
+	longest := 0
+	for _, i := range inputs {
+		if i.Required {
+			required, longest = append(required, i), max(longest, len(i.Name))
+		}
+	}
+	if len(required) == 0 {
+		return block
+	}
+	return withLines(block, mapped(required, func(i docs.Input) string {
+		return fmt.Sprintf("%-*s = # %s", longest, i.Name, shortType(i.Type))
+	})...)
+}
+
+// withLines adds lines to the end of a block.
+func withLines(block string, lines ...string) string {
+	return strings.TrimSuffix(block, "  }\n") + "\n    " + strings.Join(lines, "\n    ") + "\n  }\n"
+}
+
+// shortType returns a type in one short line.
+func shortType(written string) string {
+	line := strings.Join(strings.Fields(written), " ")
+	if !strings.Contains(written, "\n") && len(line) <= 60 {
+		return line
+	}
+	if outer, _, found := strings.Cut(line, "{"); found && len(outer) <= 60 {
+		return outer + "{ … }" + strings.Repeat(")", strings.Count(outer, "("))
+	}
+	return "…"
+}
+
+// shownProviderView is a version of a provider.
+type shownProviderView struct {
+	protocol.ProviderDetail
+
+	address registry.Provider
+	host    addressing
+}
+
+func (v shownProviderView) text(p page) {
+	address := v.address.String()
+	p.head(address+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), [][2]string{
+		{"Signed by", v.SigningKey},
+		{"Protocols", strings.Join(v.Protocols, ", ")},
+		{"Versions", versionList(v.Versions)},
+	}))
+	p.use(providerBlock(v.address.Type, v.host.host+"/"+address, v.Version.String()), v.host)
+	rows := make([]definition, len(v.Packages))
+	for i, one := range v.Packages {
+		rows[i] = definition{
+			name: one.String(), value: humanize.IBytes(uint64(max(one.Size, 0))) + "  " + p.digest("sha256:"+one.SHA256),
+		}
+	}
+	p.definitions("Platforms", rows)
+}
+
+func (v shownProviderView) quiet(p page) { p.printf("%s\n", v.Version) }
+
+// publication returns the facts about when a version was published, by whom and
+// from what. On a terminal it shortens an identity.
+func (p page) publication(at time.Time, by registry.Publisher, source string) [][2]string {
+	facts := [][2]string{{"Published", publishedTime(at)}}
+	if by.Repository == "" {
+		name := by.String()
+		if p.Width > 0 {
+			name = shortIdentity(name, max(p.Width-factColumn, 20))
+		}
+		return append(facts, [2]string{"By", name})
+	}
+	job := strings.TrimSpace(by.Repository+" "+by.Ref) + ", a CI job of " + strings.TrimPrefix(by.Issuer, "https://")
+	return append(facts, [2]string{"By", job}, [2]string{"Source", source}, [2]string{"Commit", by.Commit})
+}
+
+// folders prints the submodules or examples of a module.
+func (p page) folders(title string, all []docs.Folder) {
+	rows := make([]definition, len(all))
+	for i, f := range all {
+		rows[i] = definition{name: f.Path, value: english.Plural(len(f.Inputs), "input", "") + ", " +
+			english.Plural(len(f.Outputs), "output", "")}
+	}
+	p.definitions(title, rows)
+}
+
+// folder prints the documentation of a folder.
+func (p page) folder(f docs.Folder) {
+	if f.Empty {
+		p.printf("\n")
+		p.println("This folder has no configuration.")
+		return
+	}
+	var required, optional []definition
+	for _, i := range f.Inputs {
+		if i.Required {
+			required = append(required, p.input(i))
+		} else {
+			optional = append(optional, p.input(i))
+		}
+	}
+	p.definitions("Required inputs", required)
+	p.definitions("Optional inputs", optional)
+	outputs := make([]definition, len(f.Outputs))
+	for i, o := range f.Outputs {
+		outputs[i] = definition{
+			name: o.Name, about: o.Description,
+			value: flags(map[string]bool{"sensitive": o.Sensitive, "ephemeral": o.Ephemeral}),
+			notes: p.deprecation(o.Deprecated),
+		}
+	}
+	p.definitions("Outputs", outputs)
+	p.definitions("Resources", slices.Concat(
+		byType("", f.Resources), byType("data.", f.DataResources), byType("ephemeral.", f.EphemeralResources)))
+	modules := make([]definition, len(f.Dependencies))
+	for i, d := range f.Dependencies {
+		modules[i] = definition{name: d.Name, value: strings.TrimSpace(d.Source + " " + d.Version)}
+	}
+	p.definitions("Modules", modules)
+	p.definitions("Requirements", requirementsOf(f))
+}
+
+// requirementsOf returns the required version of the client and the providers.
+func requirementsOf(f docs.Folder) (rows []definition) {
+	if f.RequiredVersion != "" {
+		rows = append(rows, definition{name: "required_version", value: f.RequiredVersion})
+	}
+	for _, d := range f.ProviderDependencies {
+		row := definition{name: d.Name, value: strings.TrimSpace(d.Source + " " + d.Version)}
+		if len(d.Aliases) > 0 {
+			row.notes = []string{"Pass " + strings.Join(d.Aliases, ", ") + "."}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// byType returns a definition for each type of resources, with their names.
+func byType(prefix string, all []docs.Resource) (rows []definition) {
+	for _, r := range all {
+		last := len(rows) - 1
+		if last >= 0 && rows[last].name == prefix+r.Type {
+			rows[last].value += ", " + r.Name
+			continue
+		}
+		rows = append(rows, definition{name: prefix + r.Type, value: r.Name})
+	}
+	return rows
+}
+
+// input returns an input with its type, its default and its notes.
+func (p page) input(i docs.Input) definition {
+	d := definition{name: i.Name, value: strings.TrimSpace(i.Type), about: i.Description}
+	if !i.Required && i.Default != "" {
+		d.value += " = " + p.shortValue(i.Default)
+	}
+	more := flags(map[string]bool{"sensitive": i.Sensitive, "ephemeral": i.Ephemeral, "not null": i.NotNull})
+	if more != "" {
+		d.value += " (" + more + ")"
+	}
+	d.notes = p.deprecation(i.Deprecated)
+	for _, message := range i.Validations {
+		d.notes = append(d.notes, "Rule: "+message)
+	}
+	return d
+}
+
+// maxValue bounds a default on a terminal.
+const maxValue = 200
+
+// shortValue shortens a long value on a terminal.
+func (p page) shortValue(value string) string {
+	if p.Width <= 0 || len(value) <= maxValue {
+		return value
+	}
+	return string([]rune(value)[:min(maxValue, len([]rune(value)))]) + "…"
+}
+
+func (p page) deprecation(reason string) []string {
+	if reason == "" {
+		return nil
+	}
+	return []string{p.Paint("Deprecated", paintState("deprecated")) + ": " + reason}
+}
+
+// flags returns the names that are set, sorted and separated by commas.
+func flags(set map[string]bool) string {
+	var names []string
+	for name, is := range set {
+		if is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
