@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -31,6 +32,9 @@ type Mismatch struct {
 	Detail string
 	// Fix is what to do, if that is not to rebuild the item.
 	Fix string
+	// Earlier means that an earlier release wrote the item. It only lacks fields
+	// that this release derives.
+	Earlier bool
 }
 
 // Stored is the stored data of an address, read while no write interfered.
@@ -202,9 +206,11 @@ func (s *Stored[R]) compareNothing(is storedIndex[R]) {
 	}
 	for what, item := range map[Derived]Item{DerivedListing: is.listed, DerivedEntry: is.entry} {
 		if item.Revision > 0 {
-			s.Mismatches = append(s.Mismatches, Mismatch{what, "it exists, but there are no versions",
-				"restore the records of the versions from a backup of the table; if nothing was ever published there, " +
-					"remove the item " + item.Shown() + " from the table (see docs/verify-and-restore.md)"})
+			s.Mismatches = append(s.Mismatches, Mismatch{
+				What: what, Detail: "it exists, but there are no versions",
+				Fix: "restore the records of the versions from a backup of the table; if nothing was ever published there, " +
+					"remove the item " + item.Shown() + " from the table (see docs/verify-and-restore.md)",
+			})
 		}
 	}
 	slices.SortFunc(s.Mismatches, func(a, b Mismatch) int { return -strings.Compare(string(a.What), string(b.What)) })
@@ -225,7 +231,7 @@ func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []b
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(again, listing) {
+		if !bytes.Equal(again, listing) && !s.isEarlierListing(again, listing) {
 			s.mismatch(DerivedListing, "%s", differ(is.listing.versions(), want.listing.versions()))
 		}
 	}
@@ -240,10 +246,71 @@ func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) 
 		s.mismatch(DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
 	case complete:
 		again, err := json.Marshal(is.summary)
-		if err != nil || !bytes.Equal(again, want) {
-			s.mismatch(DerivedEntry, "%s", differingFields(again, want))
+		if err == nil && bytes.Equal(again, want) {
+			return
 		}
+		var have, expected any
+		err = errors.Join(err, json.Unmarshal(again, &have), json.Unmarshal(want, &expected))
+		if err == nil && lacksFields(have, expected) {
+			s.earlier(DerivedEntry)
+			return
+		}
+		s.mismatch(DerivedEntry, "%s", differingFields(again, want))
 	}
+}
+
+// isEarlierListing adds a mismatch and returns true if an earlier release wrote
+// a listing.
+func (s *Stored[R]) isEarlierListing(is, want protocol.Document) bool {
+	have, err := protocol.Decode[any](is)
+	if err != nil {
+		return false
+	}
+	expected, err := protocol.Decode[any](want)
+	if err != nil || !lacksFields(have, expected) {
+		return false
+	}
+	s.earlier(DerivedListing)
+	return true
+}
+
+func (s *Stored[R]) earlier(what Derived) {
+	s.Mismatches = append(s.Mismatches, Mismatch{
+		What: what, Earlier: true,
+		Detail: "an earlier release wrote it, and it lacks fields that this release has; --repair adds them",
+	})
+}
+
+// laterFields are the fields of listings and entries that the first release did
+// not have.
+var laterFields = []string{"published_at", "source", "words", "latest_deprecated"}
+
+// lacksFields reports whether decoded JSON equals the expected JSON, except that
+// it lacks some of laterFields.
+func lacksFields(have, expected any) bool {
+	switch expected := expected.(type) {
+	case map[string]any:
+		fields, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for name := range fields {
+			if _, found := expected[name]; !found {
+				return false
+			}
+		}
+		for name, value := range expected {
+			field, found := fields[name]
+			if found && !lacksFields(field, value) || !found && !slices.Contains(laterFields, name) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		elements, ok := have.([]any)
+		return ok && slices.EqualFunc(elements, expected, lacksFields)
+	}
+	return have == expected
 }
 
 // differingFields describes how an entry in JSON differs from the expected one.
