@@ -138,9 +138,15 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
+		"pkg/search", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/requestlog"},
+		[]string{"github.com/aws/", "database/sql", "html/template"},
+	},
+	{"pkg/docs/stored", []string{"pkg/registry", "pkg/objects"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
 		"pkg/metadata",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects",
+			"pkg/docs/stored", "pkg/search",
 		},
 		[]string{
 			"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark", "html/template",
@@ -255,7 +261,7 @@ var rules = []rule{
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{
-		"functions/metadata", onDeployed("pkg/metadata", "pkg/deployed"),
+		"functions/metadata", onDeployed("pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/deployed"),
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
 	},
 	{
@@ -287,7 +293,8 @@ var rules = []rule{
 		"infra",
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
-			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics",
+			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/access", "pkg/openid",
+			"pkg/settings", "pkg/metrics",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},

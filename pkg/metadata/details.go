@@ -2,23 +2,26 @@ package metadata
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/search"
 )
 
 // moduleOf returns the module of a request, after checking that the caller may
 // read it.
 func moduleOf(r *http.Request) (registry.Module, error) {
 	address := r.PathValue("namespace") + "/" + r.PathValue("name") + "/" + r.PathValue("system")
-	if err := access.CheckRead(r.Context(), string(moduleEntries)+address); err != nil {
+	if err := access.CheckRead(r.Context(), string(search.Modules)+address); err != nil {
 		return registry.Module{}, err
 	}
 	return registry.ParseModule(address)
@@ -28,7 +31,7 @@ func moduleOf(r *http.Request) (registry.Module, error) {
 // may read it.
 func providerOf(r *http.Request) (registry.Provider, error) {
 	address := r.PathValue("namespace") + "/" + r.PathValue("type")
-	if err := access.CheckRead(r.Context(), string(providerEntries)+address); err != nil {
+	if err := access.CheckRead(r.Context(), string(search.Providers)+address); err != nil {
 		return registry.Provider{}, err
 	}
 	return registry.ParseProvider(address)
@@ -78,14 +81,14 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
 	}
 	for _, s := range systems {
-		if access.CanRead(r.Context(), string(moduleEntries)+s.Address) {
+		if access.CanRead(r.Context(), string(search.Modules)+s.Address) {
 			_, _, system := split(s.Address)
 			d.Providers = append(d.Providers, system)
 		}
 	}
 	d.Documentation, d.Documented, err = documentation(r.Context(), h.objects, record.Docs)
 	switch {
-	case err != nil && !isDamage(err):
+	case err != nil && !errors.Is(err, stored.ErrDamaged):
 		return fmt.Errorf("documentation of module %s %s: %w", m, v, err)
 	case err != nil:
 		requestlog.From(r.Context()).Err = fmt.Errorf("documentation of module %s %s: %w", m, v, err)

@@ -1,63 +1,27 @@
 package metadata
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// errDamaged means that documentation is missing or not as it was written.
-var errDamaged = errors.New("missing or damaged documentation")
-
-func isDamage(err error) bool { return errors.Is(err, errDamaged) }
-
 // documentation reads stored documentation, without the fields for pages. It
 // returns empty documentation and false if there is none, and also if it is
-// damaged, which is an error with errDamaged. Any other error is
+// damaged, which is stored.ErrDamaged. Any other error is
 // registry.ErrUnavailable.
-func documentation(ctx context.Context, stored Objects, file *registry.StoredFile) (docs.Documentation, bool, error) {
+func documentation(ctx context.Context, objects Objects, file *registry.StoredFile) (docs.Documentation, bool, error) {
 	if file == nil {
 		return complete(docs.Documentation{}), false, nil
 	}
-	d, err := readDocumentation(ctx, stored, *file)
+	d, err := stored.Read(ctx, objects, *file)
 	if err != nil {
 		return complete(docs.Documentation{}), false, err
 	}
 	d.Schema, d.RebuiltAt = 0, "" // they describe the stored object
 	return complete(d.WithoutHTML()), true, nil
-}
-
-func readDocumentation(ctx context.Context, stored Objects, file registry.StoredFile) (docs.Documentation, error) {
-	var none docs.Documentation
-	if file.Size > docs.MaxSize {
-		return none, fmt.Errorf("%w: object %s has %d bytes", errDamaged, file.Object, file.Size)
-	}
-	body, err := stored.Open(ctx, file.Object, 0, -1)
-	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrInvalid) {
-		return none, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	if err != nil {
-		return none, fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
-	}
-	defer func() { _ = body.Close() }() // nothing was written
-	var text bytes.Buffer
-	err = objects.Copy(&text, body, objects.Digest{SHA256: file.SHA256, Size: file.Size})
-	if errors.Is(err, registry.ErrInvalid) {
-		return none, fmt.Errorf("%w: object %s: %w", errDamaged, file.Object, err)
-	}
-	if err != nil {
-		return none, fmt.Errorf("%w: cannot read object %s: %w", registry.ErrUnavailable, file.Object, err)
-	}
-	d, err := docs.Decode(&text)
-	if err != nil {
-		return none, fmt.Errorf("%w: object %s: %w", errDamaged, file.Object, err)
-	}
-	return d, nil
 }
 
 // complete returns documentation in which empty lists are not null.

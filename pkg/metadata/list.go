@@ -13,6 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/search"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // selection is the part of the catalog that a request selects.
 type selection struct {
-	query query
+	query search.Query
 	// namespace, name and system are parts of addresses. An empty one matches
 	// all.
 	namespace, name, system string
@@ -32,7 +33,7 @@ type selection struct {
 
 // parseSelection parses a request for a list of a kind. Errors are
 // registry.ErrInvalid, and are explained to the caller.
-func parseSelection(r *http.Request, k kind) (selection, error) {
+func parseSelection(r *http.Request, k search.Kind) (selection, error) {
 	s, err := parseParameters(r, k)
 	if err != nil {
 		// It describes only the request.
@@ -41,7 +42,7 @@ func parseSelection(r *http.Request, k kind) (selection, error) {
 	return s, nil
 }
 
-func parseParameters(r *http.Request, k kind) (s selection, err error) {
+func parseParameters(r *http.Request, k search.Kind) (s selection, err error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return s, fmt.Errorf("%w query: %w", registry.ErrInvalid, err)
@@ -52,10 +53,10 @@ func parseParameters(r *http.Request, k kind) (s selection, err error) {
 	if namespace := r.PathValue("namespace"); namespace != "" {
 		s.namespace = namespace
 	}
-	if s.namespace != "" && !k.allowsNamespace(s.namespace) {
+	if s.namespace != "" && !k.AllowsNamespace(s.namespace) {
 		return s, fmt.Errorf("%w namespace %.40q: an address cannot contain it", registry.ErrInvalid, s.namespace)
 	}
-	if s.query, err = parseQuery(values.Get("q")); err != nil {
+	if s.query, err = search.ParseQuery(values.Get("q")); err != nil {
 		return s, err
 	}
 	if s.offset, err = number(values, "offset", 0, 0); err != nil {
@@ -82,16 +83,16 @@ func number(values url.Values, name string, missing, least int) (int, error) {
 // page returns one page of the entries of a kind that the caller may read and
 // that the request selects. If the caller's scopes cannot cover any of them, it
 // reads nothing.
-func (h *handler) page(ctx context.Context, k kind, s selection) ([]*entry, protocol.ListMeta, error) {
-	var all []entry
+func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*search.Entry, protocol.ListMeta, error) {
+	var all []search.Entry
 	if access.CanReadBelow(ctx, s.path(k)) {
 		var err error
-		if all, err = h.index.entries(ctx, k); err != nil {
+		if all, err = h.index.Entries(ctx, k); err != nil {
 			return nil, protocol.ListMeta{}, err
 		}
 	}
-	found := s.query.search(all, func(e *entry) bool {
-		return s.includes(k, e.Address) && access.CanRead(ctx, string(k)+e.Address)
+	found := s.query.Search(all, func(e *search.Entry) bool {
+		return s.includes(k, e.Address) && access.CanRead(ctx, e.Path())
 	})
 	from := min(s.offset, len(found))
 	to := from + min(s.limit, len(found)-from)
@@ -99,9 +100,9 @@ func (h *handler) page(ctx context.Context, k kind, s selection) ([]*entry, prot
 }
 
 // path returns a path of which everything that a request selects is below.
-func (s selection) path(k kind) string {
+func (s selection) path(k search.Kind) string {
 	path := strings.TrimSuffix(string(k), "/")
-	if s.namespace == "" || k == mirrorEntries { // whose hostname is first
+	if s.namespace == "" || k == search.Mirrored { // whose hostname is first
 		return path
 	}
 	if path += "/" + s.namespace; s.name != "" {
@@ -111,15 +112,15 @@ func (s selection) path(k kind) string {
 }
 
 // includes reports whether an address has the parts that a request selects.
-func (s selection) includes(k kind, address string) bool {
+func (s selection) includes(k search.Kind, address string) bool {
 	var namespace, name, system string
 	switch k {
-	case moduleEntries:
+	case search.Modules:
 		namespace, name, system = split(address)
-	case providerEntries:
+	case search.Providers:
 		namespace, name, _ = strings.Cut(address, "/")
 		system = s.system
-	case mirrorEntries:
+	case search.Mirrored:
 		_, namespace, name = split(address)
 		system = s.system
 	}
@@ -158,7 +159,7 @@ func (s selection) at(offset int) string {
 // modules serves "List Modules" and "List Latest Version of Module for All
 // Providers".
 func (h *handler) modules(w http.ResponseWriter, r *http.Request) error {
-	s, err := parseSelection(r, moduleEntries)
+	s, err := parseSelection(r, search.Modules)
 	if err != nil {
 		return err
 	}
@@ -167,18 +168,18 @@ func (h *handler) modules(w http.ResponseWriter, r *http.Request) error {
 
 // searchModules serves "Search Modules".
 func (h *handler) searchModules(w http.ResponseWriter, r *http.Request) error {
-	s, err := parseSelection(r, moduleEntries)
+	s, err := parseSelection(r, search.Modules)
 	if err != nil {
 		return err
 	}
-	if len(s.query.words) == 0 {
+	if s.query.IsEmpty() {
 		return httpapi.Explain(registry.ErrInvalid, "invalid search: it has no words")
 	}
 	return h.listModules(w, r, s)
 }
 
 func (h *handler) listModules(w http.ResponseWriter, r *http.Request, s selection) error {
-	found, meta, err := h.page(r.Context(), moduleEntries, s)
+	found, meta, err := h.page(r.Context(), search.Modules, s)
 	if err != nil {
 		return err
 	}
@@ -189,12 +190,12 @@ func (h *handler) listModules(w http.ResponseWriter, r *http.Request, s selectio
 	return respond(w, r, list)
 }
 
-func moduleSummary(e *entry, q query) protocol.ModuleSummary {
+func moduleSummary(e *search.Entry, q search.Query) protocol.ModuleSummary {
 	namespace, name, system := split(e.Address)
 	return protocol.ModuleSummary{
 		ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
-		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.deprecated),
-		Matches: q.matches(e),
+		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
+		Matches: q.Matches(e),
 	}
 }
 
@@ -208,11 +209,11 @@ func deprecation(reason string) *protocol.DeprecationNote {
 
 // providers serves lists of providers.
 func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
-	s, err := parseSelection(r, providerEntries)
+	s, err := parseSelection(r, search.Providers)
 	if err != nil {
 		return err
 	}
-	found, meta, err := h.page(r.Context(), providerEntries, s)
+	found, meta, err := h.page(r.Context(), search.Providers, s)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 		namespace, name, _ := strings.Cut(e.Address, "/")
 		list.Providers = append(list.Providers, protocol.ProviderSummary{
 			ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Alias: name, Version: e.Latest,
-			Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.deprecated),
+			Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
 		})
 	}
 	return respond(w, r, list)
@@ -229,11 +230,11 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 
 // mirrored serves the list of mirrored providers.
 func (h *handler) mirrored(w http.ResponseWriter, r *http.Request) error {
-	s, err := parseSelection(r, mirrorEntries)
+	s, err := parseSelection(r, search.Mirrored)
 	if err != nil {
 		return err
 	}
-	found, meta, err := h.page(r.Context(), mirrorEntries, s)
+	found, meta, err := h.page(r.Context(), search.Mirrored, s)
 	if err != nil {
 		return err
 	}

@@ -10,25 +10,23 @@
 package metadata
 
 import (
-	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/search"
 )
 
-// Objects reads documentation. Open returns registry.ErrNotFound if there is no
-// object with the key.
-type Objects interface {
-	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
-}
+// Objects reads documentation.
+type Objects = stored.Objects
 
 const (
 	modulesPath   = "/v1/modules"
@@ -49,12 +47,12 @@ func Routes() []httpapi.Route {
 // New returns a handler that serves the API. read is the middleware that
 // identifies callers, such as access.Control.Identify. The description of the
 // API itself needs no caller.
-func New(published *catalog.Catalog, stored Objects, read func(http.Handler) http.Handler) http.Handler {
-	return newHandler(published, stored).serve(read)
+func New(published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler) http.Handler {
+	return newHandler(published, objects, nil).serve(read)
 }
 
-func newHandler(published *catalog.Catalog, stored Objects) *handler {
-	return &handler{catalog: published, objects: stored, index: newIndex(published)}
+func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
+	return &handler{catalog: published, objects: objects, index: search.New(published, now)}
 }
 
 func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
@@ -67,7 +65,7 @@ func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
 type handler struct {
 	catalog *catalog.Catalog
 	objects Objects
-	index   *index
+	index   *search.Index
 }
 
 // open returns the endpoints that need no caller.

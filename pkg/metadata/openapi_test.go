@@ -141,7 +141,7 @@ func publishOperations() (all []operation) {
 // queryParameters describes the parameters of queries.
 var queryParameters = map[string]map[string]any{
 	"q": {"description": "Words that must all occur in the address, the description or the names of the documentation.",
-		"schema": map[string]any{"type": "string", "maxLength": metadata.MaxQuery}},
+		"schema": map[string]any{"type": "string", "maxLength": protocol.MaxSearch}},
 	"provider":  {"description": "The system of the module's address.", "schema": map[string]any{"type": "string"}},
 	"namespace": {"description": "The namespace of the address.", "schema": map[string]any{"type": "string"}},
 	"offset": {"description": "The number of results before the page.",

@@ -1,4 +1,4 @@
-package metadata
+package search
 
 import (
 	"context"
@@ -26,19 +26,20 @@ const (
 	readers = 8
 )
 
-// kind is a kind of entries. The value is the beginning of their paths.
-type kind string
+// Kind is a kind of entries. The value is the beginning of their paths.
+type Kind string
 
+// The kinds of entries.
 const (
-	moduleEntries   kind = "modules/"
-	providerEntries kind = "providers/"
-	mirrorEntries   kind = "mirror/"
+	Modules   Kind = "modules/"
+	Providers Kind = "providers/"
+	Mirrored  Kind = "mirror/"
 )
 
-// allowsNamespace reports whether addresses of the kind may be in a namespace.
-func (k kind) allowsNamespace(namespace string) bool {
+// AllowsNamespace reports whether addresses of the kind may be in a namespace.
+func (k Kind) AllowsNamespace(namespace string) bool {
 	var err error
-	if k == moduleEntries {
+	if k == Modules {
 		_, err = registry.ParseModule(namespace + "/any/any")
 	} else {
 		_, err = registry.ParseProvider(namespace + "/any")
@@ -46,35 +47,41 @@ func (k kind) allowsNamespace(namespace string) bool {
 	return err == nil
 }
 
-// index caches the entries of the whole catalog for all callers.
-type index struct {
+// Index caches the entries of the whole catalog for all callers. Create one with
+// [New].
+type Index struct {
 	catalog *catalog.Catalog
 	now     func() time.Time
-	cached  *ttlcache.Cache[kind, []entry]
+	cached  *ttlcache.Cache[Kind, []Entry]
 
 	mu    sync.Mutex
-	reads map[kind]*read
+	reads map[Kind]*read
 }
 
 // read is the reading of all entries of a kind. Concurrent requests share it.
 type read struct {
 	done    chan struct{}
-	entries []entry
+	entries []Entry
 	damaged error // the entries that cannot be read
 	err     error
 }
 
-func newIndex(c *catalog.Catalog) *index {
-	return &index{
-		catalog: c, now: time.Now, cached: ttlcache.New[kind, []entry](3, cacheTime), reads: make(map[kind]*read),
+// New returns the index of a catalog. now is the clock, or nil for the time of
+// the system.
+func New(c *catalog.Catalog, now func() time.Time) *Index {
+	if now == nil {
+		now = time.Now
+	}
+	return &Index{
+		catalog: c, now: now, cached: ttlcache.New[Kind, []Entry](3, cacheTime), reads: make(map[Kind]*read),
 	}
 }
 
-// entries returns all entries of a kind, sorted by address. They are cached for
+// Entries returns all entries of a kind, sorted by address. They are cached for
 // a minute. If they cannot be read, the error is that of the table. Entries
 // that cannot be decoded are omitted, and the request that reads them logs
 // them.
-func (x *index) entries(ctx context.Context, k kind) ([]entry, error) {
+func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
 	x.mu.Lock()
 	if found, ok := x.cached.Get(k, x.now()); ok {
 		x.mu.Unlock()
@@ -98,7 +105,7 @@ func (x *index) entries(ctx context.Context, k kind) ([]entry, error) {
 	return r.entries, r.err
 }
 
-func (x *index) fill(ctx context.Context, k kind, r *read) {
+func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begin := x.now()
@@ -116,9 +123,9 @@ func (x *index) fill(ctx context.Context, k kind, r *read) {
 }
 
 // read reads all entries of a kind.
-func (x *index) read(ctx context.Context, k kind) (entries []entry, damaged, err error) {
+func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err error) {
 	namespaces := []string{""} // mirrored providers have none
-	if k != mirrorEntries {
+	if k != Mirrored {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -141,23 +148,23 @@ func (x *index) read(ctx context.Context, k kind) (entries []entry, damaged, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
-	entries = []entry{}
+	entries = []Entry{}
 	var bad []error
 	for _, p := range parts {
 		entries, bad = append(entries, p.entries...), append(bad, p.damaged...)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Address, b.Address) })
 	if len(bad) > 0 {
 		damaged = fmt.Errorf("cannot list %d entries of the catalog; the first: %w", len(bad), bad[0])
 	}
 	return entries, damaged, nil
 }
 
-func (x *index) summaries(ctx context.Context, k kind, namespace string) iter.Seq2[registry.Summary, error] {
+func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Seq2[registry.Summary, error] {
 	switch k {
-	case moduleEntries:
+	case Modules:
 		return x.catalog.Modules.Summaries(ctx, namespace)
-	case providerEntries:
+	case Providers:
 		return x.catalog.Providers.Summaries(ctx, namespace)
 	}
 	return x.catalog.Mirror.Summaries(ctx, "")
@@ -165,19 +172,19 @@ func (x *index) summaries(ctx context.Context, k kind, namespace string) iter.Se
 
 // collected are the entries of one namespace.
 type collected struct {
-	entries []entry
+	entries []Entry
 	damaged []error
 }
 
-func (c *collected) collect(k kind, summaries iter.Seq2[registry.Summary, error]) error {
+func (c *collected) collect(k Kind, summaries iter.Seq2[registry.Summary, error]) error {
 	for s, err := range summaries {
-		var name string
+		var e Entry
 		if err == nil {
-			name, err = nameOf(k, s.Address)
+			e, err = NewEntry(k, s)
 		}
 		switch {
 		case err == nil:
-			c.entries = append(c.entries, newEntry(s, name))
+			c.entries = append(c.entries, e)
 		case errors.Is(err, registry.ErrCorrupt):
 			c.damaged = append(c.damaged, err)
 		default:
@@ -189,14 +196,14 @@ func (c *collected) collect(k kind, summaries iter.Seq2[registry.Summary, error]
 
 // nameOf returns the name in an address. The error is registry.ErrCorrupt if
 // the address is not of the kind.
-func nameOf(k kind, address string) (name string, err error) {
+func nameOf(k Kind, address string) (name string, err error) {
 	parts := strings.Split(address, "/")
 	slashes, at := 2, 1
 	switch k {
-	case moduleEntries:
-	case providerEntries:
+	case Modules:
+	case Providers:
 		slashes, at = 1, 1
-	case mirrorEntries:
+	case Mirrored:
 		at = 2
 	}
 	if len(parts) != slashes+1 || slices.Contains(parts, "") {
