@@ -293,8 +293,8 @@ var rules = []rule{
 		"infra",
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
-			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/access", "pkg/openid",
-			"pkg/settings", "pkg/metrics",
+			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
+			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},
@@ -305,33 +305,6 @@ var rules = []rule{
 	{
 		"pkg/local", nil,
 		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publishapi/publishclient", modulePath + "internal"},
-	},
-	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
-	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
-	{
-		testkit + "golden", []string{"pkg/registry", "pkg/registry/core"},
-		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
-	},
-	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
-	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
-	{testkit + "issuers", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
-	{
-		testkit + "cloudwatch",
-		[]string{"pkg/metrics"},
-		withoutEmulators("github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"),
-	},
-	{testkit + "awstest", []string{}, withoutEmulators()},
-	{testkit + "lambda", []string{testkit + "programs", testkit + "awstest"}, withoutEmulators()},
-	{
-		testkit + "dynamodbtest", []string{testkit + "awstest"},
-		[]string{modulePath + "pkg", sdk + "service/s3", sdk + "config"},
-	},
-	{
-		testkit + "s3test", []string{testkit + "programs", testkit + "awstest"},
-		[]string{minidyn, sdk + "service/dynamodb", sdk + "config"},
 	},
 }
 

@@ -15,8 +15,8 @@
 //
 // A test enforces the order in which the files build on one another:
 //
-//	table, layout, items, audit, index, kinds, versions, details, uploads,
-//	publish, lifecycle, repair, keys, tokens, catalog
+//	table, layout, items, audit, index, kinds, versions, details, contents,
+//	uploads, publish, lifecycle, repair, keys, tokens, sessions, catalog
 package catalog
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Catalog reads and writes the published versions, signing keys, tokens and
-// uploads of a registry.
+// Catalog reads and writes the published versions, signing keys, tokens,
+// uploads and sessions of a registry.
 type Catalog struct {
 	Modules   Versions[registry.Module, registry.ModuleVersion]
 	Providers Versions[registry.Provider, registry.ProviderVersion]

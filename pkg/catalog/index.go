@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -23,6 +24,9 @@ type listing[R registry.Record] interface {
 	decode(protocol.Document) error
 	// versions returns the listed versions, the newest first.
 	versions() []registry.Version
+	// published returns when the listed versions were published, as far as the
+	// listing has that.
+	published() map[registry.Version]time.Time
 	add(R)
 	// drop removes a version, whatever its build metadata.
 	drop(registry.Version)
@@ -53,16 +57,31 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 		}
 	}
 	x.summary.DeprecatedVersions = all
+	x.summary.Withdrawn = slices.DeleteFunc(x.summary.Withdrawn, n.Same)
+	if r.Withdrawal() != nil {
+		x.withdraw(n)
+	}
 	versions := x.listing.versions()
 	if len(versions) == 0 {
-		// Nothing of a version that is not listed remains.
+		// Nothing but the number remains of a version that is not listed.
 		x.summary = registry.Summary{
-			Address: x.summary.Address, Deprecated: x.summary.Deprecated, Unlisted: true,
+			Address: x.summary.Address, Deprecated: x.summary.Deprecated, Withdrawn: x.summary.Withdrawn, Unlisted: true,
 		}
 		return false
 	}
 	x.summary.Latest, x.summary.Unlisted = latestOf(versions), false
 	return x.summary.Latest == n
+}
+
+// maxWithdrawn is the maximum number of withdrawn versions in an entry. It
+// limits the size of the entry, which must never prevent a withdrawal.
+const maxWithdrawn = 1000
+
+// withdraw adds a version to those that the entry has as withdrawn.
+func (x *index[R]) withdraw(n registry.Version) {
+	all := append(x.summary.Withdrawn, n)
+	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	x.summary.Withdrawn = all[:min(len(all), maxWithdrawn)]
 }
 
 // latestOf returns the highest version that is not a pre-release, or else the

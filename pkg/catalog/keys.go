@@ -25,15 +25,49 @@ func (c *Catalog) SigningKeys(ctx context.Context, namespace string) ([]registry
 // ReadableKeys is like [Catalog.SigningKeys], but returns keys that cannot be
 // read separately.
 func (c *Catalog) ReadableKeys(ctx context.Context, namespace string) ([]registry.SigningKey, []Unreadable, error) {
-	return readable(ctx, c.table, keysPartition(namespace), "", func(name string, k registry.SigningKey) error {
-		if err := checkName(k.ID, name); err != nil {
-			return err
-		}
-		if !strings.HasPrefix(k.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
-			return errors.New("it has no key")
-		}
-		return nil
-	})
+	return readable(ctx, c.table, keysPartition(namespace), "", checkKey)
+}
+
+// checkKey returns an error if a key is not that of an item with the name.
+func checkKey(name string, k registry.SigningKey) error {
+	if err := checkName(k.ID, name); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(k.ASCIIArmor, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
+		return errors.New("it has no key")
+	}
+	return nil
+}
+
+// SignedRecords is like [Versions.Records], for up to 99 versions of a provider.
+// The same request reads a signing key of its namespace. The key is nil if its
+// ID is empty or the namespace does not have it. If the key cannot be read, it
+// is nil too, and the error is [registry.ErrCorrupt].
+func (c *Catalog) SignedRecords(ctx context.Context, p registry.Provider, id string, numbers ...registry.Version) (
+	records map[registry.Version]registry.ProviderVersion, key *registry.SigningKey, err error,
+) {
+	if id == "" {
+		records, err = c.Providers.Records(ctx, p, numbers...)
+		return records, nil, err
+	}
+	keys := append([]Key{signingKey(p.Namespace, id)}, recordKeys(p.Path(), numbers)...)
+	items, err := snapshot(ctx, c.table, keys...)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err = decodeRecords[registry.ProviderVersion](p.Path(), items[1:], numbers)
+	if items[0].Revision == 0 {
+		return records, nil, err
+	}
+	key = new(registry.SigningKey)
+	bad := decode(items[0], key)
+	if problem := checkKey(id, *key); bad == nil && problem != nil {
+		bad = corrupt(items[0].Key, problem.Error())
+	}
+	if bad != nil {
+		return records, nil, errors.Join(err, bad)
+	}
+	return records, key, err
 }
 
 // keyPath returns the name of a key in the audit trail.

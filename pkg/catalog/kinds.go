@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -80,6 +81,7 @@ func (providerKind) newListing(p registry.Provider) listing[registry.ProviderVer
 
 func (providerKind) describe(entry *registry.Summary, latest registry.ProviderVersion) {
 	entry.PublishedAt, entry.Source = latest.PublishedAt, latest.PublishedBy.SourceURL()
+	entry.SigningKey = latest.SigningKey
 }
 
 func (providerKind) deprecate(r registry.ProviderVersion, message string, hide bool) (registry.ProviderVersion, error) {
@@ -104,7 +106,14 @@ func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVer
 	return &mirrorListing{}
 }
 
-func (mirrorKind) describe(*registry.Summary, registry.MirrorVersion) {}
+func (mirrorKind) describe(entry *registry.Summary, latest registry.MirrorVersion) {
+	entry.PublishedAt = time.Time{}
+	for _, pkg := range latest.Packages {
+		if pkg.MirroredAt.After(entry.PublishedAt) {
+			entry.PublishedAt = pkg.MirroredAt
+		}
+	}
+}
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
 	return r, fmt.Errorf("%w deprecation: only its own registry can deprecate a mirrored provider", registry.ErrInvalid)
@@ -123,6 +132,14 @@ func (l *moduleListing) decode(d protocol.Document) (err error) {
 }
 
 func (l *moduleListing) versions() []registry.Version { return l.list.All() }
+
+func (l *moduleListing) published() map[registry.Version]time.Time {
+	times := make(map[registry.Version]time.Time)
+	for _, m := range l.list.Versions {
+		times[m.Version] = m.PublishedAt
+	}
+	return times
+}
 
 func (l *moduleListing) add(r registry.ModuleVersion) {
 	l.list.Versions = append(l.list.Versions, protocol.ListModule(r))
@@ -150,7 +167,8 @@ func (l *mirrorListing) decode(d protocol.Document) (err error) {
 	return err
 }
 
-func (l *mirrorListing) versions() []registry.Version { return l.list }
+func (l *mirrorListing) versions() []registry.Version              { return l.list }
+func (l *mirrorListing) published() map[registry.Version]time.Time { return nil }
 
 func (l *mirrorListing) add(r registry.MirrorVersion) {
 	l.list = append(l.list, r.Version)
@@ -174,6 +192,14 @@ func (l *providerListing) decode(d protocol.Document) (err error) {
 }
 
 func (l *providerListing) versions() []registry.Version { return l.list.All() }
+
+func (l *providerListing) published() map[registry.Version]time.Time {
+	times := make(map[registry.Version]time.Time)
+	for _, p := range l.list.Versions {
+		times[p.Version] = p.PublishedAt
+	}
+	return times
+}
 
 func (l *providerListing) add(r registry.ProviderVersion) {
 	l.list.Versions = append(l.list.Versions, protocol.ListProvider(r))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
@@ -67,6 +68,9 @@ func documented(t testing.TB, version string) registry.ModuleVersion {
 	return r
 }
 
+// exceptWithdrawn ignores which versions an entry has as withdrawn.
+var exceptWithdrawn = cmpopts.IgnoreFields(registry.Summary{}, "Withdrawn")
+
 // entryOf returns the entry that an address has while a version is its latest.
 // An empty version means that none is listed.
 func entryOf(t testing.TB, a registry.Address, version string) registry.Summary {
@@ -93,7 +97,7 @@ func latestIs(t testing.TB, c *catalog.Catalog, latest string, versions ...strin
 	if latest != "" {
 		want.Description, want.Words = "of "+latest, "words-of-"+latest
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, exceptWithdrawn); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
 	}
 	var listing protocol.ModuleListing
@@ -224,14 +228,20 @@ func TestLatestDeprecated(t *testing.T) {
 	}
 }
 
-// A provider's entry has the time and the source of the latest version, and its
-// listing has the times of all versions. A mirrored provider has neither.
+// A provider's entry has the time, the source and the signing key of the latest
+// version, and its listing has the times of all versions. A mirrored provider's
+// entry has the newest time of a package, and its listing has no times.
 func TestLatestProvider(t *testing.T) {
 	t.Parallel()
-	c := withKey(t, open(t))
-	if _, _, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 l"), "mia"); err != nil {
+	c := catalog.New(open(t))
+	addKeys(t, c)
+	mirrors := mirrorRecord(t, "1.0.0", "darwin_arm64 d", "linux_amd64 l", "windows_amd64 w")
+	newest := mirrors.Packages[1].MirroredAt.Add(time.Hour)
+	mirrors.Packages[1].MirroredAt = newest
+	if _, _, err := c.Mirror.Add(t.Context(), random, mirrors, "mia"); err != nil {
 		t.Fatal(err)
 	}
+	keys := map[string]string{"1.0.0": "A", "2.0.0": "A", "1.1.0": "B"}
 	latestIs := func(latest string, versions ...string) {
 		t.Helper()
 		var got registry.Summary
@@ -241,7 +251,9 @@ func TestLatestProvider(t *testing.T) {
 			}
 			got = s
 		}
-		if diff := cmp.Diff(entryOf(t, inventory, latest), got); diff != "" {
+		entry := entryOf(t, inventory, latest)
+		entry.SigningKey = keys[latest]
+		if diff := cmp.Diff(entry, got, exceptWithdrawn); diff != "" {
 			t.Errorf("entry (-want +got):\n%s", diff)
 		}
 		want, listed := make(map[string]time.Time), make(map[string]time.Time)
@@ -266,7 +278,7 @@ func TestLatestProvider(t *testing.T) {
 		}
 	}
 	for _, v := range []string{"1.0.0", "2.0.0", "1.1.0"} {
-		r := providerRecord(t, v, "A")
+		r := providerRecord(t, v, keys[v])
 		r.PublishedAt, r.PublishedBy = publishedAt(r.Version), job(r.Version)
 		publishProvider(t, c, inventory, r)
 	}
@@ -281,7 +293,8 @@ func TestLatestProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(registry.Summary{Address: random.String(), Latest: parseVersion(t, "1.0.0")}, s); diff != "" {
+		want := registry.Summary{Address: random.String(), Latest: parseVersion(t, "1.0.0"), PublishedAt: newest}
+		if diff := cmp.Diff(want, s); diff != "" {
 			t.Errorf("mirrored provider's entry (-want +got):\n%s", diff)
 		}
 	}

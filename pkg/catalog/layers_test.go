@@ -20,8 +20,9 @@ import (
 // layers are the files of the package. Each uses only declarations of those
 // before it.
 var layers = []string{
-	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go", "uploads.go",
-	"publish.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "catalog.go",
+	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go",
+	"contents.go", "uploads.go", "publish.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "sessions.go",
+	"catalog.go",
 }
 
 // A file uses no function, type, constant or variable of a later file. The test

@@ -92,6 +92,13 @@ func tokenKey(digest string) Key { return Key{tokens, digest} }
 // for the reason given there.
 var tokensKey = Key{catalogPartition(""), "tokens"}
 
+// sessionKey returns the key of the [registry.Session] with a digest.
+func sessionKey(digest string) Key { return Key{sessions, digest} }
+
+// loginKey returns the key of an item that exists while a login cannot be used
+// again. It has the digest of the login's state.
+func loginKey(digest string) Key { return Key{sessions, digest + "/used"} }
+
 // uploadKey returns the key of a [registry.Upload].
 func uploadKey(id string) Key { return Key{uploadPartition(id), "upload"} }
 

@@ -115,15 +115,18 @@ func (v Versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	return v.table.Snapshot(ctx, keys...)
 }
 
-// derive returns the index that follows from records. A deprecation of all
+// derive returns the index that follows from the records. A deprecation of all
 // versions is not in the records, so derive takes it from the stored entry or
 // the warnings of the stored listing.
-func (v Versions[A, R]) derive(a A, records []R, stored storedIndex[R]) index[R] {
+func (v Versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R] {
 	x := index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
-	for _, r := range records {
+	for _, n := range s.Withdrawn {
+		x.withdraw(n)
+	}
+	for _, r := range s.Records {
 		x.show(r, v.kind.warning(r))
 	}
-	for _, r := range records {
+	for _, r := range s.Records {
 		if !x.summary.Unlisted && r.Number() == x.summary.Latest {
 			v.kind.describe(&x.summary, r)
 		}
@@ -166,7 +169,7 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 			return nil
 		}
 	}
-	want := v.derive(a, s.Records, is)
+	want := v.derive(a, s, is)
 	s.Deprecated = want.summary.Deprecated
 	listing, entry, err := want.encode()
 	if err != nil {
@@ -283,7 +286,11 @@ func (s *Stored[R]) earlier(what Derived) {
 
 // laterFields are the fields of listings and entries that the first release did
 // not have.
-var laterFields = []string{"published_at", "source", "words", "latest_deprecated"}
+var laterFields = []string{"published_at", "source", "words", "latest_deprecated", "signing_key", withdrawnField}
+
+// withdrawnField can also lack elements: this release adds one to the entry for
+// each version that it withdraws.
+const withdrawnField = "withdrawn"
 
 // lacksFields reports whether decoded JSON equals the expected JSON, except that
 // it lacks some of laterFields.
@@ -301,7 +308,12 @@ func lacksFields(have, expected any) bool {
 		}
 		for name, value := range expected {
 			field, found := fields[name]
-			if found && !lacksFields(field, value) || !found && !slices.Contains(laterFields, name) {
+			switch {
+			case !found && slices.Contains(laterFields, name):
+			case !found:
+				return false
+			case name == withdrawnField && lacksElements(field, value):
+			case !lacksFields(field, value):
 				return false
 			}
 		}
@@ -311,6 +323,14 @@ func lacksFields(have, expected any) bool {
 		return ok && slices.EqualFunc(elements, expected, lacksFields)
 	}
 	return have == expected
+}
+
+// lacksElements reports whether decoded JSON is an array that has only elements
+// of the expected one.
+func lacksElements(have, expected any) bool {
+	elements, ok := have.([]any)
+	all, _ := expected.([]any)
+	return ok && !slices.ContainsFunc(elements, func(e any) bool { return !slices.Contains(all, e) })
 }
 
 // differingFields describes how an entry in JSON differs from the expected one.

@@ -42,17 +42,19 @@ type Key struct {
 	Sort      string
 }
 
-// tokens is the partition of tokens, whose sort keys are their digests. tokenID
-// is how many digits of its digest form the ID of a token.
+// tokens and sessions are the partitions of tokens and of sessions, whose sort
+// keys are digests. tokenID is how many digits of its digest form the ID of a
+// token.
 const (
-	tokens  = "tokens"
-	tokenID = 12
+	tokens   = "tokens"
+	sessions = "sessions"
+	tokenID  = 12
 )
 
-// Shown returns the name of the item in errors and logs. For a token it has
-// only the part of the digest that is the token's ID.
+// Shown returns the name of the item in errors and logs. For a token or a
+// session it has only the beginning of the digest. For a token that is its ID.
 func (k Key) Shown() string {
-	if k.Partition == tokens && len(k.Sort) > tokenID {
+	if (k.Partition == tokens || k.Partition == sessions) && len(k.Sort) > tokenID {
 		return k.Partition + " " + k.Sort[:tokenID]
 	}
 	return k.Partition + " " + k.Sort

@@ -99,3 +99,17 @@ func Accepts(header []string, value string) bool {
 	}
 	return false
 }
+
+// HasTag reports whether an If-None-Match header has a tag (RFC 9110, section
+// 13.1.2). Tags are compared weakly.
+func HasTag(header []string, tag string) bool {
+	for _, line := range header {
+		for one := range strings.SplitSeq(line, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}

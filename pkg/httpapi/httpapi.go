@@ -157,7 +157,7 @@ func Join(services ...Service) http.Handler {
 
 func handle(mux *http.ServeMux, path string, h http.Handler) {
 	if path == "/" {
-		path = "/{$}" // to a mux, a slash alone is a prefix of all paths
+		path = "/{$}" // to a mux, "/" is a prefix of all paths
 	}
 	mux.Handle(path, h)
 	// A mux redirects /tree to /tree/ unless /tree is served too.

@@ -15,7 +15,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -113,24 +112,10 @@ func respond(w http.ResponseWriter, r *http.Request, v any) error {
 	tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Add("Vary", "Authorization")
-	if !hasTag(r.Header.Values("If-None-Match"), tag) {
+	if !httpapi.HasTag(r.Header.Values("If-None-Match"), tag) {
 		return httpapi.WriteDocument(w, r, httpapi.Revalidate, d)
 	}
 	w.Header().Add("Vary", "Accept-Encoding")
 	httpapi.WriteEmpty(w, http.StatusNotModified, httpapi.Revalidate)
 	return nil
-}
-
-// hasTag reports whether an If-None-Match header has a tag (RFC 9110, section
-// 13.1.2). Tags are compared weakly.
-func hasTag(header []string, tag string) bool {
-	for _, line := range header {
-		for one := range strings.SplitSeq(line, ",") {
-			one = strings.TrimSpace(one)
-			if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -155,12 +155,14 @@ type Summary struct {
 	Latest Version `json:"latest"`
 	// Description is the description of a module's latest version.
 	Description string `json:"description,omitempty"`
-	// PublishedAt is the time of the publish of the latest version. Entries of
-	// mirrored providers have none.
+	// PublishedAt is the time of the publish of the latest version. For a
+	// mirrored provider it is when the latest version got its newest package.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	// Source is the URL of the repository that published the latest version. It
 	// is empty if no identity proves it.
 	Source string `json:"source,omitempty"`
+	// SigningKey is the ID of the key that signed a provider's latest version.
+	SigningKey string `json:"signing_key,omitempty"`
 	// Words are the names in the documentation of a module's latest version, for
 	// searches. They have at most 1 KiB.
 	Words string `json:"words,omitempty"`
@@ -171,6 +173,9 @@ type Summary struct {
 	// DeprecatedVersions are the deprecated versions of a provider, the newest
 	// first. Its listing has warnings for them.
 	DeprecatedVersions []DeprecatedVersion `json:"deprecated_versions,omitempty"`
+	// Withdrawn are the withdrawn versions, the newest first. If there are more
+	// than 1,000, it has only the highest.
+	Withdrawn []Version `json:"withdrawn,omitempty"`
 	// Unlisted means that no version is listed, because all are withdrawn or
 	// hidden. Latest is then empty.
 	Unlisted bool `json:"unlisted,omitempty"`

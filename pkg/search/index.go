@@ -78,9 +78,9 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 }
 
 // Entries returns all entries of a kind, sorted by address. They are cached for
-// a minute. If they cannot be read, the error is that of the table. Entries
-// that cannot be decoded are omitted, and the request that reads them logs
-// them.
+// a minute, unless the catalog has no namespace. If they cannot be read, the
+// error is that of the table. Entries that cannot be decoded are omitted, and the
+// request that reads them logs them.
 func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
 	x.mu.Lock()
 	if found, ok := x.cached.Get(k, x.now()); ok {
@@ -115,19 +115,24 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if r.err == nil {
+	if r.err == nil && r.entries != nil {
 		x.cached.Add(k, r.entries, begin, time.Time{})
 	}
 	delete(x.reads, k)
 	close(r.done)
 }
 
-// read reads all entries of a kind.
+// read reads all entries of a kind. They are nil if the catalog has no namespace.
+// That takes one request. It is not cached, so that the first publish is visible
+// at once.
 func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err error) {
 	namespaces := []string{""} // mirrored providers have none
 	if k != Mirrored {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
 			return nil, nil, err
+		}
+		if len(namespaces) == 0 {
+			return nil, nil, nil
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -72,7 +72,7 @@ func NewEntry(k Kind, s registry.Summary) (Entry, error) {
 		name: strings.ToLower(name), address: strings.ToLower(s.Address),
 		words: strings.ToLower(s.Words), about: strings.ToLower(s.Description),
 	}
-	e.DeprecatedVersions = nil
+	e.DeprecatedVersions, e.Withdrawn = nil, nil // a search needs neither
 	return e, nil
 }
 
@@ -146,15 +146,23 @@ func (q Query) Search(entries []Entry, include func(*Entry) bool) []*Entry {
 }
 
 // Matches returns the names of the documentation in which a word of the query
-// occurs, at most [MaxMatches].
+// occurs, at most [MaxMatches]. If some names have more words than others, it
+// returns only those with the most.
 func (q Query) Matches(e *Entry) []string {
 	var found []string
+	most := 1
 	for name := range strings.FieldsSeq(e.Words) {
-		lower := strings.ToLower(name)
-		if slices.ContainsFunc(q.words, func(word string) bool { return strings.Contains(lower, word) }) {
-			if found = append(found, name); len(found) == MaxMatches {
-				break
+		lower, words := strings.ToLower(name), 0
+		for _, word := range q.words {
+			if strings.Contains(lower, word) {
+				words++
 			}
+		}
+		if words > most {
+			most, found = words, nil
+		}
+		if words == most && len(found) < MaxMatches {
+			found = append(found, name)
 		}
 	}
 	return found

@@ -88,10 +88,12 @@ func TestMatches(t *testing.T) {
 	t.Parallel()
 	m := registry.Summary{Address: "acme/vpc/aws", Words: "cidr Subnet_ids subnet_a subnet_b subnet_c subnet_d subnet_e"}
 	for text, want := range map[string][]string{
-		"cidr":       {"cidr"},
-		"SUBNET":     {"Subnet_ids", "subnet_a", "subnet_b", "subnet_c", "subnet_d"},
-		"vpc":        nil,
-		"cidr t_ids": {"cidr", "Subnet_ids"},
+		"cidr":                 {"cidr"},
+		"SUBNET":               {"Subnet_ids", "subnet_a", "subnet_b", "subnet_c", "subnet_d"},
+		"vpc":                  nil,
+		"cidr t_ids":           {"cidr", "Subnet_ids"},
+		"ids subnet":           {"Subnet_ids"},
+		"subnet cidr subnet_a": {"subnet_a"},
 	} {
 		_, matches, err := find(text, m)
 		if err != nil {

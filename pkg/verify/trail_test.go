@@ -123,6 +123,7 @@ func TestTrail(t *testing.T) {
 		"withdrawn version whose record came back": {
 			func(t *testing.T, d data) {
 				before, listed := d.data(t, m, "version/2.0.0-rc.1"), d.data(t, m, "listing")
+				entry := d.data(t, "catalog/acme", m)
 				withdrawal := registry.Withdrawal{At: time.Now(), By: "wim", Reason: "it has a key"}
 				_, _, err := d.catalog.Of(vpc).Withdraw(t.Context(), version("2.0.0-rc.1"), withdrawal, false)
 				if err != nil {
@@ -130,6 +131,7 @@ func TestTrail(t *testing.T) {
 				}
 				d.item(t, m, "version/2.0.0-rc.1", with(before))
 				d.item(t, m, "listing", with(listed))
+				d.item(t, "catalog/acme", m, with(entry))
 			},
 			"record " + m + " 2.0.0-rc.1",
 		},

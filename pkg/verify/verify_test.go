@@ -290,6 +290,21 @@ func TestIntact(t *testing.T) {
 	}
 }
 
+// Sessions are not part of a verification, whatever the trail contains.
+func TestSessionsAreNotVerified(t *testing.T) {
+	t.Parallel()
+	d := restored(t)
+	until := time.Now().Add(time.Hour)
+	session := registry.Session{Identity: registry.Identity{Name: "ada", Token: "gone"}, ExpiresAt: until}
+	login := &catalog.UsedLogin{Digest: strings.Repeat("1", 64), Until: until}
+	if err := d.catalog.AddSession(t.Context(), strings.Repeat("0", 64), session, login); err != nil {
+		t.Fatal(err)
+	}
+	if found := summary(d.verified(t)); len(found) > 0 {
+		t.Errorf("findings: %q", found)
+	}
+}
+
 // item changes an item of the table directly. If change is nil, it removes the
 // item.
 func (d data) item(t *testing.T, partition, sort string, change func([]byte) []byte) {

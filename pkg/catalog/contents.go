@@ -1,0 +1,97 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Contents has the versions of an address.
+type Contents[R registry.Record] struct {
+	// Entry is the entry of the address. It is unlisted if no version is listed.
+	Entry registry.Summary
+	// Listed has the listed versions, the newest first.
+	Listed []registry.Version
+	// Published has the times at which the listed versions were published. It
+	// lacks those that the listing does not have, such as all mirrored versions.
+	Published map[registry.Version]time.Time
+	// Records has the records of the requested versions, including hidden and
+	// withdrawn ones. It lacks versions without a record.
+	Records map[registry.Version]R
+}
+
+// Contents returns the entry and the listing of an address, and the records of
+// up to 98 versions. It reads everything at one moment with one request.
+//
+// It returns [registry.ErrNotFound] if nothing was ever published there. If a
+// record cannot be read, it returns everything else with [registry.ErrCorrupt].
+// If the entry or the listing cannot be read, it returns only that error.
+func (v Versions[A, R]) Contents(ctx context.Context, a A, numbers ...registry.Version) (Contents[R], error) {
+	keys := append([]Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}, recordKeys(a.Path(), numbers)...)
+	items, err := snapshot(ctx, v.table, keys...)
+	if err != nil {
+		return Contents[R]{}, err
+	}
+	if items[0].Revision+items[1].Revision == 0 {
+		return Contents[R]{}, fmt.Errorf("%s: %w", a, registry.ErrNotFound)
+	}
+	x := readIndex(v.kind.newListing(a), items[0], items[1])
+	if err := x.check(a.String()); err != nil {
+		return Contents[R]{}, err
+	}
+	c := Contents[R]{Entry: x.summary, Listed: x.listing.versions(), Published: x.listing.published()}
+	c.Records, err = decodeRecords[R](a.Path(), items[2:], numbers)
+	return c, err
+}
+
+// Records returns the records of up to 100 versions of an address, including
+// hidden and withdrawn ones. It reads them at one moment with one request. The
+// result lacks versions without a record. If a record cannot be read, Records
+// returns the others with [registry.ErrCorrupt].
+func (v Versions[A, R]) Records(ctx context.Context, a A, numbers ...registry.Version) (
+	map[registry.Version]R, error,
+) {
+	if len(numbers) == 0 {
+		return map[registry.Version]R{}, nil
+	}
+	items, err := snapshot(ctx, v.table, recordKeys(a.Path(), numbers)...)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecords[R](a.Path(), items, numbers)
+}
+
+// recordKeys returns the keys of the records of versions, each key once.
+func recordKeys(path string, numbers []registry.Version) (keys []Key) {
+	for _, n := range numbers {
+		if k := recordKey(path, n); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// decodeRecords returns the records in items that are those of the versions.
+// Errors are [registry.ErrCorrupt].
+func decodeRecords[R registry.Record](path string, items []Item, numbers []registry.Version) (
+	records map[registry.Version]R, err error,
+) {
+	records = make(map[registry.Version]R)
+	for _, item := range items {
+		if item.Revision == 0 {
+			continue
+		}
+		record, bad := decodeRecord[R](path, item)
+		switch {
+		case bad != nil:
+			err = errors.Join(err, bad)
+		case slices.Contains(numbers, record.Number()):
+			records[record.Number()] = record
+		}
+	}
+	return records, err
+}
