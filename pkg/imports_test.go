@@ -77,6 +77,11 @@ var rules = []rule{
 	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
+	{
+		"pkg/session",
+		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/openid", "pkg/access", "pkg/catalog"},
+		[]string{"github.com/aws/", "database/sql", "html/template"},
+	},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
 	{

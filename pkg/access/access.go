@@ -63,10 +63,13 @@ type decision struct {
 // caller is the holder of a credential.
 type caller struct {
 	name   string    // for the log
+	label  string    // for people, without the issuer
 	scopes [][]Scope // a token's scopes, or those of each matching rule, which its callers share
 	// as is the caller for publishing. It is nil if no scope allows publishing,
 	// so that readers do not pay for it.
 	as *Caller
+	// expires is when the credential expires, or the zero time.
+	expires time.Time
 }
 
 const (
@@ -231,12 +234,20 @@ func bearer(r *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %d Authorization headers", registry.ErrBadCredential, len(headers))
 	case !strings.EqualFold(scheme, "Bearer"):
 		return "", fmt.Errorf("%w: not a Bearer token", registry.ErrBadCredential)
-	case len(credential) > maxCredential:
-		return "", fmt.Errorf("%w: more than %d bytes", registry.ErrBadCredential, maxCredential)
-	case strings.ContainsFunc(credential, notToken68):
-		return "", fmt.Errorf("%w: invalid characters", registry.ErrBadCredential)
 	}
-	return credential, nil
+	return credential, checkCredential(credential)
+}
+
+// checkCredential returns registry.ErrBadCredential for a text that cannot be a
+// credential of any kind.
+func checkCredential(credential string) error {
+	switch {
+	case len(credential) > maxCredential:
+		return fmt.Errorf("%w: more than %d bytes", registry.ErrBadCredential, maxCredential)
+	case strings.ContainsFunc(credential, notToken68):
+		return fmt.Errorf("%w: invalid characters", registry.ErrBadCredential)
+	}
+	return nil
 }
 
 func notToken68(r rune) bool {
@@ -247,7 +258,20 @@ func notToken68(r rune) bool {
 // registry.ErrBadCredential, or registry.ErrUnavailable if the credential
 // cannot be verified at present.
 func (c *Control) authenticate(ctx context.Context, credential string) (caller, error) {
-	sum := digest(sha256.Sum256([]byte(credential)))
+	return c.cached(sha256.Sum256([]byte(credential)), func() (caller, time.Time, error) {
+		id, err := c.verify(ctx, credential)
+		if err != nil {
+			return caller{}, time.Time{}, err
+		}
+		return c.holder(ctx, id)
+	})
+}
+
+// cached returns the cached decision about the credential with a digest, or the
+// one that decide makes. decide also returns the time at which its decision
+// changes, for example because the credential expires. It is the zero time if
+// it never changes.
+func (c *Control) cached(sum digest, decide func() (caller, time.Time, error)) (caller, error) {
 	now := c.now()
 	for _, cached := range []*ttlcache.Cache[digest, decision]{c.good, c.bad} {
 		if d, found := cached.Get(sum, now); found {
@@ -256,7 +280,7 @@ func (c *Control) authenticate(ctx context.Context, credential string) (caller, 
 	}
 	var d decision
 	var changes time.Time
-	d.caller, changes, d.err = c.decide(ctx, credential, sum)
+	d.caller, changes, d.err = decide()
 	switch {
 	case d.err == nil && len(d.caller.scopes) > 0:
 		c.good.Add(sum, d, now, changes)
@@ -268,23 +292,33 @@ func (c *Control) authenticate(ctx context.Context, credential string) (caller, 
 	return d.caller, d.err
 }
 
-// decide verifies a credential. changes is the time at which the decision
-// changes, for example because the credential expires. It is the zero time if
-// it never changes.
-func (c *Control) decide(
-	ctx context.Context, credential string, sum digest,
-) (who caller, changes time.Time, err error) {
+// verify returns the identity that a credential proves, without a name and an
+// expiry. It checks the signature of a JWT. [Control.holder] decides whether
+// the identity is valid.
+func (c *Control) verify(ctx context.Context, credential string) (Identity, error) {
 	switch {
 	case strings.HasPrefix(credential, tokenPrefix):
 		if !wellFormed(credential) {
-			return caller{}, time.Time{}, fmt.Errorf("%w: a mistyped or truncated registry token", registry.ErrBadCredential)
+			return Identity{}, fmt.Errorf("%w: a mistyped or truncated registry token", registry.ErrBadCredential)
 		}
-		return c.token(ctx, hex.EncodeToString(sum[:]))
+		sum := sha256.Sum256([]byte(credential))
+		return Identity{Token: hex.EncodeToString(sum[:])}, nil
 	case strings.Count(credential, ".") == 2:
-		return c.jwt(ctx, credential)
+		issuer, claims, err := c.signed(ctx, credential)
+		return Identity{Issuer: issuer, Claims: claims}, err
 	}
-	return caller{}, time.Time{}, fmt.Errorf("%w: neither a registry token nor a JWT; if the issuer returns opaque "+
+	return Identity{}, fmt.Errorf("%w: neither a registry token nor a JWT; if the issuer returns opaque "+
 		"access tokens, set an audience in the authorize parameters of the login", registry.ErrBadCredential)
+}
+
+// holder returns the holder of an identity according to the settings and the
+// registry's tokens as they are now. changes is the time at which the result may
+// change. Errors are those of authenticate.
+func (c *Control) holder(ctx context.Context, id Identity) (who caller, changes time.Time, err error) {
+	if id.Token != "" {
+		return c.token(ctx, id.Token)
+	}
+	return c.claimant(id.Issuer, id.Claims)
 }
 
 func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, error) {
@@ -304,7 +338,9 @@ func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, 
 		// not registry.ErrInvalid, because it is not the caller's mistake
 		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error())
 	}
-	who := caller{name: "token " + record.Name, scopes: [][]Scope{scopes}}
+	who := caller{
+		name: "token " + record.Name, label: record.Name, scopes: [][]Scope{scopes}, expires: record.ExpiresAt,
+	}
 	if who.publishes() {
 		who.as = tokenCaller(digest, record.Name, who.scopes)
 	}

@@ -830,6 +830,16 @@ func TestSettingsFile(t *testing.T) {
 		"another's login":     {`"login": {"issuer": "https://a`, `"login": {"issuer": "https://b`, "10:23:"},
 		"half a file":         {`"login": {"issuer": "https://a.example.com", "client": "c"}` + "\n}", "", "10:3:"},
 		"a comma too many":    {`"c"}`, `"c"},`, "11:1:"},
+		"no web client":       {`"c"}`, `"c", "web": {"client": ""}}`, "10:81:"},
+		"no field client":     {`"c"}`, `"c", "web": {"secretFile": "a"}}`, "10:70:"},
+		"a relative name":     {`"c"}`, `"c", "web": {"client": "w", "secretParameter": "a"}}`, "10:105:"},
+		"two secrets": {
+			`"c"}`, `"c", "web": {"client": "w", "secretParameter": "/a", "secretFile": "b"}}`, "10:125:",
+		},
+		"a parameter":   {`"c"}`, `"c", "web": {"client": "w", "secretParameter": "/a"}}`, "10:105:"},
+		"no file":       {`"c"}`, `"c", "web": {"client": "w", "secretFile": ""}}`, "10:100:"},
+		"spaces":        {`"c"}`, `"c", "web": {"client": "w "}}`, "10:81:"},
+		"another field": {`"c"}`, `"c", "web": {"client": "w", "secret": "a"}}`, "10:86:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	josejson "github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -60,13 +61,24 @@ type claims struct {
 	TokenUse string `json:"token_use"`
 }
 
-// jwt verifies a JWT and returns its caller. changes is the time at which the
-// result may change.
+// parseClaims returns the claims that decide whether a token is valid. Names of
+// claims are case-sensitive, unlike in encoding/json.
+func parseClaims(all map[string]any) (claims, error) {
+	var c claims
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = josejson.Unmarshal(text, &c)
+	}
+	return c, err
+}
+
+// signed returns the issuer and the claims of a JWT that one of the issuers of
+// the settings has signed. It does not check the claims.
 //
 // Sources: RFC 7519; RFC 8725, the best current practices.
-func (c *Control) jwt(ctx context.Context, credential string) (_ caller, changes time.Time, _ error) {
-	bad := func(format string, args ...any) (caller, time.Time, error) {
-		return caller{}, time.Time{}, fmt.Errorf("%w: %w", registry.ErrBadCredential, fmt.Errorf(format, args...))
+func (c *Control) signed(ctx context.Context, credential string) (issuer string, all map[string]any, _ error) {
+	bad := func(format string, args ...any) (string, map[string]any, error) {
+		return "", nil, badCredential(format, args...)
 	}
 	token, err := jwt.ParseSigned(credential, algorithms)
 	if err != nil {
@@ -81,34 +93,63 @@ func (c *Control) jwt(ctx context.Context, credential string) (_ caller, changes
 	if err := token.UnsafeClaimsWithoutVerification(&unverified); err != nil {
 		return bad("unreadable claims")
 	}
-	i := c.issuers[unverified.Issuer]
-	if i == nil {
-		return bad("issuer %.100q is not in the access settings", unverified.Issuer)
+	i, err := c.issuer(unverified.Issuer)
+	if err != nil {
+		return "", nil, err
 	}
 	var claimed claims
-	var all map[string]any
 	verified, err := i.keys.Use(ctx, func(keys []jose.JSONWebKey) bool {
 		return slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
 			return fits(key, token.Headers[0]) && token.Claims(key.Key, &claimed, &all) == nil
 		})
 	})
 	if err != nil {
-		return caller{}, time.Time{}, err
+		return "", nil, err
 	}
 	if !verified {
 		return bad("issuer %s, key %.100q: %w, or the claims are unreadable",
 			i.Issuer.Issuer, token.Headers[0].KeyID, errUnknownKey)
 	}
+	return i.Issuer.Issuer, all, nil
+}
+
+// claimant returns the caller with verified claims of an issuer. changes is the
+// time at which the result may change.
+func (c *Control) claimant(issuer string, all map[string]any) (_ caller, changes time.Time, _ error) {
+	i, err := c.issuer(issuer)
+	if err != nil {
+		return caller{}, time.Time{}, err
+	}
+	claimed, err := parseClaims(all)
+	if err != nil {
+		return caller{}, time.Time{}, badCredential("issuer %s: the claims are unreadable", issuer)
+	}
 	now := c.now()
 	if err := i.accepts(claimed, now); err != nil {
-		_, _, err = bad("issuer %s, subject %.100q: %w", i.Issuer.Issuer, claimed.Subject, err)
+		err = badCredential("issuer %s, subject %.100q: %w", issuer, claimed.Subject, err)
 		return caller{}, claimed.begins(now), err
 	}
-	who := caller{name: i.name(claimed, all), scopes: i.scopes(all)}
+	label := i.label(claimed, all)
+	who := caller{
+		name: label + " of " + issuer, label: label, scopes: i.scopes(all), expires: claimed.Expiry.Time(),
+	}
 	if who.publishes() {
 		who.as = i.caller(claimed, all, who.scopes)
 	}
-	return who, claimed.Expiry.Time().Add(leeway), nil
+	return who, who.expires.Add(leeway), nil
+}
+
+// issuer returns the issuer of the settings with an identifier.
+func (c *Control) issuer(name string) (*issuer, error) {
+	i := c.issuers[name]
+	if i == nil {
+		return nil, badCredential("issuer %.100q is not in the access settings", name)
+	}
+	return i, nil
+}
+
+func badCredential(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", registry.ErrBadCredential, fmt.Errorf(format, args...))
 }
 
 // checkHeader rejects a JWT that is neither an access token nor an ID token, or
@@ -154,19 +195,26 @@ func (c claims) begins(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// accepts returns an error unless verified claims are valid now, and for this
-// registry.
-func (i *issuer) accepts(c claims, now time.Time) error {
+// validate returns an error unless verified claims are of an issuer, and valid
+// now.
+func (c claims) validate(issuer string, now time.Time) error {
 	if c.Expiry == nil {
 		return errors.New("the token has no expiry")
 	}
-	err := c.ValidateWithLeeway(jwt.Expected{Issuer: i.Issuer.Issuer, Time: now}, leeway)
+	err := c.ValidateWithLeeway(jwt.Expected{Issuer: issuer, Time: now}, leeway)
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
 		return fmt.Errorf("the token expired at %s; log in again", c.Expiry.Time().UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
 		return errors.New("the token is not valid yet; check the clocks")
-	case err != nil:
+	}
+	return err
+}
+
+// accepts returns an error unless verified claims are valid now, and for this
+// registry.
+func (i *issuer) accepts(c claims, now time.Time) error {
+	if err := c.validate(i.Issuer.Issuer, now); err != nil {
 		return err
 	}
 	for _, audience := range c.Audience {
@@ -182,13 +230,13 @@ func (i *issuer) accepts(c claims, now time.Time) error {
 		strings.Join(c.Audience, " "), c.ClientID)
 }
 
-// name returns the name of a caller for the log.
-func (i *issuer) name(c claims, all map[string]any) string {
+// label returns the name of a caller.
+func (i *issuer) label(c claims, all map[string]any) string {
 	name, _ := all[i.Name].(string)
 	if name == "" {
 		name = c.Subject
 	}
-	return fmt.Sprintf("%.200s of %s", name, i.Issuer.Issuer)
+	return fmt.Sprintf("%.200s", name)
 }
 
 // scopes returns the scopes of each rule that matches.

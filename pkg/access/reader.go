@@ -26,32 +26,48 @@ type readerKey struct{}
 // resource in its response, with [CanRead] or [CheckRead].
 func (c *Control) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := c.identify(r)
+		ctx, _, err := c.WithBearer(r)
 		if err != nil {
 			httpapi.Error(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), readerKey{}, who)))
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-func (c *Control) identify(r *http.Request) (*reader, error) {
+// WithBearer returns the context of the caller whom the Authorization header of
+// a request identifies, and the caller's name. Without a credential, it returns
+// what [Control.WithoutIdentity] does, and no name.
+func (c *Control) WithBearer(r *http.Request) (_ context.Context, name string, _ error) {
 	credential, err := bearer(r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if credential == "" {
-		if len(c.public) == 0 {
-			return nil, errNoCredential
-		}
-		return &reader{public: c.public}, nil
+		ctx, err := c.WithoutIdentity(r.Context())
+		return ctx, "", err
 	}
 	who, err := c.authenticate(r.Context(), credential)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	requestlog.From(r.Context()).Caller = who.name
-	return &reader{public: c.public, scopes: who.scopes, identified: true}, nil
+	return c.with(r.Context(), who), who.label, nil
+}
+
+// WithoutIdentity returns the context of a caller without a credential, who may
+// read what is public. If nothing is public, it returns
+// registry.ErrUnauthenticated.
+func (c *Control) WithoutIdentity(ctx context.Context) (context.Context, error) {
+	if len(c.public) == 0 {
+		return nil, errNoCredential
+	}
+	return context.WithValue(ctx, readerKey{}, &reader{public: c.public}), nil
+}
+
+// with returns the context of an authenticated caller, whom the log names.
+func (c *Control) with(ctx context.Context, who caller) context.Context {
+	requestlog.From(ctx).Caller = who.name
+	return context.WithValue(ctx, readerKey{}, &reader{public: c.public, scopes: who.scopes, identified: true})
 }
 
 // Everyone is like [Control.Identify] for a registry that everyone may read
@@ -99,6 +115,33 @@ func CanReadBelow(ctx context.Context, path string) bool {
 		}
 	}
 	return slices.ContainsFunc(who.public, func(p Pattern) bool { return p.reaches(segments) })
+}
+
+// CanReadAll reports whether the caller of a request may read every module and
+// every provider, including those that are not published yet. Like
+// [CanReadBelow], it depends only on patterns. It may return false for unusual
+// ones.
+func CanReadAll(ctx context.Context) bool {
+	who, ok := ctx.Value(readerKey{}).(*reader)
+	if !ok {
+		return false
+	}
+	if who.everything {
+		return true
+	}
+	patterns := slices.Clone(who.public)
+	for _, s := range slices.Concat(who.scopes...) {
+		if s.Verb == Read {
+			patterns = append(patterns, s.Pattern)
+		}
+	}
+	for _, kind := range []string{"modules", "providers", "mirror"} {
+		every := Pattern{kind, "*"}
+		if !slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Covers(every) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckRead returns nil if [CanRead] returns true. Otherwise the error is

@@ -195,3 +195,45 @@ func TestEveryone(t *testing.T) {
 		t.Error("a caller of an open registry may not read")
 	}
 }
+
+// CanReadAll is true for patterns that cover every kind.
+func TestCanReadAll(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		public string
+		scopes []string
+		want   bool
+	}{
+		{"", []string{"read:**"}, true},
+		{"", []string{"read:modules", "read:providers/*", "read:mirror/**"}, true},
+		{"mirror", []string{"read:modules", "read:providers"}, true},
+		{"", []string{"read:modules", "read:providers"}, false},
+		{"", []string{"read:*/acme"}, false},
+		{"", []string{"read:modules/acme", "read:providers", "read:mirror"}, false},
+		{"", []string{"publish:**"}, false},
+		{"modules", []string{"publish:**"}, false},
+	} {
+		store, settings := &records{}, "{}"
+		if test.public != "" {
+			settings = `{"public": ["` + test.public + `"]}`
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+store.add("reader", test.scopes...))
+		passed := false
+		access.New(parse(t, settings), store).Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			passed = true
+			if got := access.CanReadAll(r.Context()); got != test.want {
+				t.Errorf("public %q, scopes %q: %t, want %t", test.public, test.scopes, got, test.want)
+			}
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		if !passed {
+			t.Errorf("public %q, scopes %q: the request was rejected", test.public, test.scopes)
+		}
+	}
+	if access.CanReadAll(t.Context()) {
+		t.Error("a context without a reader may read everything")
+	}
+	if !access.CanReadAll(access.WithEveryone(t.Context())) {
+		t.Error("everyone may not read everything")
+	}
+}

@@ -72,19 +72,35 @@ func (e *FieldError) Unwrap() error { return e.Err }
 
 // ParseSettings parses settings from JSON, and rejects unknown fields. Errors
 // are registry.ErrInvalid and have the line and the column.
-func ParseSettings(text []byte) (Settings, error) { return ParseSettingsFile("", text) }
+func ParseSettings(text []byte) (Settings, error) {
+	return explained(parseSettings("", text, (*Settings).Complete))
+}
 
-// ParseSettingsFile is like [ParseSettings], and its errors also have the name
-// of the file.
+// ParseSettingsFile is like [ParseSettings] for the file of a registry on one
+// machine. Its errors also have the name of the file. It rejects what only a
+// deployed registry can use.
 func ParseSettingsFile(name string, text []byte) (Settings, error) {
-	s, err := parseSettings(name, text)
+	return explained(parseSettings(name, text, func(s *Settings) error {
+		if err := s.Complete(); err != nil {
+			return err
+		}
+		if l := s.Login; l != nil && l.Web != nil && l.Web.SecretParameter != "" {
+			return &FieldError{[]any{"login", "web", "secretParameter"}, errors.New(
+				"login: web: only a registry on AWS can read an SSM parameter: put the secret into a file, " +
+					"and its path into secretFile")}
+		}
+		return nil
+	}))
+}
+
+func explained(s Settings, err error) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("cannot read the access settings: %w", err)
 	}
 	return s, nil
 }
 
-func parseSettings(name string, text []byte) (Settings, error) {
+func parseSettings(name string, text []byte, complete func(*Settings) error) (Settings, error) {
 	var s Settings
 	if len(text) > maxSettings {
 		return s, &jsonfile.Error{
@@ -98,7 +114,7 @@ func parseSettings(name string, text []byte) (Settings, error) {
 	if wrong := file.Object.Fill("", &s); wrong != nil {
 		return s, file.Error(*wrong)
 	}
-	err = s.Complete()
+	err = complete(&s)
 	if field, ok := errors.AsType[*FieldError](err); ok {
 		return s, file.Error(jsonfile.Fault{Offset: file.Object.Find(field.Path...).Offset, Text: field.Error()})
 	}
@@ -126,7 +142,11 @@ func (s *Settings) Complete() error {
 			"so the registry would reject its tokens", s.Login.Issuer)}
 	}
 	if err := s.Login.Complete(); err != nil {
-		return &FieldError{[]any{"login"}, fmt.Errorf("login: %w", err)}
+		path := []any{"login"}
+		if web, ok := errors.AsType[*openid.WebError](err); ok {
+			path = append(path, "web", web.Field)
+		}
+		return &FieldError{path, fmt.Errorf("login: %w", err)}
 	}
 	return nil
 }

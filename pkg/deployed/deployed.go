@@ -22,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -37,6 +38,10 @@ type Registry struct {
 	Metrics *metrics.Writer
 	// Bucket has the archives.
 	Bucket Bucket
+	// Login configures how people log in. It may be nil.
+	Login *openid.Login
+
+	parameters aws.Config
 }
 
 // Bucket has the settings with which a function opens the bucket.
@@ -127,5 +132,6 @@ func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) 
 	published := catalog.New(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
 	return &Registry{
 		Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket,
+		Login: rules.Login, parameters: at("SSM", role, getenv),
 	}, nil
 }

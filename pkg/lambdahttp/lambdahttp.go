@@ -125,6 +125,11 @@ func request(r *http.Request) *http.Request {
 		// A repeated header is one value here, joined by commas.
 		header.Set(name, value)
 	}
+	// HTTP/2 clients may split cookies into several headers, and API Gateway
+	// delivers all of them here and not among the headers.
+	if len(event.Cookies) > 0 {
+		header.Set("Cookie", strings.Join(event.Cookies, "; "))
+	}
 	r = r.Clone(r.Context())
 	r.Method = event.RequestContext.HTTP.Method
 	r.URL = &url.URL{Path: event.RawPath, RawQuery: event.RawQueryString}

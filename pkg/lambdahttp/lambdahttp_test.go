@@ -85,10 +85,62 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// Cookies, which events have beside the headers, reach the handler as one
+// header. Each cookie that it sets reaches the client.
+func TestCookies(t *testing.T) {
+	t.Parallel()
+	e := recordedIn(t, "testdata/cookies.json")
+	if len(e.Cookies) != 2 || e.Headers["cookie"] != "" {
+		t.Fatalf("recorded cookies %q, header %q", e.Cookies, e.Headers["cookie"])
+	}
+	set := []string{
+		"__Host-a=1; Path=/; Expires=Sun, 22 Nov 2026 22:00:00 GMT; HttpOnly; Secure", "__Host-b=; Path=/; Max-Age=0",
+	}
+	response, _ := invoke(t, func(w http.ResponseWriter, r *http.Request) {
+		want := []string{"__Host-larder-session=c2Vzc2lvbg; theme=dark"}
+		if diff := cmp.Diff(want, r.Header.Values("Cookie")); diff != "" {
+			t.Errorf("Cookie headers: %s", diff)
+		}
+		if c, err := r.Cookie("theme"); err != nil || c.Value != "dark" {
+			t.Errorf("second cookie %v, %v", c, err)
+		}
+		for _, cookie := range set {
+			w.Header().Add("Set-Cookie", cookie)
+		}
+		w.WriteHeader(http.StatusSeeOther)
+	}, e)
+	if diff := cmp.Diff(set, response.Cookies); diff != "" {
+		t.Errorf("cookies of the response: %s", diff)
+	}
+	for _, headers := range []any{response.Headers, response.MultiValueHeaders} {
+		if text := fmt.Sprint(headers); strings.Contains(text, "__Host-") {
+			t.Errorf("API Gateway would send a cookie twice: %s", text)
+		}
+	}
+}
+
+// An event without cookies becomes a request without a Cookie header.
+func TestNoCookies(t *testing.T) {
+	t.Parallel()
+	response, _ := invoke(t, func(_ http.ResponseWriter, r *http.Request) {
+		if got, found := r.Header["Cookie"]; found {
+			t.Errorf("Cookie headers %q", got)
+		}
+	}, event("GET", "/"))
+	if len(response.Cookies) != 0 {
+		t.Errorf("cookies of the response: %q", response.Cookies)
+	}
+}
+
 // recorded is an event of API Gateway for a POST of JSON.
-func recorded(t *testing.T) (e events.APIGatewayV2HTTPRequest) {
+func recorded(t *testing.T) events.APIGatewayV2HTTPRequest {
 	t.Helper()
-	data, err := os.ReadFile("testdata/post.json")
+	return recordedIn(t, "testdata/post.json")
+}
+
+func recordedIn(t *testing.T, path string) (e events.APIGatewayV2HTTPRequest) {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
 	}

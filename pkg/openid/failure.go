@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/connerror"
 	"github.com/larder-registry/larder/pkg/registry/core"
@@ -22,15 +23,21 @@ func permanent(err error, hint string) error {
 	return core.WithHint(unusable{err}, "%s", hint)
 }
 
+// retries is about failed fetches, which [Cached] caches for the time in retry.
+const retries = "The registry tries again when a request needs it, but at most every 10 seconds."
+
 const operator = "Check the issuer's URL in the access settings, or contact the issuer's operator."
 
 // failure returns the error for a request without a complete response. It has a
 // hint, and is registry.ErrIssuer if another attempt cannot succeed.
-func failure(err error) error {
+func failure(err error) error { return failureWithin(err, fetchTimeout) }
+
+// failureWithin is failure for a request with another timeout.
+func failureWithin(err error, timeout time.Duration) error {
 	if own, ok := errors.AsType[unusable](err); ok { // a redirect that is not followed
 		return permanent(own.error, operator)
 	}
-	kind, reason := connerror.Explain(err, fetchTimeout)
+	kind, reason := connerror.Explain(err, timeout)
 	switch kind {
 	case connerror.Expired:
 		return permanent(errors.New(reason),
@@ -40,8 +47,7 @@ func failure(err error) error {
 	case connerror.Untrusted:
 		return permanent(errors.New(reason), trustHint(runtime.GOOS))
 	}
-	const network = "Check the issuer's URL, and whether this machine can reach it. " +
-		"The registry tries again with the next request that needs it."
+	const network = "Check the issuer's URL, and whether this machine can reach it. " + retries
 	return core.WithHint(unavailable(err, kind, reason), "%s", network)
 }
 
@@ -76,10 +82,9 @@ func statusError(response *http.Response) error {
 	err := fmt.Errorf("the response is %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	switch s := response.StatusCode; {
 	case s >= 500, s == http.StatusRequestTimeout, s == http.StatusTooManyRequests:
-		return core.WithHint(err, "Contact the issuer's operator if this continues. "+
-			"The registry tries again with the next request that needs it.")
+		return core.WithHint(err, "Contact the issuer's operator if this continues. "+retries)
 	}
 	return core.WithHint(err, "Check the issuer's URL in the access settings: "+
 		"its configuration must be at that URL followed by /.well-known/openid-configuration. "+
-		"The registry tries again with the next request that needs it.")
+		retries)
 }

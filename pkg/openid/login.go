@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry/core"
 )
@@ -27,7 +28,50 @@ type Login struct {
 	// Authorize has further parameters for the issuer's authorization endpoint,
 	// for example an audience.
 	Authorize map[string]string `json:"authorize,omitempty"`
+	// Web is the client with which people log in to the web pages. If nil, they
+	// log in there with a token of the registry only.
+	Web *WebClient `json:"web,omitempty"`
 }
+
+// CallbackPath is the path of the redirect of a [WebClient].
+const CallbackPath = "/login/callback"
+
+// WebClient is a client of the issuer whose redirect is [CallbackPath] of the
+// registry. At most one of its two secrets is set.
+type WebClient struct {
+	// Client is the client's identifier.
+	Client string `json:"client"`
+	// SecretParameter is the name of the SSM parameter that has the client's
+	// secret. It begins with a slash.
+	SecretParameter Place `json:"secretParameter,omitempty"`
+	// SecretFile is the file that has the client's secret.
+	SecretFile Place `json:"secretFile,omitempty"`
+}
+
+// Place is the name of a parameter or a file that has a secret. In JSON, it
+// cannot be an empty text, which would look like a secret and be none.
+type Place string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (p *Place) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return errors.New("the name is empty: remove the field if the client has no secret")
+	}
+	*p = Place(text)
+	return nil
+}
+
+// WebError is an error in one field of [Login.Web].
+type WebError struct {
+	// Field is the name of the field.
+	Field string
+	Err   error
+}
+
+func (e *WebError) Error() string { return "web: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *WebError) Unwrap() error { return e.Err }
 
 // ParseLogin parses a login from JSON. It returns nil if the text is empty and
 // people cannot log in. Errors are registry.ErrInvalid. It is for programs that
@@ -47,8 +91,12 @@ func ParseLogin(text string) (*Login, error) {
 	return l, nil
 }
 
-// Complete sets the defaults, and returns an error if a field is invalid.
+// Complete sets the defaults. If a field is invalid, it returns an error, which
+// is a [WebError] if the field is one of Web.
 func (l *Login) Complete() error {
+	if field, err := l.Web.check(); err != nil {
+		return &WebError{field, err}
+	}
 	if err := CheckIssuer(l.Issuer); err != nil {
 		return fmt.Errorf("issuer %q: %w", l.Issuer, err)
 	}
@@ -73,6 +121,36 @@ func (l *Login) Complete() error {
 		}
 	}
 	return nil
+}
+
+// check returns an error if a client is invalid, and the name of the invalid
+// field. A client that is nil is valid.
+func (w *WebClient) check() (field string, err error) {
+	switch {
+	case w == nil:
+		return "", nil
+	case w.Client == "":
+		return "client", errors.New("client is missing: set it to the id of a client of the issuer, " +
+			"whose redirect is https://HOST" + CallbackPath)
+	case strings.TrimSpace(w.Client) != w.Client:
+		return "client", fmt.Errorf("client %.100q has white space around it", w.Client)
+	case w.SecretParameter != "" && w.SecretFile != "":
+		return "secretFile", errors.New("the secret is in secretParameter and in secretFile: remove one of them")
+	case w.SecretParameter != "" && !isParameter(string(w.SecretParameter)):
+		return "secretParameter", errors.New(
+			"secretParameter must be the name of an SSM parameter, with a slash at its beginning, such as /larder/web")
+	}
+	return "", nil
+}
+
+// isParameter reports whether a text is the name of a parameter in a hierarchy.
+// IAM policies need the same form. The limit is that of its ARN.
+//
+// Source: https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html.
+func isParameter(name string) bool {
+	return len(name) > 1 && len(name) <= 900 && name[0] == '/' && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("/._-", r)
+	})
 }
 
 // LoginDocument is the login.v1 service in the discovery document. With it, a
@@ -107,28 +185,39 @@ func (l *Login) Service() LoginService {
 
 func (l *Login) service(p *Provider, cached *Cached[Configuration]) LoginService {
 	return func(ctx context.Context) (LoginDocument, error) {
-		var c Configuration
-		if _, err := cached.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {
-			return LoginDocument{}, err
-		}
-		if err := checkNamedURL("token_endpoint", c.Token, p.local); err != nil {
-			return LoginDocument{}, err
-		}
-		if err := checkNamedURL("authorization_endpoint", c.Authorization, p.local); err != nil {
-			return LoginDocument{}, err
-		}
-		authorize, err := url.Parse(c.Authorization)
+		authorize, token, err := l.endpoints(ctx, p, cached)
 		if err != nil {
 			return LoginDocument{}, err
 		}
-		query := authorize.Query()
-		for name, value := range l.Authorize {
-			query.Set(name, value)
-		}
-		authorize.RawQuery = query.Encode()
 		return LoginDocument{
-			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: c.Token,
+			Client: l.Client, GrantTypes: []string{"authz_code"}, Authz: authorize.String(), Token: token,
 			Ports: l.Ports, Scopes: l.Scopes,
 		}, nil
 	}
+}
+
+// endpoints returns the issuer's current endpoints: where people sign in, with
+// the parameters of Authorize, and where a code is exchanged for tokens.
+func (l *Login) endpoints(ctx context.Context, p *Provider, cached *Cached[Configuration]) (
+	authorize *url.URL, token string, err error,
+) {
+	var c Configuration
+	if _, err := cached.Use(ctx, func(k Configuration) bool { c = k; return true }); err != nil {
+		return nil, "", err
+	}
+	if err := checkNamedURL("token_endpoint", c.Token, p.local); err != nil {
+		return nil, "", err
+	}
+	if err := checkNamedURL("authorization_endpoint", c.Authorization, p.local); err != nil {
+		return nil, "", err
+	}
+	if authorize, err = url.Parse(c.Authorization); err != nil {
+		return nil, "", err
+	}
+	query := authorize.Query()
+	for name, value := range l.Authorize {
+		query.Set(name, value)
+	}
+	authorize.RawQuery = query.Encode()
+	return authorize, c.Token, nil
 }

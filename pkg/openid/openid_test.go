@@ -236,6 +236,14 @@ func TestParseLogin(t *testing.T) {
 		login(`, "authorize": {"redirect_uri": "http://x"}`),
 		login(`, "authorize": {"audience": "x", "client_id": "y"}`),
 		login(`, "authorize": {"audience": "x", "response_type": ""}`),
+		login(`, "web": {}`),
+		login(`, "web": {"client": "w\n"}`),
+		login(`, "web": {"client": "w", "secretFile": ""}`),
+		login(`, "web": {"client": "w", "secretParameter": "/a", "secretFile": "b"}`),
+		login(`, "web": {"client": "w", "secretParameter": "a"}`),
+		login(`, "web": {"client": "w", "secretParameter": "/"}`),
+		login(`, "web": {"client": "w", "secretParameter": "/a*"}`),
+		login(`, "web": {"client": "w", "secretParameter": "/a\u0000"}`),
 	} {
 		_, err := openid.ParseLogin(text)
 		if !errors.Is(err, registry.ErrInvalid) {
@@ -248,6 +256,9 @@ func TestParseLogin(t *testing.T) {
 		login(
 			`, "scopes": ["a"], "ports": [1024, 1034], "authorize": {"audience": "x"}`,
 		): `{"issuer":"https://a.example.com","client":"c","scopes":["a"],"ports":[1024,1034],"authorize":{"audience":"x"}}`,
+		login(`, "web": {"client": "w", "secretParameter": "/larder/web.1_-"}`): `{"issuer":"https://a.example.com",` +
+			`"client":"c","scopes":["openid"],"ports":[10000,10010],` +
+			`"web":{"client":"w","secretParameter":"/larder/web.1_-"}}`,
 		`{"issuer": "http://127.0.0.1:1", "client": "c"}`: `{"issuer":"http://127.0.0.1:1","client":"c",` +
 			`"scopes":["openid"],"ports":[10000,10010]}`,
 	} {

@@ -16,7 +16,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
+	"github.com/larder-registry/larder/internal/testkit/nodejs"
 )
 
 // token creates a token.
@@ -112,7 +112,7 @@ func TestToken(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	issuer, err := issuers.StartIssuer(t.Context())
-	if errors.Is(err, issuers.ErrNoNode) && os.Getenv("LARDER_REQUIRE_NODE") == "" {
+	if errors.Is(err, nodejs.ErrMissing) && !nodejs.Required() {
 		t.Skip("LEFT OUT:", err)
 	}
 	if err != nil {

@@ -13,14 +13,13 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/nodejs"
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
@@ -30,6 +29,8 @@ const openid = "internal/testkit/issuers/openid"
 // Issuer is an OpenID Connect provider in its own process. Anyone may sign in.
 // Its public client is larder-cli. If the authorize URL has a resource, access
 // tokens are JWTs with the resource as the audience. Otherwise they are opaque.
+// If it has callbacks, larder-web is another public client, and [Confidential]
+// one with a secret.
 type Issuer struct {
 	URL   string
 	cmd   *exec.Cmd
@@ -37,25 +38,23 @@ type Issuer struct {
 	ended chan struct{}
 }
 
-// ErrNoNode means that Node.js is not installed.
-var ErrNoNode = errors.New("node or npm is not on PATH")
+// Confidential is a client with the secret [Secret].
+const (
+	Confidential = "larder-web:confidential"
+	Secret       = "not a secret: +/=%"
+)
 
-// StartIssuer starts a provider on a free port of 127.0.0.1. The first call
-// installs the provider's packages. The caller closes the issuer.
-func StartIssuer(ctx context.Context) (*Issuer, error) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		return nil, ErrNoNode
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return nil, ErrNoNode
-	}
+// StartIssuer starts a provider on a free port of 127.0.0.1. Its web clients have
+// the callbacks, which are https URLs. The first call installs the provider's
+// packages. Without Node.js, the error is [nodejs.ErrMissing]. The caller closes
+// the issuer.
+func StartIssuer(ctx context.Context, callbacks ...string) (*Issuer, error) {
 	dir, err := programs.InCheckout(openid)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the OpenID Connect provider: %w", err)
 	}
-	if err := installPackages(ctx, npm, dir); err != nil {
+	node, err := nodejs.Install(ctx, dir)
+	if err != nil {
 		return nil, fmt.Errorf("cannot install the OpenID Connect provider: %w", err)
 	}
 	address, err := programs.FreeAddress(ctx)
@@ -64,7 +63,7 @@ func StartIssuer(ctx context.Context) (*Issuer, error) {
 	}
 	_, port, _ := net.SplitHostPort(address)
 	i := &Issuer{URL: "http://" + address, ended: make(chan struct{})}
-	i.cmd = exec.CommandContext(ctx, node, "provider.mjs", port)
+	i.cmd = exec.CommandContext(ctx, node, append([]string{"provider.mjs", port}, callbacks...)...)
 	i.cmd.Dir = dir
 	i.cmd.Stdout, i.cmd.Stderr = &i.out, &i.out
 	if err := i.cmd.Start(); err != nil {
@@ -89,41 +88,6 @@ func StartIssuer(ctx context.Context) (*Issuer, error) {
 			return nil, fmt.Errorf("cannot start the OpenID Connect provider: %w\n%s", err, &i.out)
 		}
 	}
-}
-
-// installPackages runs npm ci in a folder, unless the installed packages are
-// newer than the lock file.
-func installPackages(ctx context.Context, npm, dir string) error {
-	lock, err := os.Open(filepath.Join(dir, "package-lock.json"))
-	if err != nil {
-		return err
-	}
-	defer lock.Close() // this releases the lock
-	// Tests of several packages, each in its own process, may run this at the
-	// same time.
-	for !tryLock(lock) {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot wait for another installation: %w", ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	wanted, err := lock.Stat()
-	if err != nil {
-		return err
-	}
-	// npm writes this file last, so an incomplete installation does not have
-	// it.
-	if installed, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err == nil &&
-		!installed.ModTime().Before(wanted.ModTime()) {
-		return nil
-	}
-	cmd := exec.CommandContext(ctx, npm, "ci", "--loglevel=error", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return nil
 }
 
 func (i *Issuer) answers(ctx context.Context) error {
@@ -152,11 +116,36 @@ func (i *Issuer) Close() {
 // authorize URL: with a name and with consent. It returns when the client on
 // localhost has received its response. It does not check the client's success.
 func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
+	return i.visit(ctx, &http.Client{}, authorizeURL, name, func(page *http.Response) bool {
+		at := page.Request.URL
+		return page.StatusCode/100 == 2 && at.Hostname() == "localhost" && at.Path == "/login"
+	})
+}
+
+// SignInToPages is like [Issuer.SignIn] for a web client. It does not follow the
+// issuer's redirect to the callback, and returns its URL.
+func (i *Issuer) SignInToPages(ctx context.Context, authorizeURL, name, callback string) (redirect string, err error) {
+	browser := &http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if strings.HasPrefix(r.URL.String(), callback+"?") {
+			redirect = r.URL.String()
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	err = i.visit(ctx, browser, authorizeURL, name, func(*http.Response) bool { return redirect != "" })
+	return redirect, err
+}
+
+// visit follows the issuer's pages in a browser, and fills in their forms, until
+// it has arrived at a page.
+func (i *Issuer) visit(
+	ctx context.Context, browser *http.Client, authorizeURL, name string, arrived func(*http.Response) bool,
+) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return err
 	}
-	browser := &http.Client{Jar: jar}
+	browser.Jar = jar
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, authorizeURL, nil)
 	if err != nil {
 		return fmt.Errorf("cannot sign in: %w", withoutQuery(err))
@@ -177,10 +166,10 @@ func (i *Issuer) SignIn(ctx context.Context, authorizeURL, name string) error {
 		switch {
 		case err != nil:
 			return stopped(at, err)
+		case arrived(page):
+			return nil
 		case page.StatusCode/100 != 2:
 			return stopped(at, errors.New(page.Status))
-		case at.Hostname() == "localhost" && at.Path == "/login":
-			return nil
 		case "http://"+at.Host != i.URL:
 			return stopped(at, errors.New("the page is not the issuer's")) // do not send it a password
 		}

@@ -10,17 +10,18 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/nodejs"
 )
 
 func issuerForTest(t *testing.T) *Issuer {
 	t.Helper()
 	i, err := StartIssuer(t.Context())
-	if errors.Is(err, ErrNoNode) && os.Getenv("LARDER_REQUIRE_NODE") == "" {
+	if errors.Is(err, nodejs.ErrMissing) && !nodejs.Required() {
 		t.Skip("LEFT OUT:", err)
 	}
 	if err != nil {

@@ -129,6 +129,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range response.Headers {
 		w.Header().Set(name, value)
 	}
+	for _, cookie := range response.Cookies {
+		w.Header().Add("Set-Cookie", cookie)
+	}
 	w.WriteHeader(response.StatusCode)
 	_, _ = w.Write(body)
 }
@@ -202,8 +205,9 @@ func isText(contentType string) bool {
 }
 
 // Event returns API Gateway's event for a request. The path is decoded. Header
-// names are in lower case, and repeated headers are joined by commas. The body
-// is text or base64, depending on its type.
+// names are in lower case, and repeated headers are joined by commas. Cookies
+// are a list of their own, and no header. The body is text or base64, depending
+// on its type.
 //
 // Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html.
 func Event(r *http.Request, routeKey string) (events.APIGatewayV2HTTPRequest, error) {
@@ -218,10 +222,16 @@ func Event(r *http.Request, routeKey string) (events.APIGatewayV2HTTPRequest, er
 	for name, values := range r.Header {
 		headers[strings.ToLower(name)] = strings.Join(values, ",")
 	}
+	var cookies []string
+	for _, header := range r.Header.Values("Cookie") {
+		cookies = append(cookies, strings.Split(header, "; ")...)
+	}
+	delete(headers, "cookie")
 	ip, _, _ := strings.Cut(r.RemoteAddr, ":")
 	now := time.Now()
 	event := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: routeKey, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: headers,
+		Cookies: cookies,
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
 			RouteKey: routeKey, AccountID: "000000000000", Stage: "$default", RequestID: "rehearsal", APIID: "rehearsal",
 			DomainName: r.Host, Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),

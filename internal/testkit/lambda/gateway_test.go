@@ -54,6 +54,23 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// Cookies are a list, and no header.
+func TestEventCookies(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header["Cookie"] = []string{"a=1; b=2", "c=3"}
+	e, err := Event(r, "$default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(e.Cookies, ","); got != "a=1,b=2,c=3" {
+		t.Errorf("cookies %s", got)
+	}
+	if header, found := e.Headers["cookie"]; found {
+		t.Errorf("the header %q", header)
+	}
+}
+
 // A body is either passed completely or rejected.
 func TestEventBounds(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,10 @@
-// An OpenID Connect provider on loopback, for tests of a login: `node provider.mjs PORT`. Anybody may sign in, with any
-// password. It keeps everything in memory, under keys of this run.
+// An OpenID Connect provider on loopback, for tests of a login: `node provider.mjs PORT [CALLBACK...]`. Anybody may sign
+// in, with any password. It keeps everything in memory, under keys of this run. The callbacks are the redirects of web clients.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { Provider } from 'oidc-provider';
 
 const port = Number(process.argv[2]);
+const callbacks = process.argv.slice(3);
 const issuer = `http://127.0.0.1:${port}`;
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
@@ -19,6 +20,23 @@ const provider = new Provider(issuer, {
       grant_types: ['authorization_code'],
       response_types: ['code'],
     },
+    ...(callbacks.length === 0 ? [] : [
+      {
+        client_id: 'larder-web',
+        redirect_uris: callbacks,
+        token_endpoint_auth_method: 'none',
+        grant_types: ['authorization_code'],
+        response_types: ['code'],
+      },
+      {
+        client_id: 'larder-web:confidential',
+        client_secret: 'not a secret: +/=%',
+        redirect_uris: callbacks,
+        token_endpoint_auth_method: 'client_secret_basic',
+        grant_types: ['authorization_code'],
+        response_types: ['code'],
+      },
+    ]),
   ],
   pkce: { required: () => true }, // S256 is the only method it knows
 

@@ -1,4 +1,4 @@
-package issuers
+package nodejs
 
 import "os"
 

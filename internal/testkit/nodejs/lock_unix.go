@@ -1,6 +1,6 @@
 //go:build unix
 
-package issuers
+package nodejs
 
 import (
 	"os"
