@@ -40,6 +40,9 @@ type builder struct {
 	// even if the output lacks it.
 	headings   int
 	sawHeading bool
+	// outline has the levels that the author chose for the last heading and the
+	// headings above it.
+	outline []int
 }
 
 // element is an open element. Its output begins at start, and its content at
@@ -253,10 +256,23 @@ func (b *builder) closeHeading(e element) {
 		return
 	}
 	b.headings++
+	tag := headingTag(b.outlineLevel(h.level))
+	copy(b.out[e.start:], "<"+tag)
 	if id := b.anchor(slug(title)); id != "" {
 		b.out = slices.Insert(b.out, e.body-1, []byte(` id="readme-`+id+`"`)...)
 	}
-	b.out = append(b.out, "</"+e.tag+">"...)
+	b.out = append(b.out, "</"+tag+">"...)
+}
+
+// outlineLevel returns the level of a heading whose author chose another one.
+// The first heading has level 1. Each further one is at most one level below the
+// heading before it.
+func (b *builder) outlineLevel(chosen int) int {
+	for len(b.outline) > 0 && b.outline[len(b.outline)-1] >= chosen {
+		b.outline = b.outline[:len(b.outline)-1]
+	}
+	b.outline = append(b.outline, chosen)
+	return len(b.outline)
 }
 
 // anchor returns a unique anchor for a heading.

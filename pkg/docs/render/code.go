@@ -11,7 +11,7 @@ import (
 func isBidi(r rune) bool { return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 }
 
 // isControl reports whether r is a control character without a use in text.
-func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7F }
+func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7F && r < 0xA0 }
 
 // withoutControls returns text without control characters.
 func withoutControls(text string) string {

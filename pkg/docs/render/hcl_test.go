@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"golang.org/x/net/html"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/docs/render"
 )
 
@@ -81,7 +83,7 @@ func shown(source string) string {
 		switch {
 		case isBidi(r):
 			fmt.Fprintf(&text, `\u%04x`, r)
-		case r < 0x20 && r != '\n' && r != '\t' || r == 0x7F:
+		case unicode.IsControl(r) && r != '\n' && r != '\t':
 		default:
 			text.WriteRune(r)
 		}
@@ -114,8 +116,8 @@ func TestLongHCL(t *testing.T) {
 }
 
 func FuzzHCL(f *testing.F) {
-	for _, source := range hostile {
-		f.Add(source)
+	for _, readme := range hostile.Readmes() {
+		f.Add(readme.Content)
 	}
 	f.Add("module \"a\" {\n  source = \"b\"\n  x = map(object({ a = optional(string, <<EOT\n  b ${c}\nEOT\n) }))\n}")
 	f.Fuzz(func(t *testing.T, source string) { checkHCL(t, source, render.HCL(source)) })

@@ -131,8 +131,12 @@ var fillers = []string{
 }
 
 // repeats reports whether a title has all words of a name and no others but
-// fillers, such as "Terraform AWS VPC module" for vpc.
+// fillers, such as "Terraform AWS VPC module" for vpc. The address of a module
+// with the name, such as acme/vpc/aws, repeats it too.
 func repeats(title, name string) bool {
+	if parts := strings.Split(title, "/"); len(parts) == 3 && strings.EqualFold(parts[1], name) {
+		return true
+	}
 	names, words := words(name), words(title)
 	for _, word := range names {
 		if !slices.Contains(words, word) {

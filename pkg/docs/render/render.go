@@ -46,7 +46,7 @@ const (
 //
 // The HTML is safe inside a page: its elements are closed, have no styles,
 // scripts or images, and no classes but those of this package. Headings begin at
-// h3. Anchors begin with "readme-".
+// h3, and no level is skipped. Anchors begin with "readme-".
 //
 // Links go to http, https and mailto addresses, and to anchors of the README. A
 // link to a submodule or an example, such as ./modules/endpoints, is the element

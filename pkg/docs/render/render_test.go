@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
@@ -30,6 +31,39 @@ func TestReadmes(t *testing.T) {
 			}
 			golden.Equal(t, "testdata/"+file+".html", []byte(text))
 		})
+	}
+}
+
+// A first heading that repeats the name is dropped.
+func TestRepeatedName(t *testing.T) {
+	t.Parallel()
+	for title, dropped := range map[string]bool{
+		"vpc": true, "AWS VPC Terraform module": true, "terraform-aws-vpc": true, "acme/vpc/aws": true,
+		"acme/VPC/aws": true, "acme/network/aws": false, "acme/vpc": false, "VPC peering": false,
+	} {
+		if got := render.Markdown("# "+title+"\n\nText.", "vpc").HTML == "<p>Text.</p>"; got != dropped {
+			t.Errorf("%q is dropped: %t, want %t", title, got, dropped)
+		}
+	}
+}
+
+// No level of headings is skipped, whichever levels the author chose.
+func TestHeadingLevels(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"# a\n## b\n### c\n## d\n# e":       "h3 h4 h5 h4 h3",
+		"# vpc\n## a\n### b\n## c":          "h3 h4 h3",
+		"### a\n# b\n### c\n###### d\n## e": "h3 h3 h4 h5 h4",
+		"# a\n<h4>b</h4>\n\n## c":           "h3 h4 h4",
+		"# a\n## b\n### c\n#### d\n##### e": "h3 h4 h5 h6 h6",
+	} {
+		var got []string
+		for _, tag := range regexp.MustCompile(`<(h\d)`).FindAllStringSubmatch(render.Markdown(source, "vpc").HTML, -1) {
+			got = append(got, tag[1])
+		}
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", source, diff)
+		}
 	}
 }
 
