@@ -158,6 +158,14 @@ var rules = []rule{
 		},
 	},
 	{
+		"pkg/web",
+		[]string{
+			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects",
+			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/session",
+		},
+		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
+	},
+	{
 		"pkg/client",
 		[]string{"pkg/registry", "pkg/safehcl"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},

@@ -2,14 +2,18 @@ package local_test
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -32,6 +36,35 @@ func TestAddressErrors(t *testing.T) {
 			}
 			texts.Error(t, err)
 		})
+	}
+}
+
+// A secret that cannot be read is an error at the start.
+func TestSecretFile(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	dir := t.TempDir()
+	empty, good := filepath.Join(dir, "empty"), filepath.Join(dir, "good")
+	for path, text := range map[string]string{empty: "\n", good: "s3cret\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{filepath.Join(dir, "missing"), dir, empty} {
+		login := &openid.Login{Web: &openid.WebClient{Client: "w", SecretFile: openid.Place(path)}}
+		o := local.Options{Address: "127.0.0.1:0", Access: &access.Settings{Login: login}}
+		err := o.Check(t.Context())
+		if !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: %v is not ErrInvalid", path, err)
+		}
+		if _, again := new(local.Data).Listen(t.Context(), o, slog.New(slog.DiscardHandler)); again == nil {
+			t.Errorf("%s: the server listens", path)
+		}
+		texts.Error(t, err, dir, "DIR", filepath.Base(dir), "DIR")
+		login.Web.SecretFile = openid.Place(good)
+		if err := o.Check(t.Context()); err != nil {
+			t.Errorf("a good secret: %v", err)
+		}
 	}
 }
 

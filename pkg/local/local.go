@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -34,7 +35,9 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 // Data is a registry's data in a folder.
@@ -74,11 +77,11 @@ func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Clo
 // Otherwise reading requires a credential that rules or the registry's tokens
 // allow. Publishing always requires a credential.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
-	return d.handler(baseURL, open, rules, access.New(rules, d.Catalog), log)
+	return d.handler(baseURL, "", open, rules, access.New(rules, d.Catalog), log)
 }
 
 func (d *Data) handler(
-	baseURL string, open bool, rules access.Settings, control *access.Control, log *slog.Logger,
+	baseURL, caFile string, open bool, rules access.Settings, control *access.Control, log *slog.Logger,
 ) http.Handler {
 	store := *d.Objects
 	store.BaseURL = baseURL
@@ -97,6 +100,15 @@ func (d *Data) handler(
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store))},
 		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(d.Catalog, &store, identify)},
+		httpapi.Service{Routes: web.Routes(), Handler: web.New(web.Options{
+			Catalog: d.Catalog, Objects: &store, Host: strings.TrimPrefix(baseURL, "https://"),
+			Accounts: session.New(session.Options{
+				Control: control, Store: d.Catalog, Login: rules.Login, Secret: session.FileSecret(rules.Login),
+				BaseURL: baseURL, Open: open,
+			}),
+			ClientLogin: rules.Login != nil,
+			Local:       &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
+		})},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
 	))
@@ -162,6 +174,22 @@ func (o Options) CheckFlags() error {
 	return err
 }
 
+// checkSecret returns an error if the web client's secret cannot be read.
+func (o Options) checkSecret(ctx context.Context) error {
+	if o.Access == nil {
+		return nil
+	}
+	read := session.FileSecret(o.Access.Login)
+	if read == nil {
+		return nil
+	}
+	if _, err := read(ctx); err != nil {
+		return registry.Errorf(registry.ErrInvalid,
+			"cannot use secretFile %s in login.web of the access settings: %w", o.Access.Login.Web.SecretFile, err)
+	}
+	return nil
+}
+
 // Check returns the errors of [Data.Listen] that do not depend on data, such as
 // an address that is in use.
 func (o Options) Check(ctx context.Context) error {
@@ -177,6 +205,9 @@ func (o Options) Check(ctx context.Context) error {
 		if _, err := source.next(nil, time.Now()); err != nil {
 			return err
 		}
+	}
+	if err := o.checkSecret(ctx); err != nil {
+		return err
 	}
 	listener, err := listen(ctx, ip, port)
 	if err != nil {
@@ -194,6 +225,9 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	s := &Server{log: log, watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
 	source, caFile, err := d.source(o, ip, log)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.checkSecret(ctx); err != nil {
 		return nil, err
 	}
 	if s.listener, err = listen(ctx, ip, port); err != nil {
@@ -223,7 +257,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	}
 	s.control = access.New(rules, d.Catalog)
 	s.server = &http.Server{
-		Handler:                      d.handler("https://"+s.Host, s.Open, rules, s.control, log),
+		Handler:                      d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log),
 		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a request like others
 		ReadHeaderTimeout:            10 * time.Second,

@@ -158,7 +158,6 @@ func TestBadRequests(t *testing.T) {
 		{"GET", good + "/", 404},
 		{"GET", "/v1/modules/", 404},
 		{"GET", "/v1/providers/acme/x/versions", 404},
-		{"GET", "/", 404},
 		{"GET", "/favicon.ico", 404},
 		{"GET", "/.well-known/terraform.json/", 404},
 		{"GET", "/v1/modules/acme/../acme/vpc/aws/versions", 400},

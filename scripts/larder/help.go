@@ -124,7 +124,12 @@ const accessExample = `  {
       "issuer": "https://login.example.com",
       "client": "larder-cli",
       // Parameters that the issuer needs to issue a token for an audience.
-      "authorize": { "audience": "https://registry.example.com" }
+      "authorize": { "audience": "https://registry.example.com" },
+      // How people log in to the web pages: a client of the issuer whose
+      // redirect is https://HOST/login/callback. Without it they use a token.
+      // If the client has a secret, set secretFile to the path of a file with
+      // it. For a stack, set secretParameter to the name of an SSM parameter.
+      "web": { "client": "larder-web" }
     }
   }
 `

@@ -38,7 +38,8 @@ certificate authority. If the folder has no registry, the command creates one.
 
 The first start creates the authority and stores it in the folder. It can issue
 certificates only for loopback addresses. You can publish to the folder while
-the registry runs. Ctrl-C stops it.
+the registry runs. A browser shows its pages at the same address. Ctrl-C stops
+it.
 
 On a loopback address, anyone who can reach the registry can read everything,
 unless you use --require-token, --access or --host. On other addresses, clients

@@ -78,7 +78,7 @@ the record is missing, use --missing to withdraw the version without it.`,
 	}
 	c.storeFlags(cmd)
 	cmd.Flags().StringVar(&w.reason, "reason", "",
-		"`TEXT` with the reason: one line, which anyone who publishes the version again sees")
+		"`TEXT` with the reason: one line, which everyone who can read the module or provider sees")
 	cmd.Flags().BoolVar(&w.yes, "yes", false, "do not prompt for confirmation")
 	cmd.Flags().BoolVar(&w.missing, "missing", false, "withdraw a version although the registry has no record of it")
 	return cmd

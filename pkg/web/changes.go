@@ -1,0 +1,378 @@
+package web
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/compare"
+)
+
+// changes are the changes of one kind between two versions of a folder.
+type changes struct {
+	ID, Title string
+	// Sums are such as "3 added · 2 removed · 15 unchanged".
+	Sums string
+	// Rows are the changes. More is the number of those that are left out.
+	Rows []change
+	More int
+}
+
+// changedFolder has the changes of a submodule.
+type changedFolder struct {
+	ID, Path string
+	Sections []changes
+}
+
+// change is an added, removed or changed entry.
+type change struct {
+	Name string
+	// Path is the anchor of the changes of a submodule, or empty.
+	Path string
+	Kind compare.Kind
+	// Marks is empty if the change has no consequences.
+	Marks []badge
+	// Reason explains the change in sentences. Note is the description of an
+	// added entry.
+	Reason, Note string
+	Lines        []codeLine
+	// Long means that the lines are too many to show at once.
+	Long bool
+	// Cut means that some lines are left out.
+	Cut bool
+}
+
+// The limits of a page.
+const (
+	maxChanges    = 500
+	maxShownLines = 24
+	maxLineBytes  = 16 << 10  // of the lines of one change
+	maxLinesBytes = 256 << 10 // of the lines of a page
+	lineMarkup    = 32        // around each line, in bytes
+	maxPairs      = 4 << 20   // of lines that are compared with each other
+)
+
+// compare sets the changes between two versions, the verdict, and the links to
+// the sections.
+func (c *comparison) compare(before, after docs.Documentation) {
+	d := compare.Modules(before, after)
+	b := changesBuilder{budget: maxLinesBytes, pairs: maxPairs}
+	c.Sections, c.Unchanged = b.sections("", d, before.Root, after.Root)
+	for i := range c.Sections {
+		s := &c.Sections[i]
+		c.Head.Sections = append(c.Head.Sections, section{ID: s.ID, Title: s.Title, Count: len(s.Rows) + s.More})
+		if s.Title != "Submodules" {
+			continue
+		}
+		for k, row := range s.Rows {
+			f, changed := b.folder(row, before.Submodules, after.Submodules)
+			if changed {
+				s.Rows[k].Path = "#" + f.ID
+				c.Folders = append(c.Folders, f)
+			}
+		}
+	}
+	c.Head.Banner = verdictOf(d, c.From.Version, c.To.Version)
+	if len(before.Notes)+len(after.Notes) > 0 {
+		c.Head.Banner.Text += " Parts of the documentation are missing, and changes in them are not found."
+	}
+}
+
+// verdictOf returns the banner of a comparison.
+func verdictOf(d compare.Difference, from, to string) *banner {
+	switch {
+	case d.Breaking > 0:
+		text := fmt.Sprintf("A configuration that works with %s may fail with %s.", from, to)
+		if d.ChangedPlans > 0 {
+			text += " " + plural(d.ChangedPlans, "more change") + " may change plans."
+		}
+		return &banner{Tone: "bad", Strong: plural(d.Breaking, "breaking change") + ".", Text: text}
+	case d.ChangedPlans > 0:
+		return &banner{
+			Tone: "warn", Strong: "No breaking changes found.",
+			Text: plural(d.ChangedPlans, "change") + " may change plans. " + compared,
+		}
+	}
+	return &banner{Tone: "note", Strong: "No breaking changes found.", Text: compared}
+}
+
+const compared = "The registry compares inputs, outputs and requirements, not what resources do."
+
+// changesBuilder makes the changes of a page. budget is the number of bytes that
+// its lines may still have. pairs is the number of pairs of lines that it may
+// still compare.
+type changesBuilder struct{ budget, pairs int }
+
+// sections returns the sections with changes. unchanged names the others.
+func (b *changesBuilder) sections(prefix string, d compare.Difference, before, after docs.Folder) (
+	found []changes, unchanged []string,
+) {
+	l := liner{inputsOf(before), inputsOf(after), outputsOf(after), required(before), required(after), before, after, &b.pairs}
+	for _, s := range d.Sections() {
+		if len(s.Changes) == 0 {
+			if s.Unchanged > 0 {
+				unchanged = append(unchanged, plural(s.Unchanged, strings.TrimSuffix(strings.ToLower(s.Title), "s")))
+			}
+			continue
+		}
+		c := changes{ID: prefix + strings.ToLower(s.Title), Title: s.Title, Sums: sumsOf(s.Section)}
+		for i, one := range s.Changes {
+			if i == maxChanges {
+				c.More = len(s.Changes) - i
+				break
+			}
+			c.Rows = append(c.Rows, b.row(s.Title, one, l))
+		}
+		found = append(found, c)
+	}
+	return found, unchanged
+}
+
+// folder returns the changes of a submodule, and false if only one version has
+// it.
+func (b *changesBuilder) folder(row change, before, after []docs.Folder) (changedFolder, bool) {
+	find := func(all []docs.Folder) int {
+		return slices.IndexFunc(all, func(f docs.Folder) bool { return f.Path == row.Name })
+	}
+	was, is := find(before), find(after)
+	if was < 0 || is < 0 {
+		return changedFolder{}, false
+	}
+	f := changedFolder{ID: "folder-" + row.Name, Path: row.Name}
+	f.Sections, _ = b.sections(f.ID+"-", compare.Folders(before[was], after[is]), before[was], after[is])
+	return f, true
+}
+
+func sumsOf(s compare.Section) string {
+	var sums []string
+	for _, kind := range []compare.Kind{compare.Added, compare.Removed, compare.Changed} {
+		n := 0
+		for _, c := range s.Changes {
+			if c.Kind == kind {
+				n++
+			}
+		}
+		if n > 0 {
+			sums = append(sums, count(n)+" "+string(kind))
+		}
+	}
+	if s.Unchanged > 0 {
+		sums = append(sums, count(s.Unchanged)+" unchanged")
+	}
+	return strings.Join(sums, " · ")
+}
+
+// row returns a change for a page.
+func (b *changesBuilder) row(title string, c compare.Change, l liner) change {
+	row := change{Name: c.Name, Kind: c.Kind, Reason: reasonOf(title, c)}
+	switch c.Mark {
+	case compare.Breaking:
+		row.Marks = []badge{{"breaking", "bad"}}
+	case compare.ChangesPlans:
+		row.Marks = []badge{{"may change plans", "warn"}}
+	}
+	if title == "Outputs" && c.Kind == compare.Added {
+		row.Note = l.outputs[c.Name].Description
+	}
+	size := 0
+	for _, line := range l.lines(title, c) {
+		size += len(line.HTML)
+		if size > maxLineBytes || len(line.HTML)+lineMarkup > b.budget {
+			row.Cut = true
+			break
+		}
+		b.budget -= len(line.HTML) + lineMarkup
+		row.Lines = append(row.Lines, line)
+	}
+	row.Long = len(row.Lines) > maxShownLines
+	return row
+}
+
+// reasons are the explanations that people need more words for than programs.
+// The keys are a section, a kind and a reason of package compare.
+var reasons = map[string]string{
+	"Inputs added it is required":             "New and required. Every caller must set it.",
+	"Inputs removed it was removed":           "Callers that set it fail.",
+	"Inputs changed it became required":       "It had a default and is now required.",
+	"Outputs removed it was removed":          "Configurations that read it fail.",
+	"Outputs changed it became sensitive":     "It became sensitive. Outputs that pass it on must be sensitive too.",
+	"Submodules removed it was removed":       "Configurations that call it fail.",
+	"Requirements changed the source changed": "The source of the provider changed.",
+}
+
+// reasonOf returns the reasons for a change as sentences.
+func reasonOf(title string, c compare.Change) string {
+	var sentences []string
+	for _, reason := range c.Reasons {
+		if reason == "it is deprecated" || reason == "the deprecation changed" {
+			for _, f := range c.Fields {
+				if f.Name == "deprecated" {
+					reason = "Deprecated: " + f.After
+				}
+			}
+		}
+		if known := reasons[title+" "+string(c.Kind)+" "+reason]; known != "" {
+			reason = known
+		}
+		sentences = append(sentences, sentence(reason))
+	}
+	return strings.Join(sentences, " ")
+}
+
+// sentence returns a text that begins with a capital letter and ends with a full
+// stop.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	text = string(unicode.ToUpper(first)) + text[size:]
+	if last := text[len(text)-1]; last != '.' && last != '!' && last != '?' {
+		text += "."
+	}
+	return text
+}
+
+// liner returns the lines of changes from the documentation of both versions.
+type liner struct {
+	before, after         map[string]docs.Input
+	outputs               map[string]docs.Output
+	required, nowRequired map[string]docs.ProviderDependency
+	was, is               docs.Folder
+	pairs                 *int // as in changesBuilder
+}
+
+func inputsOf(f docs.Folder) map[string]docs.Input {
+	all := make(map[string]docs.Input, len(f.Inputs))
+	for _, in := range f.Inputs {
+		all[in.Name] = in
+	}
+	return all
+}
+
+func outputsOf(f docs.Folder) map[string]docs.Output {
+	all := make(map[string]docs.Output, len(f.Outputs))
+	for _, out := range f.Outputs {
+		all[out.Name] = out
+	}
+	return all
+}
+
+// required returns the requirements of a folder, with the names that package
+// compare gives them.
+func required(f docs.Folder) map[string]docs.ProviderDependency {
+	all := map[string]docs.ProviderDependency{"required_version": {Version: f.RequiredVersion}}
+	for _, p := range f.ProviderDependencies {
+		all[p.Name] = p
+	}
+	return all
+}
+
+// lines returns the lines of a change: what was and what is.
+func (l liner) lines(title string, c compare.Change) []codeLine {
+	var was, is []string
+	switch title {
+	case "Inputs":
+		if c.Kind != compare.Added && (c.Kind == compare.Removed || changesSignature(c)) {
+			was = signature(l.before[c.Name])
+		}
+		if c.Kind != compare.Removed && (c.Kind == compare.Added || changesSignature(c)) {
+			is = signature(l.after[c.Name])
+		}
+	case "Requirements":
+		if c.Kind == compare.Removed {
+			was = requirement(l.required[c.Name])
+		}
+		if c.Kind == compare.Added {
+			is = requirement(l.nowRequired[c.Name])
+		}
+	case "Modules":
+		if c.Kind == compare.Removed {
+			was = moduleCall(l.was, c.Name)
+		}
+		if c.Kind == compare.Added {
+			is = moduleCall(l.is, c.Name)
+		}
+	}
+	lines := l.compare(was, is)
+	for _, f := range c.Fields {
+		switch f.Name {
+		case "type", "default", "required", "deprecated", "sensitive", "ephemeral", "not_null":
+			continue
+		}
+		lines = append(lines, l.compare(fieldLines(f.Name, f.Before), fieldLines(f.Name, f.After))...)
+	}
+	return lines
+}
+
+// compare returns the lines of two versions of code. There are none if both are
+// the same.
+func (l liner) compare(was, is []string) []codeLine {
+	if slices.Equal(was, is) {
+		return nil
+	}
+	pairs := len(was) * len(is)
+	if pairs > *l.pairs {
+		return append(asLines("-", was), asLines("+", is)...)
+	}
+	*l.pairs -= pairs
+	return compareLines(was, is)
+}
+
+// changesSignature reports whether the type or the default of an input has
+// changed.
+func changesSignature(c compare.Change) bool {
+	return slices.ContainsFunc(c.Fields, func(f compare.Field) bool {
+		return f.Name == "type" || f.Name == "default" || f.Name == "required"
+	})
+}
+
+// signature returns the lines of the type and the default of an input.
+func signature(in docs.Input) []string {
+	text := in.TypeHTML
+	if text == "" {
+		text = codeHTML(in.Type)
+	}
+	if in.Required || in.Default == "" {
+		return splitLines(text)
+	}
+	value := in.DefaultHTML
+	if value == "" {
+		value = codeHTML(in.Default)
+	}
+	return splitLines(text + " = " + value)
+}
+
+func requirement(p docs.ProviderDependency) (lines []string) {
+	lines = append(fieldLines("source", p.Source), fieldLines("version", p.Version)...)
+	return append(lines, fieldLines("configuration_aliases", strings.Join(p.Aliases, " "))...)
+}
+
+func moduleCall(f docs.Folder, name string) []string {
+	for _, d := range f.Dependencies {
+		if d.Name == name {
+			return append(fieldLines("source", d.Source), fieldLines("version", d.Version)...)
+		}
+	}
+	return nil
+}
+
+// fieldLines returns the lines of a field, each with the field's name. A
+// description and messages need none. An empty field has no lines.
+func fieldLines(name, value string) []string {
+	if value == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(value, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = codeHTML(line)
+		if name != "description" && name != "validations" {
+			lines[i] = `<span class="comment">` + html.EscapeString(name) + `</span> ` + lines[i]
+		}
+	}
+	return lines
+}

@@ -1,0 +1,248 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/stored"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// comparison is the model of the comparison of two versions of a module.
+type comparison struct {
+	Head     head
+	From, To comparedVersion
+	// Choices are the versions to compare, the newest first.
+	Choices []string
+	// Path is the path of the form, and Swap that of the opposite comparison.
+	Path, Swap string
+	// Commits is the URL of a comparison of the commits, or empty.
+	Commits string
+	// Undocumented are the versions without documentation. If there is one,
+	// nothing is compared.
+	Undocumented []string
+	// Sections are the changes of the root, and Folders those of submodules.
+	Sections []changes
+	Folders  []changedFolder
+	// Unchanged are the sections without changes, such as "4 outputs".
+	Unchanged []string
+}
+
+// IsSame reports whether the two versions are one.
+func (c comparison) IsSame() bool { return c.From.Version == c.To.Version }
+
+// IsOnly reports whether there is no other version to compare with.
+func (c comparison) IsOnly() bool { return len(c.Choices) == 1 }
+
+// comparedVersion is one of the two versions.
+type comparedVersion struct {
+	Version, Path string
+	Published     time.Time
+	// Commit is the short commit, or who published the version.
+	Commit link
+}
+
+// moduleOf returns the module of a request. The error is registry.ErrNotFound if
+// the caller may not read it.
+func moduleOf(v *visit) (registry.Module, error) {
+	m, err := registry.ParseModule(v.PathValue("namespace") + "/" + v.PathValue("name") + "/" + v.PathValue("system"))
+	return m, checkReadable(v.Context(), m, err)
+}
+
+// compare serves the comparison. It makes at most two requests to the table, and
+// reads two objects.
+func (h *handler) compare(v *visit) (page, error) {
+	query := v.URL.Query()
+	v.wanted = comparedAddress(v, cmp.Or(query.Get("from"), query.Get("to")))
+	m, err := moduleOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	var numbers [2]registry.Version
+	var given []registry.Version
+	for i, name := range []string{"from", "to"} {
+		if text := query.Get(name); text != "" {
+			if numbers[i], err = registry.ParseVersion(text); err != nil {
+				v.wanted = comparedAddress(v, text)
+				return page{}, err
+			}
+			given = append(given, numbers[i])
+		}
+	}
+	contents, err := h.Catalog.Modules.Contents(v.Context(), m, given...)
+	if err != nil {
+		return page{}, fmt.Errorf("module %s: %w", m, err)
+	}
+	if len(given) < 2 {
+		if err := h.completePair(v, m, &numbers, &contents); err != nil {
+			return page{}, err
+		}
+	}
+	var records [2]registry.ModuleVersion
+	for i, n := range numbers {
+		r, found := contents.Records[n]
+		if !found || r.Withdrawn != nil {
+			v.wanted = comparedAddress(v, n.String())
+			return page{}, fmt.Errorf("module %s %s: %w", m, n, registry.ErrNotFound)
+		}
+		records[i] = r
+	}
+	return h.comparisonPage(v, m, contents.Listed, records)
+}
+
+// comparedAddress returns the address of a version for the page that reports that
+// it does not exist. version can be empty.
+func comparedAddress(v *visit, version string) string {
+	address := v.PathValue("namespace") + "/" + v.PathValue("name") + "/" + v.PathValue("system")
+	return strings.TrimSpace(address + " " + version)
+}
+
+// completePair sets the versions that the request does not name, and reads their
+// records. These are the latest version and the one before.
+func (h *handler) completePair(
+	v *visit, m registry.Module, numbers *[2]registry.Version, c *catalog.Contents[registry.ModuleVersion],
+) error {
+	if len(c.Listed) == 0 {
+		return fmt.Errorf("module %s: no version is listed: %w", m, registry.ErrNotFound)
+	}
+	var none registry.Version
+	if numbers[1] == none {
+		numbers[1] = c.Entry.Latest
+	}
+	if numbers[0] == none {
+		// If there is none before, the version is compared with itself.
+		numbers[0] = numbers[1]
+		for _, n := range c.Listed {
+			if n.LessThan(numbers[1]) && (n.Prerelease == "" || numbers[1].Prerelease != "") {
+				numbers[0] = n
+				break
+			}
+		}
+	}
+	records, err := h.Catalog.Modules.Records(v.Context(), m, numbers[:]...)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m, err)
+	}
+	c.Records = records
+	return nil
+}
+
+func (h *handler) comparisonPage(
+	v *visit, m registry.Module, listed []registry.Version, records [2]registry.ModuleVersion,
+) (page, error) {
+	path := "/" + m.Path()
+	from, to := records[0], records[1]
+	c := comparison{
+		Head: headOfModule(m).below(path),
+		From: newComparedVersion(path, from), To: newComparedVersion(path, to),
+		Path: path + "/compare", Swap: comparePath(path, to.Version, from.Version),
+		Commits: commitsURL(from.PublishedBy, to.PublishedBy),
+		Choices: selectable(listed, from.Version, to.Version),
+	}
+	if !c.IsSame() {
+		if err := h.addChanges(v, m, &c, records); err != nil {
+			return page{}, err
+		}
+	}
+	title := fmt.Sprintf("%s %s → %s", m, from.Version, to.Version)
+	if c.IsOnly() {
+		title = fmt.Sprintf("%s %s", m, to.Version)
+	}
+	return page{
+		template: "compare", title: title, canonical: comparePath(path, from.Version, to.Version), model: c,
+	}, nil
+}
+
+func newComparedVersion(path string, r registry.ModuleVersion) comparedVersion {
+	c := comparedVersion{
+		Version: r.Version.String(), Path: path + "/" + r.Version.String(), Published: r.PublishedAt,
+		Commit: newBy(r.PublishedBy),
+	}
+	if r.PublishedBy.Commit != "" {
+		c.Commit.Text = shortCommit(r.PublishedBy.Commit)
+	}
+	return c
+}
+
+// comparePath returns the path of the comparison of two versions of a module.
+func comparePath(path string, from, to registry.Version) string {
+	return path + "/compare?" + url.Values{"from": {from.String()}, "to": {to.String()}}.Encode()
+}
+
+// selectable returns the listed versions and those that are compared, which can be
+// hidden.
+func selectable(listed []registry.Version, compared ...registry.Version) []string {
+	all := slices.Clone(listed)
+	for _, n := range compared {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = n.String()
+	}
+	return texts
+}
+
+// commitsURL returns the URL at which the host of a repository compares the
+// commits of two versions. It is empty unless the identities of both prove
+// commits of one repository.
+func commitsURL(from, to registry.Publisher) string {
+	source := from.SourceURL()
+	if source == "" || source != to.SourceURL() || from.Commit == to.Commit || from.Commit == "" || to.Commit == "" {
+		return ""
+	}
+	if strings.Contains(to.RunURL, "/-/") { // GitLab
+		source += "/-"
+	}
+	return source + "/compare/" + url.PathEscape(from.Commit) + "..." + url.PathEscape(to.Commit)
+}
+
+// addChanges compares the documentation of two versions.
+func (h *handler) addChanges(v *visit, m registry.Module, c *comparison, records [2]registry.ModuleVersion) error {
+	var documents [2]*docs.Documentation
+	var errs [2]error
+	var both sync.WaitGroup
+	for i := range records {
+		if records[i].Docs == nil {
+			c.Undocumented = append(c.Undocumented, records[i].Version.String())
+		}
+	}
+	if len(c.Undocumented) > 0 {
+		return nil
+	}
+	for i, r := range records {
+		both.Go(func() {
+			var d docs.Documentation
+			d, errs[i] = stored.Read(v.Context(), h.Objects, *r.Docs)
+			documents[i] = &d
+		})
+	}
+	both.Wait()
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("documentation of module %s %s: %w", m, records[i].Version, err)
+		if !errors.Is(err, stored.ErrDamaged) {
+			return err
+		}
+		requestlog.From(v.Context()).Err = err
+		c.Undocumented = append(c.Undocumented, records[i].Version.String())
+	}
+	if len(c.Undocumented) == 0 {
+		c.compare(*documents[0], *documents[1])
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package web
+
+// The functions of templates.
+var (
+	Marked    = marked
+	HCL       = hcl
+	ShortType = shortType
+	Prose     = prose
+	Plain     = plain
+	Squeeze   = squeeze
+)

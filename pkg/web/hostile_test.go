@@ -1,0 +1,112 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// hostile are texts that publishers and links can choose.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
+	`</title><script>alert(1)</script>`,
+	`</code></pre><svg onload=alert(1)>`, "`</code><script>alert(1)</script>`", `javascript:alert(1)`, `{{.Host}}`,
+	"\u202e\u2066evil", `<style>body{display:none}</style>`, `<base href=//evil.example>`, "\x00<b>",
+}
+
+// check returns what a page must not have: an element or an attribute that runs
+// or loads something, or that the pages never use.
+func check(page string) (problems []string) {
+	z := html.NewTokenizer(strings.NewReader(page))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return problems
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			switch token.Data {
+			case "img", "style", "iframe", "base", "object", "embed", "b2":
+				problems = append(problems, token.String())
+			}
+			for _, a := range token.Attr {
+				local := strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "//")
+				loads := a.Key == "src" || token.Data == "link" && a.Key == "href"
+				scheme := strings.HasPrefix(strings.TrimSpace(strings.ToLower(a.Val)), "javascript:")
+				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || loads && !local || a.Key == "href" && scheme {
+					problems = append(problems, token.String())
+				}
+			}
+		case html.TextToken:
+			if text := z.Token().Data; strings.ContainsAny(text, "\u202e\u2066") {
+				problems = append(problems, "a control character of direction in "+text)
+			}
+		}
+	}
+}
+
+// Texts of publishers stay texts, wherever they are.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	for _, evil := range hostile {
+		t.Run(evil, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			m := address(t, "acme/evil/aws")
+			folder := docs.Folder{
+				Path: "modules/" + evil, Name: evil, Readme: evil, RequiredVersion: evil,
+				Inputs: []docs.Input{
+					{Name: evil, Type: evil, Description: evil, Required: true, Deprecated: evil, Validations: []string{evil}},
+					{Name: "x" + evil, Type: evil, Description: evil, Default: evil},
+				},
+				Outputs:              []docs.Output{{Name: evil, Description: evil, Deprecated: evil}},
+				Dependencies:         []docs.Dependency{{Name: evil, Source: evil, Version: evil}},
+				ProviderDependencies: []docs.ProviderDependency{{Name: evil, Source: evil, Version: evil}},
+				Resources:            []docs.Resource{{Type: evil, Name: evil}},
+			}
+			root := folder
+			root.Path = ""
+			d := docs.Documentation{Root: root, Submodules: []docs.Folder{folder}, Examples: []docs.Folder{folder}}
+			d.Notes = []string{evil}
+			s.module("acme/evil/aws", "1.0.0", map[string]string{}, func(r *registry.ModuleVersion) {
+				s.document(m, r, d)
+				r.Description, r.PublishedBy = evil, registry.Publisher{
+					Kind: registry.PublisherOIDC, Name: evil, Repository: evil, Ref: evil, Commit: evil, RunURL: "https://" + evil,
+				}
+				r.Deprecated = evil
+			})
+			pages := s.serve()
+			const path = "/modules/acme/evil/aws"
+			for _, path := range []string{"/", "/modules", "/search?q=evil", path, path + "/versions"} {
+				page := pages.text(t, http.StatusOK, path)
+				for _, problem := range check(page) {
+					t.Errorf("%s has %s", path, problem)
+				}
+			}
+		})
+	}
+}
+
+// Texts of links stay texts.
+func TestHostileRequests(t *testing.T) {
+	t.Parallel()
+	pages := sample(t).serve()
+	escape := strings.NewReplacer("%", "%25", " ", "%20", "\x00", "%00", "\u202e", "%E2%80%AE", "\u2066", "%E2%81%A6",
+		"#", "%23", "&", "%26", "\"", "%22", "<", "%3C", ">", "%3E", "`", "%60", "{", "%7B", "}", "%7D")
+	for _, evil := range hostile {
+		e := escape.Replace(evil)
+		for _, path := range []string{
+			"/search?q=" + e, "/search?q=vpc&ns=" + e, "/search?q=vpc&kind=" + e, "/search?system=" + e, "/search?after=" + e,
+			"/modules/" + strings.ReplaceAll(e, "/", "%2F"), "/modules/acme/vpc/aws/" + strings.ReplaceAll(e, "/", "%2F"),
+			"/setup?x=" + e, "/login?next=" + e,
+		} {
+			for _, problem := range check(pages.get(t, path).Body.String()) {
+				t.Errorf("%s has %s", path, problem)
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package web
+
+import (
+	"html"
+	"html/template"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/docs"
+)
+
+// The limits of one type or default on a page.
+const (
+	// maxLines and maxInline bound a text that shows without a click.
+	maxLines  = 12
+	maxInline = 1000
+	// maxShown bounds a text on the page, in bytes.
+	maxShown = 16 << 10
+	// maxRows bounds the rows of all inputs, in bytes of HTML.
+	maxRows = 1 << 20
+	// usualRow is the size of most rows, in bytes of HTML.
+	usualRow = 512
+	// maxNames is the number of inputs above which a page has an index.
+	maxNames = 40
+	// maxIndex bounds that index.
+	maxIndex = 2000
+)
+
+// inputs are the rows of the inputs of a page.
+type inputs struct {
+	Required, Optional int
+	// All are the inputs, the required ones first.
+	All []docs.Input
+	// Rows are those of the required inputs, and of the optional ones. They are
+	// finished HTML, because a template with a thousand fields is slow.
+	RequiredRows, OptionalRows template.HTML
+	// Cut is the number of inputs that are not on the page.
+	Cut int
+	// Index is a list of the names. It is empty on a page with few inputs.
+	Index template.HTML
+}
+
+func newInputs(all []docs.Input) inputs {
+	var p inputs
+	var rows [2]strings.Builder
+	rows[1].Grow(len(all) * usualRow)
+	for i, required := range []bool{true, false} {
+		for _, in := range all {
+			if in.Required != required {
+				continue
+			}
+			p.All = append(p.All, in)
+			if rows[0].Len()+rows[1].Len() > maxRows {
+				p.Cut++
+				continue
+			}
+			writeInput(&rows[i], in)
+		}
+		if required {
+			p.Required = len(p.All)
+		}
+	}
+	p.Optional = len(all) - p.Required
+	if len(all) > maxNames {
+		p.Index = index(p.All)
+	}
+	p.RequiredRows, p.OptionalRows = finished(rows[0].String()), finished(rows[1].String())
+	return p
+}
+
+// index returns links to the rows of inputs.
+func index(all []docs.Input) template.HTML {
+	var w strings.Builder
+	for _, in := range all[:min(len(all), maxIndex)] {
+		id := html.EscapeString(anchor("input", in.Name))
+		w.WriteString(`<li><a href="#` + id + `">` + string(breakable(in.Name)) + "</a></li>\n")
+	}
+	return finished(w.String())
+}
+
+// writeInput writes the row of an input: its name, its type and default, and
+// what it is for. The roles are written out because a phone shows rows as
+// blocks, which takes them away in some browsers.
+func writeInput(w *strings.Builder, in docs.Input) {
+	id := html.EscapeString(anchor("input", in.Name))
+	w.WriteString(`<tr role=row id="` + id + `"><th role=rowheader><a href="#` + id + `">`)
+	w.WriteString(string(breakable(in.Name)))
+	w.WriteString("</a>")
+	for _, b := range []struct {
+		is         bool
+		text, tone string
+	}{
+		{in.Deprecated != "", "deprecated", " warn"},
+		{in.Sensitive, "sensitive", ""}, {in.Ephemeral, "ephemeral", ""}, {in.NotNull, "not null", ""},
+	} {
+		if b.is {
+			w.WriteString(` <span class="badge` + b.tone + `">` + b.text + "</span>")
+		}
+	}
+	fallback := newSnippet(in.DefaultHTML)
+	kind := newSnippet(in.TypeHTML)
+	if in.TypeHTML == "" {
+		kind = newSnippet(html.EscapeString(plain(in.Type)))
+	}
+	w.WriteString(`</th><td role=cell><code>`)
+	if kind.short {
+		w.WriteString(kind.html)
+	} else {
+		w.WriteString(shortTypeHTML(in.Type))
+	}
+	if fallback.short && fallback.html != "" {
+		w.WriteString(" = " + fallback.html)
+	}
+	w.WriteString(`</code></td><td role=cell>`)
+	if in.Description != "" {
+		w.WriteString(string(prose(strings.TrimSpace(in.Description))))
+	}
+	if !kind.short {
+		kind.write(w, "type")
+	}
+	if !fallback.short {
+		fallback.write(w, "default")
+	}
+	writeNotes(w, in)
+	w.WriteString("</td></tr>\n")
+}
+
+// writeNotes writes the notes below the description of an input.
+func writeNotes(w *strings.Builder, in docs.Input) {
+	if in.Deprecated != "" {
+		w.WriteString(`<p class="note">Deprecated. ` + string(prose(in.Deprecated)) + "</p>")
+	}
+	for _, message := range in.Validations {
+		w.WriteString(`<p class="note">` + string(prose(message)) + "</p>")
+	}
+	if in.Default == "" && !in.Required {
+		w.WriteString(`<p class="note">It has a default, which is not shown.</p>`)
+	}
+}
+
+// anchor returns the ID of an input or an output.
+func anchor(kind, name string) string { return kind + "-" + plain(name) }
+
+// snippet is a type or a default as finished HTML. A short one fits into its
+// cell.
+type snippet struct {
+	html         string
+	short        bool
+	lines, runes int
+	// attributes is the number of lines that are attributes of an object.
+	attributes int
+	cut        bool
+}
+
+// attribute matches the beginning of an attribute of an object in a line.
+var attribute = regexp.MustCompile(`(?m)^\s*"?[\w-]+"?\s*=`)
+
+// newSnippet measures HTML that package render made.
+func newSnippet(finishedHTML string) snippet {
+	s := snippet{html: finishedHTML, short: len(finishedHTML) <= maxShortType && !strings.Contains(finishedHTML, "\n")}
+	if s.short {
+		return s
+	}
+	text := textOfHTML(finishedHTML)
+	if s.short = isShort(text); s.short {
+		return s
+	}
+	s.lines, s.runes = strings.Count(text, "\n")+1, utf8.RuneCountInString(text)
+	if len(text) > maxShown {
+		end := maxShown
+		for !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+		s.html, s.cut = html.EscapeString(text), true
+	}
+	s.attributes = len(attribute.FindAllStringIndex(text, -1))
+	return s
+}
+
+// write writes a snippet below a description. A long one opens with a click.
+func (s snippet) write(w *strings.Builder, what string) {
+	if s.html == "" {
+		return
+	}
+	size := plural(s.lines, "line")
+	switch {
+	case what == "type" && s.attributes > 0:
+		size = plural(s.attributes, "attribute")
+	case s.lines == 1:
+		size = plural(s.runes, "character")
+	}
+	closed := s.lines > maxLines || s.runes > maxInline
+	switch {
+	case closed:
+		w.WriteString(`<details class="more"><summary>Show ` + what + " · " + size + "</summary>")
+	case what == "default":
+		w.WriteString(`<p class="note">Default</p>`)
+	}
+	w.WriteString(`<code class="block">` + s.html + "</code>")
+	if s.cut {
+		w.WriteString(`<p class="note">Cut at 16 KiB. The rest is in the Markdown and API.</p>`)
+	}
+	if closed {
+		w.WriteString("</details>")
+	}
+}
+
+// typeName matches the name of a type in HTML, or a whole entity.
+var typeName = regexp.MustCompile(`&[#a-z0-9]+;|[a-z]+`)
+
+// shortTypeHTML returns a type in one line with highlighted syntax.
+func shortTypeHTML(written string) string {
+	short := html.EscapeString(plain(shortType(written)))
+	return typeName.ReplaceAllStringFunc(short, func(name string) string {
+		if name[0] == '&' {
+			return name
+		}
+		return `<span class="ty">` + name + "</span>"
+	})
+}

@@ -1,0 +1,149 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/access"
+)
+
+// probes are paths with which a caller who may read only modules of acme tries
+// to learn whether the namespace other exists. The first ones differ for a
+// caller who may read everything.
+var probes = []struct {
+	path    string
+	visible bool
+}{
+	{"/", true},
+	{"/index.md", true},
+	{"/search?q=db", true},
+	{"/search?q=other/db/aws", true},
+	{"/search?q=r/db", true},
+	{"/search?q=secret_input", true},
+	{"/search?q=description", true},
+	{"/search?q=", true},
+	{"/search?q=vpc", false},
+	{"/search?ns=other", true},
+	{"/search?kind=mirrored", true},
+	{"/search?system=azure", true},
+	{"/search?q=&after=1", true},
+	{"/search?q=&after=20", true},
+	{"/search.md?q=db", true},
+	{"/modules", true},
+	{"/modules.md", true},
+	{"/modules/other", true},
+	{"/providers", true},
+	{"/providers/other", true},
+	{"/mirror", true},
+	{"/modules/acme", false},
+	{"/modules/other/db/aws", true},
+	{"/modules/other/db/aws/3.0.0", true},
+	{"/modules/other/db/aws/3.0.0.md", true},
+	{"/modules/other/db/aws/9.0.0", false},
+	{"/modules/other/db/aws/3.0.0/modules/endpoints", true},
+	{"/modules/other/db/aws/3.0.0/modules/none", false},
+	{"/modules/other/db/aws/versions", true},
+	{"/modules/other/db/aws/versions.md", true},
+	{"/modules/other/db/aws/compare?from=3.0.0&to=3.1.0", true},
+	{"/modules/other/db/aws/compare?from=3.0.0&to=9.9.9", true},
+	{"/modules/other/gone/aws", true},
+	{"/modules/other/gone/aws/1.0.0", true},
+	{"/modules/other/-/aws", false},
+	{"/modules/Other/db/aws", false},
+	{"/modules/acme%2F..%2Fother/db/aws", false},
+	{"/providers/other/inventory", true},
+	{"/providers/other/inventory/1.0.0", true},
+	{"/providers/other/inventory/versions", true},
+	{"/providers/acme/inventory", true},
+	{"/mirror/registry.example.net/hashicorp/random", true},
+	{"/mirror/registry.example.net/hashicorp/random/3.6.0", true},
+	{"/mirror/registry.example.net/hashicorp/random/versions", true},
+	{"/setup", true},
+	{"/setup.md", true},
+	{"/login", false},
+	{"/nothing", false},
+}
+
+// response is everything that a caller gets.
+type response struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+func (s server) probe(t *testing.T, path, token string) response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return response{w.Code, w.Header(), w.Body.String()}
+}
+
+// A caller gets the same bytes, whether or not other namespaces exist.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	limited, limitedSum := access.NewToken()
+	all, allSum := access.NewToken()
+	stores := []*store{newStore(t), newStore(t)}
+	for _, s := range stores {
+		s.addToken(limitedSum, "read:modules/acme/*")
+		s.addToken(allSum, "read:**")
+		s.module("acme/vpc/aws", "1.0.0", network)
+		s.module("acme/vpc/google", "2.0.0", nil)
+	}
+	full := stores[0]
+	files := map[string]string{"main.tf": `variable "secret_input" {}`, "modules/endpoints/main.tf": `variable "a" {}`}
+	full.module("other/db/aws", "3.0.0", files)
+	full.module("other/db/aws", "3.1.0", files)
+	full.module("other/db/azure", "3.0.0", nil)
+	full.module("other/gone/aws", "1.0.0", nil)
+	full.withdraw("other/gone/aws", "1.0.0", "It has a key.")
+	full.provider("other/inventory", "1.0.0")
+	full.provider("acme/inventory", "1.0.0")
+	full.mirrored("registry.example.net/hashicorp/random", "3.6.0")
+	for _, settings := range []string{"{}", `{"public": ["modules/acme/vpc/*"]}`} {
+		with, without := full.protect(settings), stores[1].protect(settings)
+		for _, p := range probes {
+			for _, token := range []string{limited, "", "larder_mistyped"} {
+				if diff := cmp.Diff(without.probe(t, p.path, token), with.probe(t, p.path, token)); diff != "" {
+					t.Errorf("%s, with %.12q and %s (-without the namespace +with it):\n%s", p.path, token, settings, diff)
+				}
+			}
+			differ := !cmp.Equal(without.probe(t, p.path, all), with.probe(t, p.path, all))
+			if p.visible && !differ {
+				t.Errorf("%s reveals nothing to a caller who may read everything", p.path)
+			}
+		}
+	}
+}
+
+// What does not exist and what a caller may not read are the same page, but for
+// the address.
+func TestNotFoundIsForbidden(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.module("acme/vpc/aws", "1.0.0", nil)
+	s.module("other/vpc/aws", "1.0.0", nil)
+	token := s.token("read:modules/acme/*")
+	pages := s.protect("{}")
+	unknown := pages.probe(t, "/modules/acme/dns/aws", token)
+	forbidden := pages.probe(t, "/modules/other/vpc/aws", token)
+	for _, r := range []*response{&unknown, &forbidden} {
+		r.Body = strings.NewReplacer("acme/dns/aws", "X", "other/vpc/aws", "X", "acme%2fdns%2faws", "X",
+			"other%2fvpc%2faws", "X", `value="dns"`, "X", `value="vpc"`, "X").Replace(r.Body)
+		r.Header.Del("Content-Length")
+	}
+	if unknown.Status != http.StatusNotFound {
+		t.Errorf("status %d, want 404", unknown.Status)
+	}
+	if diff := cmp.Diff(unknown, forbidden); diff != "" {
+		t.Errorf("(-unknown +forbidden):\n%s", diff)
+	}
+}

@@ -1,0 +1,16 @@
+// Adds a button that copies its content to each block of code.
+for (const pre of document.querySelectorAll("pre[role=group]")) {
+  const box = document.createElement("div"), button = document.createElement("button");
+  box.className = "code";
+  button.className = "copy";
+  button.type = "button";
+  button.ariaLive = "polite";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(pre.textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  pre.replaceWith(box);
+  box.append(pre, button);
+}

@@ -1,0 +1,166 @@
+package web
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"strconv"
+	"strings"
+	texttemplate "text/template"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// htmlFuncs are the functions of HTML templates.
+var htmlFuncs = template.FuncMap{
+	"text": textOf, "prose": prose, "name": breakable, "plain": plain, "static": staticPath, "date": date, "day": day,
+	"moment": moment, "rfc3339": rfc3339, "bytes": size, "count": count, "html": finished, "marked": marked, "hcl": hcl,
+}
+
+// markdownFuncs are the functions of Markdown templates.
+var markdownFuncs = texttemplate.FuncMap{
+	"line": line, "cell": cell, "date": date, "moment": moment, "bytes": size, "count": count,
+	"plain": plain, "diff": diff, "code": inlineCode, "fence": fence,
+	"isLong": func(text string) bool { return strings.Contains(text, "\n") },
+}
+
+// directional are the characters that change the direction of text after them.
+const directional = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+
+// plain returns a text of a publisher without characters that change the
+// direction of the text around it, and without those that control a terminal.
+func plain(text string) string {
+	if !strings.ContainsFunc(text, isHidden) && utf8.ValidString(text) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if isHidden(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// isHidden reports whether pages do not show a character of a text.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= '\u061c' && strings.ContainsRune(directional, r)
+}
+
+// isolated returns escaped text isolated from the direction of the text around
+// it. Text of ASCII characters needs no isolation, which saves bytes in tables
+// of hundreds of names.
+func isolated(escaped string) template.HTML {
+	if strings.IndexFunc(escaped, func(r rune) bool { return r > unicode.MaxASCII }) >= 0 {
+		escaped = "<bdi>" + escaped + "</bdi>"
+	}
+	return template.HTML(escaped) //nolint:gosec // it is escaped
+}
+
+// textOf returns a text of a publisher as HTML.
+func textOf(text string) template.HTML { return isolated(html.EscapeString(plain(text))) }
+
+// prose is like textOf, with the parts between backticks as code.
+func prose(text string) template.HTML {
+	parts := strings.Split(html.EscapeString(plain(text)), "`")
+	var out strings.Builder
+	for i, part := range parts {
+		isCode := i%2 == 1 && i < len(parts)-1
+		switch {
+		case isCode && part != "":
+			out.WriteString("<code>" + part + "</code>")
+		case isCode:
+			out.WriteString("``")
+		case i%2 == 1: // not closed
+			out.WriteString("`" + part)
+		default:
+			out.WriteString(part)
+		}
+	}
+	return isolated(out.String())
+}
+
+// breakAbove is the length of the longest name that fits into a line anywhere.
+const breakAbove = 30
+
+// breakable is like textOf, for a name. A browser may break a long one after an
+// underscore or a dot.
+func breakable(name string) template.HTML {
+	escaped := html.EscapeString(plain(name))
+	if len(name) > breakAbove {
+		escaped = breaks.Replace(escaped)
+	}
+	return isolated(escaped)
+}
+
+var breaks = strings.NewReplacer("_", "_<wbr>", ".", ".<wbr>")
+
+// finished returns HTML that package render made at publish.
+func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // package render is safe
+
+// line returns a text of a publisher in one line of Markdown.
+func line(text string) string { return strings.Join(strings.Fields(plain(text)), " ") }
+
+// cell is like line, for a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(line(text), "|", `\|`) }
+
+// inlineCode returns a text as code in a line of Markdown.
+func inlineCode(text string) string {
+	text = line(text)
+	marks := strings.Repeat("`", longestRun(text, '`')+1)
+	if len(marks) > 1 {
+		return marks + " " + text + " " + marks
+	}
+	return marks + text + marks
+}
+
+// fence returns configuration as a block of code in Markdown.
+func fence(text string) string {
+	marks := strings.Repeat("`", max(3, longestRun(text, '`')+1))
+	return marks + "hcl\n" + strings.TrimRight(plain(text), "\n") + "\n" + marks
+}
+
+// date returns a day such as 2 Nov 2026, or an empty string for the zero time.
+func date(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2 Jan 2006")
+}
+
+// moment returns a time such as 2 Nov 2026, 09:12 UTC.
+func moment(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") }
+
+// day returns a day as the datetime attribute has it.
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// rfc3339 returns a time as the datetime attribute has it.
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// size returns a number of bytes such as 41.3 KiB.
+func size(bytes int64) string {
+	switch {
+	case bytes < 1<<10:
+		return fmt.Sprintf("%d bytes", bytes)
+	case bytes < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+}
+
+// count returns a number such as 1,204.
+func count(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// plural returns a number with a noun, in the plural unless it is one.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// versionsPerPage is the number of versions on one page. Their records are one
+// request to the table.
+const versionsPerPage = 100
+
+// versionList is the model of the list of all versions of an address.
+type versionList struct {
+	Head     head
+	Versions []listed
+	// Mirrored means that the versions come from another registry.
+	Mirrored bool
+	// Compare is the path of the comparison, or empty.
+	Compare string
+	pagination
+}
+
+func (h *handler) moduleVersions(v *visit) (page, error) {
+	m, err := moduleOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	return versionsPage(v, h.Catalog.Modules, m, headOfModule(m))
+}
+
+func (h *handler) providerVersions(v *visit) (page, error) {
+	p, err := providerOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	return versionsPage(v, h.Catalog.Providers, p, headOfProvider(p))
+}
+
+func (h *handler) mirrorVersions(v *visit) (page, error) {
+	p, err := mirrorOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	return versionsPage(v, h.Catalog.Mirror.Versions, p, headOfMirror(p))
+}
+
+// providerOf returns the provider of a request. The error is
+// registry.ErrNotFound if the caller may not read it.
+func providerOf(v *visit) (registry.Provider, error) {
+	p, err := registry.ParseProvider(v.PathValue("namespace") + "/" + v.PathValue("type"))
+	return p, checkReadable(v.Context(), p, err)
+}
+
+// mirrorOf is like providerOf for a mirrored provider.
+func mirrorOf(v *visit) (registry.MirrorProvider, error) {
+	p, err := registry.ParseMirrorProvider(
+		v.PathValue("hostname") + "/" + v.PathValue("namespace") + "/" + v.PathValue("type"))
+	return p, checkReadable(v.Context(), p, err)
+}
+
+// checkReadable returns the error of parsing an address, or registry.ErrNotFound if
+// the caller may not read it.
+func checkReadable(ctx context.Context, a registry.Address, parsing error) error {
+	if parsing == nil && !access.CanRead(ctx, a.Path()) {
+		return fmt.Errorf("%s: %w", a, registry.ErrNotFound)
+	}
+	return parsing
+}
+
+func headOfModule(m registry.Module) head {
+	return head{
+		Breadcrumb: []link{{"Modules", "/modules"}, {m.Namespace, "/modules/" + m.Namespace}},
+		Before:     m.Namespace + "/", Name: m.Name, After: "/" + m.System,
+	}
+}
+
+func headOfProvider(p registry.Provider) head {
+	return head{
+		Breadcrumb: []link{{"Providers", "/providers"}, {p.Namespace, "/providers/" + p.Namespace}},
+		Before:     p.Namespace + "/", Name: p.Type,
+	}
+}
+
+func headOfMirror(p registry.MirrorProvider) head {
+	return head{
+		Breadcrumb: []link{{"Mirrored providers", "/mirror"}, {Text: p.Hostname}},
+		Before:     p.Namespace + "/", Name: p.Type,
+	}
+}
+
+// address returns the address in a head.
+func (h head) address() string { return h.Before + h.Name + h.After }
+
+// below returns the head of a page below that of the address.
+func (h head) below(path string) head {
+	h.Breadcrumb = append(h.Breadcrumb, link{h.Name + h.After, path})
+	return h
+}
+
+// versionsPage returns the list of the versions of an address. It makes two
+// requests to the table.
+func versionsPage[A registry.Address, R registry.Record](
+	v *visit, versions catalog.Versions[A, R], a A, top head,
+) (page, error) {
+	e, err := openEdition(v.Context(), versions, a, "")
+	if err != nil {
+		return page{}, err
+	}
+	all := e.all()
+	rows, err := paginate(v.URL, len(all), versionsPerPage, "versions")
+	if err != nil {
+		return page{}, err
+	}
+	shown := all[rows.before():rows.To]
+	e.Records, err = versions.Records(v.Context(), a, shown...)
+	if errors.Is(err, registry.ErrCorrupt) {
+		// The others are still worth a page.
+		requestlog.From(v.Context()).Err, err = err, nil
+	}
+	if err != nil {
+		return page{}, fmt.Errorf("%s: %w", a, err)
+	}
+	m := versionList{Head: top.below(e.Path), pagination: rows}
+	for _, n := range shown {
+		m.Versions = append(m.Versions, e.line(n))
+	}
+	switch any(e.record()).(type) {
+	case registry.MirrorVersion:
+		m.Mirrored = true
+	case registry.ModuleVersion:
+		if len(e.Listed) > 1 {
+			m.Compare = e.Path + "/compare"
+		}
+	}
+	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
+}
