@@ -39,6 +39,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 var built = sync.OnceValues(func() (string, error) {
@@ -108,6 +109,7 @@ func deploy(t *testing.T) deployed {
 		"providers": start(t, "providers", env),
 		"mirror":    start(t, "mirror", env),
 		"metadata":  start(t, "metadata", env),
+		"web":       start(t, "web", env),
 		"publish":   start(t, "publish", env),
 	}}
 	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
@@ -116,6 +118,9 @@ func deploy(t *testing.T) deployed {
 	}
 	for _, r := range metadata.Routes() {
 		routes["ANY "+r.Path] = d.functions["metadata"]
+	}
+	for _, r := range web.Routes() {
+		routes["ANY "+r.Path] = d.functions["web"]
 	}
 	d.gateway = lambda.StartGateway(routes)
 	t.Cleanup(func() {
@@ -348,8 +353,8 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 	return out
 }
 
-// Each function responds to any event with JSON that reveals nothing, and never
-// with 5xx.
+// Each function responds to any event with JSON that reveals nothing, or with a
+// page, and never with 5xx.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -374,7 +379,8 @@ func TestEvents(t *testing.T) {
 			if response.StatusCode < 200 || response.StatusCode >= 500 {
 				t.Errorf("%s, %.60q: status %d", name, what, response.StatusCode)
 			}
-			if got := response.Headers["Content-Type"]; got != "application/json" {
+			got := response.Headers["Content-Type"]
+			if got != "application/json" && (name != "web" || got != "text/html; charset=utf-8") {
 				t.Errorf("%s, %.60q: Content-Type %q", name, what, got)
 			}
 			if response.Headers["Cache-Control"] == "" {
@@ -418,7 +424,10 @@ func TestFunctionsAreSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, most := range map[string]float64{"discovery": 1.1, "modules": 1.7, "providers": 1.7, "mirror": 1.7, "metadata": 1.7} {
+	// The templates of web call methods by name, so the linker drops none.
+	for name, most := range map[string]float64{
+		"discovery": 1.1, "modules": 1.7, "providers": 1.7, "mirror": 1.7, "metadata": 1.7, "web": 2.3,
+	} {
 		got, err := lambda.PackedSize(filepath.Join(dist, name, "bootstrap"))
 		if err != nil {
 			t.Fatal(err)

@@ -155,6 +155,8 @@ func TestMetrics(t *testing.T) {
 		{"metadata", "GET", "/v1/modules/acme/vpc/aws", d.token, 200, "Requests 2xx 1", 3},
 		{"metadata", "GET", "/v1/modules/acme/-/aws", d.token, 400, "Requests 4xx 1", 0},
 		{"metadata", "GET", "/v1/modules", "", 401, "Refusals 1, Requests 4xx 1", 0},
+		{"web", "GET", "/", d.token, 200, "Requests 2xx 1", 6},
+		{"web", "GET", "/", "", 303, "Requests 2xx 1", 0},
 		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
 	} {
 		lines := 2

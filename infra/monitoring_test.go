@@ -191,7 +191,7 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 		// docs/costs.md has the costs of these numbers.
-		if len(alarms) != 21 || len(dashboard) > 50 {
+		if len(alarms) != 24 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}
 	}

@@ -340,6 +340,12 @@ func (p *parser) access(g *given) {
 		p.failAt("access", path, "%v", err)
 		return
 	}
+	if l := parsed.Login; l != nil && l.Web != nil && l.Web.SecretFile != "" {
+		p.failAt("access", []any{"login", "web", "secretFile"},
+			"login: web: functions cannot read files: put the secret into an SSM parameter, "+
+				"and its name into secretParameter")
+		return
+	}
 	s := &g.Settings
 	for _, warning := range parsed.Warnings() {
 		s.Warnings = append(s.Warnings, "access: "+warning)
@@ -417,5 +423,5 @@ const (
 	maxAccess = 3000
 	// cognitoRest is the size of a user pool's access settings without its
 	// rules.
-	cognitoRest = 400
+	cognitoRest = 450
 )

@@ -129,6 +129,22 @@ func schemaOf(t *testing.T, of reflect.Type) map[string]any {
 	return nil
 }
 
+// at returns the object at a path of a schema.
+func at(t *testing.T, schema any, path ...string) map[string]any {
+	t.Helper()
+	object, ok := schema.(map[string]any)
+	for _, name := range path {
+		if !ok {
+			break
+		}
+		object, ok = object[name].(map[string]any)
+	}
+	if !ok {
+		t.Fatalf("the schema has no object at %q", path)
+	}
+	return object
+}
+
 // settings.schema.json describes the settings.
 func TestSchema(t *testing.T) {
 	t.Parallel()
@@ -154,6 +170,9 @@ func TestSchema(t *testing.T) {
 		}
 		properties[s.key] = property
 	}
+	// Only a registry on one machine can read a file.
+	web := at(t, properties["access"], "properties", "login", "properties", "web", "properties")
+	delete(web, "secretFile")
 	var got bytes.Buffer
 	e := json.NewEncoder(&got)
 	e.SetEscapeHTML(false)

@@ -36,6 +36,7 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 // function describes a Lambda function: its routes and the data that it may
@@ -53,12 +54,19 @@ type function struct {
 	fetches bool
 	// login means that it serves the login of people to clients.
 	login bool
+	// sessions means that it logs people in. It writes their sessions, and reads
+	// the secret with which the issuer recognizes it.
+	sessions bool
 	// publishes means that it writes. Its permissions are those of publishing.
 	publishes bool
 }
 
+// sessionItems is the partition of sessions.
+const sessionItems = "sessions"
+
 // functions returns the functions in the order of the stack. Discovery reads
-// nothing, and answers all paths that have no route. Only publish writes.
+// nothing, and answers all paths that have no route. Only publish and web write,
+// and web writes only sessions.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
@@ -72,6 +80,11 @@ func functions() []function {
 		{
 			name: "metadata", routes: metadata.Routes(), objects: "modules/*/docs.json.gz", fetches: true,
 			partitions: []string{"modules/*", "providers/*", "catalog/*", "tokens"},
+			queried:    []string{"catalog/*", "namespaces"},
+		},
+		{
+			name: "web", routes: web.Routes(), objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
+			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens"},
 			queried:    []string{"catalog/*", "namespaces"},
 		},
 		{name: "publish", routes: publishapi.Routes(), publishes: true},
@@ -124,12 +137,24 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		id := "larder:settings-" + strconv.Itoa(i+1)
 		awscdk.Annotations_Of(st.Stack).AddWarningV2(&id, &warning)
 	}
+	// The gateway comes first, because the user pool needs its host, and its
+	// functions need the user pool.
+	api := awsapigatewayv2.NewHttpApi(st.Stack, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
+		ApiName:                   &s.StackName,
+		CreateDefaultStage:        jsii.Bool(false),
+		DisableExecuteApiEndpoint: jsii.Bool(s.DomainName != ""),
+	})
+	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"),
+		&map[string]*string{"Api": api.ApiId()})
+	if s.DomainName != "" {
+		host = &s.DomainName
+	}
 	if s.Cognito != nil {
-		st.access = st.newUserPool()
+		st.access = st.newUserPool(host)
 	}
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
-	api := st.newAPI()
+	st.newEndpoints(api)
 	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
@@ -142,11 +167,6 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		"The log groups of the functions that locate archives")
 	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)),
 		"How many days these logs are stored")
-	host := awscdk.Fn_Sub(jsii.String("${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}"),
-		&map[string]*string{"Api": api.ApiId()})
-	if s.DomainName != "" {
-		host = &s.DomainName
-	}
 	st.output(settings.OutputHost, host, "The host of module and provider addresses")
 	st.describeItself()
 	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)),
@@ -269,8 +289,9 @@ func (st *stack) newBucket() awss3.IBucket {
 }
 
 // newUserPool creates a user pool for people to log in, and returns the access
-// settings with the pool as an issuer. Only its administrator can add users.
-func (st *stack) newUserPool() string {
+// settings with the pool as an issuer. Only its administrator can add users. One
+// public client serves the command lines and the web pages on the host.
+func (st *stack) newUserPool(host *string) string {
 	pool := awscognito.NewUserPool(st.Stack, jsii.String("Users"), &awscognito.UserPoolProps{
 		SelfSignUpEnabled: jsii.Bool(false),
 		SignInAliases:     &awscognito.SignInAliases{Email: jsii.Bool(true), Username: jsii.Bool(true)},
@@ -284,7 +305,7 @@ func (st *stack) newUserPool() string {
 		}})
 	// Cognito requires a list of all redirect URLs, with their ports.
 	ports := []int{10000, 10010}
-	var callbacks []*string
+	callbacks := []*string{awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host, openid.CallbackPath))}
 	for port := ports[0]; port <= ports[1]; port++ {
 		callbacks = append(callbacks, jsii.String(fmt.Sprintf("http://localhost:%d/login", port)))
 	}
@@ -306,7 +327,8 @@ func (st *stack) newUserPool() string {
 	with.Issuers = append(with.Issuers,
 		access.Issuer{Issuer: issuer, ClientIDs: []string{*client.UserPoolClientId()}, Name: "username",
 			Rules: st.settings.Cognito.Rules})
-	with.Login = &openid.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports}
+	with.Login = &openid.Login{Issuer: issuer, Client: *client.UserPoolClientId(), Ports: ports,
+		Web: &openid.WebClient{Client: *client.UserPoolClientId()}}
 	text, err := json.Marshal(with)
 	if err != nil {
 		panic(err) // strings always encode
@@ -315,16 +337,24 @@ func (st *stack) newUserPool() string {
 	return string(text)
 }
 
-// login returns the login of the access settings. It is empty if there is none.
-func (st *stack) login() string {
+// login returns the login of the access settings, or nil if there is none.
+func (st *stack) login() *openid.Login {
 	var with access.Settings
 	if err := json.Unmarshal([]byte(st.access), &with); err != nil {
 		panic(err) // it was written here or by parseSettings
 	}
-	if with.Login == nil {
+	return with.Login
+}
+
+// clientLogin returns the login of the access settings for the command lines. It
+// is empty if there is none.
+func (st *stack) clientLogin() string {
+	login := st.login()
+	if login == nil {
 		return ""
 	}
-	text, err := json.Marshal(with.Login)
+	login.Web = nil
+	text, err := json.Marshal(login)
 	if err != nil {
 		panic(err) // strings always encode
 	}
@@ -380,6 +410,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			statements = append(statements, allow("QueryItems", jsii.Strings("dynamodb:Query"),
 				[]*string{st.table.TableArn()}, onPartitions(f.queried...)))
 		}
+		if f.sessions {
+			statements = append(statements, st.sessions()...)
+		}
 		variables = st.variables()
 		if f.fetches {
 			// The garbage collector then runs early enough for a large catalog,
@@ -389,7 +422,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			st.requests = append(st.requests, logs)
 		}
 	case f.login:
-		variables = settings.LoginEnvironment(st.login())
+		variables = settings.LoginEnvironment(st.clientLogin())
 	}
 	environment := make(map[string]*string)
 	for _, some := range []map[string]string{variables, settings.MetricsEnvironment(st.settings.MetricsNamespace)} {
@@ -443,6 +476,22 @@ func (st *stack) variables() map[string]string {
 		Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(),
 		PresignLifetime: st.settings.PresignLifetime, Access: st.access,
 	}.Environment()
+}
+
+// sessions returns the permissions of the function that logs people in. It can
+// add and end sessions, and read the secret of the issuer's client, if that has
+// one. The key of AWS for parameters needs no permission of the role.
+func (st *stack) sessions() []awsiam.PolicyStatement {
+	statements := []awsiam.PolicyStatement{
+		allow("WriteSessions", jsii.Strings("dynamodb:PutItem", "dynamodb:DeleteItem"), []*string{st.table.TableArn()},
+			onPartitions(sessionItems)),
+	}
+	if login := st.login(); login != nil && login.Web != nil && login.Web.SecretParameter != "" {
+		statements = append(statements, allow("ReadClientSecret", jsii.Strings("ssm:GetParameter"),
+			[]*string{awscdk.Fn_Sub(jsii.String(
+				"arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter"+string(login.Web.SecretParameter)), nil)}, nil))
+	}
+	return statements
 }
 
 // publishing returns the permissions of the publish function, for publishers
@@ -514,19 +563,23 @@ func deny(sid string, actions *[]*string, resources []*string, conditions map[st
 		Actions: actions, Resources: &resources, Conditions: &conditions})
 }
 
-// newAPI creates the gateway. It has the handlers' routes with any method,
-// since the handlers answer HEAD and 405. All other paths go to discovery,
-// whose 404 response is JSON.
-func (st *stack) newAPI() awsapigatewayv2.HttpApi {
-	api := awsapigatewayv2.NewHttpApi(st.Stack, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
-		ApiName:                   jsii.String(st.settings.StackName),
-		CreateDefaultStage:        jsii.Bool(false),
-		DisableExecuteApiEndpoint: jsii.Bool(st.settings.DomainName != ""),
-	})
+// maxPermissions is the maximum number of permissions of the gateway for one
+// function. Each is for one route and needs up to 600 bytes of the function's
+// policy, which Lambda limits to 20 KB. A function with more routes has one
+// permission for all of them.
+const maxPermissions = 20
+
+// newEndpoints creates the functions and their routes in the gateway. It has the
+// handlers' routes with any method, since the handlers answer HEAD and 405. All
+// other paths go to discovery, whose 404 response is JSON.
+func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	for _, f := range functions() {
+		paths := httpapi.Paths(f.routes)
 		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f),
-			nil)
-		for _, path := range httpapi.Paths(f.routes) {
+			&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
+				ScopePermissionToRoute: jsii.Bool(len(paths) <= maxPermissions),
+			})
+		for _, path := range paths {
 			api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 				Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
 			})
@@ -561,7 +614,6 @@ func (st *stack) newAPI() awsapigatewayv2.HttpApi {
 	if st.settings.DomainName != "" {
 		st.newDomain(api, stage)
 	}
-	return api
 }
 
 // accessLogFormat returns the format of the gateway's log. It has the route but

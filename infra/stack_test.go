@@ -236,6 +236,30 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// Lambda limits the policy of a function, which has the gateway's permissions, to
+// 20 KB. The permission for all routes does not include $default.
+func TestInvokePermissions(t *testing.T) {
+	const most = 600 // bytes of a permission with long names
+	tm := synth(t, defaults(t))
+	permissions := make(map[string][]string)
+	for _, r := range tm.all("AWS::Lambda::Permission") {
+		function := tm.Resources[regexp.MustCompile(`"(\w+)","Arn"`).FindStringSubmatch(text(r.at("FunctionName")))[1]]
+		name := strings.TrimPrefix(function.at("Description").(string), "Larder: ")
+		permissions[name] = append(permissions[name], text(r.at("SourceArn")))
+	}
+	for _, f := range functions() {
+		if n := len(permissions[f.name]); n == 0 || n*most > 20<<10 {
+			t.Errorf("function %s has %d permissions", f.name, n)
+		}
+	}
+	if n := len(permissions["web"]); n != 1 || !strings.Contains(permissions["web"][0], `"/*/*/*"`) {
+		t.Errorf("web has the permissions %q", permissions["web"])
+	}
+	if !slices.ContainsFunc(permissions["discovery"], func(s string) bool { return strings.Contains(s, `"/*/*"`) }) {
+		t.Errorf("discovery has the permissions %q", permissions["discovery"])
+	}
+}
+
 func TestGateway(t *testing.T) {
 	tm := synth(t, defaults(t, "throttleRate", "7", "throttleBurst", "9"))
 	stage := tm.one(t, "AWS::ApiGatewayV2::Stage")
@@ -339,7 +363,7 @@ func TestFunctions(t *testing.T) {
 			switch {
 			case publishes:
 				variables = 9
-			case strings.HasPrefix(id, "metadata"):
+			case strings.HasPrefix(id, "metadata"), strings.HasPrefix(id, "web"):
 				variables = 5 // it limits Go's heap, because it caches the catalog
 				if env["GOMEMLIMIT"] == nil {
 					t.Errorf("%s has no GOMEMLIMIT", id)
@@ -424,6 +448,9 @@ func TestRoles(t *testing.T) {
 		"metadata": {
 			"modules/*,providers/*,catalog/*,tokens", "catalog/*,namespaces", "/modules/*/docs.json.gz",
 		},
+		"web": {
+			"modules/*,providers/*,mirror/*,catalog/*,keys/*,sessions,tokens", "catalog/*,namespaces", "/modules/*/docs.json.gz",
+		},
 	}
 	for name, role := range byFunction {
 		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") ||
@@ -478,6 +505,17 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s: objects %s", name, r)
 			}
 		}
+		if name == "web" {
+			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem"} {
+				allowed = append(allowed, action)
+				if diff := cmp.Diff(map[string]map[string]any{
+					"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"sessions"}},
+					"Null":                    {"dynamodb:LeadingKeys": "false"},
+				}, got[action].Condition); diff != "" {
+					t.Errorf("%s: condition of %s (-want +got):\n%s", name, action, diff)
+				}
+			}
+		}
 		slices.Sort(allowed)
 		if actions := slices.Sorted(maps.Keys(got)); !slices.Equal(actions, allowed) {
 			t.Errorf("%s may %q, want %q", name, actions, allowed)
@@ -485,8 +523,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Only the publish function may write. The test lists all its actions; the other
-// functions only have actions that read.
+// Only the publish function may write, and web may write sessions. The test lists
+// all actions of the former; the other functions only have actions that read.
 func TestOneWriter(t *testing.T) {
 	roles := rolesByFunction(t, synth(t, defaults(t)))
 	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
@@ -500,7 +538,8 @@ func TestOneWriter(t *testing.T) {
 					continue
 				}
 				actions = append(actions, action)
-				if name != "publish" && !slices.Contains(reads, action) {
+				session := name == "web" && s.Sid == "WriteSessions"
+				if name != "publish" && !session && !slices.Contains(reads, action) {
 					t.Errorf("%s may %s", name, action)
 				}
 			}
@@ -1131,8 +1170,13 @@ func TestCognito(t *testing.T) {
 	}
 	client := tm.one(t, "AWS::Cognito::UserPoolClient")
 	callbacks, _ := client.at("CallbackURLs").([]any)
-	if len(callbacks) != 11 || callbacks[0] != "http://localhost:10000/login" ||
-		callbacks[10] != "http://localhost:10010/login" || client.at("GenerateSecret") != false ||
+	if want := `{"Fn::Join":["",["https://",{"Fn::Sub":`; !strings.HasPrefix(text(callbacks[0]), want) ||
+		!strings.Contains(text(callbacks[0]), `.execute-api.`) ||
+		!strings.HasSuffix(text(callbacks[0]), `,"/login/callback"]]}`) {
+		t.Errorf("callback of the pages: %s", text(callbacks[0]))
+	}
+	if len(callbacks) != 12 || callbacks[1] != "http://localhost:10000/login" ||
+		callbacks[11] != "http://localhost:10010/login" || client.at("GenerateSecret") != false ||
 		text(client.at("AllowedOAuthFlows")) != `["code"]` {
 		t.Errorf("client: %v", client.Properties)
 	}
@@ -1169,7 +1213,7 @@ func TestCognito(t *testing.T) {
 		}
 		if name == "Larder: discovery" {
 			if got, err := openid.ParseLogin(value.String()); err != nil || len(env) != 1 || got.Client == "" ||
-				text(got.Ports) != "[10000,10010]" || !strings.Contains(got.Issuer, "ProviderURL") {
+				text(got.Ports) != "[10000,10010]" || !strings.Contains(got.Issuer, "ProviderURL") || got.Web != nil {
 				t.Errorf("the environment of %s is %s, %v", id, &value, err)
 			}
 			continue
@@ -1178,6 +1222,9 @@ func TestCognito(t *testing.T) {
 		if err != nil || len(got.Issuers) != 1 || got.Login == nil || got.Login.Issuer != got.Issuers[0].Issuer ||
 			got.Login.Client != got.Issuers[0].ClientIDs[0] || len(got.Issuers[0].Audiences) != 0 {
 			t.Errorf("the environment of %s is %s, %v", id, &value, err)
+		}
+		if web := got.Login.Web; web == nil || web.Client != got.Login.Client || web.SecretParameter+web.SecretFile != "" {
+			t.Errorf("the web client of %s is %+v", id, web)
 		}
 	}
 	if digest, there := tm.Outputs[settings.OutputAccess]; there {
@@ -1213,12 +1260,30 @@ func TestAccessWarnings(t *testing.T) {
 	}
 }
 
+// With a domain, the pool redirects to its pages.
+func TestCognitoWithDomain(t *testing.T) {
+	given := map[string]any{
+		"cognito":    map[string]any{"domainPrefix": "acme-larder", "rules": users},
+		"domainName": "registry.example.com", "hostedZoneId": "Z0123456789", "hostedZoneName": "example.com",
+		"certificateArn": "arn:aws:acm:eu-central-1:111122223333:certificate/0f8149f0-0000-0000-0000-000000000000",
+	}
+	s, err := settingsOf(t, given, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	callbacks, _ := synth(t, s).one(t, "AWS::Cognito::UserPoolClient").at("CallbackURLs").([]any)
+	if len(callbacks) == 0 || callbacks[0] != "https://registry.example.com/login/callback" {
+		t.Errorf("callbacks: %v", callbacks)
+	}
+}
+
 // Discovery receives the settings of the login, but not who may read or publish.
 func TestLogin(t *testing.T) {
 	s, err := settingsOf(t, map[string]any{"access": map[string]any{
 		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
 		"login": map[string]any{"issuer": "https://a.example.com", "client": "c",
-			"authorize": map[string]any{"audience": "x"}},
+			"authorize": map[string]any{"audience": "x"},
+			"web":       map[string]any{"client": "w", "secretParameter": "/larder/web"}},
 	}}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -1236,6 +1301,34 @@ func TestLogin(t *testing.T) {
 	}
 	if count != 1 {
 		t.Errorf("%d functions are for discovery", count)
+	}
+}
+
+// Only the function with the pages may read the secret of their client at the
+// issuer, and no other parameter.
+func TestClientSecret(t *testing.T) {
+	s, err := settingsOf(t, map[string]any{"access": map[string]any{
+		"issuers": []any{map[string]any{"issuer": "https://a.example.com", "audiences": []any{"x"}, "rules": users}},
+		"login": map[string]any{"issuer": "https://a.example.com", "client": "c",
+			"web": map[string]any{"client": "w", "secretParameter": "/larder/web"}},
+	}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := make(map[string][]string)
+	for name, role := range rolesByFunction(t, synth(t, s)) {
+		for _, statement := range ofRole(t, role) {
+			if slices.ContainsFunc(list(statement.Action), func(a string) bool { return strings.HasPrefix(a, "ssm:") }) {
+				may[name] = append(may[name], text(statement.Action), text(statement.Resource))
+			}
+		}
+	}
+	want := map[string][]string{"web": {
+		`"ssm:GetParameter"`,
+		`{"Fn::Sub":"arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter/larder/web"}`,
+	}}
+	if diff := cmp.Diff(want, may); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -1288,6 +1381,9 @@ func TestSettings(t *testing.T) {
 		"no rules":         {map[string]any{"cognito": map[string]any{"domainPrefix": "users"}}, "cognito"},
 		"two logins": {map[string]any{"cognito": map[string]any{"domainPrefix": "users", "rules": users},
 			"access": login}, "cognito"},
+		"a file": {map[string]any{"access": with(login, "login", map[string]any{
+			"issuer": "https://a.example.com", "client": "c", "web": map[string]any{"client": "w", "secretFile": "secret"},
+		})}, "access"},
 		"no boolean":     {map[string]any{"anonymousRead": "yes"}, "anonymousRead"},
 		"an unknown key": {map[string]any{"domain": "registry.example.com"}, "domain"},
 		"a domain only":  {map[string]any{"domainName": "registry.example.com"}, "certificateArn"},

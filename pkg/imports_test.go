@@ -278,6 +278,13 @@ var rules = []rule{
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
 	},
 	{
+		"functions/web",
+		onDeployed(
+			"pkg/web", "pkg/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
+		),
+		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
+	},
+	{
 		"functions/publish",
 		onDeployed(
 			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive",
@@ -318,6 +325,42 @@ var rules = []rule{
 	{
 		"pkg/local", nil,
 		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publishapi/publishclient", modulePath + "internal"},
+	},
+	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
+	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
+	{
+		testkit + "golden", []string{"pkg/registry", "pkg/registry/core"},
+		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
+	},
+	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
+	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
+	{testkit + "nodejs", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{
+		testkit + "issuers", []string{testkit + "programs", testkit + "nodejs"},
+		withoutEmulators("github.com/aws/"),
+	},
+	{
+		testkit + "browser", []string{testkit + "programs", testkit + "nodejs"},
+		withoutEmulators("github.com/aws/", "database/sql"),
+	},
+	{
+		testkit + "cloudwatch",
+		[]string{"pkg/metrics"},
+		withoutEmulators("github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"),
+	},
+	{testkit + "showcase", nil, withoutEmulators("github.com/aws/")},
+	{testkit + "awstest", []string{}, withoutEmulators()},
+	{testkit + "lambda", []string{testkit + "programs", testkit + "awstest"}, withoutEmulators()},
+	{
+		testkit + "dynamodbtest", []string{testkit + "awstest"},
+		[]string{modulePath + "pkg", sdk + "service/s3", sdk + "config"},
+	},
+	{
+		testkit + "s3test", []string{testkit + "programs", testkit + "awstest"},
+		[]string{minidyn, sdk + "service/dynamodb", sdk + "config"},
 	},
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,30 @@ func TestSections(t *testing.T) {
 			"the function/50 modules in one namespace/next, processor", "3 modules in 40 namespaces, SQLite/list/answer"} {
 			if f := found[cell]; f == nil || f.value <= 0 {
 				t.Errorf("%s: %s", cell, f)
+			}
+		}
+	})
+	t.Run("pages", func(t *testing.T) {
+		found, err := pages(t.Context(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(found.tables...)
+		for cell, want := range map[string]float64{
+			"home/reads": 0, "home/objects read": 0, "search/reads": 0, "difference/objects read": 2,
+		} {
+			if f := all[cell]; f == nil || f.value != want {
+				t.Errorf("%s: %s, want %v", cell, f, want)
+			}
+		}
+		for _, page := range append(slices.Clone(libraryPages), showcasePages...) {
+			for _, column := range []string{"/reads", "/objects read", "/compressed"} {
+				if f := all[page.name+column]; f == nil || f.verdict() != "ok" {
+					t.Errorf("%s%s: %s", page.name, column, f)
+				}
+			}
+			if f := all[page.name+"/processor"]; f == nil || f.value <= 0 {
+				t.Errorf("%s/processor: %s", page.name, f)
 			}
 		}
 	})

@@ -36,7 +36,7 @@ func build(ctx context.Context, architecture, scratch string) (map[string]string
 		return nil, fmt.Errorf("cannot run scripts/build: %w\n%s", err, out)
 	}
 	found := map[string]string{bare: filepath.Join(scratch, bare+"-"+architecture)}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "web", "publish"} {
 		found[name] = filepath.Join("dist", architecture, name, "bootstrap")
 	}
 	return found, lambda.BuildBare(ctx, architecture, found[bare])

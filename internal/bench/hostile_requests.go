@@ -23,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 // serverRoutes returns the routes of the server, and functionRoutes those of
@@ -44,7 +45,8 @@ type routed struct {
 func functionRoutes() []routed {
 	return []routed{
 		{"discovery", discovery.Routes()}, {"modules", modules.Routes()}, {"providers", providers.Routes()},
-		{"mirror", mirror.Routes()}, {"metadata", metadata.Routes()}, {"publish", publishapi.Routes()},
+		{"mirror", mirror.Routes()}, {"metadata", metadata.Routes()}, {"web", web.Routes()},
+		{"publish", publishapi.Routes()},
 	}
 }
 

@@ -48,6 +48,7 @@ var sections = []section{
 	{"calls", "calls of the table and of the object store for each operation", nil, calls},
 	{"scale", "reads from a large registry, compared with a small one", nil, scale},
 	{"search", "lists and searches of a large registry", nil, search},
+	{"pages", "processor time, size and reads of the pages", nil, pages},
 	{"load", "many concurrent clients, while versions are published", nil, load},
 	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},

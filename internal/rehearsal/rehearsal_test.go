@@ -149,7 +149,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	publishing := []Scenario{{"publishing", publishModuleScenario}}
 	for _, s := range Scenarios() {
 		if !slices.ContainsFunc(
-			[]string{"a provider", "publishing", "the metadata API", "the operator"},
+			[]string{"a provider", "publishing", "the metadata API", "the pages", "the operator"},
 			func(p string) bool { return strings.HasPrefix(s.Name, p) },
 		) {
 			brief = append(brief, s)
@@ -396,6 +396,7 @@ func TestTemplate(t *testing.T) {
 	for _, test := range []struct{ old, now, want string }{
 		{"{b}", "{b}", ""},
 		{`"2.0"`, `"1.0"`, "route ANY /a/{b}: "},
+		{`"/*/*/a/{b}"`, `"/*/*/*"`, ""},
 		{`"/*/*/a/{b}"`, `"/*/*/a"`, "route ANY /a/{b}: "},
 		{"apigateway.amazonaws.com", "s3.amazonaws.com",
 			"route ANY /a/{b}: "},

@@ -42,6 +42,7 @@ func Scenarios() []Scenario {
 		{"a provider with a token: publish, deprecate, init, apply", publishProviderScenario},
 		{"publishing with a CI job's identity", trustScenario},
 		{"the metadata API: list, search, describe", metadataScenario},
+		{"the pages: log in, read, log out", pagesScenario},
 		{"withdrawing: count downloads, withdraw, no more downloads", withdrawScenario},
 		{"the operator: verify, audit, doctor --stack", operatorScenario},
 	}

@@ -420,7 +420,8 @@ func (t template) routes(out map[string]string) error {
 }
 
 // invocable reports whether a permission lets the gateway invoke a function for
-// a route, with any stage and method, in the CDK's form.
+// a route, with any stage and method. The permission is for one route, or for all
+// routes with a path, in the CDK's forms.
 func (t template) invocable(function, routeKey string) bool {
 	_, path, _ := strings.Cut(routeKey, " ") // none for $default
 	for _, r := range t.Resources {
@@ -428,7 +429,8 @@ func (t template) invocable(function, routeKey string) bool {
 			r.Properties["Principal"] != "apigateway.amazonaws.com" {
 			continue
 		}
-		if source := fmt.Sprint(t.resolve(r.Properties["SourceArn"])); strings.HasSuffix(source, "/*/*"+path) {
+		source := fmt.Sprint(t.resolve(r.Properties["SourceArn"]))
+		if strings.HasSuffix(source, "/*/*"+path) || path != "" && strings.HasSuffix(source, "/*/*/*") {
 			return true
 		}
 	}

@@ -299,6 +299,7 @@ func login(name string, f *function) (value string, has bool) {
 	if err != nil || l == nil {
 		return "", err == nil
 	}
+	l.Web = nil // discovery does not have it
 	text, err := json.Marshal(l)
 	return string(text), err == nil
 }

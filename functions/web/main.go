@@ -1,0 +1,23 @@
+// Web is the function that serves the pages from DynamoDB, with the documentation of modules from S3.
+package main
+
+import (
+	"net/http"
+
+	"github.com/larder-registry/larder/pkg/deployed"
+	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web"
+)
+
+func main() {
+	deployed.ServeSelfChecking(func(r *deployed.Registry) http.Handler {
+		return web.New(web.Options{
+			Catalog: r.Catalog, Objects: presign.NewReader(r.Archives, r.Bucket.Config.HTTPClient),
+			Accounts: session.New(session.Options{
+				Control: r.Access, Store: r.Catalog, Login: r.Login, Secret: r.WebSecret(),
+			}),
+			ClientLogin: r.Login != nil,
+		})
+	})
+}
