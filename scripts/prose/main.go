@@ -51,7 +51,7 @@ func check(ctx context.Context, vale string, files []string) ([]string, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		out, err := exec.CommandContext(ctx, "git", "ls-files", "*.go", "*.md", ":!*/testdata/*").Output()
+		out, err := exec.CommandContext(ctx, "git", "ls-files", "*.go", "*.md", ":!*/testdata/*", ":!*/templates/*").Output()
 		if err != nil {
 			return nil, fmt.Errorf("git ls-files: %w", err)
 		}

@@ -1,0 +1,204 @@
+package pagetest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/browser"
+)
+
+// pages are the pages of all kinds.
+var pages = []struct {
+	name, path string
+	status     int // 0 for 200
+	anonymous  bool
+	// again means that other pages have the same parts, so that fewer states
+	// are checked.
+	again bool
+}{
+	{name: "home", path: "/"},
+	{name: "search", path: "/search?q=flow+log"},
+	{name: "search without results", path: "/search?q=flowlog"},
+	{name: "modules", path: "/modules", again: true},
+	{name: "namespace", path: "/modules/acme"},
+	{name: "module", path: vpc},
+	{name: "deprecated version", path: vpc + "/4.1.0"},
+	{name: "hidden version", path: vpc + "/4.0.1", again: true},
+	{name: "pre-release", path: vpc + "/5.0.0-rc.1", again: true},
+	{name: "withdrawn version", path: vpc + "/4.0.2", status: http.StatusNotFound},
+	{name: "large module", path: "/modules/platform/everything/aws", again: true},
+	{name: "submodule", path: vpc + "/4.2.0/modules/endpoints"},
+	{name: "example", path: vpc + "/4.2.0/examples/complete"},
+	{name: "versions", path: vpc + "/versions"},
+	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
+	{name: "providers", path: "/providers"},
+	{name: "provider", path: "/providers/acme/inventory"},
+	{name: "old version of a provider", path: "/providers/acme/inventory/1.0.0", again: true},
+	{name: "mirrored providers", path: "/mirror", again: true},
+	{name: "mirrored provider", path: "/mirror/registry.example.net/hashicorp/aws"},
+	{name: "versions of a mirrored provider", path: "/mirror/registry.example.net/hashicorp/aws/versions", again: true},
+	{name: "guide", path: "/setup"},
+	{name: "not found", path: "/modules/acme/vcp/aws", status: http.StatusNotFound},
+	{name: "login", path: "/login", anonymous: true},
+	{name: "empty registry", path: "https://" + empty + "/", anonymous: true},
+}
+
+// widths are those of phones, a tablet and a computer.
+var widths = []int{320, 390, 768, 1280}
+
+// Each page works at each width, in both color schemes, and with the keyboard.
+func (s *site) testLook(t *testing.T) {
+	t.Parallel()
+	// The browser has two people, so that as many processors are busy.
+	people := map[bool]chan *person{true: make(chan *person, 2), false: make(chan *person, 2)}
+	for range 2 {
+		for anonymous, free := range people {
+			p := s.person(t, browser.View{})
+			if !anonymous {
+				p.logIn(s.token)
+			}
+			free <- p
+		}
+	}
+	for _, test := range pages {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			free := people[test.anonymous]
+			shared := <-free
+			defer func() { free <- shared }()
+			p := *shared
+			p.t, p.ctx = t, t.Context()
+			before := p.activity()
+			p.must(p.page.Resize(p.ctx, 1280, 800))
+			p.opens(test.path, max(test.status, http.StatusOK))
+			p.checkActivity(before)
+			p.checkLayout()
+			p.checkFocus(390)
+			p.checkFocus(1280)
+			p.checkAxe(1280, false)
+			p.openDetails("details:not(.menu)")
+			p.checkLayout()
+			p.checkAxe(390, true)
+			if test.again {
+				return
+			}
+			p.checkAxe(1280, true)
+			p.checkAxe(390, false)
+			// An open menu covers elements, which axe would report.
+			if p.openDetails("details.menu") > 0 {
+				p.checkLayout()
+				p.checkAxe(1280, false, ".panel")
+				p.checkAxe(390, true, ".panel")
+			}
+		})
+	}
+}
+
+func (p *person) activity() browser.Activity {
+	p.t.Helper()
+	a, err := p.page.Activity(p.ctx)
+	p.must(err)
+	return a
+}
+
+// checkActivity checks what has happened since an earlier activity, which is the
+// load of one page.
+func (p *person) checkActivity(before browser.Activity) {
+	p.t.Helper()
+	a := p.activity()
+	loaded := a.Requests[len(before.Requests):]
+	var kinds []string
+	for _, r := range loaded {
+		if !strings.HasPrefix(r.URL, base+"/") && !strings.HasPrefix(r.URL, "https://"+empty+"/") {
+			p.t.Errorf("request to %s", r.URL)
+		}
+		if !slices.Contains([]string{"document", "stylesheet", "script", "image", "other"}, r.Type) {
+			p.t.Errorf("request of type %s to %s", r.Type, r.URL)
+		}
+		kinds = append(kinds, r.Type)
+	}
+	if len(loaded) > 4 {
+		p.t.Errorf("%d requests: %s", len(loaded), kinds)
+	}
+	for name, events := range map[string][]string{
+		"message": a.Console[len(before.Console):], "dialog": a.Dialogs[len(before.Dialogs):],
+		"error": a.Errors[len(before.Errors):], "violation": a.Violations[len(before.Violations):],
+	} {
+		for _, text := range events {
+			// The browser logs each document that has an error status.
+			if !strings.HasPrefix(text, "Failed to load resource: the server responded with a status of 404") {
+				p.t.Errorf("%s: %s", name, text)
+			}
+		}
+	}
+}
+
+// checkLayout checks that nothing makes the document scroll sideways, and that
+// open menus are within the window.
+func (p *person) checkLayout() {
+	p.t.Helper()
+	const outside = `[...document.querySelectorAll("details[open] > .panel")].map((e) => e.getBoundingClientRect())
+		.filter((box) => box.left < 0 || box.right > innerWidth || box.width < 40).map((box) => JSON.stringify(box))`
+	for _, width := range widths {
+		p.must(p.page.Resize(p.ctx, width, 800))
+		wide, err := p.page.Overflow(p.ctx)
+		p.must(err)
+		if len(wide) > 0 {
+			p.t.Errorf("at %d: the document scrolls sideways because of %q", width, wide)
+		}
+		for _, box := range evaluate[[]string](p, outside) {
+			p.t.Errorf("at %d: a menu is outside the window: %s", width, box)
+		}
+	}
+}
+
+// maxStops bounds the elements of a page that the test visits with Tab.
+const maxStops = 40
+
+// checkFocus checks that each element that gets the focus is visible, and shows
+// it.
+func (p *person) checkFocus(width int) {
+	p.t.Helper()
+	p.must(p.page.Resize(p.ctx, width, 600))
+	evaluate[any](p, `document.activeElement.blur(), scrollTo(0, 0)`)
+	stops, err := p.page.TabStops(p.ctx, maxStops)
+	p.must(err)
+	if len(stops) < 4 {
+		p.t.Errorf("at %d: Tab reaches only %v", width, stops)
+	}
+	for _, stop := range stops {
+		if !stop.Outlined {
+			p.t.Errorf("at %d: %s does not show the focus", width, stop.Name)
+		}
+		if stop.Covered {
+			p.t.Errorf("at %d: %s is hidden when it has the focus", width, stop.Name)
+		}
+	}
+}
+
+// checkAxe checks the document, or the elements that a selector selects, with
+// axe. The color scheme changes only colors, and the width only the layout, so
+// that not each state of a document needs all combinations.
+func (p *person) checkAxe(width int, dark bool, selector ...string) {
+	p.t.Helper()
+	p.must(p.page.Resize(p.ctx, width, 800))
+	p.must(p.page.SetDark(p.ctx, dark))
+	evaluate[any](p, `scrollTo(0, 0)`) // below the sticky bar, elements have another size
+	found, err := p.page.Axe(p.ctx, selector...)
+	p.must(err)
+	for _, v := range found {
+		p.t.Errorf("at %d, dark %t: %s", width, dark, v)
+	}
+}
+
+// openDetails opens what a selector selects, and returns its number.
+func (p *person) openDetails(selector string) int {
+	p.t.Helper()
+	return evaluate[int](p, `(() => {
+		const all = document.querySelectorAll("`+selector+`");
+		all.forEach((e) => { e.open = true; });
+		return all.length;
+	})()`)
+}
