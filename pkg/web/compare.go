@@ -51,13 +51,6 @@ type comparedVersion struct {
 	Commit link
 }
 
-// moduleOf returns the module of a request. The error is registry.ErrNotFound if
-// the caller may not read it.
-func moduleOf(v *visit) (registry.Module, error) {
-	m, err := registry.ParseModule(v.PathValue("namespace") + "/" + v.PathValue("name") + "/" + v.PathValue("system"))
-	return m, checkReadable(v.Context(), m, err)
-}
-
 // compare serves the comparison. It makes at most two requests to the table, and
 // reads two objects.
 func (h *handler) compare(v *visit) (page, error) {
