@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/metadata"
@@ -33,7 +33,7 @@ var published = time.Date(2026, 11, 22, 6, 55, 44, 0, time.UTC)
 // store is a registry for tests. Its items are written directly.
 type store struct {
 	t       testing.TB
-	table   *countingTable
+	table   *tabletest.Recorded
 	objects *memory
 }
 
@@ -44,58 +44,7 @@ func newStore(t testing.TB) *store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = table.Close() })
-	return &store{t: t, table: &countingTable{Table: table}, objects: &memory{content: make(map[string][]byte)}}
-}
-
-// countingTable counts the calls of a table, and fails if err is set.
-type countingTable struct {
-	catalog.Table
-	mu    sync.Mutex
-	calls []string
-	err   error
-}
-
-func (c *countingTable) call(name string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls = append(c.calls, name)
-	return c.err
-}
-
-func (c *countingTable) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
-}
-
-// take returns the calls since the last one of take.
-func (c *countingTable) take() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	calls := strings.Join(c.calls, " ")
-	c.calls = nil
-	return calls
-}
-
-func (c *countingTable) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	if err := c.call("Get"); err != nil {
-		return catalog.Item{}, err
-	}
-	return c.Table.Get(ctx, k)
-}
-
-func (c *countingTable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
-	if err := c.call("Snapshot"); err != nil {
-		return nil, err
-	}
-	return c.Table.Snapshot(ctx, keys...)
-}
-
-func (c *countingTable) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
-	if err := c.call("Query"); err != nil {
-		return catalog.Page{}, err
-	}
-	return c.Table.Query(ctx, q)
+	return &store{t: t, table: &tabletest.Recorded{Table: table}, objects: &memory{content: make(map[string][]byte)}}
 }
 
 // memory has objects. If err is set, it fails.

@@ -359,10 +359,10 @@ func TestCalls(t *testing.T) {
 		{"/v1/openapi.json", "", "", 0},
 	} {
 		for n, want := range []string{test.calls, test.again} {
-			s.table.take()
+			s.table.Take()
 			s.objects.reads.Store(0)
 			h.get(t, test.path)
-			if got := s.table.take(); got != want {
+			if got := s.table.Take(); got != want {
 				t.Errorf("%s, request %d: calls %q, want %q", test.path, n+1, got, want)
 			}
 			if got := s.objects.reads.Load(); got != test.objects {
@@ -400,12 +400,12 @@ func TestNoCalls(t *testing.T) {
 		if test.token != "" {
 			header = []string{"Authorization", "Bearer " + test.token}
 		}
-		s.table.take()
+		s.table.Take()
 		w := h.get(t, test.path, header...)
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: status %d, want 200: %s", test.name, w.Code, w.Body)
 		}
-		if got := s.table.take(); got != test.calls {
+		if got := s.table.Take(); got != test.calls {
 			t.Errorf("%s: calls %q, want %q", test.name, got, test.calls)
 		}
 	}
@@ -425,7 +425,7 @@ func TestTableFails(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
 	h := s.serve()
-	s.table.fail(registry.ErrUnavailable)
+	s.table.Fail(registry.ErrUnavailable)
 	paths := []string{
 		"/v1/modules", "/v1/modules/search?q=x", "/v1/modules/acme/vpc/aws", "/v1/modules/acme/vpc/aws/1.1.0",
 		"/v1/modules/acme/vpc/aws/download", "/v1/providers", "/v1/providers/acme/inventory", "/v1/mirror",
@@ -435,7 +435,7 @@ func TestTableFails(t *testing.T) {
 			t.Errorf("%s: status %d, want 503", path, w.Code)
 		}
 	}
-	s.table.fail(nil) // a failure is not cached
+	s.table.Fail(nil) // a failure is not cached
 	for _, path := range paths {
 		if w := h.get(t, path); w.Code >= 400 {
 			t.Errorf("%s after the failure: status %d", path, w.Code)

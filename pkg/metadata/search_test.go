@@ -15,6 +15,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -51,12 +52,12 @@ func TestCache(t *testing.T) {
 		{"the clock is set back", -time.Hour, nil, 200, "Query Query Query"},
 	} {
 		now = now.Add(step.after)
-		s.table.fail(step.err)
-		s.table.take()
+		s.table.Fail(step.err)
+		s.table.Take()
 		if got := list(t.Context(), h); got != step.status {
 			t.Errorf("%s: status %d, want %d", step.name, got, step.status)
 		}
-		if got := s.table.take(); got != step.calls {
+		if got := s.table.Take(); got != step.calls {
 			t.Errorf("%s: calls %q, want %q", step.name, got, step.calls)
 		}
 	}
@@ -64,7 +65,7 @@ func TestCache(t *testing.T) {
 
 // waiting is a table whose queries wait.
 type waiting struct {
-	*countingTable
+	*tabletest.Recorded
 	begun, end chan struct{}
 	once       sync.Once
 }
@@ -72,7 +73,7 @@ type waiting struct {
 func (w *waiting) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
 	w.once.Do(func() { close(w.begun) })
 	<-w.end
-	return w.countingTable.Query(ctx, q)
+	return w.Recorded.Query(ctx, q)
 }
 
 // Concurrent requests share one read of the table. It continues if the request
@@ -80,7 +81,7 @@ func (w *waiting) Query(ctx context.Context, q catalog.Query) (catalog.Page, err
 func TestConcurrentReads(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
-	table := &waiting{countingTable: s.table, begun: make(chan struct{}), end: make(chan struct{})}
+	table := &waiting{Recorded: s.table, begun: make(chan struct{}), end: make(chan struct{})}
 	h := metadata.New(catalog.New(table), s.objects, access.Everyone)
 	first, cancel := context.WithCancel(t.Context())
 	ended := make(chan int)
@@ -101,7 +102,7 @@ func TestConcurrentReads(t *testing.T) {
 			t.Errorf("status %d, want 200", got)
 		}
 	}
-	if diff := cmp.Diff("Query Query Query", s.table.take()); diff != "" {
+	if diff := cmp.Diff("Query Query Query", s.table.Take()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }

@@ -283,10 +283,10 @@ func TestCompareReads(t *testing.T) {
 		"?from=1.0.0&to=2.0.0": "Snapshot",
 		"?from=1.0.0&to=1.0.0": "Snapshot",
 	} {
-		s.table.take()
+		s.table.Take()
 		s.objects.reads.Store(0)
 		web.text(t, http.StatusOK, comparePath+query)
-		if diff := gocmp.Diff(want, s.table.take()); diff != "" {
+		if diff := gocmp.Diff(want, s.table.Take()); diff != "" {
 			t.Errorf("%q: requests (-want +got):\n%s", query, diff)
 		}
 		if reads := s.objects.reads.Load(); reads > 2 {

@@ -163,13 +163,13 @@ func TestListReads(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
 	pages := s.serve()
-	s.table.take()
+	s.table.Take()
 	for _, path := range []string{"/", "/search?q=vpc", "/modules", "/providers", "/mirror", "/modules/acme"} {
 		pages.get(t, path)
 	}
 	// The namespaces for modules and for providers, two namespaces for each, and
 	// the mirror.
-	if got := strings.Count(s.table.take(), "Query"); got != 7 {
+	if got := strings.Count(s.table.Take(), "Query"); got != 7 {
 		t.Errorf("the table is read %d times, want 7", got)
 	}
 }

@@ -78,7 +78,7 @@ func TestLoginFails(t *testing.T) {
 	s := newStore(t)
 	control := access.New(access.Settings{}, catalog.New(s.table))
 	web, token := s.serveTo(session.Options{Control: control, Store: s.catalog}), s.token("read:**")
-	s.table.err = errors.New("broken")
+	s.table.Fail(errors.New("broken"))
 	w := web.post(t, "/login", url.Values{"token": {token}})
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("status %d, want 500", w.Code)

@@ -259,10 +259,10 @@ func TestModuleReads(t *testing.T) {
 		{"/modules/acme/none/aws", "Snapshot", 0},
 		{"/modules/acme/vpc/aws/x", "", 0},
 	} {
-		s.table.take()
+		s.table.Take()
 		before := s.objects.reads.Load()
 		pages.get(t, test.path)
-		if diff := cmp.Diff(test.calls, s.table.take()); diff != "" {
+		if diff := cmp.Diff(test.calls, s.table.Take()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.path, diff)
 		}
 		if got := s.objects.reads.Load() - before; got != test.objects {
@@ -284,7 +284,7 @@ func TestModuleFails(t *testing.T) {
 		status int
 		want   string
 	}{
-		"the table":      {func(s *store) { s.table.err = registry.ErrUnavailable }, 503, unavailable},
+		"the table":      {func(s *store) { s.table.Fail(registry.ErrUnavailable) }, 503, unavailable},
 		"the objects":    {func(s *store) { s.objects.err = errors.New("timeout") }, 503, unavailable},
 		"lost documents": {func(s *store) { clear(s.objects.content) }, 200, undocumented},
 		"damaged documents": {func(s *store) {

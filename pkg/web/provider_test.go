@@ -88,9 +88,9 @@ func TestProviderReads(t *testing.T) {
 	for _, path := range []string{
 		inventory, inventory + "/1.0.0", inventory + "/versions", random, random + "/1.0.0", random + "/versions",
 	} {
-		s.table.take()
+		s.table.Take()
 		web.text(t, http.StatusOK, path)
-		if diff := gocmp.Diff("Snapshot Snapshot", s.table.take()); diff != "" {
+		if diff := gocmp.Diff("Snapshot Snapshot", s.table.Take()); diff != "" {
 			t.Errorf("%s: requests (-want +got):\n%s", path, diff)
 		}
 	}
