@@ -16,7 +16,7 @@
 // A test enforces the order in which the files build on one another:
 //
 //	table, layout, items, audit, index, kinds, versions, details, contents,
-//	uploads, publish, lifecycle, repair, keys, tokens, sessions, catalog
+//	uploads, publish, origins, lifecycle, repair, keys, tokens, sessions, catalog
 package catalog
 
 import (
@@ -28,7 +28,7 @@ import (
 )
 
 // Catalog reads and writes the published versions, signing keys, tokens,
-// uploads and sessions of a registry.
+// uploads, sessions and the mirror policy of a registry.
 type Catalog struct {
 	Modules   Versions[registry.Module, registry.ModuleVersion]
 	Providers Versions[registry.Provider, registry.ProviderVersion]

@@ -39,13 +39,22 @@ func (v Versions[A, R]) Contents(ctx context.Context, a A, numbers ...registry.V
 	if items[0].Revision+items[1].Revision == 0 {
 		return Contents[R]{}, fmt.Errorf("%s: %w", a, registry.ErrNotFound)
 	}
-	x := readIndex(v.kind.newListing(a), items[0], items[1])
+	c, err := v.contentsOf(a, items[0], items[1])
+	if err != nil {
+		return c, err
+	}
+	c.Records, err = decodeRecords[R](a.Path(), items[2:], numbers)
+	return c, err
+}
+
+// contentsOf returns the contents of an address without records. Errors are
+// [registry.ErrCorrupt].
+func (v Versions[A, R]) contentsOf(a A, listed, entry Item) (Contents[R], error) {
+	x := readIndex(v.kind.newListing(a), listed, entry)
 	if err := x.check(a.String()); err != nil {
 		return Contents[R]{}, err
 	}
-	c := Contents[R]{Entry: x.summary, Listed: x.listing.versions(), Published: x.listing.published()}
-	c.Records, err = decodeRecords[R](a.Path(), items[2:], numbers)
-	return c, err
+	return Contents[R]{Entry: x.summary, Listed: x.listing.versions(), Published: x.listing.published()}, nil
 }
 
 // Records returns the records of up to 100 versions of an address, including

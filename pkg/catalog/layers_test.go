@@ -21,7 +21,7 @@ import (
 // before it.
 var layers = []string{
 	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go",
-	"contents.go", "uploads.go", "publish.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "sessions.go",
+	"contents.go", "uploads.go", "publish.go", "origins.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go", "sessions.go",
 	"catalog.go",
 }
 

@@ -99,6 +99,17 @@ func sessionKey(digest string) Key { return Key{sessions, digest} }
 // again. It has the digest of the login's state.
 func loginKey(digest string) Key { return Key{sessions, digest + "/used"} }
 
+// originKey returns the key of the [registry.MirrorOrigin] of a mirrored
+// provider, a [protocol.Document].
+func originKey(path string) Key { return Key{path, "origin"} }
+
+// policyKey is the key of the [registry.MirrorPolicy]. It is in a partition of its
+// own, so that functions that write mirrored versions cannot change it.
+var policyKey = Key{"policy", "mirror"}
+
+// policySubject is the subject of audit entries about the policy.
+const policySubject = "policy/mirror"
+
 // uploadKey returns the key of a [registry.Upload].
 func uploadKey(id string) Key { return Key{uploadPartition(id), "upload"} }
 

@@ -188,6 +188,7 @@ var statuses = []struct {
 	{core.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
 	{core.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
 	{core.ErrForbidden, http.StatusForbidden, "forbidden"},
+	{core.ErrNotAdmitted, http.StatusForbidden, "not admitted"},
 	{core.ErrNotFound, http.StatusNotFound, "not found"},
 	{core.ErrExists, http.StatusConflict, "already exists"},
 	{core.ErrConflict, http.StatusConflict, "conflicting write, try again"},

@@ -160,3 +160,47 @@ type MirroredDetail struct {
 	Name      string           `json:"name"`
 	Version   registry.Version `json:"version"`
 }
+
+// MirroredProvider describes a mirrored provider with its versions. It is
+// Larder's own.
+type MirroredProvider struct {
+	Hostname  string `json:"hostname"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Version is the latest mirrored version. It is missing if none is mirrored.
+	Version *registry.Version `json:"version,omitempty"`
+	// Versions are the mirrored versions, and those that the mirror has seen at
+	// the origin and does not mirror yet, the newest first.
+	Versions []MirroredVersion `json:"versions"`
+	// SigningKeys are the trusted keys of the origin.
+	SigningKeys []registry.OriginKey `json:"signing_keys"`
+	// Denied is why the policy of the mirror denies further versions of the
+	// provider. It is missing if the policy allows the provider.
+	Denied string `json:"denied,omitempty"`
+}
+
+// MirroredVersion is a version of a mirrored provider.
+type MirroredVersion struct {
+	Version registry.Version `json:"version"`
+	// State is "available", "too new" or "refused".
+	State string `json:"state"`
+	// AvailableAt is when the version may be mirrored, if it is too new.
+	AvailableAt time.Time `json:"available_at,omitzero"`
+	// PublishedAt is the time that the origin gives, if it gives one.
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	// SeenAt is when the mirror first saw the version at the origin. It is
+	// missing if that was when it first saw the provider. It is also missing if
+	// the mirror never saw the version there, for example after an import.
+	SeenAt time.Time `json:"seen_at,omitzero"`
+	// AgeUnknown means that a minimum age applies and no publication
+	// time is known.
+	AgeUnknown bool `json:"age_unknown,omitempty"`
+	// Admitted is set if an operator has admitted the version early.
+	Admitted *registry.Decision `json:"admitted,omitempty"`
+	// SigningKey is the ID of the key that is not trusted, if the version is
+	// refused. It is missing if the version has no signature.
+	SigningKey string `json:"signing_key,omitempty"`
+	// KeyDenied means that the policy of the mirror does not allow the key of a
+	// refused version either. So it does not help to trust the key.
+	KeyDenied bool `json:"key_denied,omitempty"`
+}

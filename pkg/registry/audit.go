@@ -17,12 +17,14 @@ type AuditEntry struct {
 	//	mirror/HOSTNAME/NAMESPACE/TYPE
 	//	keys/NAMESPACE/ID
 	//	tokens/ID
+	//	policy/mirror
 	Subject string `json:"subject"`
-	// Version is the version that was changed. It is nil if all versions or
+	// Version is the version that was changed. It is missing if all versions or
 	// none were changed.
 	Version *Version `json:"version,omitempty"`
-	// Detail has details of the change: platforms, a message, the digest of
-	// documentation, a key's owner, or a token's name and scopes.
+	// Detail has details of the change, such as platforms, a message or a reason.
+	// Other examples are the digest of documentation or of a policy, the owner of
+	// a key, and the name and the scopes of a token.
 	Detail string `json:"detail,omitempty"`
 	// Problem is why the entry cannot be trusted. It is empty if the entry is
 	// as it was written, and is never stored. If the time of the entry is
@@ -47,6 +49,11 @@ const (
 	AuditRemoveKey   AuditAction = "remove-key"
 	AuditCreateToken AuditAction = "create-token"
 	AuditRevokeToken AuditAction = "revoke-token"
+	AuditSetPolicy   AuditAction = "set-policy" // of the mirror
+	AuditAdmit       AuditAction = "admit"      // a version that is too new
+	AuditOverrule    AuditAction = "overrule"   // the policy, for a version
+	AuditRefuseKey   AuditAction = "refuse-key" // of an origin
+	AuditTrustKey    AuditAction = "trust-key"  // of an origin
 	// AuditAcceptLoss names missing entries of the audit trail in its detail.
 	AuditAcceptLoss AuditAction = "accept-loss"
 )

@@ -24,7 +24,8 @@ const maxMirrorAddress = 512
 
 // ParseMirrorProvider parses HOSTNAME/NAMESPACE/TYPE like the clients' own
 // parser: it converts capital letters to lower case and accepts hostnames in
-// Unicode and punycode. Errors are [ErrInvalid].
+// Unicode and punycode. Unlike theirs, it rejects a hostname that ends with a
+// dot. Errors are [ErrInvalid].
 func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
@@ -54,6 +55,13 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	}
 	if !IsPlain(p.String()) {
 		return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
+	}
+	// The clients' parser accepts such a hostname and does not remove the dot. It
+	// would be a second address of the same host, to which no rule, sighting or
+	// key of the first one applies.
+	if strings.HasSuffix(p.Hostname, ".") {
+		err := fmt.Errorf("%w address %.100q: its hostname ends with a dot", ErrInvalid, s)
+		return MirrorProvider{}, WithHint(err, "Write the hostname without the dot at its end.")
 	}
 	// The clients' parser checks the parts before it maps their letters. The
 	// result of the mapping can be empty or contain dots.

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -64,6 +65,9 @@ func TestParseMirrorProvider(t *testing.T) {
 		{"ab--c.example/a/b", rejected},
 		{".example.com/a/b", rejected}, {"example..com/a/b", rejected}, {"../a/b", rejected}, {"./a/b", rejected},
 		{"example.com/../b", rejected}, {"example.com/a/..", rejected},
+		// Clients accept these, but they are second addresses of a host.
+		{"example.com./a/b", rejected}, {"example.com../a/b", rejected}, {"localhost./a/b", rejected},
+		{"example.com\u3002/a/b", rejected}, {"example.com\uff0e/a/b", rejected}, {"xn--bcher-kva.example./a/b", rejected},
 		{"-a.example/a/b", rejected}, {"a-.example/a/b", rejected}, {"a_b.example/a/b", rejected},
 		{"example.com/-a/b", rejected}, {"example.com/a/b-", rejected},
 		{"example.com/a--b/c", rejected}, {"example.com/a_b/c", rejected}, {"example.com/a.b/c", rejected},
@@ -100,6 +104,27 @@ func TestParseMirrorProvider(t *testing.T) {
 		if err != nil || got.String() != test.want {
 			t.Errorf("ParseMirrorProvider(%.80q) = %s, %v; want %s", test.in, got, err, test.want)
 		}
+	}
+}
+
+// The clients' parser treats a hostname that ends with a dot as another one. So
+// it would not be enough to remove the dot.
+func TestHostnameWithDot(t *testing.T) {
+	t.Parallel()
+	source, err := regaddr.ParseProviderSource("registry.opentofu.org./hashicorp/consul")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("registry.opentofu.org.", string(source.Hostname)); diff != "" {
+		t.Errorf("for clients (-want +got):\n%s", diff)
+	}
+	_, err = registry.ParseMirrorProvider("registry.opentofu.org./hashicorp/consul")
+	const want = `invalid address "registry.opentofu.org./hashicorp/consul": its hostname ends with a dot`
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("Write the hostname without the dot at its end.", registry.Hint(err)); diff != "" {
+		t.Errorf("hint (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,6 +14,7 @@ var (
 	ErrUnauthenticated = core.ErrUnauthenticated
 	ErrBadCredential   = core.ErrBadCredential
 	ErrForbidden       = core.ErrForbidden
+	ErrNotAdmitted     = core.ErrNotAdmitted
 	ErrNotFound        = core.ErrNotFound
 	ErrExists          = core.ErrExists
 	ErrWithdrawn       = core.ErrWithdrawn

@@ -18,6 +18,8 @@ import (
 type Signer struct {
 	// ID and Owner are those of [Key].
 	ID, Owner string
+	// Fingerprint of the primary key, in upper-case hexadecimal.
+	Fingerprint string
 	// Expired reports whether the key has expired. Clients accept expired keys.
 	Expired bool
 }
@@ -30,43 +32,91 @@ func CheckKey(armored string) error {
 }
 
 // VerifyOrigin returns the signer of a release of another registry, using the
-// keys that the registry names. It returns registry.ErrInvalid if clients would
-// reject the signature.
+// keys that the registry names. It is the first one of [VerifyOriginAll].
+func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Signer, error) {
+	signers, err := VerifyOriginAll(keys, message, signature, now)
+	if err != nil {
+		return Signer{}, err
+	}
+	return signers[0], nil
+}
+
+// VerifyOriginAll returns the signers of a release of another registry, using the
+// keys that the registry names. The first signer is the one that clients find.
+// It returns registry.ErrInvalid if clients would reject the signature.
 //
 // It accepts everything that both clients accept, which is more than [Verify]
 // accepts. For example, it accepts expired keys, and several keys in one block.
-func VerifyOrigin(keys []string, message, signature []byte, now time.Time) (Signer, error) {
+func VerifyOriginAll(keys []string, message, signature []byte, now time.Time) ([]Signer, error) {
 	if len(signature) > MaxSignature {
-		return Signer{}, fmt.Errorf("%w signature: it has more than %d bytes", registry.ErrInvalid, MaxSignature)
+		return nil, fmt.Errorf("%w signature: it has more than %d bytes", registry.ErrInvalid, MaxSignature)
 	}
 	config := &packet.Config{Time: func() time.Time { return now }}
 	for i, armored := range keys {
 		if len(armored) > maxKey {
-			return Signer{}, fmt.Errorf("%w signing key %d of the origin: it has more than %d bytes",
+			return nil, fmt.Errorf("%w signing key %d of the origin: it has more than %d bytes",
 				registry.ErrInvalid, i+1, maxKey)
 		}
 		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
 		if err != nil {
-			return Signer{}, fmt.Errorf(
+			return nil, fmt.Errorf(
 				"%w signing key %d of the origin: clients cannot read it, and do not try other keys (%s)",
 				registry.ErrInvalid, i+1, printable.Remove(err.Error(), maxOwner))
 		}
-		entity, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
-		switch {
-		case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		signer, err := verifyWith(ring, message, signature, config)
+		if errors.Is(err, pgperrors.ErrUnknownIssuer) {
 			continue
-			// The library checks the key's expiry after it has verified the signature,
-			// and returns the key with this error.
-		case err == nil, errors.Is(err, pgperrors.ErrKeyExpired) && entity != nil:
-			signer := Signer{ID: keyID(entity.PrimaryKey.KeyId), Expired: err != nil}
-			if identity := entity.PrimaryIdentity(); identity != nil {
-				signer.Owner = printable.Remove(identity.Name, maxOwner)
-			}
-			return signer, nil
 		}
-		return Signer{}, fmt.Errorf("%w signature: it does not verify with the origin's keys, "+
-			"so clients would not install this version either (%s)",
-			registry.ErrInvalid, printable.Remove(err.Error(), maxOwner))
+		if err != nil {
+			return nil, fmt.Errorf("%w signature: it does not verify with the origin's keys, "+
+				"so clients would not install this version either (%s)",
+				registry.ErrInvalid, printable.Remove(err.Error(), maxOwner))
+		}
+		return append([]Signer{signer}, otherSigners(signer, keys[i:], message, signature, config)...), nil
 	}
-	return Signer{}, fmt.Errorf("%w signature: it was not made with a key of the origin", registry.ErrInvalid)
+	return nil, fmt.Errorf("%w signature: it was not made with a key of the origin", registry.ErrInvalid)
+}
+
+// otherSigners returns the signers other than the first one. It skips keys that
+// it cannot read and other signatures, because clients do not look for them.
+func otherSigners(first Signer, keys []string, message, signature []byte, config *packet.Config) []Signer {
+	var others []Signer
+	found := map[string]bool{first.Fingerprint: true}
+	for _, armored := range keys {
+		if len(armored) > maxKey {
+			continue
+		}
+		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
+		if err != nil {
+			continue
+		}
+		for _, entity := range ring {
+			signer, err := verifyWith(openpgp.EntityList{entity}, message, signature, config)
+			if err == nil && !found[signer.Fingerprint] {
+				found[signer.Fingerprint] = true
+				others = append(others, signer)
+			}
+		}
+	}
+	return others
+}
+
+// verifyWith returns the signer with a key of a ring. It returns
+// [pgperrors.ErrUnknownIssuer] if none of them has signed.
+func verifyWith(ring openpgp.EntityList, message, signature []byte, config *packet.Config) (Signer, error) {
+	entity, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
+	// The library checks the key's expiry after it has verified the signature,
+	// and returns the key with this error.
+	expired := errors.Is(err, pgperrors.ErrKeyExpired) && entity != nil
+	if err != nil && !expired {
+		return Signer{}, err
+	}
+	signer := Signer{
+		ID: keyID(entity.PrimaryKey.KeyId), Fingerprint: fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint),
+		Expired: expired,
+	}
+	if identity := entity.PrimaryIdentity(); identity != nil {
+		signer.Owner = printable.Remove(identity.Name, maxOwner)
+	}
+	return signer, nil
 }

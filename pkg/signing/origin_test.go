@@ -3,6 +3,7 @@ package signing_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -113,7 +114,10 @@ func TestVerifyOrigin(t *testing.T) {
 		{"a rude owner", armors(t, rude), detached(t, rude, at(ed25519, now, 0)), rude, "Ada[31mExample", false},
 	} {
 		got, err := signing.VerifyOrigin(test.keys, message, test.signature, now)
-		want := signing.Signer{ID: test.signer.PrimaryKey.KeyIdString(), Owner: test.owner, Expired: test.expired}
+		want := signing.Signer{
+			ID: test.signer.PrimaryKey.KeyIdString(), Owner: test.owner, Expired: test.expired,
+			Fingerprint: fmt.Sprintf("%X", test.signer.PrimaryKey.Fingerprint),
+		}
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", test.what, got, err, want)
 		}
@@ -146,6 +150,52 @@ func TestVerifyOrigin(t *testing.T) {
 	}
 	if got.ID == "" || got.Expired {
 		t.Errorf("the signer of GnuPG's file is %+v", got)
+	}
+}
+
+// A release can have several signers. The first one is that of clients.
+func TestVerifyOriginAll(t *testing.T) {
+	t.Parallel()
+	byPlain, byOther := detached(t, plain(), at(ed25519, now, 0)), detached(t, other(), at(p256, now, 0))
+	both := slices.Concat(byPlain, byOther)
+	brief, revoked := generate(t, at(ed25519, born, time.Hour)), generate(t, at(ed25519, born, 0))
+	byBrief, byRevoked := detached(t, brief, at(ed25519, born, 0)), detached(t, revoked, at(ed25519, now, 0))
+	if err := revoked.RevokeKey(packet.KeyCompromised, "", at(ed25519, now, 0)); err != nil {
+		t.Fatal(err)
+	}
+	flipped := slices.Clone(byOther)
+	flipped[len(flipped)-1] ^= 1
+	for what, test := range map[string]struct {
+		keys      []string
+		signature []byte
+		want      []*openpgp.Entity
+	}{
+		"two keys":             {armors(t, plain(), other()), both, []*openpgp.Entity{plain(), other()}},
+		"two keys, reversed":   {armors(t, other(), plain()), both, []*openpgp.Entity{other(), plain()}},
+		"two keys in a block":  {[]string{string(public(t, other(), plain()))}, both, []*openpgp.Entity{plain(), other()}},
+		"a key twice":          {armors(t, plain(), plain()), both, []*openpgp.Entity{plain()}},
+		"one signs":            {armors(t, plain(), other()), byPlain, []*openpgp.Entity{plain()}},
+		"the second one signs": {armors(t, plain(), other()), byOther, []*openpgp.Entity{other()}},
+		"an expired key":       {armors(t, plain(), brief), slices.Concat(byPlain, byBrief), []*openpgp.Entity{plain(), brief}},
+		"a revoked key":        {armors(t, plain(), revoked), slices.Concat(byPlain, byRevoked), []*openpgp.Entity{plain()}},
+		"another wrong one":    {armors(t, plain(), other()), slices.Concat(byPlain, flipped), []*openpgp.Entity{plain()}},
+		"an unreadable key behind it": {append(armors(t, plain()), "nonsense", armors(t, other())[0]), both,
+			[]*openpgp.Entity{plain(), other()}},
+	} {
+		got, err := signing.VerifyOriginAll(test.keys, message, test.signature, now)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		var ids, want []string
+		for _, s := range got {
+			ids = append(ids, s.ID)
+		}
+		for _, e := range test.want {
+			want = append(want, e.PrimaryKey.KeyIdString())
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%s: signed by %s, want %s", what, ids, want)
+		}
 	}
 }
 

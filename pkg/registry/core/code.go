@@ -16,6 +16,7 @@ var codes = []struct {
 	{ErrUnauthenticated, "unauthenticated"},
 	{ErrBadCredential, "bad_credential"},
 	{ErrForbidden, "forbidden"},
+	{ErrNotAdmitted, "not_admitted"},
 	{ErrNotFound, "not_found"},
 	{ErrExists, "exists"},
 	{ErrConflict, "conflict"},

@@ -24,6 +24,9 @@ var (
 	// error for a signed URL that was altered, has expired, or is for another
 	// object. HTTP 403.
 	ErrForbidden = errors.New("forbidden")
+	// ErrNotAdmitted means that a version must not be mirrored. The policy does
+	// not allow it, it is too new, or its signing key is not trusted. HTTP 403.
+	ErrNotAdmitted = errors.New("not admitted")
 	// ErrNotFound means that the requested thing does not exist. HTTP 404.
 	ErrNotFound = errors.New("not found")
 	// ErrExists means that other content is stored under the name and is not

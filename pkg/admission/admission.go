@@ -1,0 +1,227 @@
+// Package admission decides which versions of other registries' providers may be
+// mirrored, and when.
+//
+// A policy has rules for addresses. A rule can require a minimum age, so that
+// others find a poisoned release first. Publication times come from origins,
+// which can lie. So the age of a version counts from the later of its
+// publication time and the time at which the mirror first saw it. An origin
+// lists some versions when the mirror first sees the provider. For these, only
+// the publication time counts.
+//
+// Decisions depend on no clock and no policy file. Package policyfile parses the
+// latter.
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// RuleOf returns the rule of a policy for an address. A nil policy allows
+// everything. If the policy does not allow the address, RuleOf returns
+// [registry.ErrNotAdmitted].
+func RuleOf(policy *registry.MirrorPolicy, p registry.MirrorProvider) (registry.MirrorRule, error) {
+	if policy == nil {
+		return registry.MirrorRule{}, nil
+	}
+	for _, rule := range policy.Rules {
+		if !Matches(rule.Pattern, p) {
+			continue
+		}
+		if !rule.Deny {
+			return rule, nil
+		}
+		because := ""
+		if rule.Reason != "" {
+			because = ": " + rule.Reason
+		}
+		return rule, fmt.Errorf("%w: line %d of the mirror policy denies %s%s", registry.ErrNotAdmitted,
+			rule.Line, rule.Pattern, because)
+	}
+	return registry.MirrorRule{}, fmt.Errorf("%w: no rule of the mirror policy allows %s", registry.ErrNotAdmitted, p)
+}
+
+// Denial returns why a policy denies an address, or an empty string if it allows
+// the address.
+func Denial(policy *registry.MirrorPolicy, p registry.MirrorProvider) string {
+	if _, err := RuleOf(policy, p); err != nil {
+		return strings.TrimPrefix(err.Error(), registry.ErrNotAdmitted.Error()+": ")
+	}
+	return ""
+}
+
+// Matches reports whether a pattern matches an address. See
+// [registry.MirrorRule].
+func Matches(pattern string, p registry.MirrorProvider) bool {
+	return slices.EqualFunc(strings.Split(pattern, "/"), []string{p.Hostname, p.Namespace, p.Type},
+		func(part, name string) bool { return part == "*" || part == name })
+}
+
+// Availability is when a version may be mirrored.
+type Availability struct {
+	// At is the earliest time. It is the zero time if there is no minimum.
+	At time.Time
+	// AgeUnknown means that the origin gave no publication time.
+	AgeUnknown bool
+	// Admitted is the decision of an operator that made the version available.
+	// It is nil if there was none.
+	Admitted *registry.Decision
+}
+
+// Ready reports whether the version may be mirrored at a time.
+func (a Availability) Ready(now time.Time) bool { return !now.Before(a.At) }
+
+// AvailabilityOf returns when a version may be mirrored according to a rule. The
+// zero rule has no minimum age. If the mirror has never seen the version, ok is
+// false, and the version counts as seen at now.
+func AvailabilityOf(rule registry.MirrorRule, v registry.SeenVersion, ok bool, now time.Time) Availability {
+	a := Availability{AgeUnknown: v.PublishedAt.IsZero(), Admitted: v.Admitted}
+	if v.Admitted != nil || rule.MinAge == 0 {
+		return a
+	}
+	since := v.SeenAt
+	if !ok {
+		since = now
+	}
+	switch {
+	case a.AgeUnknown && (!rule.WaitUnknown || since.IsZero()):
+		return a
+	case v.PublishedAt.After(since):
+		since = v.PublishedAt
+	}
+	a.At = since.Add(time.Duration(rule.MinAge) * time.Second)
+	if a.At.After(never) {
+		a.At = never
+	}
+	return a
+}
+
+// never is the last time that JSON can have. An origin can give any publication
+// time.
+var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// State is the state of a version in the mirror.
+type State string
+
+// The states of a version.
+const (
+	// Available means that the version is mirrored.
+	Available State = "available"
+	// TooNew means that the version may not be mirrored yet.
+	TooNew State = "too new"
+	// Refused means that the version is signed by a key that is not trusted, or
+	// by none although others are.
+	Refused State = "refused"
+)
+
+// Status describes a version for people and programs.
+type Status struct {
+	registry.SeenVersion
+	State State
+	// AvailableAt is when the version may be mirrored, if it is too new.
+	AvailableAt time.Time
+	// AgeUnknown means that a minimum age applies and the origin gave no
+	// publication time.
+	AgeUnknown bool
+	// Key signed the version if it is refused. It is the zero value if none did.
+	Key registry.OriginKey
+	// KeyDenied means that the policy does not allow the key of a refused version
+	// either. So it does not help to trust the key.
+	KeyDenied bool
+}
+
+// Document describes a status for programs.
+func (s Status) Document() protocol.MirroredVersion {
+	return protocol.MirroredVersion{
+		Version: s.Version, State: string(s.State), AvailableAt: s.AvailableAt, PublishedAt: s.PublishedAt,
+		SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
+	}
+}
+
+// Stored has the stored versions and the origin of a mirrored provider.
+type Stored struct {
+	// Listed are the mirrored versions.
+	Listed []registry.Version
+	// Excluded are versions without a status. They are those that are withdrawn,
+	// whose numbers are never used again.
+	Excluded []registry.Version
+	Origin   registry.MirrorOrigin
+}
+
+// StatusesOf returns the mirrored versions of a provider, and those that are
+// refused or too new at a time, the newest first. policy can be nil. It omits
+// versions that the policy denies, and refused ones whose key the policy names
+// now. Versions that differ only in build metadata have one status, because only
+// one of them can be mirrored.
+func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Stored, now time.Time) []Status {
+	rule, denied := RuleOf(policy, p)
+	o := stored.Origin
+	seen := make(map[registry.Version]registry.SeenVersion, len(o.Versions))
+	for _, v := range o.Versions {
+		seen[v.Version] = v
+	}
+	all := make([]Status, 0, len(stored.Listed))
+	added := make(map[registry.Version]bool, len(stored.Listed)+len(stored.Excluded))
+	for _, n := range stored.Excluded {
+		added[n.Comparable()] = true
+	}
+	add := func(n registry.Version, s Status) {
+		s.SeenVersion = registry.SeenVersion{Version: n}
+		if v, ok := seen[n]; ok {
+			s.SeenVersion = v
+		}
+		s.AgeUnknown = denied == nil && rule.MinAge > 0 && s.PublishedAt.IsZero()
+		all, added[n.Comparable()] = append(all, s), true
+	}
+	for _, n := range stored.Listed {
+		add(n, Status{State: Available})
+	}
+	for _, r := range o.Refused {
+		named, err := CheckKey(rule, r.Key)
+		if !added[r.Version.Comparable()] && !named {
+			add(r.Version, Status{State: Refused, Key: r.Key, KeyDenied: denied != nil || err != nil})
+		}
+	}
+	for _, v := range o.Versions {
+		if a := AvailabilityOf(rule, v, true, now); denied == nil && !added[v.Version.Comparable()] && !a.Ready(now) {
+			add(v.Version, Status{State: TooNew, AvailableAt: a.At})
+		}
+	}
+	slices.SortFunc(all, func(a, b Status) int { return registry.CompareVersions(b.Version, a.Version) })
+	return all
+}
+
+// CheckPlatform returns [registry.ErrNotAdmitted] if a rule does not allow a
+// platform.
+func CheckPlatform(rule registry.MirrorRule, p registry.Platform) error {
+	if len(rule.Platforms) == 0 || slices.Contains(rule.Platforms, p) {
+		return nil
+	}
+	return fmt.Errorf("%w: line %d of the mirror policy does not allow the platform %s",
+		registry.ErrNotAdmitted, rule.Line, p)
+}
+
+// CheckKey returns [registry.ErrNotAdmitted] if a rule does not allow the key
+// that signed a version. The zero key means that none did. named reports whether
+// the rule names the key, so that it needs no other trust.
+func CheckKey(rule registry.MirrorRule, k registry.OriginKey) (named bool, err error) {
+	if len(rule.SigningKeys) == 0 {
+		return false, nil
+	}
+	if k.ID != "" && slices.ContainsFunc(rule.SigningKeys, func(name string) bool {
+		return name == k.Fingerprint || name == k.ID
+	}) {
+		return true, nil
+	}
+	by := "it has no signature"
+	if k.ID != "" {
+		by = "key " + k.ID + " signed it"
+	}
+	return false, fmt.Errorf("%w: %s, and line %d of the mirror policy allows only %s", registry.ErrNotAdmitted, by,
+		rule.Line, strings.Join(rule.SigningKeys, ", "))
+}

@@ -1,0 +1,124 @@
+package catalog_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// seeAt records that the origin of the tests' mirrored provider lists a version.
+func seeAt(t testing.TB, c *catalog.Catalog, number string, at time.Time) registry.MirrorOrigin {
+	t.Helper()
+	o, err := c.Mirror.UpdateOrigin(t.Context(), random,
+		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
+			return o.See(map[registry.Version]time.Time{parseVersion(t, number): {}}, at), nil, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// One request reads the versions and the origin of a mirrored provider, if it
+// has any of the two.
+func TestContentsAndOrigin(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	entry := registry.Summary{
+		Address: random.String(), Latest: parseVersion(t, "1.0.0"),
+		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC),
+	}
+	for name, test := range map[string]struct {
+		mirrored, seen bool
+		entry          registry.Summary
+	}{
+		"nothing":            {},
+		"mirrored":           {mirrored: true, entry: entry},
+		"seen":               {seen: true, entry: registry.Summary{Address: random.String(), Unlisted: true}},
+		"mirrored, and seen": {mirrored: true, seen: true, entry: entry},
+	} {
+		for kind, open := range tables() {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				table := &tabletest.Faulty{Table: open(t)}
+				c := catalog.New(table)
+				want := catalog.MirrorContents{Origin: registry.MirrorOrigin{Address: random.String()}}
+				want.Entry, want.Records = test.entry, map[registry.Version]registry.MirrorVersion{}
+				if test.mirrored {
+					r := mirrorRecord(t, "1.0.0", "linux_amd64 a")
+					if _, _, err := c.Mirror.Add(t.Context(), random, r, "ada"); err != nil {
+						t.Fatal(err)
+					}
+					want.Listed, want.Records[r.Version] = numbers(t, "1.0.0"), r
+				}
+				if test.seen {
+					want.Origin = seeAt(t, c, "1.1.0", at)
+				}
+				before := table.Calls.Load()
+				got, err := c.Mirror.ContentsAndOrigin(t.Context(), random, numbers(t, "1.0.0", "1.1.0")...)
+				if calls := table.Calls.Load() - before; calls != 1 {
+					t.Errorf("it makes %d requests, want 1", calls)
+				}
+				if !test.mirrored && !test.seen {
+					if !errors.Is(err, registry.ErrNotFound) {
+						t.Errorf("%v, want %v", err, registry.ErrNotFound)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// An origin that cannot be read does not prevent reading the versions. A damaged
+// listing does.
+func TestContentsAndOriginDamaged(t *testing.T) {
+	t.Parallel()
+	other, err := protocol.Compress(registry.MirrorOrigin{Address: "registry.opentofu.org/hashicorp/null"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		sort, data string
+		listed     int
+	}{
+		"the origin":       {"origin", "x", 1},
+		"another's origin": {"origin", string(other), 1},
+		"a record":         {"version/1.0.0", "{", 1},
+		"the listing":      {"listing", "x", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := catalog.New(table)
+			if _, _, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, "1.0.0", "linux_amd64 a"), "ada"); err != nil {
+				t.Fatal(err)
+			}
+			seeAt(t, c, "1.1.0", time.Unix(1_800_000_000, 0))
+			replace(t, table, random.Path(), test.sort, []byte(test.data))
+			got, err := c.Mirror.ContentsAndOrigin(t.Context(), random, numbers(t, "1.0.0")...)
+			if !isCorrupt(err) {
+				t.Errorf("%v, want %v", err, registry.ErrCorrupt)
+			}
+			if len(got.Listed) != test.listed {
+				t.Errorf("it has %d listed versions, want %d", len(got.Listed), test.listed)
+			}
+			if test.sort == "origin" && got.Origin.Address != random.String() {
+				t.Errorf("the origin is that of %q", got.Origin.Address)
+			}
+		})
+	}
+}
